@@ -3,7 +3,7 @@
 A row is one inequality or equation of the paper with its exact constants: what the paper gives,
 what we get, and whether the relation holds. Probabilities are shares of independent draws. Slips
 are inequalities that the paper states or uses and that fail, next to what holds in their place; of
-theorem 4, what fails is what its assumptions exclude.
+theorem 4, what fails is what its assumptions exclude. What cannot fail at sizes that run is no row.
 
 Source: Fiat, Malach, Shalev-Shwartz: [L] arXiv:1906.05032 (2019), [C] the submission of 2018.
 """
@@ -24,7 +24,10 @@ from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019 import galu_clusters as clusters
 from benchmarks.fiat2019 import gated_bounds
 from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.page import Judged
+from benchmarks.words import vanishing
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gradient_gram import normalise
@@ -93,7 +96,6 @@ def lemma_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
             f"share with sigma_min^2 < k lambda/2 at k = {k} (constant {words}), m = {m}, d = {d}"
         )
         yield at_most("[L] Lemma 1", what, float(np.mean(failed)), DELTA)
-    yield at_most("[L] Lemma 1", "constant that its Chernoff bound needs", galu.CHERNOFF, 8.0)
 
 
 def lemma_2(rng: np.random.Generator, draws: int) -> Iterator[Check]:
@@ -123,22 +125,6 @@ def lemma_2(rng: np.random.Generator, draws: int) -> Iterator[Check]:
             galu.smallest_eigenvalue(X),
             gated_bounds.khatri_rao_bound(X),
         )
-
-
-def corollary_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
-    """With the c1 that the inputs have, as far as the lemma's constants can be known."""
-    d, m, k = 20, 60, 20_000
-    X = sphere(m, d, rng)
-    c1 = math.sqrt(2 * math.pi * gated_bounds.khatri_rao_bound(X))
-    samples = gated_bounds.memorised_samples(k, d, DELTA, c1=c1, c2=m / d**2)
-    gates = gates_of(X, rng.normal(size=(k, d)))
-    losses = [fitted.least_squares(X, gates, rng.normal(size=m)).loss for _ in range(3)]
-    yield at_most(
-        "[L] Corollary 1",
-        f"mean loss, m = {m}, d = {d}, k = {k}; 1 - m'/m, m' = {samples} by these inputs' c1",
-        float(np.mean(losses)),
-        max(0.0, 1 - samples / m),
-    )
 
 
 # --- clusters --------------------------------------------------------------------------------
@@ -228,37 +214,15 @@ def clustered(rng: np.random.Generator, draws: int) -> Iterator[Check]:
 
 
 def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
-    """Give the width, which is too large to run, and the steps that can be checked."""
+    """Check the steps of the proof; the width is too large to run."""
     m, d, k = 20, 10, 4000
     X = sphere(m, d, rng)
-    infinite, smallest, R = (
-        galu.limit_kernel(X),
-        galu.smallest_eigenvalue(X),
-        galu.spectral_square(X),
-    )
+    infinite, smallest = galu.limit_kernel(X), galu.smallest_eigenvalue(X)
     y = infinite @ rng.normal(size=m)
     y /= np.abs(y).max()
     square = float(y @ np.linalg.solve(infinite, y))
-    width = bounds.interpolation_width(
-        m, norm=math.sqrt(square), eigenvalue=smallest, spectral=R, failure=DELTA
-    )
-    yield at_most(
-        "[L] Theorem 3", f"width for m = {m}, d = {d}, M^2 = {square:.1f}; beside m/d", m / d, width
-    )
-    finite = [
-        fitted.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))) / k for _ in range(draws // 4)
-    ]
-    off = np.array([np.linalg.norm(H - infinite, 2) for H in finite])
-    ratio = 2.0
-    bound = min(1.0, bounds.deviation_failure(m, k, ratio, eigenvalue=smallest, spectral=R))
-    yield at_most(
-        "[L] Theorem 3",
-        f"P(||Hk - Hinf|| >= lambda/2), k = {k}",
-        float(np.mean(off >= smallest / ratio)),
-        bound,
-    )
-    H, deviation = finite[0], float(off[0])
-    r = smallest / deviation
+    H = fitted.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))) / k
+    r = smallest / float(np.linalg.norm(H - infinite, 2))
     yield at_most(
         "[L] Theorem 3",
         f"||Hk^-1 - Hinf^-1|| at r = {r:.1f}; 1/((r-1) lambda)",
@@ -270,13 +234,6 @@ def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         "||w*||^2; y' Hinf^-1 y + m/((r-1) lambda)",
         float(y @ np.linalg.solve(H, y)),
         bounds.interpolant_norm_bound(infinite, y, r),
-    )
-    full = m / (square * smallest) + 1
-    yield equal(
-        "[L] Theorem 3",
-        "the same bound at r = m/(M^2 lambda) + 1; 2 M^2",
-        bounds.interpolant_norm_bound(infinite, y, full),
-        2 * square,
     )
     # The largest correlation of signs with a ball of coefficients, ||w|| <= sqrt 2 M, is
     # sqrt 2 M ||Phi' signs|| / m, in the mean over signs. They have a generator of their own, so
@@ -322,13 +279,6 @@ def linear_predictors(rng: np.random.Generator, draws: int) -> Iterator[Check]:
             m > d + 3
         ):  # at m = d + 2 the test loss has a mean, but no variance: no mean of draws shows it
             yield equal("[C] Lemma 1", f"test, m = {m}, d = {d}, s = {s}", float(means[1]), test)
-    train, test = bounds.linear_regression_losses(d + 2, d, s)
-    yield at_most(
-        "[C] Lemma 1",
-        f"use at m = d + 2: test; (3 + d) s^2, d = {d}, s = {s}",
-        test,
-        (3 + d) * s**2,
-    )
 
 
 # --- relation to ReLU ------------------------------------------------------------------------
@@ -379,7 +329,7 @@ def gradient_distance(
 
 
 def theorem_5(rng: np.random.Generator, draws: int) -> Iterator[Check]:
-    """Check the step that fails as printed, what holds in its place, and lemma 11."""
+    """Check a step of the proof, which fails as printed, what holds in its place, and lemma 11."""
     d, eps, k = 20, 1.0, 20_000
     U, x = rng.normal(size=(k, d)), np.eye(d)[0]
     near = U.copy()
@@ -387,7 +337,7 @@ def theorem_5(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     flipped = np.mean((U @ x >= 0) != (near @ x >= 0))
     apart = abs(np.sum(np.maximum(near @ x, 0) - (U @ x >= 0) * (near @ x))) / math.sqrt(k)
     largest = float(np.linalg.norm(near, axis=1).max())
-    what = f"outputs of ReLU and of GaLU with its weights, d = {d}, eps = {eps}, k = {k}"
+    what = f"proof's step: outputs by equal weights, one x, a = 1, d = {d}, eps = {eps}, k = {k}"
     yield at_most(
         "[L] Theorem 5",
         f"{what}; as printed",
@@ -437,7 +387,6 @@ def theorem_5(rng: np.random.Generator, draws: int) -> Iterator[Check]:
 CHECKS = (
     lemma_1,
     lemma_2,
-    corollary_1,
     clustered,
     theorem_3,
     linear_predictors,
@@ -463,9 +412,9 @@ def found(frame: pd.DataFrame) -> str:
     true = holds(frame)
     right, slips = frame[~frame["slip"]], frame[frame["slip"]]
     return (
-        f"Of {len(right)} relations that should hold {int(true[right.index].sum())} do; of "
-        f"{len(slips)} that should not (slips of the paper, or assumptions of a theorem left out) "
-        f"{int((~true[slips.index]).sum())} fail."
+        f"Of {len(right)} relations that can fail and should hold {int(true[right.index].sum())} "
+        f"hold; of {len(slips)} that should not (slips of the paper, or assumptions of a theorem "
+        f"left out) {int((~true[slips.index]).sum())} fail."
     )
 
 
@@ -487,6 +436,49 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     return Verdict.of(bool((holds(frame) != frame["slip"]).all()))
+
+
+def theorem_4_judged(frame: pd.DataFrame) -> Judged:
+    """Judge theorem 4: gradients are the same inside its assumptions, and differ outside."""
+    rows = frame[frame["statement"] == "[L] Theorem 4"]
+    inside = rows[~rows["slip"]]
+    return Judged(
+        verdict=Verdict.of(holds(inside).all() and not holds(rows[rows["slip"]]).any()),
+        result=f"The two gradients differ by {vanishing(inside['ours'].max())} of their size; "
+        f"outside the assumptions by {percent(rows.loc[rows['slip'], 'ours'].min())} or more.",
+    )
+
+
+def theorem_5_judged() -> Judged:
+    """Judge theorem 5 by bounds on the error while filters move by 4/sqrt k, as training does."""
+    d, widths = 20, (10**2, 10**4, 10**6)
+    proved, derived = [], []
+    for k in widths:
+        eps = 4 / math.sqrt(k)
+        assert bounds.relu_approximation_width(d, eps, DELTA) <= k
+        # B of the proof bounds all filters, and all ||a_j u_j*|| where a = 1.
+        largest = math.sqrt(bounds.PRINTED_NORM_SQUARE * d) + eps
+        proved.append(bounds.relu_approximation_error(d, eps, largest=largest, n_units=k))
+        share = math.erf(eps / math.sqrt(2))  # of Gaussian filters within eps of any x's hyperplane
+        derived.append(bounds.flipped_error(np.ones(k), eps, share))
+    falls, ours = (all(np.diff(errors) < 0) for errors in (proved, derived))
+    first, last = f"{widths[0]:,}", f"{widths[-1]:,}"
+    return Judged(
+        verdict=Verdict.of(falls, ours),
+        result=f"From k = {first} to {last} the error that the proof yields goes from "
+        f"{proved[0]:.0f} to {proved[-1]:.0f}, that of the bound derived here from "
+        f"{derived[0]:.2g} to {derived[-1]:.2g}.",
+        evidence=(
+            f"Filters move by eps = 4/sqrt k, a = 1, L = 1, d = {d}, where the theorem's "
+            "assumptions hold. The proof divides by sqrt k twice: with 1/sqrt k in the network, "
+            "its error has a further factor sqrt k, and as printed it is for a network "
+            "normalised by 1/k. The bound derived here is sqrt k max|a| eps times the share of "
+            "flipped gates, P(|<u, x>| <= eps) in the mean over filters. So the conclusion holds, "
+            "by another proof. The theorem compares minimisers. That of GaLU is a convex problem; "
+            "that of ReLU within a distance of the start is not, and is not computed here. The "
+            "rows of theorem 5 in the [table of lemmas](#constants) test a step of the proof.",
+        ),
+    )
 
 
 EXPERIMENT = Experiment(measure=whole(measure), found=found, verdict=verdict, tabulate=tabulate)

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from benchmarks.catalogue import Statement
-from benchmarks.fiat2019 import constants
-from benchmarks.page import Kept
+from benchmarks.fiat2019 import constants, image_width
+from benchmarks.page import Judged, Kept
 
 
 def words(kept: Kept) -> dict[str, object]:
     """Return the values that the texts of the page name."""
-    counts = Counter(kept.verdict(entry.name) for entry in kept.study.experiments)
+    quoted = [entry.name for entry in kept.study.experiments if entry.quote]
+    counts = Counter(kept.verdict(name) for name in quoted)
+    counts.update(judged.verdict for judged in judge(kept).values())
     return {
         "count": counts.total(),
         "verdicts": ", ".join(
-            f"{count} {each.of_several(count)}" for each, count in counts.items()
+            f"{count} {each.of_several(count)}" for each, count in counts.most_common()
         ),
         "relations": constants.found(kept["constants"]),
+        "theorem_5": constants.theorem_5_judged().result,
+    }
+
+
+def judge(kept: Kept) -> Mapping[str, Judged]:
+    """Judge the claims that are one of several of their table."""
+    images = kept["image_width"]
+    return {
+        "theorem_4": constants.theorem_4_judged(kept["constants"]),
+        "theorem_5": constants.theorem_5_judged(),
+        "figure_3": image_width.compared(images, image_width.RELU, image_width.GALU),
+        "footnote_1": image_width.compared(images, "GaLU0", image_width.HARD),
     }
 
 

@@ -13,11 +13,10 @@ N^G        scalar      1/sqrt k sum_j a_j 1[<u_j, x> >= 0] <w_j, x>; N^R has W =
 statement            here
 ===================  ============================================================================
 Theorem 3            `interpolation_width`, `risk_bound` (up to its constant C); its steps:
-                     `deviation_failure`, `inverse_deviation`, `interpolant_norm_bound`,
-                     `kernel_rademacher`
-Theorem 4            `hinge_gradient`; `largest_output` for its assumption
+                     `inverse_deviation`, `interpolant_norm_bound`, `kernel_rademacher`
+Theorem 4            `largest_output` for its assumption
 Theorem 5            `relu_approximation_width`, `relu_approximation_error`
-Lemma 11             `gate_change_bound`, `filter_norm_bound`
+Lemma 11             `gate_change_bound`, `filter_norm_failure`
 [C] section 4.2.1    `linear_rademacher`
 [C] lemma 1          `linear_regression_losses`
 ===================  ============================================================================
@@ -36,8 +35,7 @@ import scipy.optimize
 from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
-from implicit_bias.base.validation import Array, as_finite, check_number
-from implicit_bias.problem.gating import GateMatrix, dense
+from implicit_bias.base.validation import as_finite, check_number
 
 # Printed: B^2 = sqrt(6) d bounds all ||u_j||^2 but with probability k e^-d. That fails for large d.
 PRINTED_NORM_SQUARE = math.sqrt(6.0)
@@ -68,13 +66,6 @@ def interpolation_width(
     """
     ratio = n_samples / (norm**2 * eigenvalue) + 1
     return ratio**2 * 32 * spectral**2 / eigenvalue**2 * math.log(n_samples / failure)
-
-
-def deviation_failure(
-    n_samples: int, n_units: int, ratio: float, *, eigenvalue: float, spectral: float
-) -> float:
-    """Bound P[||Hk - Hinf|| >= lambda / r] by m exp(-k lambda^2 / (32 r^2 R^2))."""
-    return n_samples * math.exp(-n_units * eigenvalue**2 / (32 * ratio**2 * spectral**2))
 
 
 def inverse_deviation(ratio: float, eigenvalue: float) -> float:
@@ -154,30 +145,6 @@ def linear_regression_losses(n_samples: int, n_features: int, noise: float) -> t
 
 
 # --- relation to ReLU networks (theorems 4 and 5) ----------------------------------------------
-
-
-def hinge_gradient(X: ArrayLike, y: ArrayLike, gates: GateMatrix, readout: ArrayLike) -> Array:
-    """Gradient of the hinge loss in its linear part, for GaLU and ReLU networks alike.
-
-    Unit j has -1 / (m sqrt k) sum_i y_i a_j 1[<x_i, u_j> >= 0] x_i, shape (k, d) together. The
-    weights W do not occur, only the gates: so theorem 4. It needs outputs in [-1, 1] on the
-    samples, which the paper assumes of both networks on the whole unit ball: see `largest_output`.
-
-    Parameters
-    ----------
-    X : array_like of shape (m, d)
-        Inputs, in the unit ball in the paper.
-    y : array_like of shape (m,)
-        Labels -1 and +1.
-    gates : ndarray or CSR array of shape (m, k)
-        1[<x_i, u_j> >= 0].
-    readout : array_like of shape (k,)
-        a.
-    """
-    X, y = as_finite(X, "X", 2), as_finite(y, "y", 1)
-    readout = as_finite(readout, "readout", 1)
-    sums = (dense(gates) * y[:, None]).T @ X  # (k, d)
-    return np.asarray(-readout[:, None] * sums / (len(X) * math.sqrt(len(readout))))
 
 
 def largest_output(weights: ArrayLike, readout: ArrayLike) -> float:

@@ -9,7 +9,6 @@ statement                   here
 Lemma 2                     `khatri_rao_bound`
 Theorem 1                   `published_step`, `sufficient_steps`; the sharper `rate_bound`
 Theorem 2                   `expected_loss`
-Corollary 1                 `memorised_samples`
 not in the paper            `coherence_bound`, the constant 1/4 of `eigenvalue_bound`
 ==========================  =====================================================================
 
@@ -26,7 +25,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_finite, check_number
+from implicit_bias.base.validation import Array, as_finite
 from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows
 from implicit_bias.kernels.gated_least_squares import smallest_eigenvalue, spectral_square
 from implicit_bias.kernels.least_squares import check_rows
@@ -132,19 +131,6 @@ def _kappa_series() -> Iterator[tuple[int, float]]:
         yield 2 * j + 2, ratio / (2 * j + 1) / (2 * math.pi)
         ratio *= (2 * j + 1) / (2 * j + 2)
         j += 1
-
-
-def memorised_samples(
-    n_units: int, n_features: int, failure: float, *, c1: float, c2: float
-) -> int:
-    """Corollary 1's m' = floor(k d c1^2 / (64 pi) / log(c2 d^2 / failure)).
-
-    The Gram matrix of the first m' samples has full rank by lemma 2, so that the expected loss on
-    N(0, 1) labels is at most 1 - m'/m, for d <= m' <= c2 d^2.
-    """
-    check_number(failure, "failure", "(0, 1)")
-    logarithm = math.log(c2 * n_features**2 / failure)
-    return math.floor(n_units * n_features * c1**2 / (64 * math.pi) / logarithm)
 
 
 def published_step(X: ArrayLike, n_units: int) -> float:

@@ -13,6 +13,7 @@ from benchmarks import catalogue, harness
 from benchmarks.fiat2019 import (
     clustered,
     constants,
+    generalisation,
     image_width,
     memorisation_width,
     noisy_clusters,
@@ -22,6 +23,7 @@ from benchmarks.fiat2019 import (
     several_outputs,
     too_few_parameters,
 )
+from benchmarks.harness import Verdict
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
@@ -224,18 +226,28 @@ def test_principal_components() -> None:
 
 
 def test_images_are_trained_at_every_published_setting() -> None:
-    settings = image_width.settings()
-    assert len(set(settings)) == len(settings) == 2 * 6 * 3 * (1 + 1 + 6)
+    settings = pd.DataFrame(image_width.settings(), columns=image_width.SETTING)
+    assert not settings.duplicated().any()
+    counts = settings.groupby("network").size().to_dict()
+    assert {name: counts[name] for name in ("ReLU", "linear", "GaLU0")} == {
+        "ReLU": 2 * 6 * 3,
+        "linear": 2 * 6 * 3,
+        "GaLU0": 2 * 6 * 3 * 6,
+    }
+    assert counts[image_width.HARD] == counts[image_width.READOUT] == 2 * 6
+
+
+def of_images(name: str, errors: dict[tuple[float, int], float]) -> list[dict[str, object]]:
+    return [
+        {"dataset": "MNIST", "network": name, "width": width, "rate": rate, "alpha": 0.0}
+        | {"test_error": error, "steps": 10}
+        for (rate, width), error in errors.items()
+    ]
 
 
 def test_the_chosen_setting_is_the_one_of_least_test_error() -> None:
     errors = {(0.001, 16): 0.4, (0.001, 32): 0.1, (0.0001, 16): 0.3, (0.0001, 32): 0.3}
-    rows = [
-        {"dataset": "MNIST", "network": "ReLU", "width": width, "rate": rate, "alpha": 0.0}
-        | {"test_error": error}
-        for (rate, width), error in errors.items()
-    ]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(of_images("ReLU", errors))
     chosen = image_width.chosen(frame).set_index("width")
     assert chosen["test_error"].to_dict() == {16: 0.3, 32: 0.1}
     assert chosen["published"].to_dict() == {16: 0.0408, 32: 0.0353}
@@ -244,18 +256,69 @@ def test_the_chosen_setting_is_the_one_of_least_test_error() -> None:
 
 
 def test_rates_that_are_not_finished_are_not_shown() -> None:
-    rows = [
-        dict(zip(image_width.SETTING, setting, strict=True)) for setting in image_width.settings()
-    ]
-    digits = {"dataset": "digits", "network": "ReLU", "width": 16, "rate": 0.001, "alpha": 0.0}
-    frame = pd.DataFrame([digits, *rows[:-1]])
-    shown = image_width.whole_rates(frame)
+    frame = pd.DataFrame(image_width.settings(), columns=image_width.SETTING)
+    shown = image_width.whole_rates(frame.iloc[:-1])
     rates = shown.groupby(["dataset", "network"])["rate"].nunique()
     # The last setting is one of GaLU0 on Fashion-MNIST; its 36 at the last rate are left out.
-    assert rates.pop(("digits", "ReLU")) == 1
-    assert rates.pop(("Fashion-MNIST", "GaLU0")) == 2
-    assert (rates == 3).all()
-    assert len(frame) - len(shown) == 35
+    assert rates["Fashion-MNIST", "GaLU0"] == 2
+    assert rates["MNIST", "GaLU0"] == rates["MNIST", "ReLU"] == 3
+    assert len(frame) - len(shown) == 36
+
+
+def test_images_are_judged_by_every_cell() -> None:
+    """Also where a network is not measured yet."""
+    rows = [
+        row
+        for name, error in (("ReLU", 0.02), ("GaLU0", 0.04), ("linear", 0.1))
+        for rate in image_width.RATES
+        for row in of_images(name, {(rate, width): error for width in image_width.WIDTHS})
+    ]
+    slopes = [
+        row | {"alpha": alpha}
+        for row in rows
+        for alpha in image_width.NETWORKS[str(row["network"])].alphas
+    ]
+    frame = pd.DataFrame(slopes)
+    assert image_width.verdict(frame) is Verdict.IN_PART  # the readout alone is missing
+    readout = of_images(image_width.READOUT, {(0.001, width): 0.3 for width in image_width.WIDTHS})
+    frame = pd.DataFrame([*slopes, *readout])
+    assert image_width.verdict(frame) is Verdict.STANDS
+    assert image_width.judged(frame, 0.1) is Verdict.IN_PART
+    assert image_width.compared(frame, "ReLU", "GaLU0").verdict is Verdict.STANDS
+    assert image_width.compared(frame, "linear", "ReLU").verdict is Verdict.FALLS
+    assert image_width.compared(frame, image_width.RELU, image_width.GALU).verdict is Verdict.OPEN
+
+
+def test_theorem_3_is_judged_at_its_own_width_alone() -> None:
+    rows = {"m": [20, 40], "norm_square": 4.0, "eigenvalue": 0.2, "spectral": 3.0}
+    frame = pd.DataFrame(rows | {"loss": [0.02, 0.005]})
+    assert generalisation.verdict(frame.assign(width=10**4)) is Verdict.UNTESTED
+    wide = frame.assign(width=10**9)
+    assert generalisation.verdict(wide) is Verdict.STANDS
+    assert generalisation.verdict(wide.assign(loss=[0.02, 0.018])) is Verdict.FALLS
+
+
+def test_noisy_clusters_are_judged_by_both_tasks() -> None:
+    rows = [
+        {"task": task, "noise": noise, "network": name, "part": part, "steps": 10, "best": noise}
+        | {"error": noise * (factor if task == "regression" else 1.0)}
+        for task in noisy_clusters.TASKS
+        for noise in (0.3, 0.6, 1.0)
+        for name, factor in (("GaLU", 1.5), ("ReLU", 1.0))
+        for part in ("train", "test")
+    ]
+    frame = pd.DataFrame(rows)
+    assert noisy_clusters.verdict(frame) is Verdict.IN_PART
+    assert noisy_clusters.judged(frame, 2.0) is Verdict.STANDS
+    assert noisy_clusters.judged(frame.assign(error=1.0), 2.0) is Verdict.FALLS
+
+
+def test_the_bound_of_theorem_5_that_its_proof_yields_grows() -> None:
+    """With filters that move by 4/sqrt k; the one derived here falls."""
+    judged = constants.theorem_5_judged()
+    assert judged.verdict is Verdict.IN_PART
+    table = constants.measure(quick=True)
+    assert constants.theorem_4_judged(table).verdict is Verdict.STANDS
 
 
 def test_means_of_sizes_are_not_weighted_by_their_draws() -> None:

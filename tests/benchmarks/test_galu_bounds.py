@@ -31,8 +31,6 @@ def test_constants_of_theorem_3() -> None:
     expected = 8 * math.log(50) ** 3 + (8 + math.sqrt(2) * 2) * math.log(10)
     assert risk == pytest.approx(expected / 50)
     assert bounds.kernel_rademacher(2.0, 50) == pytest.approx(2 * math.sqrt(2 / 50))
-    failure = bounds.deviation_failure(50, 1000, 2.0, eigenvalue=0.25, spectral=3.0)
-    assert failure == pytest.approx(50 * math.exp(-1000 * 0.0625 / (32 * 4 * 9)))
 
 
 def test_steps_of_theorem_3() -> None:

@@ -101,11 +101,6 @@ def test_eigenvalue_bound_of_inputs_that_nearly_coincide() -> None:
     assert 0 <= gated_bounds.eigenvalue_bound(X) <= galu.smallest_eigenvalue(X) + 1e-12
 
 
-def test_constants_of_corollary_1() -> None:
-    samples = gated_bounds.memorised_samples(10**6, 20, 0.1, c1=0.5, c2=0.4)
-    assert samples == math.floor(10**6 * 20 * 0.25 / (64 * math.pi) / math.log(0.4 * 400 / 0.1))
-
-
 def test_theorem_1() -> None:
     """By its own step and time, at its own width; and no faster than its sharper rate."""
     X, y = sphere(8, 6), np.sign(normal(8, seed=1))
