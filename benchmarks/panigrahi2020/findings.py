@@ -1,8 +1,4 @@
-"""What the page says with numbers: the findings, checks of statements, and of the paper's slips.
-
-A statement that no experiment judges is checked here, when the page is written; the others are
-stated only, with the reason. Numbers of statements are the paper's.
-"""
+"""What the page says with numbers: the findings, and checks of the paper's errata."""
 
 from __future__ import annotations
 
@@ -14,115 +10,20 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.catalogue import Statement
 from benchmarks.harness import Judged, Verdict
 from benchmarks.page import Kept
 from benchmarks.panigrahi2020 import lower_bounds, spectra, training
 from benchmarks.panigrahi2020.gram_bounds import (
-    boyd_coefficient,
-    coefficient_bound,
-    drift_allowed,
-    polynomial_constraints,
     smoothed_bound,
     smoothed_power,
-    zero_index,
 )
 from benchmarks.panigrahi2020.shared import number
 from benchmarks.words import vanishing
-from implicit_bias.kernels.gated_least_squares import flow_losses
 from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
     circle_points,
-    eigenvalues,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-    normalise,
-    polynomial,
     preprocess,
     separation,
-    sphere_eigenvalues,
 )
-
-
-def _gram_of_gradients() -> bool:
-    """Equation 2 against autograd, with Gaussian readouts."""
-    X = normalise(np.random.default_rng(0).standard_normal((5, 3)))
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randn((7, 3), generator=generator, dtype=torch.float64).requires_grad_(True)
-    readouts = torch.randn(7, generator=generator, dtype=torch.float64)
-    outputs = torch.tanh(torch.tensor(X) @ weights.T) @ readouts / math.sqrt(7)
-    rows = [torch.autograd.grad(u, weights, retain_graph=True)[0].reshape(-1) for u in outputs]
-    jacobian = torch.stack(rows).numpy()
-    gram = finite_gram(X, ACTIVATIONS["tanh"], [weights.detach()], readouts=readouts)
-    return bool(np.allclose(gram, jacobian @ jacobian.T, atol=1e-12))
-
-
-def _analytic_is_positive() -> bool:
-    """Lemma 3.2 on samples of which no two are parallel."""
-    X = normalise(np.random.default_rng(0).standard_normal((20, 3)))
-    return all(sphere_eigenvalues(X, ACTIVATIONS[name])[-1] > 0 for name in ("tanh", "swish"))
-
-
-def _linear_has_zeros() -> bool:
-    """Lemma F.1: n - d eigenvalues are 0."""
-    X = normalise(np.random.default_rng(0).standard_normal((12, 5)))
-    values = eigenvalues(finite_gram(X, polynomial([0.0, 1.0]), gaussian_weights(50, 5)))
-    return int((values < 1e-12 * values[0]).sum()) == 12 - 5
-
-
-def _preprocessed_is_separated() -> bool:
-    """Check the preprocessing: unit vectors, d + 2 features, separation at least D / sqrt 2."""
-    X = preprocess(np.random.default_rng(0).standard_normal((30, 4)))
-    distances = np.linalg.norm(X[:, None] - X[None], axis=2) + 10 * np.eye(len(X))
-    lengths = np.linalg.norm(X, axis=1)
-    return bool(
-        X.shape[1] == 6
-        and np.allclose(lengths, 1)
-        and separation(X) >= distances.min() / math.sqrt(2) - 1e-12
-    )
-
-
-def _drift_keeps_half() -> bool:
-    """Lemma M.1 for random moves of exactly the length that it allows."""
-    X = normalise(np.random.default_rng(0).standard_normal((4, 3)))
-    (weights,) = gaussian_weights(200, 3)
-    tanh = ACTIVATIONS["tanh"]
-    before = eigenvalues(finite_gram(X, tanh, [weights]))[-1]
-    allowed = drift_allowed(float(before), 4, 1.0, 4 / (3 * math.sqrt(3)))
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        way = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
-        way *= allowed / torch.linalg.norm(way, dim=1, keepdim=True)
-        if eigenvalues(finite_gram(X, tanh, [weights + way]))[-1] < before / 2:
-            return False
-    return True
-
-
-def _flow_is_the_differential_equation() -> bool:
-    """Equation 3 against many small steps of d(y - u)/dt = -G (y - u)."""
-    gram = infinite_gram(circle_points(5), ACTIVATIONS["relu"])
-    residual = start = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
-    for _ in range(20_000):
-        residual = residual - 5e-4 * gram @ residual
-    (loss,) = flow_losses(gram, start, times=np.array([10.0]))
-    return bool(abs(loss - residual @ residual / 5) < 1e-3)
-
-
-def _wide_network_descends_as_predicted() -> bool:
-    """Theorem 4.6 for a network of tanh: ||y - u|| within 1 % of the start at all steps."""
-    curve = training.training_curves(training.Plan("check", 10, 4096, 1000, 1), "tanh", [0])
-    off = (curve["loss"] ** 0.5 - curve["theorem"] ** 0.5).abs().max()
-    fallen = curve["loss"].iloc[-1] < 0.9 * curve["loss"].iloc[0]
-    return bool(fallen and off < 0.01 * curve["loss"].iloc[0] ** 0.5)
-
-
-def _duals_are_hermite_series() -> bool:
-    """Lemma N.4 for tanh: E phi'(u) phi'(v), by quadrature, is sum_a c_a^2 rho^a."""
-    tanh, rho = ACTIVATIONS["tanh"], np.linspace(-0.9, 0.9, 7)
-    powers = rho[:, None] ** np.arange(len(tanh.hermite_squares))
-    return bool(np.allclose(tanh.kappa(rho), powers @ tanh.hermite_squares, atol=1e-9))
-
 
 # Errata, in the order of the page.
 
@@ -146,38 +47,6 @@ def coherence() -> str:
     return (
         f"delta = {separation(X):.1f}: the inner product is {float(X[0] @ X[1]):.3f}, not "
         f"{1 - delta:.1f}"
-    )
-
-
-def index() -> str:
-    """Find the first eigenvalue that is 0 where theorem 4.3 holds with equality."""
-    n, dimension = 10, 2
-    X = circle_points(n, dimension)
-    values = eigenvalues(infinite_gram(X, polynomial([0.0, 1.0, 1.0])))
-    index = zero_index(n, dimension, 2)
-    assert index is not None
-    return (
-        f"z + z^2, d' = {dimension}, n = {n}: C(d' + 2, 2) - 1 = "
-        f"{polynomial_constraints(2, dimension)} = n / d', and lambda_{index} = "
-        f"{values[index - 1]:.2f}, lambda_{index + 1} {vanishing(values[index])}"
-    )
-
-
-def boyd() -> str:
-    """Compare Hermite coefficients with equation 34."""
-    squares = ACTIVATIONS["tanh"].hermite_squares
-    ratios = [math.sqrt(squares[k]) / boyd_coefficient(k) for k in (20, 100)]
-    return f"c_k over it: {ratios[0]:.2g} at k = 20, {ratios[1]:.2g} at k = 100"
-
-
-def hille() -> str:
-    """Compare Hermite coefficients with F.7.1."""
-    squares = ACTIVATIONS["tanh"].hermite_squares
-    values = [math.sqrt(squares[k]) for k in (20, 100)]
-    bounds = [coefficient_bound(k) for k in (20, 100)]
-    return (
-        f"c_20 = {values[0]:.1e} for a bound of {bounds[0]:.1e}, c_100 = {values[1]:.1e} for "
-        f"{bounds[1]:.1e}"
     )
 
 
@@ -212,32 +81,14 @@ def concentration() -> str:
     return f"t = 2 sigma: the probability is {inside:.2f}, the right-hand side {bound:.2f}"
 
 
-CHECKS = {
-    "equation 2": _gram_of_gradients,
-    "preprocessing": _preprocessed_is_separated,
-    "equation 3": _flow_is_the_differential_equation,
-    "lemma 3.2": _analytic_is_positive,
-    "lemma F.1": _linear_has_zeros,
-    "theorem 4.6 = M.9": _wide_network_descends_as_predicted,
-    "M.1, M.11": _drift_keeps_half,
-    "N.1, N.2, N.3, N.4": _duals_are_hermite_series,
-}
 SLIPS = (
     displayed_elu,
     coherence,
-    index,
-    boyd,
-    hille,
     concentration,
     dropped,
     preprocessing,
     circle,
 )
-
-
-def agrees(statement: Statement, kept: Kept) -> str:
-    """Check a statement."""
-    return "yes, checked" if CHECKS[statement.where]() else "no"
 
 
 def words(kept: Kept) -> dict[str, object]:

@@ -10,8 +10,9 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Judged, Verdict, whole
-from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, ROUNDING, number, parts
+from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number, parts
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.kernels.gradient_gram import (
@@ -27,7 +28,7 @@ from implicit_bias.kernels.gradient_gram import (
     separation,
     sphere_eigenvalues,
 )
-from implicit_bias.report.style import BLACK, GREY
+from implicit_bias.report.style import GREY
 
 # What has no kink, so that its eigenvalues are known below the rounding of a matrix.
 EXACT = ("swish", "tanh", "quadratic")
@@ -96,30 +97,32 @@ def both_readouts(X: Array, phi: Activation, width: int, seed: int) -> Array:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Draw infinite width as lines, and the mean of the runs at finite width as dots."""
-    groups = [group for group in parts(frame, "data") if "circle" in group[0]]
-    columns = len(groups) // 3
-    figure = Figure(figsize=(4.4 * max(2, columns), 9.5), layout="constrained")
-    axes = figure.subplots(3, columns, squeeze=False).T.reshape(-1)
-    for ax, (name, rows) in zip(axes, groups, strict=True):
+    """Draw the activations of figure 1 (c, d): infinite width as lines, finite width as marks."""
+    groups = [group for group in parts(frame, "data") if group[0].startswith(("half", "circle"))]
+    figure, axes = subplots((5 * len(groups) / 2, 8), 2, len(groups) // 2, squeeze=False)
+    for ax, (name, rows) in zip(axes.T.reshape(-1), groups, strict=True):
         top = rows["infinite"].max()
-        for activation, values in parts(rows, "activation"):
+        for activation in FIGURE_1:
+            values = rows[rows["activation"] == activation]
             rounded = values["infinite"].where(values["infinite"] > ROUNDING * top)
             line = values["exact"].fillna(rounded)
-            shown = line > 1e-22 * top
+            shown = line > 1e-21 * top
             ax.plot(values["index"][shown], line[shown], color=COLOUR[activation])
-            dots = values[values["gaussian"] > ROUNDING * top]
-            ax.plot(dots["index"], dots["gaussian"], ".", color=COLOUR[activation], ms=3.5)
-        ax.set(yscale="log", title=name, ylim=(1e-21 * top, 5 * top))
+            marks = values[values["gaussian"] > ROUNDING * top]
+            look = {"color": COLOUR[activation], "marker": MARKER[activation], "ls": "", "ms": 4}
+            ax.plot(marks["index"], marks["gaussian"], **look)
+        ax.set(yscale="log", title=name, ylim=(1e-20 * top, 5 * top))
         ax.set_xlabel("index of the eigenvalue")
         ax.grid(axis="y")
-    axes[0].set_ylabel("eigenvalues of G")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("eigenvalues of G")
+    width = f"m = {int(frame['width'].iloc[0]):,}"
     handles = [
-        *(Line2D([], [], color=COLOUR[name], label=name) for name in DRAWN),
-        Line2D([], [], color=BLACK, marker=".", linestyle="", label="finite width, mean of runs"),
+        *(Line2D([], [], color=COLOUR[name], marker=MARKER[name], label=name) for name in FIGURE_1),
+        Line2D([], [], color=GREY, marker="o", ls="", label=f"{width}, mean of runs (half circle)"),
         Line2D([], [], color=GREY, label="infinite width"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5)
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
 
 
@@ -143,8 +146,8 @@ def found(frame: pd.DataFrame) -> str:
     )
     images = [name for name in ends if "circle" not in name][0]
     return (
-        "“Equally spaced data points on S1” reads as the whole circle. An even number of them are "
-        "opposite pairs, so that delta = 0 and assumption 2 fails; on the "
+        "The paper's “n equally spaced data points on S1” reads as the whole circle. An even "
+        "number of them are opposite pairs, so that delta = 0 and assumption 2 fails; on the "
         f"{circle} {lost['relu']} eigenvalues of ReLU and {lost['tanh']} of tanh vanish. The half "
         "circle has no pairs. After the paper's preprocessing of the whole circle the smallest is "
         f"{number(ends[f'preprocessed {circle}']['relu'])} of the largest for ReLU. "

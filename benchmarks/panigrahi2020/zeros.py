@@ -163,13 +163,13 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     return {
         "theorem-4-3": Judged(
             verdict=Verdict.of(first == len(zero) and inside.empty),
+            remark="; in part by the display of F.3" if len(wrong) else "",
             result=f"lambda_min = 0 in {first} of {len(zero)} cells; lambda_k = 0 from the index "
             f"on in {int((~equal).sum()) - len(inside)} of {int((~equal).sum())}.",
             evidence=(
                 "Remark: the proof of F.3 asks for less than ceil(n / d') constraints, and its "
                 "display for at most n / d'. With equality in the display the eigenvalue of that "
-                f"very index is not 0 ({cases or 'no such cell here'}). By the display alone the "
-                "claim stands in part.",
+                f"very index is not 0 ({cases or 'no such cell here'}).",
             ),
         ),
         "theorem-m3": Judged(

@@ -86,6 +86,8 @@ from implicit_bias.kernels.dual_kernels import (
 ROWS, BLOCK = 2**12, 2**20
 # Size below which a Hermite coefficient is rounding.
 ROUNDING = 1e-12
+# Share of the largest eigenvalue of a harmonic's matrix below which another is rounding.
+LEAST_HARMONIC = 1e-13
 # Share of the trace below which harmonics are added up as matrices, whose rounding is 1e-16 of it.
 SMALL_SHARE = 1e-8
 
@@ -801,6 +803,8 @@ def sphere_eigenvalues(X: ArrayLike, activation: Activation) -> Array:
         if share > SMALL_SHARE * shares.sum():
             values, vectors = scipy.linalg.eigh(before)
             kept = slice(max(0, len(X) - _n_harmonics(j, dimension)), None)
+            # On samples with symmetries the rank is less, and the root of rounding is 1e-8.
+            values[values < LEAST_HARMONIC * values[-1]] = 0.0
             columns.append(vectors[:, kept] * np.sqrt(share * np.clip(values[kept], 0.0, None)))
         else:  # the rounding of all these together is small enough
             rest += share * before

@@ -198,6 +198,19 @@ def test_steps_of_the_recursion() -> None:
     assert steps <= 3 / (1 - a) * max(math.log(1 / delta), math.log(1 / eps))
 
 
+def test_weights_may_move_as_far_as_allowed() -> None:
+    """Lemma M.1 for random moves by exactly that much; for tanh beta = 4 / (3 sqrt 3)."""
+    X, tanh = samples(4, 3), ACTIVATIONS["tanh"]
+    (weights,) = gaussian_weights(100, 3)
+    before = float(eigenvalues(finite_gram(X, tanh, [weights]))[-1])
+    allowed = gram_bounds.drift_allowed(before, 4, 1.0, 4 / (3 * math.sqrt(3)))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        way = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
+        way *= allowed / torch.linalg.norm(way, dim=1, keepdim=True)
+        assert eigenvalues(finite_gram(X, tanh, [weights + way]))[-1] >= before / 2
+
+
 def test_one_kernel_for_gates_and_activations() -> None:
     X = samples(5, 3)
     expected = infinite_gram(X, ACTIVATIONS["relu"])

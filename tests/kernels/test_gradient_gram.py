@@ -130,6 +130,16 @@ def test_eigenvalues_without_squaring(name: str) -> None:
         finite_eigenvalues(X, phi, [])
 
 
+@pytest.mark.parametrize("n", [6, 10])
+def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding(n: int) -> None:
+    """On an even whole circle the harmonic of degree n / 2 has rank 1, and tanh n / 2 zeros."""
+    X = circle_points(n, arc=2 * math.pi)
+    values = sphere_eigenvalues(X, ACTIVATIONS["tanh"])
+    expected = circle_eigenvalues(ACTIVATIONS["tanh"], n)
+    np.testing.assert_allclose(values[: n // 2], expected[: n // 2], rtol=CLOSE)
+    assert (values[n // 2 :] < 1e-22 * values[0]).all()
+
+
 def test_eigenvalues_far_below_the_rounding_of_a_matrix() -> None:
     """At a width of one, rank 2: what is 0 is below 1e-30 of the largest, not below 1e-16."""
     X = circle_points(9, 2)
