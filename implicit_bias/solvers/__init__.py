@@ -10,7 +10,8 @@ iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples or pairs; norms with balls in few features
 newton.py           its Newton systems, in the space of the rows or of the features
 balls.py            the balls of norms: of groups, of singular values, of entries
-feature_space.py    few features, or badly scaled ones
+homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data
+feature_space.py    few features, or badly scaled ones: in float64
 working_set.py      more samples, or pairs of samples and rivals
 out_of_core.py      more samples than memory holds, in blocks that Dask reads
 rounds.py           rounds on some of the constraints, and the bounds for all of them

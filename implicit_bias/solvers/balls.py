@@ -58,7 +58,7 @@ from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_g
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Point
+from implicit_bias.solvers.iteration import Breakdown, Point
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, Touching
 
 NormOf: TypeAlias = Callable[[Tensor], float]
@@ -67,10 +67,6 @@ NormOf: TypeAlias = Callable[[Tensor], float]
 RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
 # A point moved into the interior has norms of at most this share of the radius.
 WARM_SHARE = 0.98
-
-
-class Breakdown(ArithmeticError):
-    """Rounding has made a matrix indefinite."""
 
 
 @dataclass(frozen=True, eq=False)

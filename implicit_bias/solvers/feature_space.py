@@ -1,48 +1,20 @@
 r"""A primal-dual interior point in the space of the features, for problems with few of them.
 
-Primal  minimise  sum_g t_g + C sum_n xi_n
-        subject to  y_n (<phi_n, w> + b) >= 1 - xi_n,   xi >= 0,   ||w_g|| <= t_g
-
-Dual    maximise  sum_n alpha_n
-        subject to  alpha + beta = C,   alpha, beta >= 0,   ||V_g|| <= 1
-        (and sum_n alpha_n y_n = 0 where there is an intercept b),   V = sum_n alpha_n y_n phi_n
-
-Both, homogeneous (Ye, Todd, Mizuno 1994): find tau, kappa >= 0 and the above with
-
-        B' alpha = T' V                                        (stationarity)
-        B v + xi - tau c = s,   w = T v                        (margins)
-        alpha + beta = tau C                                   (box)
-        c' alpha - sum_g t_g - C' xi = kappa                   (gap)
-        ||w_g|| <= t_g,   ||V_g|| <= tau                       (cones)
-KKT     s alpha = xi beta = tau kappa = mu,  (t_g, w_g) o (tau, -V_g) = (mu, 0),      mu -> 0
-
-Everything over tau is a solution where tau > 0. Where tau -> 0, alpha proves by Gordan that there
-is none: the iteration needs no feasible start, nor one of the right scale, and ends in either case.
-
-======  ==========  ==========================================================================
-phi_n   (P,)        features of sample n: the used plain gates times the inputs
-w, V    (P,)        coefficients, the norm's argument; dual vectors
-v       (P',)       the coefficients that the method solves for: of centred, equilibrated features,
-                    and the intercept last where there is one
-T       (P, P')     back from there, w = T v
-B       (N, P')     y_n phi_n / nu_n in these coordinates
-nu      (N,)        powers of two near the features' norms; c_n = sigma / nu_n, the box is C nu_n
-alpha   (N,)        dual variables; s (N,) what a margin exceeds c by
-beta    (N,)        C - alpha; xi (N,) the hinge losses (soft margin only)
-e, f    (G,)        t - ||w_g|| and tau - ||V_g||, kept apart: they are tiny at the end
-======  ==========  ==========================================================================
-
-Nesterov and Todd's scaling W of the cones, W^-1 (t, w) = W (tau, -V), makes a Newton step the
-solution of a least squares problem in v with the rows
+The method is that of `homogeneous`, in float64. Its Newton step in v is the solution of a least
+squares problem with the rows
 
         h^(1/2) B,   1/h = s/alpha + xi/beta,      and one block a cone, from W^-1
 
 which are factored by QR and never squared: a Gram matrix of data whose margin is 1e-8 of their norm
-holds nothing of it in float64. The factor's normal equations are refined with the rows
-themselves. Mehrotra's predictor sets the centring, and its second-order terms enter the corrector.
+holds nothing of it in float64. The factor's normal equations are refined with the rows themselves.
 
-Three more things keep digits. Along its axis a cone is written as x_0 - x_1 and x_0 + x_1, of which
-one is tiny; W is diagonal there (`_Cones`). Near the end alpha is corrected until V(alpha) is
+======  ==========  ==========================================================================
+v       (P',)       of centred, equilibrated features, and the intercept last where there is one
+phi_n   (P,)        features of sample n: the used plain gates times the inputs
+nu      (N,)        powers of two near the features' norms; c_n = sigma / nu_n, the box is C nu_n
+======  ==========  ==========================================================================
+
+Two more things keep digits. Near the end alpha is corrected until V(alpha) is
 right to rounding, and v until no margin falls short, both with weights that do not grow like 1/mu
 (`_Polish`). And inputs that vary little around an offset, years say, are centred where something
 absorbs the offset: the intercept, or a constant feature, whose penalty then is a row of T that is
@@ -54,7 +26,7 @@ Time is linear in N, O(N P^2) a step, and memory that of B.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -67,13 +39,20 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Start, Tolerances
+from implicit_bias.solvers.homogeneous import (
+    Cones,
+    ConeVectors,
+    EmbeddingPoint,
+    Equations,
+    Newton,
+    Program,
+    lift,
+)
 from implicit_bias.solvers.interior_point import in_features
-from implicit_bias.solvers.iteration import Answer, RowSolver, Run, Steps
-from implicit_bias.solvers.scaled_problem import TINY, MergedInputs, lift
+from implicit_bias.solvers.iteration import Answer, Breakdown, RowSolver, Run, Steps
+from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
 
 MAX_ITERATIONS = 150
-# Share of the way to the boundary that a step may go.
-BOUNDARY_SHARE = 0.99
 # The solver aims below the tolerance, because the certificate rounds differently; but a gap that
 # has not fallen for this many steps will do.
 AIM = 0.1
@@ -88,7 +67,6 @@ EPSILON = float(np.finfo(np.float64).eps)
 STARTS = ((1e6, 1e-2), (1.0, 1.0))
 # Samples' alpha differ by this factor at most at the start.
 UNEVEN = 100.0
-LEAST_CENTRING = 1e-8
 # A solution is refined until its residual is this share of the first one, or stops falling.
 REFINED = 1e-13
 REFINEMENTS = 4
@@ -157,7 +135,7 @@ class _FeatureSpaceRun(Run):
                 status = yield from self._follow(_first(self._program, excess, share))
         return status
 
-    def _follow(self, point: _Point) -> Steps:
+    def _follow(self, point: EmbeddingPoint) -> Steps:
         """Follow the central path from a point, and say why not further."""
         program, best, tolerances = self._program, self._best, self._tolerances
         try:
@@ -171,55 +149,12 @@ class _FeatureSpaceRun(Run):
                     return Status.OPTIMAL
                 if best.waited > PATIENCE:
                     return Status.NUMERICAL_TROUBLE
-                newton = _Newton(program, point, view)
-                predictor = newton.direction(0.0)
-                centring = max((1.0 - newton.reach(predictor)) ** 3, LEAST_CENTRING)
-                step = newton.direction(centring, predictor)
-                point = newton.moved(step, min(1.0, BOUNDARY_SHARE * newton.reach(step)))
-        except _Breakdown:
+                point = _Newton(program, point, view).next()
+        except Breakdown:
             return Status.NUMERICAL_TROUBLE
 
 
-class _Breakdown(ArithmeticError):
-    """Rounding has made the Newton system singular."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Pairs:
-    """The complementary pairs of numbers, of an iterate (positive) or a direction."""
-
-    s: Tensor
-    alpha: Tensor
-    xi: Tensor
-    beta: Tensor
-    tau: Tensor
-    kappa: Tensor
-
-    @property
-    def pairs(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        return (self.s, self.alpha), (self.xi, self.beta), (self.tau, self.kappa)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Point(_Pairs):
-    """An iterate. xi and beta have length 0 with the hard margin; tau and kappa have length 1."""
-
-    v: Tensor
-    V: Tensor
-    e: Tensor
-    f: Tensor
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Step(_Pairs):
-    """A direction; ``ds`` and ``dz`` are those of the cones' (t, w) and (tau, -V)."""
-
-    v: Tensor
-    ds: _Split
-    dz: _Split
-
-
-def _first(program: _Program, excess: float, share: float) -> _Point:
+def _first(program: _Program, excess: float, share: float) -> EmbeddingPoint:
     """All products equal, tau = 1, alpha ``excess`` times half way to the norm constraints."""
     alpha = (program.nu / program.nu.median()).clamp(1.0 / UNEVEN, UNEVEN)
     largest = float(program.group_norms(program.dual_vectors(program.B.T @ alpha)).max())
@@ -231,7 +166,7 @@ def _first(program: _Program, excess: float, share: float) -> _Point:
     norms = program.group_norms(V)
     mu = share * float(alpha @ program.c)
     t = mu / (1.0 - norms**2)
-    return _Point(
+    return EmbeddingPoint(
         v=program.from_coef(t[program.groups] * V),
         V=V,
         e=t * (1.0 - norms),
@@ -245,26 +180,14 @@ def _first(program: _Program, excess: float, share: float) -> _Point:
     )
 
 
-class _View:
+class _View(Equations):
     """What the equations and the bounds say of an iterate."""
 
-    def __init__(self, program: _Program, point: _Point) -> None:
-        p, c = point, program.c
-        tau = float(p.tau)
-        self.w, self.V = program.T @ p.v, p.V
-        self.cones = _Cones(program, point, self.w)
-        margins, self.pull = program.B @ p.v, program.B.T @ p.alpha
-        self.stationarity = self.pull - program.T.T @ p.V  # (P',)
-        self.margin_residual = margins + lift(p.xi) - tau * c - p.s  # (N,)
-        self.box_residual = tau * program.C - program.boxed(p.alpha) - p.beta
-        value = c @ p.alpha
-        self.gap_residual = value - self.cones.t.sum() - program.C @ p.xi - p.kappa
-        products = float(self.cones.products.sum()) + sum(float(a @ b) for a, b in p.pairs)
-        self.mu = products / (sum(len(a) for a, _ in p.pairs) + program.n_groups)
-        # The gap that would be left if the equations held.
-        self.gap = products / (tau * float(value))
-        self.lower = program.lower(p.alpha)
-        self.upper, self.violation = program.upper(p.v / tau, margins / tau)
+    def __init__(self, program: _Program, point: EmbeddingPoint) -> None:
+        super().__init__(program, point)
+        self.lower = program.lower(point.alpha)
+        tau = point.tau
+        self.upper, self.violation = program.upper(point.v / tau, self.margins / tau)
 
 
 class _Best:
@@ -291,7 +214,7 @@ class _Best:
         aim = AIM if self.waited < SETTLED else 1.0
         return self.gap <= aim * tolerances.gap and self.violation <= tolerances.feasibility
 
-    def update(self, point: _Point, view: _View, tolerances: Tolerances) -> None:
+    def update(self, point: EmbeddingPoint, view: _View, tolerances: Tolerances) -> None:
         """Take over an iterate, and its polished versions where it is near its end."""
         lower, gap = self.lower, self.gap
         self._take_alpha(point.alpha, view.lower)
@@ -343,7 +266,7 @@ class _Polish:
     for the margins of the support vectors, with d_g = ||w_g||.
     """
 
-    def __init__(self, program: _Program, point: _Point, view: _View) -> None:
+    def __init__(self, program: _Program, point: EmbeddingPoint, view: _View) -> None:
         self.program = program
         free = point.alpha / (1.0 + lift(program.boxed(point.alpha) / point.beta))
         norms = program.group_norms(view.w)
@@ -391,230 +314,19 @@ class _Polish:
         return v
 
 
-@dataclass(frozen=True, eq=False)
-class _Split:
-    """A vector (x_0, x_1) of each cone, x_1 split along the cone's axis and across it.
+class _Newton(Newton):
+    """By QR of the rows, and refinement with the rows themselves."""
 
-    ``minus`` and ``plus`` are x_0 -+ x_1 along the axis (G,), ``across`` is the rest of x_1 (P,).
-    """
+    program: _Program
 
-    minus: Tensor
-    plus: Tensor
-    across: Tensor
+    def factorise(self) -> None:
+        """Factorise the rows of the cones and those of the samples."""
+        rows = _of_cones(self.cones, self.program)
+        self.R = _triangle([rows], self.program.B, self.h.sqrt())
 
-    def times(self, minus: Tensor, plus: Tensor, across: Tensor) -> _Split:
-        return _Split(self.minus * minus, self.plus * plus, self.across * across)
-
-    def added(self, other: _Split, factor: Tensor | float = 1.0) -> _Split:
-        added = vars(other)
-        return _Split(**{name: x + factor * added[name] for name, x in vars(self).items()})
-
-    @property
-    def head(self) -> Tensor:
-        """x_0 (G,)."""
-        return 0.5 * (self.plus + self.minus)
-
-    @property
-    def along(self) -> Tensor:
-        """x_1 along the axis (G,)."""
-        return 0.5 * (self.plus - self.minus)
-
-
-class _Cones:
-    """The cones at one iterate: s = (t, w) and z = (tau, -V), and the scaling W with W z = W^-1 s.
-
-    W maps x_0 - x_1, x_0 + x_1 (along the axis, the tail of Nesterov and Todd's point) and what is
-    across to multiples of themselves.
-    """
-
-    def __init__(self, program: _Program, point: _Point, w: Tensor) -> None:
-        self.program, groups = program, program.groups
-        w_norm, V_norm = program.group_norms(w), program.group_norms(point.V)
-        self.t: Tensor = w_norm + point.e
-        tau = V_norm + point.f
-        s_size = (point.e * (w_norm + self.t)).sqrt()  # sqrt(t^2 - ||w||^2)
-        z_size = (point.f * (V_norm + tau)).sqrt()
-        # t tau - <w, V>, without cancellation.
-        apart = w / w_norm.clamp(min=TINY)[groups] - point.V / V_norm.clamp(min=TINY)[groups]
-        aside = 0.5 * w_norm * V_norm * program.group_norms(apart) ** 2
-        self.products: Tensor = aside + point.e * V_norm + point.f * self.t  # (G,)
-        gamma = 2.0 * (0.5 * (1.0 + self.products / (s_size * z_size))).sqrt()
-        head = (self.t / s_size + tau / z_size) / gamma
-        tail = (w / s_size[groups] + point.V / z_size[groups]) / gamma[groups]
-        length = program.group_norms(tail)
-        self.axis = tail / length.clamp(min=TINY)[groups]
-        eta = (s_size / z_size).sqrt()
-        self.minus, self.plus, self.across = eta / (head + length), eta * (head + length), eta
-        self.s_size, self.z_size = s_size, z_size
-        self.s = self._split(w, w_norm, point.e)
-        mirrored = self._split(point.V, V_norm, point.f)
-        self.z = _Split(mirrored.plus, mirrored.minus, -mirrored.across)
-
-    def _split(self, tail: Tensor, norm: Tensor, excess: Tensor) -> _Split:
-        """(norm + excess, tail), whose tail is nearly along the axis."""
-        inner, across = self._parts(tail)
-        big = norm + inner
-        small = self.program.group_norms(across) ** 2 / big.clamp(min=TINY)  # norm - inner
-        return _Split(torch.where(inner > 0, small, norm - inner) + excess, big + excess, across)
-
-    def _parts(self, tail: Tensor) -> tuple[Tensor, Tensor]:
-        inner = self.program.group_sums(self.axis * tail)
-        return inner, tail - inner[self.program.groups] * self.axis
-
-    def _times(self, x: _Split) -> _Split:
-        """W x."""
-        return x.times(self.minus, self.plus, self.across[self.program.groups])
-
-    def _over(self, x: _Split) -> _Split:
-        """W^-1 x."""
-        return x.times(1.0 / self.minus, 1.0 / self.plus, 1.0 / self.across[self.program.groups])
-
-    def square(self, z: _Split) -> Tensor:
-        """||W z||^2."""
-        y = self._times(z)
-        return 0.5 * (y.minus @ y.minus + y.plus @ y.plus) + y.across @ y.across
-
-    def rows(self) -> Tensor:
-        """Rows of the least squares problem, (G + P, P')."""
-        groups, T = self.program.groups, self.program.T
-        inner = self.program.member.T @ (self.axis[:, None] * T)  # (G, P')
-        along = (2.0 / (self.minus**2 + self.plus**2)).sqrt()[:, None] * inner
-        rest = T - self.axis[:, None] * inner[groups]
-        return torch.cat([along, rest / self.across[groups, None]])
-
-    def target(self, mu: float, predictor: _Step | None) -> _Split:
-        """Return what W^2 dz + ds must be for the products to become mu."""
-        groups, sums = self.program.groups, self.program.group_sums
-        inverse, z = mu / self.z_size**2, self.z
-        target = _Split(inverse * z.plus, inverse * z.minus, -inverse[groups] * z.across)
-        target = target.added(self.s, -1.0)
-        if predictor is None:
-            return target
-        # W times what solves y o x = a o b, in the algebra of the cone; y is the scaled iterate.
-        a, b, y = self._over(predictor.ds), self._times(predictor.dz), self._times(self.z)
-        head = a.head * b.head + a.along * b.along + sums(a.across * b.across)
-        along = a.head * b.along + b.head * a.along
-        across = a.head[groups] * b.across + b.head[groups] * a.across
-        inner = 0.5 * (y.plus * (head - along) + y.minus * (head + along)) - sums(y.across * across)
-        x_head = inner / (self.s_size * self.z_size)
-        x_along = (along - x_head * y.along) / y.head
-        x_across = (across - x_head[groups] * y.across) / y.head[groups]
-        return target.added(self._times(_Split(x_head - x_along, x_head + x_along, x_across)), -1.0)
-
-    def dual_change(self, target: _Split, w: Tensor, tau: float) -> _Split:
-        """Change of (tau, -V) for changes w of the coefficients and tau of its head."""
-        inner, across = self._parts(w)
-        right = target.plus - target.minus - 2.0 * inner + 2.0 * tau * self.minus**2
-        plus = right / (self.minus**2 + self.plus**2)
-        aside = (target.across - across) / self.across[self.program.groups] ** 2
-        return _Split(2.0 * tau - plus, plus, aside)
-
-    def primal_change(self, target: _Split, w: Tensor, z: _Split) -> _Split:
-        """Change of (t, w) that goes with it."""
-        inner, across = self._parts(w)
-        minus = target.minus - self.minus**2 * z.minus
-        return _Split(minus, minus + 2.0 * inner, across)
-
-    def tail(self, x: _Split) -> Tensor:
-        """x_1 (P,)."""
-        return x.across + x.along[self.program.groups] * self.axis
-
-    def rate(self, x: _Split, size: Tensor, dx: _Split) -> float:
-        """One over the longest step along dx that stays in the cones.
-
-        ``size`` is sqrt(x_0^2 - ||x_1||^2).
-        """
-        groups, sums = self.program.groups, self.program.group_sums
-        x = x.times(1.0 / size, 1.0 / size, 1.0 / size[groups])
-        d = dx.times(1.0 / size, 1.0 / size, 1.0 / size[groups])
-        inner = 0.5 * (x.minus * d.plus + x.plus * d.minus) - sums(x.across * d.across)
-        share = (inner + d.head) / (x.head + 1.0)
-        along, across = d.along - share * x.along, d.across - share[groups] * x.across
-        return float(((along**2 + sums(across**2)).sqrt() - inner).max())
-
-    def excess(self, x: _Split, norm: Tensor) -> Tensor:
-        """x_0 - ||x_1||, given the norm."""
-        return (x.minus * x.plus - self.program.group_sums(x.across**2)) / (x.head + norm)
-
-
-class _Newton:
-    """The factored Newton system at one iterate."""
-
-    def __init__(self, program: _Program, point: _Point, view: _View) -> None:
-        self.program, self.point, self.view, self.cones = program, point, view, view.cones
-        p, tau = point, float(point.tau)
-        self.h = 1.0 / (p.s / p.alpha + lift(p.xi / p.beta))
-        self.R = _triangle([self.cones.rows()], program.B, self.h.sqrt())
-        # The direction of tau starts from v / tau, whose margins are known: the rounding of its
-        # product with B would be multiplied by h.
-        q = (lift(p.xi) - p.s - view.margin_residual) / tau + lift(p.xi / p.beta * program.C)
-        cone = self.cones.s.times(*(-1.0 / p.tau,) * 3)
-        v, alpha, z = self._solve(q, cone, torch.zeros_like(p.v), 1.0)
-        self.of_tau = v + p.v / tau, alpha, z
-        slope = (p.s / p.alpha) @ alpha**2 + self.cones.square(z)
-        self.slope = slope + (p.xi / p.beta) @ (program.C - program.boxed(alpha)) ** 2
-
-    def direction(self, centring: float, predictor: _Step | None = None) -> _Step:
-        """Step to the central path at centring * mu, with the predictor's second-order terms."""
-        p, view, program, cones = self.point, self.view, self.program, self.cones
-        mu, keep = centring * view.mu, 1.0 - centring
-        at = [mu - a * b for a, b in p.pairs]
-        if predictor is not None:
-            at = [x - a * b for x, (a, b) in zip(at, predictor.pairs, strict=True)]
-        at_s, at_xi, at_tau = at
-        cone, box = cones.target(mu, predictor), keep * view.box_residual
-        q = at_s / p.alpha - keep * view.margin_residual - lift((at_xi - p.xi * box) / p.beta)
-        v, alpha, z = self._solve(q, cone, keep * view.stationarity, 0.0)
-        # tau from the equations of the gap and of tau kappa.
-        t = cones.primal_change(cone, program.T @ v, z).head.sum()
-        xi = (at_xi - p.xi * (box - program.boxed(alpha))) / p.beta
-        kappa = program.c @ alpha - t - program.C @ xi + keep * view.gap_residual
-        tau = (at_tau - p.tau * kappa) / (p.kappa + p.tau * self.slope)
-        of_v, of_alpha, of_z = self.of_tau
-        v, alpha, z = v + tau * of_v, alpha + tau * of_alpha, z.added(of_z, tau)
-        beta = tau * program.C - program.boxed(alpha) + box
-        return _Step(
-            v=v,
-            ds=cones.primal_change(cone, program.T @ v, z),
-            dz=z,
-            s=(at_s - p.s * alpha) / p.alpha,
-            alpha=alpha,
-            xi=(at_xi - p.xi * beta) / p.beta,
-            beta=beta,
-            tau=tau,
-            kappa=(at_tau - p.kappa * tau) / p.tau,
-        )
-
-    def reach(self, step: _Step) -> float:
-        """Longest multiple of a step, at most 1, that stays in the cones."""
-        cones = self.cones
-        rates = [
-            cones.rate(cones.s, cones.s_size, step.ds),
-            cones.rate(cones.z, cones.z_size, step.dz),
-        ]
-        for values, changes in zip(self.point.pairs, step.pairs, strict=True):
-            rates += [
-                float((-dx / x).max()) for x, dx in zip(values, changes, strict=True) if len(x)
-            ]
-        if not np.isfinite(rates).all():
-            raise _Breakdown
-        return 1.0 / max(1.0, *rates)
-
-    def moved(self, step: _Step, length: float) -> _Point:
-        """Return the iterate after a step of some length."""
-        p, cones, program = self.point, self.cones, self.program
-        v, V = p.v + length * step.v, p.V - length * cones.tail(step.dz)
-        return _Point(
-            v=v,
-            V=V,
-            e=cones.excess(cones.s.added(step.ds, length), program.group_norms(program.T @ v)),
-            f=cones.excess(cones.z.added(step.dz, length), program.group_norms(V)),
-            **{x.name: getattr(p, x.name) + length * getattr(step, x.name) for x in fields(_Pairs)},
-        )
-
-    def _solve(
-        self, q: Tensor, cone: _Split, pull: Tensor, tau: float
-    ) -> tuple[Tensor, Tensor, _Split]:
+    def solve(
+        self, q: Tensor, cone: ConeVectors, pull: Tensor, tau: float
+    ) -> tuple[Tensor, Tensor, ConeVectors]:
         """dv, dalpha = h (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
         program, cones = self.program, self.cones
         v, first, last = torch.zeros_like(pull), 0.0, np.inf
@@ -632,8 +344,17 @@ class _Newton:
                 break
             v = v + torch.linalg.solve_triangular(self.R, half, upper=True)[:, 0]
         if answer is None:
-            raise _Breakdown
+            raise Breakdown
         return answer
+
+
+def _of_cones(cones: Cones, program: _Program) -> Tensor:
+    """Rows of the least squares problem, (G + P, P')."""
+    T, axis = program.T, cones.axis[:, None]
+    inner = program.member.T @ (axis * T)  # (G, P')
+    along = (2.0 / (cones.minus**2 + cones.plus**2)).sqrt()[:, None] * inner
+    rest = T - axis * inner[program.groups]
+    return torch.cat([along, rest / cones.across[program.groups, None]])
 
 
 def _normal_solve(R: Tensor, right: Tensor) -> Tensor:
@@ -649,7 +370,7 @@ def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
 
     Raises
     ------
-    _Breakdown
+    Breakdown
         R is singular, or not finite.
     """
     heavy = torch.nonzero(weights > HEAVY * weights.mean())[:, 0]
@@ -666,11 +387,11 @@ def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
     order = rows.abs().amax(1).argsort(descending=True)
     R = torch.linalg.qr(rows[order], mode="r")[1]
     if not torch.isfinite(R).all() or (R.diagonal() == 0).any():
-        raise _Breakdown
+        raise Breakdown
     return R
 
 
-class _Program:
+class _Program(Program):
     """The problem in centred and equilibrated features; see the module's head."""
 
     def __init__(self, problem: MarginProblem, device: torch.device) -> None:
@@ -710,7 +431,7 @@ class _Program:
         self.groups = torch.as_tensor(np.repeat(groups, D), device=device)
         self.member = torch.nn.functional.one_hot(self.groups, self.n_groups).double()
         self.B = torch.as_tensor(B, device=device)
-        self._y, self._intercept = torch.tensor(problem.y, device=device), intercept
+        self._intercept = intercept
         self._whole = torch.as_tensor(whole, device=device)
         self._back = torch.linalg.inv(self._whole)
         self.T = self._whole[:P]
@@ -721,13 +442,29 @@ class _Program:
         if self.soft:
             self.C = torch.tensor(problem.box, device=device) * self.nu
 
+    def coef(self, v: Tensor) -> Tensor:
+        """Return w = T v, (P,)."""
+        return self.T @ v
+
+    def pulled(self, V: Tensor) -> Tensor:
+        """T' V, (P',)."""
+        return self.T.T @ V
+
     def group_sums(self, values: Tensor) -> Tensor:
         """Sum the entries of each group, (G,)."""
         return self.member.T @ values
 
-    def group_norms(self, w: Tensor) -> Tensor:
-        """||w_g||, (G,)."""
-        return self.group_sums(w * w).sqrt()
+    def sqrt(self, values: Tensor) -> Tensor:
+        """Return the square roots."""
+        return values.sqrt()
+
+    def where(self, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        """Return one or the other, entry by entry."""
+        return torch.where(condition, one, other)
+
+    def positive(self, values: Tensor) -> Tensor:
+        """Return values of the smallest normal number at least."""
+        return values.clamp(min=TINY)
 
     def dual_vectors(self, pull: Tensor) -> Tensor:
         """V (P,) from B' alpha."""
@@ -737,22 +474,9 @@ class _Program:
         """Return v of w, without intercept."""
         return self._back[:, : len(w)] @ w
 
-    def boxed(self, alpha: Tensor) -> Tensor:
-        """Return those of alpha that a box bounds: all, or none with the hard margin."""
-        return alpha[: len(self.C)]
-
     def magnitudes(self, v: Tensor) -> Tensor:
         """Sum of the absolute terms of each margin in the problem's own coordinates, (N,)."""
         return self.B.abs() @ (self._back.abs() @ (self._whole @ v).abs())
-
-    def balanced(self, alpha: Tensor) -> Tensor:
-        """Return alpha with sum_n alpha_n y_n = 0 where there is an intercept, none larger."""
-        if not self._intercept:
-            return alpha
-        signed = self._y / self.nu * alpha
-        positive, negative = signed.clamp(min=0.0).sum(), -signed.clamp(max=0.0).sum()
-        least = torch.minimum(positive, negative)
-        return alpha * torch.where(self._y > 0, least / positive, least / negative)
 
     def lower(self, alpha: Tensor) -> float:
         """Return the lower bound from alpha; 0 where its dual vectors vanish."""

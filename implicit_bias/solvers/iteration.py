@@ -52,6 +52,10 @@ class Answer:
     exact: ExactAnswer | None = None
 
 
+class Breakdown(ArithmeticError):
+    """Rounding has made a matrix singular or indefinite."""
+
+
 class Point:
     """An iterate, or a direction: base of dataclasses of arrays, tensors or numbers."""
 

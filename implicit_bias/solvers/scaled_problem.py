@@ -547,11 +547,6 @@ class ScaledProblem:
         return torch.tensor(values, device=self.device)
 
 
-def lift(values: Tensor) -> Tensor | float:
-    """Box variables as a vector over the samples: 0 where there is no box."""
-    return values if len(values) else 0.0
-
-
 def peak_memory(
     n_samples: int, problem: MarginProblem, n_system: int | None = None, *, n_squares: int = 2
 ) -> int:
