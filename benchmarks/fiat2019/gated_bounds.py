@@ -9,7 +9,6 @@ statement                   here
 Lemma 2                     `khatri_rao_bound`
 Theorem 1                   `published_step`, `sufficient_steps`; the sharper `rate_bound`
 Theorem 2                   `expected_loss`
-not in the paper            `coherence_bound`, the constant 1/4 of `eigenvalue_bound`
 ==========================  =====================================================================
 
 Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:1906.05032 (2019);
@@ -19,7 +18,6 @@ numbers of statements are that version's. Theorem 2 is theorem 1 of the submissi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import scipy.linalg
@@ -30,9 +28,6 @@ from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows
 from implicit_bias.kernels.gated_least_squares import smallest_eigenvalue, spectral_square
 from implicit_bias.kernels.least_squares import check_rows
 from implicit_bias.problem.gating import GateMatrix, dense
-
-# Largest q of the bound on lambda(X): inputs that nearly coincide would ask for 1 / (1 - mu) terms.
-MAX_POWER = 10**5
 
 
 def expected_loss(rank: int, n_samples: int) -> float:
@@ -57,80 +52,11 @@ def khatri_rao_bound(X: ArrayLike) -> float:
     ValueError
         Rows whose norm is not 1.
     """
-    return max(0.0, _smallest(_unit_gram(X) ** 2)) / (2 * math.pi)
-
-
-def eigenvalue_bound(X: ArrayLike) -> float:
-    r"""Bound lambda(X) from below, for rows of norm 1: the larger of two bounds.
-
-    The first sharpens `khatri_rao_bound`. (Not in the paper; derived here.) With G = X X' and
-    kappa = sum_p c_p G^(o p), all c_p >= 0 and sum_p c_p = 1/2, c_1 = 1/4: by Schur's theorem no
-    elementwise power G^(o p), p >= 2, has a smaller eigenvalue than G o G, as both factors of
-    G^(o p) = (G o G) o G^(o (p - 2)) are positive semi-definite and the second has ones on its
-    diagonal. So
-
-        lambda(X) >= (lambda_min(G) + lambda_min(G o G)) / 4,
-
-    pi / 2 times the paper's bound at least. The second is `coherence_bound`.
-
-    Raises
-    ------
-    ValueError
-        Rows whose norm is not 1.
-    """
-    gram = _unit_gram(X)
-    powers = max(0.0, _smallest(gram)) + max(0.0, _smallest(gram**2))
-    return max(powers / 4, coherence_bound(X))
-
-
-def coherence_bound(X: ArrayLike) -> float:
-    r"""Bound lambda(X) from below by the coherence of the rows of X (m, D), of norm 1.
-
-    kappa(t) = t/4 + t arcsin(t) / (2 pi) = sum_p c_p t^p with all c_p >= 0. Schur powers of a
-    Gram matrix are positive semi-definite, and by Gershgorin's theorem the p-th has no eigenvalue
-    below 1 - (m - 1) mu^p, mu = max_{i != j} |<x_i, x_j>|. So for every q
-
-        lambda(X) >= sum_{p > q} c_p (1 - (m - 1) mu^p),
-
-    and the q that leaves out the negative terms is best, up to `MAX_POWER`. So the bound is 0 only
-    where two inputs are equal or opposite, or nearly so. (Not in the paper; derived here.)
-
-    Raises
-    ------
-    ValueError
-        Rows whose norm is not 1.
-    """
-    gram = _unit_gram(X)
-    np.fill_diagonal(gram, 0.0)
-    n, mu = len(gram), min(float(np.abs(gram).max()), 1.0)
-    diagonal, apart = 0.5, mu / 4 + mu * math.asin(mu) / (2 * math.pi)  # sums over all p
-    for p, c in _kappa_series():
-        if (n - 1) * mu**p <= 1.0 or p > MAX_POWER:
-            break
-        diagonal -= c
-        apart -= c * mu**p
-    return max(0.0, diagonal - (n - 1) * apart)
-
-
-def _unit_gram(X: ArrayLike) -> Array:
     X = unit_rows(X, tolerance=NEARLY_UNIT)
-    return X @ X.T
-
-
-def _smallest(symmetric: Array) -> float:
-    """Smallest eigenvalue of a symmetric matrix, less what rounding may have added."""
-    values = scipy.linalg.eigvalsh(symmetric)
-    return float(values[0] - len(values) * np.finfo(np.float64).eps * values[-1])
-
-
-def _kappa_series() -> Iterator[tuple[int, float]]:
-    """Powers p and coefficients c_p of kappa(t) = t/4 + t arcsin(t) / (2 pi)."""
-    yield 1, 0.25
-    ratio, j = 1.0, 0  # (2j)! / (4^j j!^2)
-    while True:
-        yield 2 * j + 2, ratio / (2 * j + 1) / (2 * math.pi)
-        ratio *= (2 * j + 1) / (2 * j + 2)
-        j += 1
+    values = scipy.linalg.eigvalsh((X @ X.T) ** 2)
+    # Less what rounding may have added.
+    smallest = values[0] - len(values) * np.finfo(np.float64).eps * values[-1]
+    return max(0.0, float(smallest)) / (2 * math.pi)
 
 
 def published_step(X: ArrayLike, n_units: int) -> float:
