@@ -721,18 +721,20 @@ def _brief_networks(table: pd.DataFrame) -> str:
         if mask.any():
             right = int((table.loc[mask, "images"] == 0).sum())
             near = int((table.loc[mask, "images"].abs() <= 1).sum())
-            loss = int(_same_loss(table[mask]).sum())
             sentences.append(
                 f"Of {mask.sum()} networks {words} {right} have the released accuracy to the "
-                f"digit, {near} ({percent(near / mask.sum(), 1)}) within one image, and {loss} the "
-                "released loss."
+                f"digit, {near} ({percent(near / mask.sum(), 1)}) within one image."
             )
     return coverage(table) + " ".join(sentences)
 
 
 def _found_networks(table: pd.DataFrame) -> str:
     furthest = int(summary(table)["largest"].max())
-    return f"{_brief_networks(table)} The furthest is {furthest} images off."
+    loss = int(_same_loss(table).sum())
+    return (
+        f"{_brief_networks(table)} {loss} have the released loss. The furthest is {furthest} "
+        "images off."
+    )
 
 
 def _verdict_networks(table: pd.DataFrame) -> Verdict:
@@ -742,11 +744,10 @@ def _verdict_networks(table: pd.DataFrame) -> Verdict:
 
 def _brief_explained(table: pd.DataFrame) -> str:
     return (
-        f"{coverage(table)}"
-        f"Of the {len(table)} networks looked at, which do not match, the released accuracy of "
-        f"{int(_within(table).sum())} is within the range of the last bits, and "
-        f"{int((table['epoch'] > 0).sum())} have the released values after one of their epochs: "
-        f"{int(_explained(table).sum())} are explained by one or the other."
+        f"{coverage(table)}{int(_explained(table).sum())} of {len(table)} networks that do not "
+        "match are explained. Trainings that differ by rounding reach the released accuracy of "
+        f"{int(_within(table).sum())}, and {int((table['epoch'] > 0).sum())} have the released "
+        "values after an earlier epoch."
     )
 
 
@@ -777,19 +778,23 @@ def _tabulate_explained(table: pd.DataFrame) -> pd.DataFrame:
     counted = table[["model", "train_size", "momentum"]].assign(
         networks=1, within=_within(table), stopped=table["epoch"] > 0, explained=_explained(table)
     )
-    names = {"within": "within the last bits", "stopped": "at an epoch", "explained": "explained"}
+    names = {"within": "reached by rounding", "stopped": "at an epoch", "explained": "explained"}
     return written(counted.groupby(["model", "train_size", "momentum"]).sum().rename(columns=names))
 
 
 def _brief_agreements(table: pd.DataFrame) -> str:
+    images = last_apart(table)[exact_kind(table) != NEITHER]
+    return (
+        f"{coverage(table)}Where the network has the released accuracy and loss, {_share(images)} "
+        f"agreements are the released ones to the image, and {int((images <= NEAR).sum())} within "
+        f"{NEAR} of {VALIDATION_IMAGES:,} images."
+    )
+
+
+def _found_agreements(table: pd.DataFrame) -> str:
     images, kind = last_apart(table), exact_kind(table)
     exact = kind != NEITHER
-    sentences = [
-        f"{coverage(table)}Networks of median thresholds are put in the contexts of the thresholds "
-        f"as drawn. Where the network has the released accuracy and loss, {_share(images[exact])} "
-        f"come out to the image, and {int((images[exact] <= NEAR).sum())} within {NEAR} of "
-        f"{VALIDATION_IMAGES:,}."
-    ]
+    sentences = [_brief_agreements(table)]
     for name, model in SVMS.items():
         of_model = table["model"] == model
         if (of_model & exact).any():
@@ -798,11 +803,6 @@ def _brief_agreements(table: pd.DataFrame) -> str:
                 f"{name}: {_share(images[of_model & exact])}; where the SVM, too, has the released "
                 f"accuracy, {_share(both)}."
             )
-    return " ".join(sentences)
-
-
-def _found_agreements(table: pd.DataFrame) -> str:
-    sentences = [_brief_agreements(table)]
     missed = table[(exact_kind(table) != NEITHER) & (last_apart(table) > 0)]
     if len(missed):
         by_svm = int((missed["svm_images"] != 0).sum())

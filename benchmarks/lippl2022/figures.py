@@ -394,9 +394,9 @@ def other_tasks(tables: Tables) -> Figure | None:
 PROGRAMS = {
     "svm-gln": ("SVM-GLN", VERMILION, "s", "-"),
     "svm-l2": ("SVM-L2, exact", GREEN, "^", "-"),
-    "svm-l2-formula": ("formula as printed, right fold", BLUE, "D", "--"),
-    "svm-l2-published": ("released fold, smallest free part", PURPLE, "v", "-."),
-    "svm-l2-osqp": ("released fold, OSQP", ORANGE, "o", ":"),
+    "svm-l2-formula": ("formula as printed, units as groups", BLUE, "D", "--"),
+    "svm-l2-published": ("released program, smallest free part", PURPLE, "v", "-."),
+    "svm-l2-osqp": ("released program, OSQP", ORANGE, "o", ":"),
 }
 
 

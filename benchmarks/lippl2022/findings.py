@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.harness import Verdict
 from benchmarks.lippl2022 import figures
-from benchmarks.lippl2022.claims import JUDGES, network_draws, percent
+from benchmarks.lippl2022.claims import JUDGES, percent
 from benchmarks.lippl2022.published import NOT_THE_SAME, SAME, VERDICTS, telling
 from benchmarks.lippl2022.values import Tables, all_values
 from benchmarks.page import Judged, Kept
@@ -21,11 +21,8 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.runs.grid import Grid
 
 GRIDS = Path(__file__).parent / "grids"
-# The grid whose cost the study has a limit for, and the models that it counts.
-COSTED, COSTED_MODELS = "gln", ("gd-gln", "svm-gln", "svm-l2")
-COST_LIMIT = 180  # minutes of one core: 90 minutes on two
 # Claims whose results are said at the head of the page.
-RESULTS = ("l2", "further", "essential", "errors", "groups", "layers")
+RESULTS = ("l2", "hardly", "essential", "errors")
 VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 
 
@@ -58,7 +55,6 @@ def words(kept: Kept) -> dict[str, Any]:
     points, known = tables.points, telling(tables.points)
     networks = known[known["model"].str.startswith("GD")]
     l2 = known[(known["model"] == "SVM-L2") & (known["metric"] == "val_accuracy")]
-    minutes = costs(tables.models)
     return {
         "claims": len(quoted),
         "counts": ", ".join(
@@ -69,7 +65,7 @@ def words(kept: Kept) -> dict[str, Any]:
         **{f"of_{name.replace('-', '_')}": found[name].result for name in RESULTS},
         "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
-        "draws": network_draws(values, tables),
+        "draws": int(values["other_draws"].sum()),
         "all": len(points),
         "compared": len(known),
         "digit": int((known["verdict"] == SAME[0]).sum()),
@@ -77,21 +73,7 @@ def words(kept: Kept) -> dict[str, Any]:
         "part": percent(known["verdict"].isin(SAME).mean()),
         "differs": int(points["verdict"].isin(NOT_THE_SAME).sum()),
         "origin": origin(tables.cells),
-        "cost_cells": int(minutes.attrs["cells"]),
-        "cost": f"{minutes.sum():.0f}",
-        "cost_parts": ", ".join(f"{name} ({minutes[name]:.1f})" for name in COSTED_MODELS),
-        "cost_limit": COST_LIMIT,
     }
-
-
-def costs(models: pd.DataFrame) -> pd.Series[float]:
-    """Sum the minutes of the models whose cost has a limit, each once."""
-    known = models[(models["grid"] == COSTED) & models["model"].isin(COSTED_MODELS)]
-    # The SVMs of a cell are in the tables once a momentum; what is asked for is one network.
-    known = known[known["momentum"] == known["momentum"].max()]
-    minutes = (known.groupby("model")["seconds"].sum() / 60).reindex(COSTED_MODELS, fill_value=0.0)
-    minutes.attrs["cells"] = known["cell"].nunique()
-    return minutes
 
 
 def origin(cells: pd.DataFrame) -> str:

@@ -182,12 +182,13 @@ def _found(table: pd.DataFrame) -> str:
     near = _relative(table)
     beside = "" if np.isnan(near) else f", within {near:.1g} of that of ours where it is not 0"
     return (
-        f"{len(table)} of {len(configurations())} cells are measured so far. **In "
-        f"{int(optimal(table).sum())} of them OSQP's solution is optimal to {SLACK:g} of its "
-        "objective, against all solutions that use the free directions no more than it does; its "
-        f"objective is {objectives}{beside}.** It repeats the released validation error to the "
-        f"digit in {int(to_the_digit(table).sum())}. Yet two optimal solutions of one program "
-        f"disagree on {percent(table['apart'].mean())} of the validation images, and err on "
+        f"**OSQP's solution is optimal to {SLACK:g} of its objective in "
+        f"{int(optimal(table).sum())} of {len(table)} cells, and two optimal solutions disagree on "
+        f"{percent(table['apart'].mean())} of the images.** {len(table)} of "
+        f"{len(configurations())} cells are measured. It is optimal among all solutions that use "
+        "the free directions no more than it does; its "
+        f"objective is {objectives}{beside}. It repeats the released validation error to the "
+        f"digit in {int(to_the_digit(table).sum())}. The two optimal solutions err on "
         f"{percent(table['error'].mean())} (OSQP's) and {percent(table['ours_error'].mean())} (the "
         "one with the smallest free part)."
     )

@@ -1,4 +1,4 @@
-r"""How far SVM-LC hangs on the last bit of the network whose contexts it takes.
+r"""How far SVM-LC depends on rounding in the network whose contexts it takes.
 
     python -m benchmarks lippl2022 learned-contexts --published lippl2022.csv --minutes 30
 

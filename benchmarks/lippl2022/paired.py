@@ -163,6 +163,8 @@ class Pairs(dict[str, Paired]):
 def all_of(verdicts: Iterable[Verdict]) -> Verdict:
     """Return what becomes of several: stands if all do, in part if one does at least in part."""
     known = list(verdicts)
+    if not known:
+        return Verdict.OPEN
     return Verdict.of(
         all(each is Verdict.STANDS for each in known),
         any(each in (Verdict.STANDS, Verdict.IN_PART) for each in known),

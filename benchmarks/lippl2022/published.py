@@ -82,9 +82,9 @@ MANY = "their program has many solutions: theirs is OSQP's, ours has the smalles
 REDRAWN = "theirs is with the network in the contexts of its random thresholds, ours not"
 LEFT_OUT = "ours leaves out samples that nothing separates from the rest, which are errors here"
 CONTEXTS = "theirs has the random contexts of seed 1 at every seed without momentum"
-ROUNDING = "the ReLU network differs: where an image crosses a gate early on, the last bit decides"
+ROUNDING = "the ReLU network differs: rounding decides whether an image crosses a gate early on"
 GATES = (
-    "gates of training samples next to a learned hyperplane hang on the last bit of the network: "
+    "gates of training samples next to a learned hyperplane depend on rounding in the network: "
     "see the table of learned contexts"
 )
 MOMENTUM = "with momentum 0.9 rounding adds up over 3,200 steps"

@@ -144,13 +144,13 @@ def _found(table: pd.DataFrame) -> str:
         if len(part):
             short = int((part["excess"] > EXCESS).sum())
             sentences.append(
-                f"**Of the cells {words} ({len(part)}), ECOS ends more than {EXCESS:g} above the "
-                f"optimum in {short} (excess {part['excess'].min():.1g} to "
-                f"{part['excess'].max():.1g}), and decides otherwise than the certified solution "
-                f"on {part['apart'].min()} to "
-                f"{part['apart'].max()} of {VALIDATION_IMAGES:,} images; it has the released "
-                f"agreement to the image in {int((part['theirs'] == 0).sum())}, and the released "
-                f"accuracy in {int((part['theirs_right'] == 0).sum())}.**"
+                f"**Of the {len(part)} cells {words}, ECOS ends more than {EXCESS:g} above the "
+                f"optimum in {short}, and has the released agreement in "
+                f"{int((part['theirs'] == 0).sum())}.** Its excess is {part['excess'].min():.1g} "
+                f"to {part['excess'].max():.1g}. It decides otherwise than the certified solution "
+                f"on {part['apart'].min()} to {part['apart'].max()} of {VALIDATION_IMAGES:,} "
+                "images, and has the released accuracy in "
+                f"{int((part['theirs_right'] == 0).sum())}."
             )
     return coverage(table) + " ".join(sentences)
 

@@ -74,8 +74,7 @@ def _found_degrees(table: pd.DataFrame) -> str:
     last = table.iloc[-1]
     (kept,) = limit_contexts([1.0, 2.0])
     return (
-        f"Gradient flow is at {table['angle'].iloc[0]:.1f} degrees when the parameters have norm "
-        f"{table['norm'].iloc[0]:g}, and at {last['angle']:.3f} degrees at norm "
+        f"Gradient flow is at {last['angle']:.3f} degrees when the parameters have norm "
         f"{last['norm']:,.0f}; program (6) has its one stationary point at {STATIONARY:g}. There "
         f"the context of degree {kept + 1} keeps {percent(last['share_1'])} of the gradient, "
         f"although its normalised margin, {last['margin_1']:.3f}, is the larger one: the other's "
@@ -159,11 +158,11 @@ def _found_assumptions(table: pd.DataFrame) -> str:
     first, last = table.iloc[0], table.iloc[-1]
     positive = int((table["least_margin"] > 0).sum())
     return (
-        f"From norm {first['norm']:g} to {last['norm']:g} the logarithm of the loss goes from "
-        f"{first['log_loss']:.1f} to {last['log_loss']:,.0f}, the least normalised margin is above "
-        f"0 in {positive} of {len(table)} records, the cosine of the parameters with those of the "
-        f"record before ends at {last['cosine']:.6f}, and the least one of a context's gradient, "
-        f"over {last['contexts']:.0f} contexts, at {last['least_cosine']:.6f}."
+        f"From norm {first['norm']:g} to {last['norm']:g} the least normalised margin is above 0 "
+        f"in {positive} of {len(table)} records, and the cosines of parameters and of "
+        f"{last['contexts']:.0f} contexts' gradients with those of the record before end at "
+        f"{last['cosine']:.4f} and {last['least_cosine']:.4f} or more. The loss falls by a factor "
+        f"of 10^{(first['log_loss'] - last['log_loss']) / math.log(10):.0f}."
     )
 
 

@@ -108,6 +108,8 @@ class Tables:
         One row a network trained exactly as released; without rows if there are none.
     optimality : DataFrame
         One row a cell of l2_optimality.py; without rows if there are none.
+    neighbours : DataFrame
+        One row a cell and SVM of neighbours.py; without rows if there are none.
     """
 
     cells: pd.DataFrame
@@ -116,6 +118,7 @@ class Tables:
     points: pd.DataFrame
     exact: pd.DataFrame = field(default_factory=pd.DataFrame)
     optimality: pd.DataFrame = field(default_factory=pd.DataFrame)
+    neighbours: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -137,7 +140,11 @@ class Tables:
                     f"`python -m benchmarks lippl2022 {experiment}`"
                 )
             frames[name] = pd.read_parquet(file)
-        further = {"exact": "exact_networks", "optimality": "l2_optimality"}
+        further = {
+            "exact": "exact_networks",
+            "optimality": "l2_optimality",
+            "neighbours": "neighbours",
+        }
         for name, stem in further.items():
             file = folder / f"{stem}.parquet"
             frames[name] = pd.read_parquet(file) if file.is_file() else pd.DataFrame()

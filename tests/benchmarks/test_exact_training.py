@@ -189,7 +189,7 @@ def test_agreements_are_counted_by_what_is_exact() -> None:
     table.attrs["wanted"] = 9
     text = EXPERIMENTS["exact_agreements"].found(table)
     assert "5 of 9" in text
-    assert "1 of 3 come out" in text
+    assert "1 of 3 agreements are the released ones" in text
     assert "where the SVM, too, has the released accuracy, 1 of 2." in text
     assert EXPERIMENTS["exact_agreements"].verdict(table) is harness.Verdict.FALLS
 

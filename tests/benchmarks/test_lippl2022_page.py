@@ -56,6 +56,7 @@ class Study:
         self.models: list[dict[str, Any]] = []
         self.pairs: list[dict[str, Any]] = []
         self.printed: list[dict[str, Any]] = []
+        self.neighbours: list[dict[str, Any]] = []
 
     def cell(
         self,
@@ -104,7 +105,7 @@ class Study:
         )
         theirs = published.theirs(pd.DataFrame(self.printed))
         points = published.compared(theirs, published.ours(models, pairs))
-        return Tables(cells, models, pairs, points)
+        return Tables(cells, models, pairs, points, neighbours=pd.DataFrame(self.neighbours))
 
     def values(self) -> pd.DataFrame:
         """Return the table of values."""
@@ -259,7 +260,7 @@ def test_claims_are_computed_from_the_tables(study: Study) -> None:
     errors = claims["errors"]  # SVM-L2 errs as much above the network as SVM-GLN below
     assert errors.verdict is Verdict.STANDS
     assert errors.remark.startswith(", but not because of the norm")
-    open_claims = ("time", "layers", "relu", "relu-gln", "lc-width", "sparsely", "momentum", "rc")
+    open_claims = ("time", "layers", "relu", "relu-gln", "lc-width", "sparsely", "similar", "rc")
     for name in open_claims:
         assert claims[name].verdict is Verdict.OPEN
         assert not claims[name].evidence
@@ -302,6 +303,23 @@ def test_a_norm_that_does_matter_stands(study: Study) -> None:
         expected = Verdict.IN_PART if name == "few" else Verdict.STANDS  # one width is no trend
         assert claims[name].verdict is expected
     assert "6.7\u00a0%" in claims["essential"].result
+
+
+def test_the_norm_changes_the_solution_and_hardly_the_error(study: Study) -> None:
+    facts = {"active_units": 90}
+    for seed in SEEDS:
+        errors = {"svm-gln": 0.15, "svm-l2": 0.15 + 0.001 * seed, "svm-gln-published": 0.15}
+        study.cell(errors, units=100, seed=seed, facts=facts)
+        study.print("SVM-GLN", 0.85, units=100, seed=seed)
+        for model, apart, unused in (("svm-gln", 0.2, 0.1), ("svm-l2", 0.35, 0.0)):
+            row = {**SETTING, "units": 100, "seed": seed, "model": model}
+            study.neighbours.append({**row, "neighbours": apart + 0.001 * seed, "unused": unused})
+    claims = verdicts(study)
+    assert claims["similar"].verdict is claims["sparse"].verdict is Verdict.STANDS
+    assert "3 of 144 cells" in claims["similar"].evidence[0]
+    # 1.7 times as much, and at most 0.3 points.
+    assert claims["hardly"].verdict is Verdict.STANDS
+    assert claims["hardly"].remark == "; by a factor of 2: stands in part"
 
 
 def relu_cells(study: Study, errors: dict[int, dict[str, float]], dropped: float = 0.0) -> None:
