@@ -1061,7 +1061,7 @@ def sparsely(values: pd.DataFrame, tables: Tables) -> Judged:
     return judged(
         Verdict.UNTESTED,
         "Contexts of a ReLU network move while it trains; the theorem is of fixed ones.",
-        f"SVM-LC, whose contexts are fixed, uses {wide['active_units'].mean():.0f} of {WIDE} units.",
+        f"SVM-LC, of contexts that stay, uses {wide['active_units'].mean():.0f} of {WIDE} units.",
         cells=wide["cell"],
     )
 
