@@ -198,18 +198,14 @@ def found(frame: pd.DataFrame) -> str:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Draw loss and error against the step."""
+    """Draw loss and error against the step, a line a start."""
     figure, (left, right) = subplots((8.4, 4.0), 1, 2)
-    colours = {THEOREM: BLUE, LONGER: ORANGE, OWN: VERMILION}
-    lines = ("-", "--", ":")
-    sizes = frame["n"].unique().tolist()
+    looks = {THEOREM: (BLUE, "-"), LONGER: (ORANGE, "--"), OWN: (VERMILION, ":")}
     at: Any  # schedule, n and seed
     for at, rows in frame.groupby(["schedule", "n", "seed"], sort=False):
-        name, n, seed = at
-        look = {"color": colours[name], "linestyle": lines[sizes.index(n)], "alpha": 0.8}
-        label = f"{name} step, n = {n}" if seed == 0 else None
-        left.plot(rows["step"], rows["loss"], label=label, **look)
-        right.plot(rows["step"], 100 * rows["error"], **look)
+        colour, line = looks[at[0]]
+        left.plot(rows["step"], rows["loss"], line, color=colour, label=f"{at[0]} step size")
+        right.plot(rows["step"], 100 * rows["error"], line, color=colour)
     left.axhline(0.5, color=GREY, linewidth=1, linestyle="-.", label="mean of the relevant bits")
     left.set(xlabel="step", ylabel="hinge loss on D_A")
     left.set_ylim(bottom=0)

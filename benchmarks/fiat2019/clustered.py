@@ -88,13 +88,13 @@ def measure(quick: bool) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw wrong predictions against samples, and splits against the radius."""
     figure, (left, right) = subplots((9.2, 3.6), 1, 2)
-    colours = (BLUE, GREEN, ORANGE, VERMILION, BLACK)
+    looks = ((BLUE, "o-"), (GREEN, "s-"), (ORANGE, "^-"), (VERMILION, "D-"), (BLACK, "v-"))
     theory_line = frame.groupby("m")["too_few"].first()
     left.plot(theory_line.index, theory_line, "--", color=BLACK, label="cluster has < d samples")
-    for (rank, rows), colour in zip(frame.groupby("rank"), colours, strict=False):
+    for (rank, rows), (colour, look) in zip(frame.groupby("rank"), looks, strict=False):
         means = rows.groupby("m")["wrong"].mean()
         words = f"r = {rows['radius'].mean():.0e}" + (", the paper's" if rank == 0 else "")
-        left.plot(means.index, means, "-o", color=colour, alpha=0.8, label=words)
+        left.plot(means.index, means, look, color=colour, fillstyle="none", label=words)
     left.set(xlabel="training samples m", ylabel="share of wrong predictions", ylim=(-0.03, 1.03))
     left.legend()
     splits = frame.groupby("rank")[["radius", "split"]].mean()

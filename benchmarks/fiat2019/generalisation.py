@@ -71,13 +71,13 @@ def measure(quick: bool) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw loss and norm against the number of samples."""
     figure, (left, right) = subplots((9.2, 3.6), 1, 2)
-    colours = {0: BLACK, 1000: GREEN, 4000: BLUE}
+    looks = {0: (BLACK, "o-"), 1000: (GREEN, "s-"), 4000: (BLUE, "^-")}
     for width, rows in frame.groupby("width"):
         means = rows.groupby("m")[["loss", "size", "norm_square"]].mean()
         words = f"{width!s} gates" if width else "kernel, infinitely many gates"
-        colour = colours.get(int(str(width)), BLUE)
-        left.plot(means.index, means["loss"], "-o", color=colour, alpha=0.8, label=words)
-        right.plot(means.index, means["size"], "-o", color=colour, alpha=0.8, label=words)
+        colour, look = looks.get(int(str(width)), looks[4000])
+        for ax, column in ((left, "loss"), (right, "size")):
+            ax.plot(means.index, means[column], look, color=colour, fillstyle="none", label=words)
     sizes = np.array(sorted(frame["m"].unique()), dtype=float)
     first = frame[frame["width"] == 0].groupby("m")["loss"].mean().iloc[0]
     left.plot(sizes, first * sizes[0] / sizes, ":", color=GREY, label="order 1/m")

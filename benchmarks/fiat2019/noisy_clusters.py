@@ -141,12 +141,13 @@ def draw(frame: pd.DataFrame) -> Figure:
         share = 1.0 if task == "regression" else 0.5
         best = rows.groupby("noise")["best"].first()
         ax.plot(share * best.index, best, "--", color=BLACK, label="best possible")
-        for name, colour in (("GaLU", BLUE), ("ReLU", VERMILION)):
-            for part, line in (("train", ":o"), ("test", "-o")):
+        for name, colour, mark in (("GaLU", BLUE, "s"), ("ReLU", VERMILION, "o")):
+            for part, line, fill in (("train", ":", "none"), ("test", "-", "full")):
                 kept = rows[(rows["network"] == name) & (rows["part"] == part)]
                 means = kept.groupby("noise")[["error", "published"]].mean()
                 noise = share * means.index
-                ax.plot(noise, means["error"], line, color=colour, label=f"{name}, {part}")
+                look = {"color": colour, "fillstyle": fill, "label": f"{name}, {part}"}
+                ax.plot(noise, means["error"], line + mark, **look)
                 ax.plot(noise, means["published"], "x", color=colour)
         ax.plot([], [], "x", color=GREY, label="published")
         ax.set_title(str(task))

@@ -34,7 +34,7 @@ from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, VERMILION
 
 NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}
-COLOURS = {"GaLU": BLUE, "ReLU": VERMILION}
+LOOKS = {"GaLU": (BLUE, "s"), "ReLU": (VERMILION, "o")}
 LARGEST_CUBE = 12
 MARGIN = 0.01
 REPEATS = 3
@@ -108,11 +108,15 @@ def draw(frame: pd.DataFrame) -> Figure:
     *panels, right = figure.subplots(1, 3)
     errors = frame[frame["part"] == "error"]
     for ax, task in zip(panels, TASKS, strict=True):
-        for name, colour in COLOURS.items():
+        for name, (colour, mark) in LOOKS.items():
             rows = errors[(errors["network"] == name) & (errors["task"] == task)]
             means = rows.groupby("width")[["train_error", "error"]].mean()
-            ax.plot(means.index, means["error"], "-o", color=colour, label=f"{name}, test")
-            ax.plot(means.index, means["train_error"], ":o", color=colour, label=f"{name}, train")
+            for column, part, line, fill in (
+                ("error", "test", "-", "full"),
+                ("train_error", "train", ":", "none"),
+            ):
+                look = {"color": colour, "fillstyle": fill, "label": f"{name}, {part}"}
+                ax.plot(means.index, means[column], line + mark, **look)
         ax.set(xscale="log", xlabel="width k", title=task)
         ax.set_xticks(WIDTHS, [str(width) for width in WIDTHS])
         ax.xaxis.set_minor_formatter(NullFormatter())
