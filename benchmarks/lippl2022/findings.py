@@ -65,7 +65,7 @@ def words(kept: Kept) -> dict[str, Any]:
         **{f"of_{name.replace('-', '_')}": found[name].result for name in RESULTS},
         "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
-        "draws": int(values["other_draws"].sum()),
+        "draws": int(values.loc[values["side"] == "corrected", "other_draws"].sum()),
         "all": len(points),
         "compared": len(known),
         "digit": int((known["verdict"] == SAME[0]).sum()),
