@@ -175,54 +175,20 @@ def lemmas(frame: pd.DataFrame) -> pd.DataFrame:
     def span(column: str) -> str:
         return f"{frame[column].min():.2g} to {frame[column].max():.2g}"
 
+    at, asked, derived = LEMMA_5_AT, 1 - 1 / LEMMA_5_AT, 1 - 1 / LEMMA_5_AT**2
     within = percent(frame["lemma_5_within"].min())
     lemma_6 = (frame["lemma_5"] / (frame["n"] - 1)).max()
-    return pd.DataFrame(
-        [
-            {
-                "lemma": f"5, c = {LEMMA_5_AT:g}",
-                "what is measured": "share of entries within c / sqrt(binom(n-1, k))",
-                "paper": f"at least {percent(1 - 1 / LEMMA_5_AT)}",
-                "ours": f"at least {within} (derived: {percent(1 - 1 / LEMMA_5_AT**2)})",
-            },
-            {
-                "lemma": "5",
-                "what is measured": "c of the largest entry of all units",
-                "paper": "c with probability 1 - 1/c",
-                "ours": span("lemma_5"),
-            },
-            {
-                "lemma": "6",
-                "what is measured": "C of the largest entry of all units",
-                "paper": "C with probability 1 - 1/C",
-                "ours": f"at most {lemma_6:.2g}",
-            },
-            {
-                "lemma": "8",
-                "what is measured": "C of h = y and h = y x_j",
-                "paper": "a constant",
-                "ours": f"{span('lemma_8')} (derived: {OPEN_SHARE_ERROR:.2f})",
-            },
-            {
-                "lemma": "9",
-                "what is measured": "on A, distance from alpha u / sqrt(n)",
-                "paper": "at most C_1",
-                "ours": span("lemma_9_on"),
-            },
-            {
-                "lemma": "9",
-                "what is measured": "off A, times n - 1",
-                "paper": "at most C_2",
-                "ours": span("lemma_9_off"),
-            },
-            {
-                "lemma": "9",
-                "what is measured": "movement of the bias, times sqrt(n)",
-                "paper": "at most C_3",
-                "ours": span("lemma_9_bias"),
-            },
-        ]
-    )
+    share = f"at least {within} (derived: {percent(derived)})"
+    rows = [
+        (f"5, c = {at:g}", "share within lemma 5's bound", f"at least {percent(asked)}", share),
+        ("5", "c of the largest entry", "c with probability 1 - 1/c", span("lemma_5")),
+        ("6", "C of the largest entry", "C with probability 1 - 1/C", f"at most {lemma_6:.2g}"),
+        ("8", "C of h = y and h = y x_j", f"{OPEN_SHARE_ERROR:.2f} (derived)", span("lemma_8")),
+        ("9", "on A, distance from alpha u / sqrt(n)", "at most C_1", span("lemma_9_on")),
+        ("9", "off A, times n - 1", "at most C_2", span("lemma_9_off")),
+        ("9", "movement of the bias, times sqrt(n)", "at most C_3", span("lemma_9_bias")),
+    ]
+    return pd.DataFrame(rows, columns=["lemma", "what is measured", "paper", "ours"])
 
 
 def draw(frame: pd.DataFrame) -> Figure:
