@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 import torch
 
 from benchmarks.harness import Judged, Verdict
@@ -105,7 +104,9 @@ def words(kept: Kept) -> dict[str, object]:
         "half": half,
         **{name: number(share) for name, share in ends[half].items()},
         **{f"power_{name}": powers[name]["delta"] for name in ("relu", "elu")},
-        "crossings": _crossings(kept["training"]),
+        "crossings": " and ".join(
+            f"{training.crossing(kept['training'], n, 'predicted'):,} (n = {n})" for n in (10, 50)
+        ),
         "fallen": _named(kept, found),
         **{slip.__name__: slip() for slip in SLIPS},
     }
@@ -125,14 +126,3 @@ def _named(kept: Kept, found: Mapping[str, Judged]) -> str:
             opening = verdict.value.partition(":")[0]
             sentences.append(f"{opening[0].upper()}{opening[1:]}: {'; '.join(places)}.")
     return " ".join(sentences)
-
-
-def _crossings(curves: pd.DataFrame) -> str:
-    """Say from which steps ELU is ahead of tanh, in the runs and at infinite width."""
-    parts = []
-    for n in (10, 50):
-        limit = training.crossing(curves, n, "limit")
-        run = training.crossing(curves, n, "long")
-        ran = "" if run is None else f"{run:,} in the mean of the runs and "
-        parts.append(f"{ran}{limit:,} at infinite width for n = {n}")
-    return "; ".join(parts)

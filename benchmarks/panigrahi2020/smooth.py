@@ -20,8 +20,6 @@ from benchmarks.panigrahi2020.gram_bounds import (
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, SMOOTH, in_subspace, number, parts
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
-    circle_eigenvalues,
-    circle_points,
     finite_eigenvalues,
     gaussian_weights,
     sphere_eigenvalues,
@@ -63,7 +61,6 @@ def measure(quick: bool) -> pd.DataFrame:
                     index_both = smooth_index(n, dimension, train_readouts=True)
                     rows.append(
                         {
-                            "part": "random",
                             "activation": activation,
                             "dimension": dimension,
                             "n": n,
@@ -80,37 +77,22 @@ def measure(quick: bool) -> pd.DataFrame:
                             "both_largest": both[0],
                         }
                     )
-        for n in sizes:  # the half circle, by the closed form of the whole circle
-            values = sphere_eigenvalues(circle_points(n), phi)
-            theory = circle_eigenvalues(phi, 2 * n)[n - 1] / (2 if activation == "tanh" else 1)
-            rows.append(
-                {
-                    "part": "half circle",
-                    "activation": activation,
-                    "dimension": 2,
-                    "n": n,
-                    "largest": values[0],
-                    "smallest": values[-1],
-                    "theory": theory,
-                }
-            )
     return pd.DataFrame(rows)
 
 
 def means(frame: pd.DataFrame) -> pd.DataFrame:
     """-log of the eigenvalues as shares of the largest, mean of the runs; NaN below rounding."""
-    random = frame[frame["part"] == "random"]
     shares = pd.DataFrame(
         {
-            "smallest": random["smallest"] / random["largest"],
-            "at_index": random["at_index"] / random["largest"],
-            "finite_smallest": random["finite_smallest"] / random["finite_largest"],
-            "finite_at_index": random["finite_at_index"] / random["finite_largest"],
-            "both_at_index": random["both_at_index"] / random["both_largest"],
+            "smallest": frame["smallest"] / frame["largest"],
+            "at_index": frame["at_index"] / frame["largest"],
+            "finite_smallest": frame["finite_smallest"] / frame["finite_largest"],
+            "finite_at_index": frame["finite_at_index"] / frame["finite_largest"],
+            "both_at_index": frame["both_at_index"] / frame["both_largest"],
         }
     )
     logs: pd.DataFrame = shares.where(shares > LEAST).apply(np.log) * -1.0
-    keys = [random[column] for column in ("activation", "dimension", "n")]
+    keys = [frame[column] for column in ("activation", "dimension", "n")]
     found = logs.groupby(keys, sort=False).mean().reset_index()
     found["exponent"] = [
         smooth_exponent(n, d) for n, d in zip(found["n"], found["dimension"], strict=True)
@@ -153,12 +135,6 @@ def least_slopes(frame: pd.DataFrame) -> pd.DataFrame:
 
 def found(frame: pd.DataFrame) -> str:
     """Say how the eigenvalues fall."""
-    circle = frame[frame["part"] == "half circle"]
-    tanh = circle[
-        (circle["activation"] == "tanh") & (circle["smallest"] > 1e-22 * circle["largest"])
-    ]
-    error = float((tanh["smallest"] / tanh["theory"] - 1).abs().max())
-    swish = circle[circle["activation"] == "swish"]
     n, d = int(frame["n"].max()), 4
     width = int(frame["width"].dropna().iloc[0])
     nontrivial = next(
@@ -168,12 +144,8 @@ def found(frame: pd.DataFrame) -> str:
         "Random samples in d' dimensions, infinite width, and one draw of a network with readouts "
         f"N(0, 1) at m = {width:,}; both far below the rounding of a matrix, by harmonics and by "
         "singular values of the gradients. The theorem has n^(1/(2 d')) in the exponent; the true "
-        "fall is faster, and the ratios grow with n.\n\n"
-        "- On the half circle (d' = 2) lambda_min of tanh is n exp(-3/2 (pi n)^(2/3)), by the "
-        f"closed form `circle_eigenvalues`, from which it differs by at most {100 * error:.1g} %; "
-        "for swish the closed form is an upper bound, and the largest ratio to it is "
-        f"{(swish['smallest'] / swish['theory']).max():.2f}. Not in the paper; derived here.\n"
-        f"- Theorem F.8 with all constants 1 is {number(small_width_bound(n, width, d))} at "
+        "fall is faster, and the ratios grow with n. "
+        f"Theorem F.8 with all constants 1 is {number(small_width_bound(n, width, d))} at "
         f"n = {n}, d' = {d}, and F.9 {number(large_width_bound(n, width, d))}: neither says "
         "anything at these sizes. With d' = 2 and m = n, F.8 is below 0.001 from about "
         f"n = {nontrivial:.0e} on."

@@ -80,7 +80,6 @@ def spectrum(data: str, X: Array, activation: str, width: int, runs: int) -> pd.
             "signs": finite[1].mean(axis=0),
             "gaussian_deviation": deviation[0],
             "signs_deviation": deviation[1],
-            "trace": finite[0].sum(axis=1).min() / n / float(phi.kappa(1.0)),
         }
     )
 
@@ -107,7 +106,8 @@ def draw(frame: pd.DataFrame) -> Figure:
             rounded = values["infinite"].where(values["infinite"] > ROUNDING * top)
             line = values["exact"].fillna(rounded)
             shown = line > 1e-21 * top
-            ax.plot(values["index"][shown], line[shown], color=COLOUR[activation])
+            alone = {} if name.startswith("half") else {"marker": MARKER[activation], "ms": 3}
+            ax.plot(values["index"][shown], line[shown], color=COLOUR[activation], **alone)
             marks = values[values["gaussian"] > ROUNDING * top]
             look = {"color": COLOUR[activation], "marker": MARKER[activation], "ls": "", "ms": 4}
             ax.plot(marks["index"], marks["gaussian"], **look)

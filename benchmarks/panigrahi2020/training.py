@@ -66,8 +66,6 @@ PLANS = (
     Plan("long", 50, 4096, 10**5, 5, KINKED_OR_SMOOTH),
     Plan("long", 10, 8192, 10**4, 5, QUADRATIC),
     Plan("long", 50, 4096, 10**4, 5, QUADRATIC),
-    Plan("once", 10, 8192, 10**4, 2),
-    Plan("once", 50, 4096, 10**4, 2),
     Plan("doubled", 10, 16384, 10**4, 2),
     Plan("doubled", 50, 8192, 10**4, 2),
     Plan("relu", 10, 32768, 10**4, 1, ("relu",)),
@@ -85,8 +83,6 @@ QUICK = (
     Plan("predicted", 50, 1024, 10**6, 1),
     Plan("long", 10, 256, 300, 2),
     Plan("long", 50, 128, 300, 2),
-    Plan("once", 10, 256, 300, 2),
-    Plan("once", 50, 128, 300, 2),
     Plan("doubled", 10, 512, 300, 2),
     Plan("doubled", 50, 256, 300, 2),
 )
@@ -373,22 +369,6 @@ def errors(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"theorem": gap / first, "flow": flow}).groupby(keys, sort=False).max()
 
 
-def doubling(frame: pd.DataFrame) -> pd.DataFrame:
-    """Largest change of ||y - u|| less its prediction, over its start, when m doubles: by n.
-
-    Labels are the same, weights and so the outputs at the start are not: theorem 4.6 takes that
-    out.
-    """
-    keys = ["n", "activation", "run", "step"]
-    gaps = []
-    for part in ("once", "doubled"):
-        cells = frame[frame["part"] == part]
-        start = cells.groupby(CURVE)["loss"].transform("first") ** 0.5
-        gap = (cells["loss"] ** 0.5 - cells["theorem"] ** 0.5) / start
-        gaps.append(gap.groupby([cells[key] for key in keys]).mean())
-    return (gaps[0] - gaps[1]).abs().groupby(["n", "activation"]).max().unstack("n")
-
-
 def order(frame: pd.DataFrame, n: int, part: str, step: int | None = None) -> list[str]:
     """Activations by mean loss, smallest first, at a step or the last one; without quadratic."""
     column = SHOWN_BY.get(part, "loss")
@@ -410,8 +390,7 @@ def crossing(frame: pd.DataFrame, n: int, part: str) -> int | None:
 
 def protocol(frame: pd.DataFrame) -> list[str]:
     """Networks that were trained: n, width beside the published one, steps, runs."""
-    # The networks of "once" are the first of the long runs.
-    runs = frame[~frame["part"].isin([*SHOWN_BY, "once"])]
+    runs = frame[~frame["part"].isin(SHOWN_BY)]
     steps = runs.groupby(CURVE)["step"].transform("max")
     lines = []
     for (n, width, last), cells in runs.groupby(["n", "width", steps]):
@@ -472,7 +451,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 def found(frame: pd.DataFrame) -> str:
     """Say what was trained, how well the theorem predicts, and where it does not."""
-    error, change = errors(frame), doubling(frame)
+    error = errors(frame)
     widths = frame[frame["part"] == "long"]["width"].unique()
     long = error.xs("long", level="part")["theorem"].groupby("activation", sort=False).max()
     relu = error.xs("relu", level="activation").groupby(["n", "width"]).max().reset_index()
@@ -491,11 +470,7 @@ def found(frame: pd.DataFrame) -> str:
         + f". For the others it is at most {error['theorem'].drop('relu', level=3).max():.3f}. "
         "Equation (3) is gradient flow, and differs from theorem 4.6 by at most "
         f"{error['flow'].max():.3f}.\n"
-        "- Twice the width, same labels, other weights, "
-        f"{frame.loc[frame['part'] == 'doubled', 'step'].max():,} steps: the difference of "
-        "||y - u|| and theorem 4.6 changes by at most "
-        f"{change.drop(index='relu').max().max():.3f} of the start for the activations other than "
-        f"ReLU, and by {change.loc['relu'].max():.3f} for ReLU, which needs more units: its kinks. "
+        "- ReLU needs more units than the others: its kinks. "
         f"Later the long runs of m = {' and '.join(f'{m:,}' for m in widths)} leave the theorem, "
         f"by up to {long.max():.3f} ({long.idxmax()}): their last steps are those of narrow "
         "networks and not of the published ones.\n"
