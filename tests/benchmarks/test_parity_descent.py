@@ -507,6 +507,7 @@ def test_the_theorems_own_step_size_stays_at_the_mean_and_ours_learns() -> None:
     assert [point.step for point in theirs] == [0, 1, 50, 100, 150, 200, 250, 300]
 
 
+@pytest.mark.slow
 def test_learns_a_parity_that_it_has_not_seen_most_of() -> None:
     distribution = ParityDistribution.random(25, 3, random_state=2)
     train, test = (

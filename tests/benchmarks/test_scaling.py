@@ -95,6 +95,7 @@ def test_the_picture_shows_every_row() -> None:
     assert [np.asarray(line.get_xdata()).tolist() for line in hollow] == [[60]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone forgets peaks")
 def test_a_peak_is_that_of_the_process_since_it_was_forgotten() -> None:
     """What this process, and the one that started it, held before is not counted."""

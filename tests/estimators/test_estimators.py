@@ -19,7 +19,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from cases import mostly_slow
 from implicit_bias import (
     GLNSVC,
     GatedReLUSVC,
@@ -82,7 +81,8 @@ def name(model: BinaryClassifier) -> str:
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::implicit_bias.NotSeparableWarning")
-@pytest.mark.parametrize("model", mostly_slow([*SOFT, *DEFAULTS], DEFAULTS[:1]), ids=name)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [*SOFT, *DEFAULTS], ids=name)
 def test_check_estimator(model: BinaryClassifier) -> None:
     check_estimator(model, on_skip=None, expected_failed_checks=NOT_TO_SEVEN_DIGITS)
 

@@ -192,7 +192,7 @@ def test_five_hundred_samples() -> None:
     assert max_margin(*grid_clusters(4, 500, 0)).certificate.gap < GAP
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
 def test_scaling_and_rotation(classes: int) -> None:
     X, y = planar(12, 4, classes)
     norm = max_margin(X, y).certificate.upper
@@ -233,7 +233,7 @@ def test_rank_four_and_five(rank: int, n: int, classes: int) -> None:
     assert maximise(solution.problem.dual_function(solution.alpha)).upper <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
 @pytest.mark.parametrize("C", [np.inf, 0.5])
 def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
     rng = np.random.default_rng(0)
@@ -259,7 +259,7 @@ def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
     assert certificate.lower > next(value for value in lower if value > 0)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
 @pytest.mark.parametrize("C", [1e-6, 0.01])
 def test_errors_so_cheap_that_no_network_is_best(classes: int, C: float) -> None:
     """Beyond rank 5 too, where the lower bound is raised without a unit to start from."""

@@ -302,7 +302,7 @@ def test_two_features_and_a_small_C() -> None:
 
 
 @pytest.mark.parametrize(
-    "n", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["1e5", "1e6"]
+    "n", mostly_slow([10_000, 100_000, 1_000_000], [10_000]), ids=["1e4", "1e5", "1e6"]
 )
 @pytest.mark.parametrize("C", mostly_slow([np.inf, 1.0], [np.inf]), ids=["hard", "soft"])
 def test_many_samples(C: float, n: int) -> None:

@@ -214,6 +214,7 @@ print(found.status.name)
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
     """A process of a solver does not run it again, and knows what it defines."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
