@@ -424,7 +424,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     rounding = (frame["paper"] == 0) & frame["ours"].between(0, 1e-12, inclusive="neither")
     table = {
         "statement": frame["statement"],
-        "quantity": frame["what"].str.replace("|", "\\|"),
+        "quantity": frame["what"],
         "paper": frame["paper"].map("{:.3g}".format),
         "ours": frame["ours"].map("{:.3g}".format).where(~rounding, "below 1e-12"),
         "ours to paper": frame["relation"].map(words),
@@ -444,8 +444,9 @@ def theorem_4_judged(frame: pd.DataFrame) -> Judged:
     inside = rows[~rows["slip"]]
     return Judged(
         verdict=Verdict.of(holds(inside).all() and not holds(rows[rows["slip"]]).any()),
-        result=f"The two gradients differ by {vanishing(inside['ours'].max())} of their size; "
-        f"outside the assumptions by {percent(rows.loc[rows['slip'], 'ours'].min())} or more.",
+        result=f"The distance of the two gradients over their size is "
+        f"{vanishing(inside['ours'].max())}, outside the assumptions at least "
+        f"{percent(rows.loc[rows['slip'], 'ours'].min())}.",
     )
 
 
