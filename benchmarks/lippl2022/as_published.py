@@ -32,8 +32,8 @@ svm-l2-osqp        the same program given to OSQP through CVXPY, with the defaul
                    (`l2_optimality.py`): the program does not choose between the two.
 svm-l2-formula     their eq. (23)/(25) as printed, folded by units: ||A zeta|| with the right B. The
                    columns without penalty are now those that add nothing to the predictor, so the
-                   optimum is unique. It still is not ||beta||: A penalises the sums over a unit
-                   H C^2 times too little.
+                   optimum is unique. It still is not ||beta||: the weight that A gives the sums
+                   over a unit is H C^2 times too small.
 svm-gates          a linear SVM on the 0/1 gates of the trained ReLU network ("gates only").
 gd-gln-redrawn     the trained network in other contexts than it was trained in: the same
                    hyperplanes, but with the thresholds as drawn, not their medians. The published

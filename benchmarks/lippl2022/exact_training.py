@@ -70,7 +70,7 @@ DIGITS, LAST_DIGIT = 6, 5.5e-7
 LOSS_ATOL = 1.5e-6
 # Of the released split; agreements this many of them apart are near.
 VALIDATION_IMAGES, NEAR = 12_000, 3
-# Relative gap to which the SVMs are solved: their decisions then hang on no solver.
+# Relative gap to which the SVMs are solved: their decisions then depend on no solver.
 SVM_TOLERANCE = 1e-9
 # Samples whose weight rows are gathered at once: 785 features of each.
 GATHERED = 1024
@@ -807,20 +807,20 @@ def _found_agreements(table: pd.DataFrame) -> str:
     if len(missed):
         by_svm = int((missed["svm_images"] != 0).sum())
         sentences.append(
-            f"Of the {len(missed)} that do not, {by_svm} are of SVMs that have themselves another "
-            f"accuracy than released: ours are certified to a gap of {table['gap'].max():.1g}, "
-            "and where those of other solvers end is measured below. Outputs of the released "
-            f"SVM that are off by at most {missed['svm_shift'].max():.1g} of its margin, on the "
-            "images next to its boundary, would explain each of them."
+            f"Of the {len(missed)} others {by_svm} are of SVMs whose own accuracy is not the "
+            f"released one. Ours are certified to a gap of {table['gap'].max():.1g}; where other "
+            "solvers end is measured below. Errors of the released SVM's outputs of at most "
+            f"{missed['svm_shift'].max():.1g} of its margin, on the images next to its boundary, "
+            "would explain each of them."
         )
     solved = table[table["osqp"].notna()]
     if len(solved):
         of_shallow = int((missed["model"] == SHALLOW).sum())
         sentences.append(
-            f"Of the {of_shallow} SVM-shallow among them {len(solved)} are solved once more as the "
-            "released ones were, by OSQP with its defaults: then "
-            f"{_share(_images_apart(solved['osqp'], solved))} have the released agreement, and "
-            f"{_share(solved['osqp_images'])} the released accuracy."
+            f"Of the {of_shallow} SVM-shallow among them {len(solved)} went to OSQP, too, by which "
+            "the released ones were solved: "
+            f"{_share(_images_apart(solved['osqp'], solved))} have the released agreement then, "
+            f"and {_share(solved['osqp_images'])} the released accuracy."
         )
     sentences.append(
         f"With every network in its own contexts {_share(_images_apart(table['agreement'], table))}"
