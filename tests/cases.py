@@ -42,6 +42,7 @@ ROUNDING = 1e-9
 PROOF_LIMIT = 1e-9
 
 NATIVE = ("interior-point", "working-set")
+METHODS = (*NATIVE, "feature-space", "multiprecision")
 # With these cases every method is tested in the fast run; with all of them the default one.
 HANDFUL = (
     "gln",
@@ -54,16 +55,18 @@ HANDFUL = (
     "soft-not-separable",
     "scaled-up",
 )
+# Of methods that take longer these are in the fast run.
+SLOWER: dict[str, Sequence[str]] = {"multiprecision": ("linear", "one-group", "soft-not-separable")}
 
 
 def case_table(
     names: Iterable[str], methods: Sequence[str], some: Sequence[str] = HANDFUL
 ) -> list[ParameterSet]:
     """Pairs of a case and a method; of all methods but the first one, most cases are slow."""
+    names = list(names)
+    fast = {method: some for method in methods} | {methods[0]: names} | SLOWER
     return [
-        pytest.param(
-            name, method, marks=() if method == methods[0] or name in some else pytest.mark.slow
-        )
+        pytest.param(name, method, marks=() if name in fast[method] else pytest.mark.slow)
         for name, method in itertools.product(names, methods)
     ]
 

@@ -36,7 +36,7 @@ NAMES = [name for name in SEPARABLE if len(np.unique(separable(name).y)) == 2]
 # With these cases all methods are in the fast run.
 FEW = ("gln", "linear", "sparse-gates", "soft-not-separable")
 TWINS = [name for name in HARD if name in NAMES]
-NATIVE = ("interior-point", "working-set", "active-set", "feature-space")
+NATIVE = ("interior-point", "working-set", "active-set", "feature-space", "multiprecision")
 REFERENCES = {
     f"clarabel-{formulation}": CvxpySolver(
         backend="clarabel", formulation=formulation, tolerances=Tolerances(gap=1e-9)
@@ -113,7 +113,7 @@ def test_the_limit_of_ever_larger_constants_in_the_norm(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "method"), case_table(TWINS, ["interior-point", "working-set", "feature-space"], FEW)
+    ("name", "method"), case_table(TWINS, [name for name in NATIVE if name != "active-set"], FEW)
 )
 def test_twins_are_not_separable_by_an_offset(name: str, method: str) -> None:
     problem = replace(twin(name), intercept=True)

@@ -11,6 +11,7 @@ import torch
 from cases import (
     GAP_LIMIT,
     HARD,
+    METHODS,
     NATIVE,
     OBJECTIVE_RTOL,
     PROOF_LIMIT,
@@ -149,7 +150,7 @@ def test_scaled_inputs(C: float, factor: float, solver: str) -> None:
     assert factor * found.certificate.upper == pytest.approx(plain, rel=OBJECTIVE_RTOL)
 
 
-@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("solver", METHODS)
 @pytest.mark.parametrize("factor", [1e-140, 1e-39, 1e39, 1e140])
 @pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
 def test_scales_beyond_the_range_of_float32(C: float, factor: float, solver: str) -> None:
@@ -284,7 +285,7 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 # --- Ctrl-C ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("solver", METHODS)
 def test_ctrl_c_while_reporting(solver: str) -> None:
     lines: list[BoundsAt] = []
 

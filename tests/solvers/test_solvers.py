@@ -19,6 +19,7 @@ from cases import (
     GAP_LIMIT,
     HANDFUL,
     HARD,
+    METHODS,
     NATIVE,
     OBJECTIVE_RTOL,
     PROOF_LIMIT,
@@ -92,21 +93,21 @@ def test_table_is_large_enough() -> None:
     assert len(SEPARABLE) >= 25
 
 
-@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
+@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, METHODS))
 def test_objective_agrees_with_clarabel(name: str, solver: str) -> None:
     native, other = solution(name, solver), reference(name)
     assert native.certificate.gap <= GAP_LIMIT
     assert native.certificate.upper == pytest.approx(other.certificate.upper, rel=OBJECTIVE_RTOL)
 
 
-@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
+@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, METHODS))
 def test_status_is_the_gap_against_the_tolerance(name: str, solver: str) -> None:
     found = solution(name, solver)
     assert (found.status is Status.OPTIMAL) == (found.certificate.gap <= SOLVE_TOL)
     assert solved(separable(name), solver, tol=GAP_LIMIT).status is Status.OPTIMAL
 
 
-@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, NATIVE))
+@pytest.mark.parametrize(("name", "solver"), case_table(SEPARABLE, METHODS))
 def test_certificate_recomputed_by_hand(name: str, solver: str) -> None:
     problem, found = separable(name), solution(name, solver)
     certificate, alpha, coef = found.certificate, found.alpha, found.coef
@@ -236,7 +237,7 @@ def assert_gordan(problem: MarginProblem, found: Solution) -> None:
     assert "not separable" in found.message
 
 
-@pytest.mark.parametrize(("name", "solver"), case_table(HARD, [*NATIVE, "clarabel", "ecos"]))
+@pytest.mark.parametrize(("name", "solver"), case_table(HARD, [*METHODS, "clarabel", "ecos"]))
 def test_twins_are_not_separable(name: str, solver: str) -> None:
     assert_gordan(twin(name), solved(twin(name), solver, tol=1e-8))
 
@@ -533,7 +534,7 @@ def test_svm_l2_against_all_joint_contexts(n_units: int, n_hyperplanes: int) -> 
 
 @pytest.mark.parametrize(
     ("solver", "limit"),
-    [("interior-point", 2), ("working-set", 2), ("scs", 30), ("clarabel", 2), ("ecos", 2)],
+    [*((name, 2) for name in (*METHODS, "clarabel", "ecos")), ("scs", 30)],
 )
 @pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "soft-not-separable"])
 def test_iteration_limit_keeps_valid_bounds(name: str, solver: str, limit: int) -> None:
@@ -574,7 +575,7 @@ def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
     assert found.certificate.upper == pytest.approx(best.upper, rel=OBJECTIVE_RTOL)
 
 
-@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("solver", METHODS)
 def test_progress_is_reported(solver: str) -> None:
     lines: list[BoundsAt] = []
     found = solve(separable("gln"), solver, on_progress=lines.append)
@@ -643,7 +644,7 @@ def test_active_groups() -> None:
 # --- what a review found ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("solver", METHODS)
 def test_the_scale_of_single_samples_does_not_make_data_inseparable(solver: str) -> None:
     X = np.array([[1e10, 0.0], [0.0, 1.0]])
     problem = MarginProblem(X, np.ones(2), np.ones((2, 1)), np.zeros(1, dtype=int))
