@@ -685,32 +685,18 @@ class Powers(Term):
         power = self._power(r, t)
         rest = power - z * z
         slopes = np.stack([-2 * z, a * power / r, b * power / t])
-        second = {
-            (0, 0): _numbers(np.full(len(z), -2.0)),
-            (1, 1): a * (a - 1) * power / (r * r),
-            (1, 2): a * b * power / (r * t),
-            (2, 2): b * (b - 1) * power / (t * t),
-        }
-        own = {(1, 1): (1 - self.a) / (r * r), (2, 2): self.a / (t * t)}
-        gradient = -slopes / rest
-        gradient[1] -= (1 - self.a) / r
-        gradient[2] -= self.a / t
-        rows, columns, values = [], [], []
-        each = np.arange(len(z))
-        for i in range(3):
-            for j in range(3):
-                key = (min(i, j), max(i, j))
-                value = slopes[i] * slopes[j] / (rest * rest)
-                value = value - second[key] / rest if key in second else value
-                rows.append(i * len(z) + each)
-                columns.append(j * len(z) + each)
-                values.append(value + own[key] if key in own else value)
-        return (
-            gradient.ravel(),
-            np.concatenate(rows),
-            np.concatenate(columns),
-            np.concatenate(values),
-        )
+        bends = _zeros(3, 3, len(z))
+        bends[0, 0] = _number(-2)
+        bends[1, 1] = a * (a - 1) * power / (r * r)
+        bends[1, 2] = bends[2, 1] = a * b * power / (r * t)
+        bends[2, 2] = b * (b - 1) * power / (t * t)
+        gradient, hessian = -slopes / rest, slopes[:, None] * slopes / (rest * rest) - bends / rest
+        gradient[1:] -= np.stack([(1 - self.a) / r, self.a / t])
+        hessian[1, 1] += (1 - self.a) / (r * r)
+        hessian[2, 2] += self.a / (t * t)
+        places = np.arange(len(x)).reshape(3, -1)
+        rows, columns = np.broadcast_arrays(places[:, None], places)
+        return gradient.ravel(), rows.ravel(), columns.ravel(), hessian.ravel()
 
     def _power(self, r: Vector, t: Vector) -> Vector:
         return np.asarray(_exp(2 * self.a * _log(r) + (2 - 2 * self.a) * _log(t)))

@@ -394,6 +394,8 @@ def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
 class _Program(Program):
     """The problem in centred and equilibrated features; see the module's head."""
 
+    sqrt, where = staticmethod(torch.sqrt), staticmethod(torch.where)
+
     def __init__(self, problem: MarginProblem, device: torch.device) -> None:
         self._problem = problem
         intercept = problem.intercept
@@ -453,14 +455,6 @@ class _Program(Program):
     def group_sums(self, values: Tensor) -> Tensor:
         """Sum the entries of each group, (G,)."""
         return self.member.T @ values
-
-    def sqrt(self, values: Tensor) -> Tensor:
-        """Return the square roots."""
-        return values.sqrt()
-
-    def where(self, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        """Return one or the other, entry by entry."""
-        return torch.where(condition, one, other)
 
     def positive(self, values: Tensor) -> Tensor:
         """Return values of the smallest normal number at least."""

@@ -48,6 +48,7 @@ there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -75,6 +76,8 @@ class Program(ABC):
         Group of each entry of w.
     n_groups : int
         G.
+    sqrt, where : callable
+        Square roots, and where(condition, one, other), entry by entry, of these numbers.
     """
 
     B: Matrix
@@ -82,6 +85,8 @@ class Program(ABC):
     C: Vector
     groups: Any
     n_groups: int
+    sqrt: Callable[[Vector], Vector]
+    where: Callable[..., Vector]
 
     @abstractmethod
     def coef(self, v: Vector) -> Vector:
@@ -94,14 +99,6 @@ class Program(ABC):
     @abstractmethod
     def group_sums(self, values: Vector) -> Vector:
         """Sum the entries of each group, (G,)."""
-
-    @abstractmethod
-    def sqrt(self, values: Vector) -> Vector:
-        """Return the square roots."""
-
-    @abstractmethod
-    def where(self, condition: Any, one: Vector, other: Vector) -> Vector:
-        """Return one or the other, entry by entry."""
 
     @abstractmethod
     def positive(self, values: Vector) -> Vector:

@@ -57,6 +57,7 @@ BYTES_A_NUMBER = 160
 
 Vector = NDArray[np.object_]
 Number = Any  # gmpy2.mpfr, which has no type hints
+_sqrt = np.frompyfunc(gmpy2.sqrt, 1, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +207,8 @@ class _Program(Program):
     TimeoutError, when the deadline has passed.
     """
 
+    sqrt, where = staticmethod(_sqrt), staticmethod(np.where)
+
     def __init__(self, problem: MarginProblem, deadline: Deadline) -> None:
         self.problem, self.deadline = problem, deadline
         # Columns of a group stand side by side.
@@ -275,14 +278,6 @@ class _Program(Program):
     def group_sums(self, values: Vector) -> Vector:
         """Sum the entries of each group, (G,)."""
         return np.asarray(np.add.reduceat(values, self._starts))
-
-    def sqrt(self, values: Vector) -> Vector:
-        """Return the square roots."""
-        return np.asarray(_sqrt(values))
-
-    def where(self, condition: Any, one: Vector, other: Vector) -> Vector:
-        """Return one or the other, entry by entry."""
-        return np.where(condition, one, other)
 
     def positive(self, values: Vector) -> Vector:
         """Return 1 in place of what is not positive."""
@@ -370,8 +365,6 @@ class _Newton(Newton):
 
 
 # --- numbers -------------------------------------------------------------------------------------
-
-_sqrt = np.frompyfunc(gmpy2.sqrt, 1, 1)
 
 
 def _numbers(values: Array) -> Vector:
