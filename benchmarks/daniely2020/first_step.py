@@ -72,7 +72,9 @@ def of_size(k: int, n: int, units: int, samples: int) -> dict[str, float]:
     on = np.isin(np.arange(n + 1), distribution.relevant)
     other = ~on[:n]
     good = is_good(distribution, signs)
-    bound = correlation_bound(n, k)
+    bound, uniform = correlation_bound(n, k), np.abs(at.uniform[:, ~on])
+    # Of the logarithms of binomial probabilities; at many bits the bound is below it.
+    rounding = 4 * n * math.log(n) * np.finfo(float).eps
     alpha = at.easy[good][:, on][:, 0] / 2.0
     moved = first_step(distribution, initial)
     common = (alpha * readout[good])[:, None] / math.sqrt(n)
@@ -89,8 +91,8 @@ def of_size(k: int, n: int, units: int, samples: int) -> dict[str, float]:
         "on": rms(at.mean[:, on]),
         "off": rms(at.mean[:, :n][:, other]),
         "off_good": float(np.abs(at.mean[good][:, ~on]).max()),
-        "lemma_5_within": float((np.abs(at.uniform[:, ~on]) <= LEMMA_5_AT * bound).mean()),
-        "lemma_5": float(np.abs(at.uniform[:, ~on]).max() / bound),
+        "lemma_5_within": float((uniform <= LEMMA_5_AT * bound + rounding).mean()),
+        "lemma_5": float(uniform.max() / bound) if bound > rounding else math.nan,
         "lemma_8": lemma_8(distribution, signs, at.mean, on),
         "lemma_9_on": float(np.abs(moved.weights[:units][good][:, on[:n]] - common).max()),
         "lemma_9_off": float(np.abs(moved.weights[:units][good][:, other]).max()) * (n - 1),
