@@ -273,8 +273,8 @@ def compared(frame: pd.DataFrame, one: str, other: str) -> Judged:
     ahead = 100 * (cells[other] - cells[one])
     return Judged(
         verdict=Verdict.of((ahead > 0).all(), (ahead > 0).mean() > 0.5),
-        result=f"{one} has {ahead.min():+.1f} to {ahead.max():+.1f} points less than {other}, in "
-        f"{len(ahead)} cells of one training each.",
+        result=f"The error of “{other}” minus that of “{one}” is {ahead.min():+.1f} to "
+        f"{ahead.max():+.1f} points in {len(ahead)} cells of one training each.",
     )
 
 

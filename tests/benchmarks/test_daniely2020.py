@@ -61,7 +61,7 @@ def test_the_tables_carry_what_the_page_says() -> None:
     assert three["ReLU network"] == max(three.values())
     # Of the network more strips make more.
     last = strips_experiment.last_epochs(digits).query("k == 3 and model == 'ReLU network'")
-    assert last.sort_values("strips")["test_error"].is_monotonic_decreasing
+    assert last.groupby("strips")["test_error"].mean().is_monotonic_decreasing
     assert last["strips"].nunique() > 1
 
 
