@@ -724,10 +724,9 @@ def similar(values: pd.DataFrame, tables: Tables) -> Judged:
     found = Pairs.by(table, "threshold", "svm-l2", "svm-gln")
     return judged(
         found.judged(),
-        "Difference of neighbouring predictors, as a share of their size: "
-        f"{_of_norms(rows, 'neighbours')}; L2 minus GLN {found}.",
+        f"Difference of neighbouring predictors over their size, SVM-L2 minus SVM-GLN: {found}.",
         f"by width {_each_width(table, 'svm-l2', 'svm-gln')}.",
-        [_cells_measured(rows)],
+        [f"Means: {_of_norms(rows, 'neighbours')}. {_cells_measured(rows)}"],
     )
 
 
@@ -744,15 +743,14 @@ def sparsity(values: pd.DataFrame, tables: Tables) -> Judged:
     folded = folded.assign(unused=1 - folded["active_units"] / folded["units"])
     return judged(
         found.judged(),
-        f"Units that do not matter at H = {WIDE}: {_of_norms(wide, 'unused')}; GLN minus L2 "
-        f"{found}.",
+        f"Units that do not matter at H = {WIDE}, SVM-GLN minus SVM-L2: {found}.",
         "groups that are no units, those of the released code: "
         + " and ".join(
             f"{share(part, 'unused')} with {name} thresholds"
             for name, part in folded.groupby("threshold")
         )
         + "; so it is a sum of norms that leaves groups out, whatever they are.",
-        [_cells_measured(rows)],
+        [f"Means: {_of_norms(wide, 'unused')}. {_cells_measured(rows)}"],
     )
 
 

@@ -22,7 +22,7 @@ from implicit_bias.runs.grid import Grid
 
 GRIDS = Path(__file__).parent / "grids"
 # Claims whose results are said at the head of the page.
-RESULTS = ("l2", "hardly", "essential", "errors")
+RESULTS = ("l2", "hardly", "errors")
 VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 
 
