@@ -1,0 +1,330 @@
+"""What a diagnosis costs: time and memory against weights, samples, classes and the norm.
+
+Each network is trained until it separates, by Adam and outside of the clock, and is then diagnosed
+in a process of its own, beside a yardstick: 20 float64 Cholesky factorisations of order 2000. Data
+are scikit-learn's handwritten digits; for networks of 16 x 16 images each pixel is four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
+from benchmarks.speed.runs import ANSWERED, Row, few_digits, machine, outcome
+from benchmarks.speed.scaling import forget_peak, peak_memory, yardstick
+from implicit_bias import Recorder, diagnose
+from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
+from implicit_bias.base.wording import percent_bounds
+from implicit_bias.datasets.catalogue import load
+from implicit_bias.report.style import BLUE, GREY, ORANGE, SKY, VERMILION
+
+Call: TypeAlias = Literal["diagnose", "record"]
+Kind: TypeAlias = Literal["dense", "convolutions", "residual"]
+SEED = 1
+# Adam's steps, full batch, until the mean loss is so small that all samples are separated.
+MOST_STEPS, RATE, SMALL_LOSS = 3000, 2e-3, 5e-4
+# What the convolutions of residual blocks are multiplied with before training.
+LATE = 4.0
+COLOURS = {"l2": BLUE, "linf": ORANGE, "spectral": SKY, "l1": VERMILION}
+
+
+def halving(width: int, next_width: int, size: int = 3) -> nn.Conv2d:
+    """Return a convolution without a bias that halves both sides of an image."""
+    return nn.Conv2d(width, next_width, size, stride=2, padding=size // 2, bias=False)
+
+
+class Residual(nn.Module):
+    """Two convolutions beside a shortcut of one by one."""
+
+    def __init__(self, width: int, next_width: int) -> None:
+        super().__init__()
+        self.first, self.shortcut = halving(width, next_width), halving(width, next_width, 1)
+        self.second = nn.Conv2d(next_width, next_width, 3, padding=1, bias=False)
+        # As large as they would be late in a training, when the shortcut has become small beside.
+        with torch.no_grad():
+            self.first.weight.mul_(LATE)
+            self.second.weight.mul_(LATE)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Compute images of half the size."""
+        outputs: torch.Tensor = self.shortcut(x) + self.second(torch.relu(self.first(x)))
+        return torch.relu(outputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A network on N of the digits, measured in a norm by one call.
+
+    ``widths`` are those of the hidden layers, of convolutions, or of residual blocks. All but the
+    dense layers are 3 x 3 with a stride of 2. Residual networks are measured by their leading part.
+    """
+
+    widths: tuple[int, ...]
+    N: int
+    norm: str
+    kind: Kind = "dense"
+    call: Call = "diagnose"
+
+    @property
+    def name(self) -> str:
+        """Words for tables, and what ``--only`` looks in."""
+        inside = "-".join(map(str, self.widths))
+        return f"{self.call} {self.kind} {inside} N={self.N} {self.norm}"
+
+    def data(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return its images (N, 64), or (N, 1, 16, 16), and their classes."""
+        digits = load("digits", classes=("all",))
+        chosen = np.random.default_rng(SEED).permutation(len(digits))[: self.N]
+        images = torch.tensor(digits.X[chosen, :-1], dtype=torch.float32)
+        if self.kind != "dense":
+            squares = images.reshape(-1, 1, 8, 8)
+            images = squares.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
+        return images, torch.tensor(digits.y[chosen])
+
+    def network(self) -> nn.Module:
+        """Return it before training: ReLU layers without biases."""
+        torch.manual_seed(SEED)
+        width, side = (64, 1) if self.kind == "dense" else (1, 16)
+        layers: list[nn.Module] = []
+        for next_width in self.widths:
+            match self.kind:
+                case "dense":
+                    layers += [nn.Linear(width, next_width, bias=False), nn.ReLU()]
+                case "convolutions":
+                    layers += [halving(width, next_width), nn.ReLU()]
+                case "residual":
+                    layers.append(Residual(width, next_width))
+            width, side = next_width, (side + 1) // 2
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * side**2, 10, bias=False))
+
+    def trained(self) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+        """Return the network, trained until it separates, and its data.
+
+        Raises
+        ------
+        RuntimeError
+            It does not separate its samples.
+        """
+        (images, labels), network = self.data(), self.network()
+        optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+        for _ in range(MOST_STEPS):
+            loss = nn.functional.cross_entropy(network(images), labels)
+            if loss < SMALL_LOSS:
+                return network, images, labels
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+        raise RuntimeError(f"{self.name} does not separate its samples in {MOST_STEPS} steps")
+
+
+# Three layers of w, 2 w and 4 w channels have some 90 w^2 weights: 10^5, 10^6, 10^7.
+CONVOLUTIONS = [(w, 2 * w, 4 * w) for w in (33, 105, 333)]
+GRID = [
+    *(
+        Case(widths=widths, N=256, norm="l2", kind="convolutions", call=call)
+        for widths in CONVOLUTIONS
+        for call in ("diagnose", "record")
+    ),
+    *(
+        Case(widths=(64, 128, 256), N=256, norm="l2", kind="residual", call=call)
+        for call in ("diagnose", "record")
+    ),
+    *(
+        Case(widths=(128,), N=n, norm=norm)
+        for n in (100, 300, 600, 1500)
+        for norm in ("l2", "linf", "spectral")
+    ),
+    *(Case(widths=(200, 200), N=1000, norm=norm) for norm in ("l2", "l1", "linf", "spectral")),
+]
+QUICK = [
+    Case(widths=(16,), N=60, norm="l2"),
+    Case(widths=(16,), N=60, norm="l2", call="record"),
+    Case(widths=(4, 8), N=60, norm="linf", kind="convolutions"),
+    Case(widths=(4, 8), N=60, norm="l2", kind="residual"),
+]
+
+
+def measure_case(case: Case, limit: float) -> Row:
+    """Diagnose a network; the row says so if that fails."""
+    row: Row = {**asdict(case), "widths": list(case.widths), "limit": limit, "detail": ""}
+    row |= {"machine": machine(), "outcome": ANSWERED}
+    row |= dict.fromkeys(("seconds", "ratio", "gib", "gap", "gap_lower"), np.nan)
+    with Process(_work, (case, torch.get_num_threads())) as process:
+        process.allow(limit)
+        try:
+            row |= process.receive()
+        except ProcessEnded as ended:
+            row |= outcome(ended)
+    return row
+
+
+def _work(pipe: Pipe, case: Case, threads: int) -> None:
+    torch.set_num_threads(threads)
+    network, images, labels = case.trained()
+    small = nn.Linear(2, 1, bias=False)
+    small.weight.data.fill_(1.0)
+    diagnose(small, torch.eye(2), [1, 1], norm=case.norm)  # what is imported once
+    before = yardstick("cpu")
+    forget_peak("cpu")
+    held = peak_memory("cpu")
+    seconds, gap, gap_lower, method = _measured(case, network, images, labels)
+    peak, after = peak_memory("cpu"), yardstick("cpu")
+    pipe.send(
+        {
+            "weights": sum(weights.numel() for weights in network.parameters()),
+            "seconds": seconds,
+            "ratio": seconds / ((before + after) / 2),
+            "gib": (peak - held) / GIB,
+            "gap": gap,
+            "gap_lower": gap_lower,
+            "method": method,
+            "threads": threads,
+        }
+    )
+
+
+def _measured(
+    case: Case, network: nn.Module, images: torch.Tensor, labels: torch.Tensor
+) -> tuple[float, float, float, str]:
+    """Seconds of the call, the gap, its lower bound where there is one, and how it was found."""
+    leading = case.kind == "residual"
+    if case.call == "diagnose":
+        found = diagnose(network, images, labels, norm=case.norm, leading=leading)
+        return found.seconds, found.gap, found.gap_lower, found.method
+    recorder = Recorder(network, images, labels, norms=[case.norm], leading=leading)
+    point = recorder.record()
+    return recorder.last_seconds, point[f"gap_{case.norm}"], np.nan, ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiagnosisOptions(Options):
+    """What one can ask of it."""
+
+    only: str = option("", "cases whose name contains this")
+    time_limit: float = option(300.0, "seconds of a case, its training included")
+    fresh: bool = option(False, "forget the results so far")
+
+
+def measure(run: Run[DiagnosisOptions]) -> Iterator[pd.DataFrame]:
+    """Measure the cases that are missing."""
+    asked = run.options
+    cases = [case for case in (QUICK if run.quick else GRID) if asked.only in case.name]
+    if not cases:
+        raise Misuse(f"no case's name contains {asked.only!r}")
+    rows = [] if asked.fresh else rows_of(run.kept)
+    for case in cases:
+        kept = [row for row in rows if row["name"] == case.name]
+        if kept and (kept[0]["outcome"] == ANSWERED or kept[0]["limit"] >= asked.time_limit):
+            continue
+        row = {"name": case.name, **measure_case(case, asked.time_limit)}
+        rows = [*(old for old in rows if old["name"] != case.name), row]
+        run.say(f"{case.name}: {row['outcome']}, {row['seconds']:.3g} s")
+        yield pd.DataFrame(rows)
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cost of each case, and how close its bounds are."""
+    known = frame["outcome"] == ANSWERED
+    return pd.DataFrame(
+        {
+            "call": frame["call"],
+            "network": [
+                f"{kind} {'-'.join(map(str, widths))}"
+                for kind, widths in zip(frame["kind"], frame["widths"], strict=True)
+            ],
+            "weights": frame["weights"].map("{:,.0f}".format),
+            "N": frame["N"].map("{:,}".format),
+            "norm": frame["norm"],
+            "seconds": frame["seconds"].map(few_digits).where(known, frame["outcome"]),
+            "time / 20 Choleskys": frame["ratio"].map(few_digits).where(known, ""),
+            "GiB": frame["gib"].map("{:.2g}".format).where(known, ""),
+            "KKT gap": [_gap(row) for row in rows_of(frame)],
+        }
+    )
+
+
+def _gap(row: dict[str, Any]) -> str:
+    if row["outcome"] != ANSWERED:
+        return ""
+    low = row["gap"] if np.isnan(row["gap_lower"]) else row["gap_lower"]
+    return percent_bounds(low, row["gap"])
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """Time against samples, of one network, and against weights."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    answered = frame[(frame["outcome"] == ANSWERED) & (frame["call"] == "diagnose")]
+    dense = answered[answered["kind"] == "dense"]
+    most = dense["widths"].map(tuple).mode()
+    one = dense[dense["widths"].map(tuple) == most.iloc[0]] if len(most) else dense
+    for norm, rows in one.groupby("norm"):
+        rows = rows.sort_values("N")
+        left.plot(rows["N"], rows["seconds"], marker="o", color=COLOURS[str(norm)], label=norm)
+    wide = frame[(frame["outcome"] == ANSWERED) & (frame["kind"] == "convolutions")]
+    for call, rows in wide.groupby("call"):
+        rows = rows.sort_values("weights")
+        colour = BLUE if call == "diagnose" else GREY
+        right.plot(rows["weights"], rows["seconds"], marker="o", color=colour, label=call)
+    left.set(xlabel="samples N, one hidden layer", ylabel="seconds of a diagnosis")
+    right.set(xlabel="weights, convolutional network", ylabel="seconds")
+    for ax in (left, right):
+        ax.set(xscale="log", yscale="log")
+        ax.grid(visible=True, which="major", alpha=0.3)
+        if ax.has_data():
+            ax.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def found(frame: pd.DataFrame) -> str:
+    """Say what the largest network takes, and what a norm adds."""
+    answered = frame[frame["outcome"] == ANSWERED]
+    if not len(answered):
+        return "Nothing was answered."
+    largest = answered.sort_values(["weights", "call"]).iloc[-1]
+    slowest = answered.sort_values("seconds").iloc[-1]
+    left = frame[frame["outcome"] != ANSWERED]
+    waiting = _waiting(frame)
+    lines = [
+        f"**{len(answered)} of {len(frame)} calls end within their time, at most "
+        f"{answered['gib'].max():.2g} GiB above what the process held.** The largest network, of "
+        f"{largest['weights']:,.0f} weights, takes {few_digits(largest['seconds'])} s "
+        f"({largest['name']}); the slowest call {few_digits(slowest['seconds'])} s "
+        f"({slowest['name']})."
+    ]
+    if len(left):
+        lines.append(f"Without an answer: {', '.join(left['name'])}.")
+    if waiting:
+        lines.append(f"{waiting} of {len(GRID)} cases are not measured yet.")
+    return "\n\n".join(lines)
+
+
+def _waiting(frame: pd.DataFrame) -> int:
+    """Count the cases of the grid that a table of it lacks; those of a quick version lack none."""
+    names = {case.name for case in GRID}
+    return len(names - set(frame["name"])) if names & set(frame["name"]) else 0
+
+
+def verdict(frame: pd.DataFrame) -> Verdict:
+    """Judge the claim by the rule."""
+    answered = frame[frame["outcome"] == ANSWERED]
+    whole = len(answered) == len(frame) and not _waiting(frame) and (answered["gib"] <= 4.0).all()
+    return Verdict.of(whole and (answered["weights"] >= 9e6).any(), len(answered))
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    draw=draw,
+    found=found,
+    verdict=verdict,
+    tabulate=tabulate,
+    options=DiagnosisOptions,
+)
