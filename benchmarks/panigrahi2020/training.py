@@ -359,6 +359,12 @@ def mean_curves(frame: pd.DataFrame, part: str) -> pd.DataFrame:
     return cells.groupby(keys, sort=False).mean(numeric_only=True).reset_index()
 
 
+def widest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the widest networks that were trained at each n: the published width."""
+    wide = frame[frame["part"] == "wide"]
+    return wide[wide["width"] == wide.groupby("n")["width"].transform("max")]
+
+
 def errors(frame: pd.DataFrame) -> pd.DataFrame:
     """Largest error of theorem 4.6 in ||y - u||, over the one at the start, by curve."""
     runs = frame[~frame["part"].isin(SHOWN_BY)]
@@ -411,7 +417,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     Theorem 4.6 at the published width as lines, trained networks as marks, infinite width dotted.
     """
     figure, axes = subplots((11, 8), 2, 2)
-    wide = frame[(frame["part"] == "wide") & (frame["width"] == frame["width"].max())]
+    wide = widest(frame)
     narrow = frame[frame["part"] == "long"]
     for row, n in itertools.product((0, 1), (10, 50)):
         ax = axes[row][(10, 50).index(n)]
@@ -496,9 +502,7 @@ def _rate(frame: pd.DataFrame, activation: str) -> str:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean losses of the runs, measured and predicted, at infinite and at the largest width."""
     curves, limits = mean_curves(frame, "long"), mean_curves(frame, "limit")
-    wide = frame[frame["part"] == "wide"]
-    wide = wide[wide["width"] == wide.groupby("n")["width"].transform("max")]
-    widest = mean_curves(wide, "wide").groupby(["n", "activation"], sort=False)
+    wide = mean_curves(widest(frame), "wide").groupby(["n", "activation"], sort=False)
     rows = []
     ordered = curves.groupby(["n", "activation"], sort=False)
     for n, activation in itertools.product((10, 50), FIGURE_1):
@@ -506,7 +510,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
         last = cells.iloc[-1]
         limit = limits[(limits["n"] == n) & (limits["activation"] == activation)]
         shown = limit.set_index("step")["limit"]
-        end = widest.get_group((n, activation)).iloc[-1]
+        end = wide.get_group((n, activation)).iloc[-1]
         rows.append(
             {
                 "n": str(n),
@@ -537,7 +541,7 @@ def steps_to(frame: pd.DataFrame, n: int, loss: float) -> dict[str, float]:
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     """Judge each claim by its rule."""
-    wide = frame[(frame["part"] == "wide") & (frame["width"] == frame["width"].max())]
+    wide = widest(frame)
     trained = {n: order(wide.assign(part="widest"), n, "widest") for n in (10, 50)}
     parts = ("long", "predicted", "limit")
     orders = {(n, part): order(frame, n, part, 10**6) for n in (10, 50) for part in parts}
@@ -561,10 +565,11 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
                 all(names[0] == "relu" for names in everywhere),
             ),
             remark="; stands if predictions count",
-            result=f"ReLU is first in all {len(everywhere)} comparisons. By theorem 4.6 at m = "
+            result=f"ReLU is first in {sum(names[0] == 'relu' for names in everywhere)} of "
+            f"{len(everywhere)} comparisons. By theorem 4.6 at m = "
             f"10^6 it has a loss of {LEARNED} after "
             + "; ".join(
-                f"{int(to[n]['relu']):,} steps, "
+                f"{to[n]['relu']:,.0f} steps, "
                 + (f"{times[n]:.0f} times sooner than" if math.isfinite(times[n]) else "before")
                 + f" all others (n = {n})"
                 for n in to
