@@ -4,16 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.nn import functional
 
 from benchmarks import catalogue, harness
 from benchmarks.harness import Verdict
-from benchmarks.panigrahi2020 import smooth, training, zeros
+from benchmarks.panigrahi2020 import cifar_training, smooth, training, zeros
 from implicit_bias.kernels.gated_least_squares import predicted_losses
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     circle_points,
     finite_gram,
     gaussian_weights,
+    infinite_gram,
 )
 
 STUDY = catalogue.study("panigrahi2020")
@@ -124,6 +126,36 @@ def test_descent_is_that_of_autograd(name: str, monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_allclose(residuals[:, run], expected, atol=1e-5)
         # The last step is taken after the last point is recorded, in both loops.
         np.testing.assert_allclose(moved[run], (slow - start).detach(), atol=1e-6)
+
+
+def test_infinite_width_is_descent_on_a_linear_model() -> None:
+    """SGD on outputs by a Gram matrix, against SGD on the weights of its features."""
+    features = torch.randn((600, 5), generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(600) % cifar_training.CLASSES
+    start = torch.zeros((600, cifar_training.CLASSES))
+    curve = cifar_training.train_limit(features @ features.T, start, labels, 2, 1e-3)
+    weights, losses = torch.zeros((5, cifar_training.CLASSES)).requires_grad_(True), []
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        total = 0.0
+        for batch in torch.split(torch.randperm(600, generator=generator), cifar_training.BATCH):
+            outputs = features[batch] @ weights
+            loss = functional.cross_entropy(outputs, labels[batch], reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                weights -= 1e-3 * gradient
+            total += float(loss.detach())
+        losses.append(total / 600)
+    np.testing.assert_allclose(curve["loss"], losses, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["relu", "elu"])
+def test_interpolated_gram_is_that_of_infinite_width(name: str) -> None:
+    X = np.vstack([circle_points(9, 3), circle_points(9, 3) + 1e-3])
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    expected = infinite_gram(X, ACTIVATIONS[name], train_readouts=True)
+    found = cifar_training.limit_gram(name, X).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_curve_begins_as_predicted() -> None:
