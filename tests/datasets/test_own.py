@@ -368,8 +368,9 @@ def test_what_is_no_label_or_number_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not numbers"):
         load_own(table, "kind")
     for given in ("positive", "negative", "classes"):
+        options: dict[str, Any] = {given: "xy"}
         with pytest.raises(TypeError, match=given):
-            load_own(table, "kind", **{given: "xy"})
+            load_own(table, "kind", **options)
 
 
 def test_a_constant_that_is_there_is_not_appended_again(tmp_path: Path) -> None:
