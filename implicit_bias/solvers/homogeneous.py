@@ -216,6 +216,8 @@ class Cones:
         self.axis = tail / positive(length)[groups]
         eta = sqrt(s_size / z_size)
         self.minus, self.plus, self.across = eta / (head + length), eta * (head + length), eta
+        # W^2, which each of a step's directions divides by.
+        self.squares = ConeVectors(self.minus**2, self.plus**2, eta[groups] ** 2)
         self.s_size, self.z_size = s_size, z_size
         self.s = self._split(w, w_norm, point.e)
         mirrored = self._split(point.V, V_norm, point.f)
@@ -270,15 +272,16 @@ class Cones:
     def dual_change(self, target: ConeVectors, w: Vector, tau: float) -> ConeVectors:
         """Change of (tau, -V) for changes w of the coefficients and tau of its head."""
         inner, across = self._parts(w)
-        right = target.plus - target.minus - 2.0 * inner + 2.0 * tau * self.minus**2
-        plus = right / (self.minus**2 + self.plus**2)
-        aside = (target.across - across) / self.across[self.program.groups] ** 2
+        squares = self.squares
+        right = target.plus - target.minus - 2.0 * inner + 2.0 * tau * squares.minus
+        plus = right / (squares.minus + squares.plus)
+        aside = (target.across - across) / squares.across
         return ConeVectors(2.0 * tau - plus, plus, aside)
 
     def primal_change(self, target: ConeVectors, w: Vector, z: ConeVectors) -> ConeVectors:
         """Change of (t, w) that goes with it."""
         inner, across = self._parts(w)
-        minus = target.minus - self.minus**2 * z.minus
+        minus = target.minus - self.squares.minus * z.minus
         return ConeVectors(minus, minus + 2.0 * inner, across)
 
     def tail(self, x: ConeVectors) -> Vector:
