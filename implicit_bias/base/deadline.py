@@ -8,6 +8,8 @@ from typing import Self
 
 import numpy as np
 
+from implicit_bias.base.validation import check_number
+
 
 @dataclass(frozen=True)
 class Deadline:
@@ -19,6 +21,19 @@ class Deadline:
     def after(cls, seconds: float | None) -> Self:
         """Stop so many seconds from now; None is never."""
         return cls() if seconds is None else cls(time.perf_counter() + seconds)
+
+    @classmethod
+    def asked(cls, max_seconds: float | None) -> Self:
+        """Stop as a caller's ``max_seconds`` asks.
+
+        Raises
+        ------
+        TypeError, ValueError
+            No number, or none in (0, inf).
+        """
+        if max_seconds is not None:
+            check_number(max_seconds, "max_seconds", "(0, inf)")
+        return cls.after(max_seconds)
 
     @property
     def left(self) -> float | None:

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import say, showing
-from implicit_bias.base.validation import Array, check_number
+from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
@@ -163,9 +163,7 @@ def diagnose(
     (0.6, 1.0)
     """
     started = time.monotonic()
-    if max_seconds is not None:
-        check_number(max_seconds, "max_seconds", "(0, inf)")
-    deadline = Deadline.after(max_seconds)
+    deadline = Deadline.asked(max_seconds)
     module = as_module(module)
     given = None if norm is None else as_parameter_norm(norm)
     geometry, trained_by, obstacles = limit_of(module, given, optimizer)

@@ -44,7 +44,6 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import say, showing
-from implicit_bias.base.validation import check_number
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import close, in_function_space
@@ -258,9 +257,7 @@ def which_norm(
     'l2'
     """
     started = time.monotonic()
-    if max_seconds is not None:
-        check_number(max_seconds, "max_seconds", "(0, inf)")
-    deadline = Deadline.after(max_seconds)
+    deadline = Deadline.asked(max_seconds)
     module = as_module(module)
     if isinstance(norms, str):
         norms = (norms,)

@@ -326,9 +326,7 @@ def solve(
 ) -> InfiniteWidthSolution:
     """Solve a problem; `max_margin` builds it from data."""
     began = time.perf_counter()
-    if max_seconds is not None:
-        check_number(max_seconds, "max_seconds", "(0, inf)")
-    deadline = Deadline.after(max_seconds)
+    deadline = Deadline.asked(max_seconds)
     check_number(tol, "tol", "(0, inf)")
     check_count(max_rounds, "max_rounds")
     if start is not None:

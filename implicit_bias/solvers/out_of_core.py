@@ -191,9 +191,7 @@ def solve_out_of_core(
     check_number(tol, "tol", "(0, inf)")
     check_count(most_rows, "most_rows")
     check_count(max_rounds, "max_rounds")
-    if max_seconds is not None:
-        check_number(max_seconds, "max_seconds", "(0, inf)")
-    deadline = Deadline.after(max_seconds)
+    deadline = Deadline.asked(max_seconds)
     blocks = Blocks.of(X, y, rows_a_block)
     first = blocks.spread(min(FIRST_SIZE, most_rows), deadline)  # which has all labels
     count = as_class_labels(first.y, len(first), classes)[1]

@@ -60,7 +60,7 @@ def solve_path(
         A problem with another number of groups than the one before it, or fewer samples.
     """
     start: Solution | None = None
-    deadline = Deadline.after(max_seconds)
+    deadline = Deadline.asked(max_seconds)
     for problem in problems:
         limits: dict[str, Any] = {"max_memory": max_memory, "max_seconds": deadline.left}
         solution = solve(problem, solver, tol, device, start=start, **limits)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.progress import showing
-from implicit_bias.base.validation import Array, UnsuitableError, check_number
+from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import (
     QUIET,
     Graded,
@@ -153,9 +153,9 @@ def solve(
     if not callable(on_progress):
         raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
     began = time.perf_counter()
-    if max_seconds is not None:
-        check_number(max_seconds, "max_seconds", "(0, inf)")
-    deadline = Deadline.after(solver.max_seconds if isinstance(solver, Solver) else max_seconds)
+    deadline = Deadline.asked(max_seconds)
+    if isinstance(solver, Solver):
+        deadline = Deadline.after(solver.max_seconds)
     _check_start(problem, start)
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
     options = MethodOptions(

@@ -252,6 +252,8 @@ def test_a_path_ends_in_time() -> None:
     assert slow[0].certificate.lower <= slow[0].certificate.upper
     assert started == [1.0]
     assert len(list(path_over_C(problem, grid(), max_seconds=1e6))) == 3
+    with pytest.raises(ValueError, match="max_seconds"):
+        list(path_over_C(problem, grid(), max_seconds=-1.0))
 
 
 def test_a_path_ends_when_interrupted() -> None:
