@@ -4,11 +4,10 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group
+from implicit_bias.runs.configuration import RunConfig, group
 
 # How near to its limit a network is to be trained where it is not.
 WANTED_EXCESS = 0.01
@@ -61,9 +60,7 @@ def command_line(command: str, config: RunConfig, *groups: str) -> str:
     >>> print(command_line("compare", config, "Data", "Architecture", "Training"))
     implicit-bias compare --positive 0,1 --units 5 --batch-size 0
     """
-    defaults = {field.name: field.default for field in fields(RunConfig)}
-    defaults |= PROTOCOL_DEFAULTS.get(config.protocol, {})
-    defaults["standardize"] = config.data is not None
+    defaults = config.defaults
     words: list[str] = command.split()
     for name in group(*groups):
         value = getattr(config, name)

@@ -210,7 +210,7 @@ class RunConfig:
         if self.data is not None:  # found again from any folder
             object.__setattr__(self, "data", os.path.abspath(self.data))
         if self.standardize is None:
-            object.__setattr__(self, "standardize", self.data is not None)
+            object.__setattr__(self, "standardize", self.defaults["standardize"])
         # Zero is how a command line and a TOML file, which has no null, say "all samples".
         object.__setattr__(self, "batch_size", self.batch_size or None)
         for described in fields(self):
@@ -242,6 +242,13 @@ class RunConfig:
             optimizer=self.optimizer,
             rule="local" if "local-gln" in self.models else "gradient",
         )
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """What each field is where nothing else is asked, by these data and this protocol."""
+        of_fields = {field.name: field.default for field in fields(self)}
+        own = {"standardize": self.data is not None}
+        return of_fields | own | dict(PROTOCOL_DEFAULTS.get(self.protocol, {}))
 
     @property
     def trains_as_released(self) -> bool:
