@@ -61,6 +61,9 @@ LARGE_C = 1e8
 # A similar problem that is solved for its numbers has this long: where they help, they are found
 # early, and the problem's own last resort may need as long as that of the similar one.
 SIMILAR_SECONDS = 10.0
+# Multiple precision after other methods: what it settles it settles sooner, and a small problem has
+# an answer within a minute.
+LAST_RESORT_SECONDS = 40.0
 # After these "auto" tries another solver.
 UNSETTLED = (
     Status.NUMERICAL_TROUBLE,
@@ -311,7 +314,8 @@ class _Search:
 
     def solver(self, name: str, more_to_come: bool) -> Solver:
         """Return a solver that has the time that is left, or half of it."""
-        seconds = self.deadline.left
+        last = name == "multiprecision"
+        seconds = (self.deadline.within(LAST_RESORT_SECONDS) if last else self.deadline).left
         seconds = 0.5 * seconds if seconds is not None and more_to_come else seconds
         options = replace(self.options, max_seconds=seconds)
         return make_solver(name, self.problem, options, self.start)

@@ -1,5 +1,6 @@
 """The solver in multiple precision: problems that float64 cannot hold, limits."""
 
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -147,3 +148,12 @@ def test_too_little_memory_for_it_costs_no_answer() -> None:
     kept = solve(problem, max_memory=room)
     assert "multiprecision: memory limit" in kept.stats.detail
     assert kept.certificate.lower > 0
+
+
+def test_the_last_resort_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small problems of numbers far apart took more than a minute, which ends without a limit."""
+    monkeypatch.setattr(sys.modules[solve.__module__], "LAST_RESORT_SECONDS", 1e-9)
+    found = solve(dates(1e10))
+    assert "multiprecision: time limit" in found.stats.detail
+    assert found.status is Status.ITERATION_LIMIT  # of its own, as the user gave none
+    assert 0 < found.certificate.lower <= found.certificate.upper
