@@ -7,19 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from diagnosis.test_traps import X, own_labels, quiet, relu
+from diagnosis.test_traps import X, quiet, relu, single
 from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
 from implicit_bias.base.wording import percent_bounds
+from modules import known, of, own_labels, scale_weights
 
 LONGER = "train longer"
 
 
-def of_margin(margin: float, dtype: torch.dtype) -> nn.Module:
+def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
     """Scale a network to a smallest margin; it is near no limit."""
     module = relu()
-    factor = (margin / quiet(module).min_margin) ** (1 / 3)
-    for p in module.parameters():
-        p.data *= factor
+    scale_weights(module, (margin / quiet(module).min_margin) ** (1 / 3))
     return module.to(dtype)
 
 
@@ -44,41 +43,34 @@ def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, word: str) -
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam])
 def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
-    module = of_margin(5.0, torch.float64)
-    parameters, decay = module.parameters(), {"weight_decay": 0.0}
-    large = kind(parameters, eps=1.0, **decay)
+    module = of_margin(5.0)
+    large, small = (kind(module.parameters(), eps=e, weight_decay=0.0) for e in (1.0, 1e-30))
     with pytest.warns(DiagnosisWarning, match="eps of 1 is above"):
-        found = diagnose(module, X, own_labels(module), optimizer=large)
+        found = diagnose(module, X, own_labels(module, X), optimizer=large)
     assert "eps" in found.verdict
     assert LONGER not in found.verdict
-    small = kind(module.parameters(), eps=1e-30, **decay)
     assert quiet(module, optimizer=small).warnings == ()
     assert LONGER in quiet(module, optimizer=small).verdict
 
 
-def test_the_size_of_the_gradients_is_that_of_the_loss() -> None:
-    """An epsilon just above the gradient that autograd finds is seen, one below is not."""
-    module = of_margin(5.0, torch.float64)
-    labels = own_labels(module)
-    loss = nn.functional.soft_margin_loss(module(X)[:, 0], torch.tensor(labels))
-    sizes = torch.autograd.grad(loss, list(module.parameters()))
-    largest = max(float(g.square().mean().sqrt()) for g in sizes)
-    for factor, warned in ((1.01, 1), (0.99, 0)):
-        optimizer = torch.optim.Adam(module.parameters(), eps=factor * largest)
-        assert len(quiet(module, optimizer=optimizer).warnings) == warned
+@pytest.mark.parametrize("name", ["Adam", "Muon"])
+def test_the_size_of_the_gradients_is_that_of_the_loss(name: str) -> None:
+    """An epsilon just above that of the gradient that autograd finds is seen, one below is not.
 
-
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
-def test_an_epsilon_of_a_matrix_is_compared_with_its_norm() -> None:
-    """Muon divides by the norm of a matrix, which is larger than its entries."""
-    module = of_margin(5.0, torch.float64)
-    labels = own_labels(module)
-    loss = nn.functional.soft_margin_loss(module(X)[:, 0], torch.tensor(labels))
-    sizes = torch.autograd.grad(loss, list(module.parameters()))
-    largest = max(float(g.norm()) for g in sizes)
+    Muon divides by the norm of a matrix, which is larger than its entries.
+    """
+    if not hasattr(torch.optim, name):
+        pytest.skip("this torch has no Muon")
+    module = of_margin(5.0)
+    signs = torch.tensor(own_labels(module, X))
+    loss = nn.functional.soft_margin_loss(module(X)[:, 0], signs)
+    slopes = torch.autograd.grad(loss, list(module.parameters()))
+    largest = max(float(g.norm() / (g.numel() ** 0.5 if name == "Adam" else 1)) for g in slopes)
     for factor, warned in ((1.01, True), (0.99, False)):
-        muon = torch.optim.Muon(module.parameters(), eps=factor * largest, weight_decay=0.0)
-        assert any("eps" in text for text in quiet(module, optimizer=muon).warnings) == warned
+        kind = getattr(torch.optim, name)
+        optimizer = kind(module.parameters(), eps=factor * largest, weight_decay=0.0)
+        found = quiet(module, optimizer=optimizer).warnings
+        assert any("eps" in text for text in found) == warned
 
 
 @pytest.mark.parametrize(
@@ -98,32 +90,27 @@ def test_warnings_and_verdict_agree(options: dict[str, Any]) -> None:
     assert LONGER not in found.verdict
 
 
-def test_weight_decay_is_no_case_for_longer_training() -> None:
+def test_weight_decay_is_no_case_for_longer_training_and_an_unchecked_loss_is_one() -> None:
     module = relu()
     found = quiet(module, optimizer=torch.optim.SGD(module.parameters(), weight_decay=0.1))
     assert "weight_decay=0" in found.verdict
     assert LONGER not in found.verdict
-
-
-def test_a_loss_that_was_not_checked_is_nothing_known() -> None:
-    def strange(outputs: torch.Tensor) -> torch.Tensor:
-        return outputs
-
-    assert LONGER in quiet(relu(), loss=strange).verdict
+    assert LONGER in quiet(module, loss=lambda outputs: outputs).verdict
 
 
 def test_a_gap_that_rose_is_seen() -> None:
-    module = nn.Linear(5, 1, bias=False).double()
-    labels = own_labels(module)
+    module = single()
+    labels = own_labels(module, X)
     recorder = Recorder(module, X, labels, norms=["linf"])
-    given = module.weight.detach().clone()
+    (weight,) = module.parameters()
+    given = weight.detach().clone()
     assert LONGER in quiet(module, norm="linf", recorder=recorder).verdict  # nothing is recorded
     recorder.record(1)
     assert LONGER in quiet(module, norm="linf", recorder=recorder).verdict  # it is as it was
-    limit = solve(max_margin(X.numpy(), labels, "linf")).coef
-    module.weight.data.copy_(torch.tensor(limit).reshape(1, 5))
+    limit = of(solve(max_margin(X.numpy(), labels, "linf")).coef)
+    weight.data.copy_(next(limit.parameters()))
     recorder.record(7)
-    module.weight.data.copy_(given)
+    weight.data.copy_(given)
     found = quiet(module, norm="linf", recorder=recorder)
     assert "rose while training" in found.verdict
     assert "step 7" in found.verdict
@@ -149,10 +136,8 @@ def test_a_stopped_search_says_so_and_its_bounds_hold(norm: str) -> None:
 
 
 def test_a_stopped_search_of_a_linear_module_keeps_its_optimum_within_the_bounds() -> None:
-    module = nn.Linear(5, 1, bias=False).double()
-    free, hurried = quiet(module).function_space, quiet(module, max_seconds=1e-6).function_space
-    assert free is not None
-    assert hurried is not None
+    module = single()
+    free, hurried = (known(quiet(module, max_seconds=s).function_space) for s in (None, 1e-6))
     assert hurried.obstacle or hurried.excess >= free.excess - 1e-5
 
 

@@ -1,7 +1,7 @@
 """What lies beyond a KKT point: other units, the optimum in function space; and how it is shown."""
 
 import html
-import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,20 @@ from implicit_bias.networks import GLN
 from implicit_bias.norms import LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts, dense
-from measure.test_stationarity import set_weights
+from modules import Computed, known, layers, of, own_labels, set_weights
 
 
-def two_layers(hidden: Array, readout: Array) -> nn.Module:
-    hidden, readout = np.atleast_2d(hidden), np.atleast_2d(readout)
-    module = nn.Sequential(
-        nn.Linear(hidden.shape[1], len(hidden), bias=False),
-        nn.ReLU(),
-        nn.Linear(len(hidden), len(readout), bias=False),
-    ).double()
-    module.get_parameter("0.weight").data.copy_(torch.tensor(hidden))
-    module.get_parameter("2.weight").data.copy_(torch.tensor(readout))
-    return module.eval()
+def relu(hidden: Any, readout: Any) -> nn.Module:
+    """Two layers of these weights."""
+    return of(np.array(hidden), np.array(readout), between=nn.ReLU)
+
+
+def random_relu() -> tuple[Array, nn.Module, Any]:
+    """Return inputs, two layers, and the labels that they give."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(15, 4))
+    module = relu(rng.normal(size=(5, 4)), rng.normal(size=(1, 5)))
+    return X, module, own_labels(module, torch.tensor(X))
 
 
 # --- one more unit ---------------------------------------------------------------------------
@@ -41,11 +42,11 @@ SAMPLES = np.array([[1.0, -3.0], [1.0, 0.0], [1.0, 3.0]])
 
 def test_a_unit_that_some_multipliers_suggest_is_not_claimed() -> None:
     """The network is the best one, which only the multipliers (0, 1, 0) prove."""
-    found = diagnose(two_layers(np.array([1.0, 0.0]), np.array([1.0])), SAMPLES, [1, 1, 1])
+    found = diagnose(relu([[1.0, 0.0]], [[1.0]]), SAMPLES, [1, 1, 1])
     assert found.gap < 1e-9
-    assert found.escape is not None
-    assert not found.escape.claimed
-    assert found.escape.saving == 0.0
+    escape = known(found.escape)
+    assert not escape.claimed
+    assert escape.saving == 0.0
     # Euclidean pulls of the two candidates in DESIGN's example
     pull = SAMPLES.T @ (np.array([0.5, 0.0, 0.5]) * (SAMPLES @ [0.1, 0.995] > 0))
     assert np.linalg.norm(pull) == pytest.approx(1.58, abs=5e-3)
@@ -55,20 +56,18 @@ def test_a_unit_that_helps_is_claimed_with_its_saving() -> None:
     """One unit for two far samples and the near one; a unit of the far one's own is cheaper."""
     X, y = np.array([[1.0, 3.0], [1.0, -3.0]]), [1, 1]
     # By symmetry the unit (1, 0) is a KKT point; one unit a sample has norm 2 / sqrt 10 < 1.
-    module = two_layers(np.array([1.0, 0.0]), np.array([1.0]))
-    found = diagnose(module, X, y)
+    found = diagnose(relu([[1.0, 0.0]], [[1.0]]), X, y)
     assert found.gap < 1e-9
-    assert found.escape is not None
-    assert found.escape.pull > 1.5
-    assert found.escape.claimed
-    assert found.escape.unit is not None
+    escape = known(found.escape)
+    assert escape.pull > 1.5
+    assert escape.claimed
+    assert escape.unit is not None
     assert "one more ReLU unit" in found.verdict
-    assert 0 < found.escape.saving < 1 - (2 / np.sqrt(10)) ** 0.5 + 1e-6
+    assert 0 < escape.saving < 1 - (2 / np.sqrt(10)) ** 0.5 + 1e-6
 
 
 def test_far_from_a_kkt_point_nobody_asks() -> None:
-    module = two_layers(np.array([3.0, 2.0]), np.array([1.0]))
-    assert diagnose(module, SAMPLES[1:], [1, 1]).escape is None
+    assert diagnose(relu([[3.0, 2.0]], [[1.0]]), SAMPLES[1:], [1, 1]).escape is None
 
 
 # --- function space --------------------------------------------------------------------------
@@ -90,37 +89,25 @@ def test_the_excess_of_a_linear_classifier(classes: int, norm: str) -> None:
     else:
         W = solve(max_margin(X, y)).coef[:, 0]
     W = W + 0.02 * np.abs(W).max() * np.random.default_rng(1).normal(size=W.shape)
-    module = nn.Linear(4, classes, bias=False).double().eval()
-    module.weight.data.copy_(torch.tensor(W))
-    found = diagnose(module, X, y, norm=norm)
-    space = found.function_space
-    assert space is not None
-    assert space.certificate is not None
+    found = diagnose(of(W), X, y, norm=norm)
+    space = known(found.function_space)
+    certificate = known(space.certificate)
     assert space.value == pytest.approx(found.parameter_norm)
     # the parameters are the predictor, so the gap is that of the certified optimum
     optimum = found.parameter_norm * np.sqrt(1 - found.gap)
-    assert space.certificate.lower <= optimum * (1 + 1e-6)
-    assert space.certificate.upper >= optimum * (1 - 1e-6)
+    assert certificate.lower <= optimum * (1 + 1e-6)
+    assert certificate.upper >= optimum * (1 - 1e-6)
     assert space.excess == pytest.approx((1 - found.gap) ** -0.5 - 1, rel=1e-4)
 
 
-class Power(nn.Module):
-    """<u^p - v^p, x>."""
-
-    def __init__(self, power: int) -> None:
-        super().__init__()
-        self.power = power
-        self.u = nn.Parameter(torch.tensor([1.0, 2.0, 0.5, 1.0], dtype=torch.float64))
-        self.v = nn.Parameter(torch.tensor([0.2, 0.1, 0.7, 0.3], dtype=torch.float64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n,)."""
-        return x @ (self.u**self.power - self.v**self.power)
+def powers(power: int, made: Callable[[Tensor], Tensor] = Tensor.clone) -> nn.Module:
+    """<u^p - v^p, x>, or what is made of the predictor."""
+    u, v = torch.tensor([[1.0, 2.0, 0.5, 1.0], [0.2, 0.1, 0.7, 0.3]]).double()
+    return Computed(lambda m, x: x @ made(m.u**power - m.v**power), u=u, v=v).eval()
 
 
 def own(module: nn.Module, X: Array) -> Diagnosis:
-    labels = np.where(module(torch.tensor(X)).detach().reshape(-1) > 0, 1, -1)
-    return diagnose(module, X, labels)
+    return diagnose(module, X, own_labels(module, torch.tensor(X)))
 
 
 @pytest.mark.parametrize("depth", [2, 3])
@@ -150,41 +137,33 @@ def test_factorisations_of_a_matrix(depth: int, power: float, over: Any) -> None
         assert over([norm(part) for part in parts]) ** depth >= least * (1 - 1e-9)
 
 
-def space_of(module: nn.Module, X: Array, y: Array | NDArray[np.int64], norm: Any) -> FunctionSpace:
+def space_of(module: nn.Module, X: Array, y: Any, norm: Any) -> FunctionSpace:
     subject = Subject.of(margins_of(module.eval(), torch.tensor(X), torch.tensor(y)))
-    found = in_function_space(subject.at_margin_1(as_parameter_norm(norm)))
-    assert found is not None
-    return found
+    return known(in_function_space(subject.at_margin_1(as_parameter_norm(norm))))
 
 
 def deep_linear(*sizes: int) -> nn.Sequential:
     torch.manual_seed(0)
-    layers = [nn.Linear(*shape, bias=False) for shape in itertools.pairwise(sizes)]
-    return nn.Sequential(*layers).double()
+    return layers(*sizes, between=None).double()
 
 
 @pytest.mark.parametrize("inner", [(3,), (3, 3)])
 def test_deep_linear_networks_in_spectral_geometry(inner: tuple[int, ...]) -> None:
     """Spectral descent brings the product towards the largest spectral margin, at any depth."""
     X, y = cloud(3)
-    inputs, own, module = (
-        torch.tensor(X),
-        torch.eye(3, dtype=torch.bool)[y],
-        deep_linear(4, *inner, 3),
-    )
+    inputs, own = torch.tensor(X), torch.eye(3, dtype=torch.bool)[y]
+    module = deep_linear(4, *inner, 3)
     for step in range(1, 301):
         module.zero_grad()
         outputs = module(inputs)
         (outputs - outputs[own][:, None])[~own].logsumexp(0).backward()
         for weight in module.parameters():
-            assert weight.grad is not None
-            U, _, Vt = torch.linalg.svd(weight.grad, full_matrices=False)
+            U, _, Vt = torch.linalg.svd(known(weight.grad), full_matrices=False)
             weight.data -= 0.1 / step**0.5 * U @ Vt
     space = space_of(module, X, y, "spectral")
     optimum = solve(max_margin(X, y, "spectral")).certificate
-    assert space.certificate is not None
     assert (space.family, space.norm, space.obstacle) == ("deep linear", "spectral", "")
-    assert space.certificate.lower == pytest.approx(optimum.lower, rel=1e-5)
+    assert known(space.certificate).lower == pytest.approx(optimum.lower, rel=1e-5)
     assert -1e-9 <= space.excess < 0.3
 
 
@@ -202,23 +181,20 @@ def test_the_norm_of_a_deep_linear_network(
     sizes: tuple[int, ...], geometry: Any, expected: str, convex: bool
 ) -> None:
     X, module = np.random.default_rng(3).normal(size=(40, 4)), deep_linear(*sizes)
-    space = space_of(module, X, decided(module, X), geometry)
+    space = space_of(module, X, own_labels(module, torch.tensor(X)), geometry)
     assert (space.family, space.norm) == ("deep linear", expected)
     assert (space.certificate is not None) == convex
     assert not space.excess < 0
 
 
-def decided(module: nn.Module, X: Array) -> Array | NDArray[np.int64]:
-    outputs = module(torch.tensor(X)).detach()
-    return (outputs[:, 0].sign() if outputs.shape[1] == 1 else outputs.argmax(1)).numpy()
-
-
 def test_a_deep_linear_network_that_is_too_narrow_is_told() -> None:
     """Two hidden units tell four classes apart, though an optimum may have rank three."""
-    X, module = np.random.default_rng(3).normal(size=(40, 4)), deep_linear(4, 2, 4)
-    readout = module.get_parameter("1.weight")
-    readout.data = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]).to(readout)
-    space = space_of(module, X, decided(module, X), "spectral")
+    rng = np.random.default_rng(3)
+    X, module = (
+        rng.normal(size=(40, 4)),
+        of(rng.normal(size=(2, 4)), np.vstack([np.eye(2), -np.eye(2)])),
+    )
+    space = space_of(module, X, own_labels(module, torch.tensor(X)), "spectral")
     assert "2 hidden units" in space.obstacle
     assert space.excess > 0
 
@@ -226,21 +202,16 @@ def test_a_deep_linear_network_that_is_too_narrow_is_told() -> None:
 @pytest.mark.parametrize("present", [2, 3])
 def test_classes_without_samples_are_rivals(present: int) -> None:
     """The optimum has them, also where two classes have samples: there was none of these."""
-    X, module = cloud(present)[0], nn.Linear(4, 4, bias=False).double()
-    y = cloud(present)[1]
+    X, y = cloud(present)
     problem = MarginProblem(X, y.astype(float), np.ones((12, 1)), norm=Spectral(), classes=4)
     optimum = solve(problem)
-    module.weight.data.copy_(torch.tensor(optimum.coef[:, 0]))
-    space = space_of(module, X, y, "spectral")
-    assert space.certificate is not None
-    assert space.certificate.lower == pytest.approx(optimum.certificate.lower, rel=1e-6)
+    space = space_of(of(optimum.coef[:, 0]), X, y, "spectral")
+    assert known(space.certificate).lower == pytest.approx(optimum.certificate.lower, rel=1e-6)
     assert 0 <= space.excess + 1e-9 < 1e-4
 
 
 def test_quasi_norms_are_named_and_have_no_optimum() -> None:
-    X = cloud()[0]
-    space = own(Power(3).eval(), X).function_space
-    assert space is not None
+    space = known(own(powers(3), cloud()[0]).function_space)
     assert (space.family, space.norm) == ("diagonal", "l_0.667")
     assert space.certificate is None
     assert "not convex" in space.obstacle
@@ -248,13 +219,9 @@ def test_quasi_norms_are_named_and_have_no_optimum() -> None:
 
 
 def test_what_only_looks_like_a_family_is_not_recognised() -> None:
-    class Looks(Power):
-        def forward(self, x: Tensor) -> Tensor:
-            return x @ (self.u**2 - self.v**2).abs()
-
     X = cloud()[0]
-    assert own(Looks(2).eval(), X).function_space is None
-    assert own(two_layers(np.eye(4), np.ones(4)), X).function_space is None
+    for module in (powers(2, torch.abs), relu(np.eye(4), np.ones((1, 4)))):
+        assert own(module, X).function_space is None
 
 
 @pytest.mark.parametrize("trained", [True, False], ids=["all", "first layer"])
@@ -274,8 +241,7 @@ def test_the_excess_of_a_gated_network_and_its_dead_units(trained: bool) -> None
     found = diagnose(network.eval(), network.prepare(X), y)
     assert found.degree == (2.0 if trained else 1.0)
     assert found.gap < 1e-6 or not trained
-    space = found.function_space
-    assert space is not None
+    space = known(found.function_space)
     expected = without.certificate.upper / solution.certificate.lower - 1
     assert space.excess == pytest.approx(expected, rel=1e-4)
     assert space.dead_units >= 1
@@ -296,43 +262,30 @@ def test_the_norm_of_the_fourier_transform() -> None:
 
 
 def test_the_bounds_of_the_layers_are_their_own_margin_problems() -> None:
-    rng = np.random.default_rng(1)
-    X, module = (
-        rng.normal(size=(15, 4)),
-        two_layers(rng.normal(size=(5, 4)), rng.normal(size=(1, 5))),
-    )
-    found = own(module, X)
-    y = np.where(module(torch.tensor(X)).detach()[:, 0] > 0, 1.0, -1.0)
+    X, module, y = random_relu()
+    found = diagnose(module, X, y)
     scale = found.min_margin**-0.5
-    hidden = np.maximum(X @ (scale * module.get_parameter("0.weight").detach().numpy()).T, 0.0)
-    readout = solve(max_margin(hidden, y), tol=1e-10).certificate
-    gates = (hidden > 0) * (scale * module.get_parameter("2.weight").detach().numpy())
-    features = (gates[:, :, None] * X[:, None, :]).reshape(15, -1)
-    first = solve(max_margin(features, y), tol=1e-10).certificate
-    assert found.bounds["2.weight"][0] == pytest.approx(readout.lower, rel=1e-6)
-    assert found.bounds["0.weight"][0] == pytest.approx(first.lower, rel=1e-6)
+    W, a = (scale * p.detach().numpy() for p in module.parameters())
+    hidden = np.maximum(X @ W.T, 0.0)
+    features = (((hidden > 0) * a)[:, :, None] * X[:, None, :]).reshape(15, -1)
+    for name, inputs in (("0.weight", features), ("2.weight", hidden)):
+        certificate = solve(max_margin(inputs, y), tol=1e-10).certificate
+        assert found.bounds[name][0] == pytest.approx(certificate.lower, rel=1e-6)
     for name, (lower, norm) in found.bounds.items():
         assert lower <= norm
         size = float(module.get_parameter(name).detach().norm())
         assert norm == pytest.approx(scale * size)
-    layer = found.farthest_layer
-    assert layer is not None
-    assert layer.gap == max(1 - (lower / norm) ** 2 for lower, norm in found.bounds.values())
+    gaps = [1 - (lower / norm) ** 2 for lower, norm in found.bounds.values()]
+    assert known(found.farthest_layer).gap == max(gaps)
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
 def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
-    rng = np.random.default_rng(1)
-    X, module = (
-        rng.normal(size=(15, 4)),
-        two_layers(rng.normal(size=(5, 4)), rng.normal(size=(1, 5))),
-    )
-    y = np.where(module(torch.tensor(X)).detach()[:, 0] > 0, 1, -1)
+    X, module, y = random_relu()
     before = diagnose(module, X, y, norm=norm)
     readout = next(layer for layer in before.layers if layer.name == "2.weight")
-    assert readout.direction is not None
     with torch.no_grad():
-        module.get_parameter("2.weight").add_(readout.direction)
+        module.get_parameter("2.weight").add_(known(readout.direction))
     after = diagnose(module, X, y, norm=norm)  # no gate depends on the readout
     assert after.min_margin >= before.min_margin * (1 - 1e-9)
     new = next(layer for layer in after.layers if layer.name == "2.weight")
@@ -340,7 +293,7 @@ def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
 
 
 def test_parameters_that_enter_twice_have_no_bound() -> None:
-    found = own(Power(2).eval(), cloud()[0])
+    found = own(powers(2), cloud()[0])
     assert [np.isnan(layer.lower) for layer in found.layers] == [True, True]
     assert found.farthest_layer is None
     assert found.direction is None
@@ -352,8 +305,8 @@ def test_parameters_that_enter_twice_have_no_bound() -> None:
 def test_words_a_page_and_a_picture(tmp_path: Path) -> None:
     X, y = cloud(3)
     rng = np.random.default_rng(2)
-    module = two_layers(rng.normal(size=(9, 4)), rng.normal(size=(3, 9)))
-    labels = module(torch.tensor(X)).argmax(dim=1)
+    module = relu(rng.normal(size=(9, 4)), rng.normal(size=(3, 9)))
+    labels = own_labels(module, torch.tensor(X))
     found = diagnose(module, X, labels, norm="linf")
     assert repr(found).startswith("Diagnosis(norm='linf', degree=2")
     assert found.verdict in repr(found)
@@ -380,9 +333,7 @@ def test_the_verdict_names_another_geometry() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 200)) + 0.2 * np.sign(rng.normal(size=200))
     y = np.ones(30)
-    module = nn.Linear(200, 1, bias=False).double().eval()
-    coef = solve(max_margin(X, y, "linf")).coef
-    module.weight.data.copy_(torch.tensor(coef))
+    module = of(solve(max_margin(X, y, "linf")).coef)
     verdict = diagnose(module, X, y).verdict
     assert "geometry of sign descent" in verdict
     assert "not of gradient descent" in verdict

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from cases import mostly_slow
 from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
@@ -16,7 +16,18 @@ from implicit_bias.diagnosis.function_space import FourierL1
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
-from measure.test_stationarity import set_weights
+from modules import (
+    Computed,
+    Square,
+    known,
+    layers,
+    linear,
+    of,
+    own_labels,
+    scale_weights,
+    seeded,
+    set_weights,
+)
 
 NORMS = ("l2", "l1", "linf", "spectral")
 D, K = 5, 3
@@ -40,14 +51,6 @@ def classes(n: int = 15) -> tuple[Array, NDArray[np.int64]]:
     return centres[y] + 0.5 * rng.normal(size=(n, D)), y
 
 
-def linear(*matrices: Array) -> nn.Sequential:
-    layers = [nn.Linear(W.shape[1], W.shape[0], bias=False) for W in matrices]
-    module = nn.Sequential(*layers).double()
-    for p, W in zip(module.parameters(), matrices, strict=True):
-        p.data.copy_(torch.tensor(W))
-    return module.eval()
-
-
 def only_in(
     own: str, module: nn.Module, inputs: object, labels: NDArray[Any], also: tuple[str, ...] = ()
 ) -> Diagnosis:
@@ -68,11 +71,10 @@ def only_in(
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()
     solution = solve(max_margin(X, y, norm), tol=1e-10)
-    found = only_in(norm, linear(3.7 * solution.coef[:, 0]), torch.tensor(X), y)
+    found = only_in(norm, of(3.7 * solution.coef[:, 0]), torch.tensor(X), y)
     assert found.min_margin == pytest.approx(3.7)
     assert found.parameter_norm == pytest.approx(solution.certificate.upper)
-    assert found.function_space is not None
-    assert found.function_space.excess == pytest.approx(0.0, abs=1e-5)
+    assert known(found.function_space).excess == pytest.approx(0.0, abs=1e-5)
     assert "optimum in function space" in found.verdict
 
 
@@ -82,20 +84,13 @@ def deep_linear() -> tuple[nn.Module, object]:
     size, rng = np.linalg.norm(w) ** (1 / 3), np.random.default_rng(0)
     a, b = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 4)))
     unit = w / np.linalg.norm(w)
-    return linear(size * np.outer(a, unit), size * np.outer(b, a), size * b[None]), X
+    return of(size * np.outer(a, unit), size * np.outer(b, a), size * b[None]), X
 
 
-class Diagonal(nn.Module):
-    """<u * u - v * v, x>."""
-
-    def __init__(self, beta: Array) -> None:
-        super().__init__()
-        self.u = nn.Parameter(torch.tensor(np.sqrt(np.maximum(beta, 0.0))))
-        self.v = nn.Parameter(torch.tensor(np.sqrt(np.maximum(-beta, 0.0))))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n,)."""
-        return x @ (self.u**2 - self.v**2)
+def difference(beta: Array) -> nn.Module:
+    """Return the module <u * u - v * v, x> that computes <beta, x>."""
+    u, v = (torch.tensor(np.sqrt(np.maximum(side, 0.0))) for side in (beta, -beta))
+    return Computed(lambda m, x: x @ (m.u**2 - m.v**2), u=u, v=v).eval()
 
 
 def matrices() -> tuple[nn.Module, object]:
@@ -104,28 +99,21 @@ def matrices() -> tuple[nn.Module, object]:
     zeta = solve(max_margin(X, y, "nuclear"), tol=1e-10).coef[:, 0]
     U, s, Vt = np.linalg.svd(zeta, full_matrices=False)
     root = np.sqrt(s)
-    return linear(root[:, None] * Vt, U * root), X
+    return of(root[:, None] * Vt, U * root), X
 
 
 def diagonal() -> tuple[nn.Module, object]:
-    return Diagonal(solve(max_margin(X, Y, "l1"), tol=1e-10).coef[0]).eval(), X
+    return difference(solve(max_margin(X, Y, "l1"), tol=1e-10).coef[0]), X
 
 
-class Circular(nn.Module):
-    """A circular convolution of full width, then a linear readout."""
-
-    def __init__(self, kernel: Array, readout: Array) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(1, 1, D, padding=D - 1, padding_mode="circular", bias=False)
-        self.readout = nn.Linear(D, 1, bias=False)
-        self.double()
-        self.conv.weight.data.copy_(torch.tensor(kernel).reshape(1, 1, D))
-        self.readout.weight.data.copy_(torch.tensor(readout)[None])
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        outputs: Tensor = self.readout(self.conv(x[:, None])[:, 0, :D])
-        return outputs
+def circular(kernel: Array, readout: Array) -> nn.Module:
+    """Build a circular convolution of full width, then a linear readout."""
+    conv = nn.Conv1d(1, 1, D, padding=D - 1, padding_mode="circular", bias=False)
+    parts = {"conv": conv, "readout": linear(D)}
+    module = Computed(lambda m, x: m.readout(m.conv(x[:, None])[:, 0, :D]), **parts)
+    for weight, values in zip(module.parameters(), (kernel, readout), strict=True):
+        weight.data = torch.tensor(values).reshape(weight.shape)
+    return module.eval()
 
 
 def convolution() -> tuple[nn.Module, object]:
@@ -137,12 +125,12 @@ def convolution() -> tuple[nn.Module, object]:
 
     def responds(readout: Array, kernel: Array) -> Array:
         with torch.no_grad():
-            return Circular(kernel, readout)(torch.eye(D, dtype=torch.float64))[:, 0].numpy()
+            return circular(kernel, readout)(torch.eye(D, dtype=torch.float64))[:, 0].numpy()
 
     # What the convolution does to a readout is linear, so the readout is found by solving for it.
     moves = np.stack([responds(unit, kernel) for unit in np.eye(D)], axis=1)
     assert responds(delta, kernel) == pytest.approx(moves[:, 0])
-    return Circular(kernel, np.linalg.lstsq(moves, beta)[0]).eval(), X
+    return circular(kernel, np.linalg.lstsq(moves, beta)[0]), X
 
 
 def gated() -> tuple[nn.Module, object]:
@@ -168,9 +156,9 @@ def test_limits_of_gradient_descent(name: str) -> None:
     labels = classes()[1] if name == "matrices" else Y
     found = only_in("l2", module, inputs, labels, also)
     assert found.degree == pytest.approx(degree)
-    assert found.function_space is not None
-    assert found.function_space.family == family
-    assert found.function_space.excess == pytest.approx(0.0, abs=1e-5)
+    space = known(found.function_space)
+    assert space.family == family
+    assert space.excess == pytest.approx(0.0, abs=1e-5)
 
 
 def trained_to_limit(module: nn.Module, inputs: Array, labels: NDArray[Any], norm: str) -> None:
@@ -189,19 +177,16 @@ def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
     if name == "diagonal":
         # Where as many samples are at the margin as entries are not 0 a point may be a KKT point in
         # several norms at once; of these samples it is not.
-        module: nn.Module = Diagonal(np.ones(D))
+        module: nn.Module = difference(np.ones(D))
         inputs, labels = samples(seed=3)
     elif name == "linear":
-        module = nn.Linear(D, K, bias=False)
+        module = linear(D, K)
     elif name == "deep linear":
-        module = nn.Sequential(nn.Linear(D, 4, bias=False), nn.Linear(4, K, bias=False))
+        module = layers(D, 4, K, between=None)
     else:
-        layers = nn.Conv1d(1, 2, 3, bias=False), nn.Flatten(), nn.Linear(6, K, bias=False)
-        module, inputs = nn.Sequential(*layers), inputs[:, None]
-    generator = torch.Generator().manual_seed(0)
-    for p in module.parameters():
-        nn.init.normal_(p, generator=generator)
-    return module.double().eval(), inputs, labels
+        module = nn.Sequential(nn.Conv1d(1, 2, 3, bias=False), nn.Flatten(), linear(6, K))
+        inputs = inputs[:, None]
+    return seeded(module), inputs, labels
 
 
 FAST = {("gated", "l1"), ("deep linear", "linf"), ("convolution", "l1"), ("diagonal", "l1")}
@@ -223,21 +208,9 @@ def test_limits_in_any_geometry_with_all_layers_trained(name: str, norm: str) ->
     assert found.degree == pytest.approx(1.0 if name == "linear" else 2.0)
 
 
-class Square(nn.Module):
-    """An activation without a kink, where programs of gradients could stop short of a KKT point."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Square each number."""
-        return x**2
-
-
 def network(outputs: int) -> nn.Module:
-    layers = nn.Linear(D, 4, bias=False), Square(), nn.Linear(4, outputs, bias=False)
-    module = nn.Sequential(*layers)
-    generator = torch.Generator().manual_seed(5)
-    for p in module.parameters():
-        nn.init.normal_(p, generator=generator)
-    return module.double().eval()
+    """Without a kink, where programs of gradients could stop short of a KKT point."""
+    return seeded(layers(D, 4, outputs, between=Square), 5)
 
 
 @pytest.mark.slow
@@ -246,9 +219,7 @@ def network(outputs: int) -> nn.Module:
 def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
     """Whatever the geometry, its own KKT points are known by it alone."""
     module = network(outputs)
-    with torch.no_grad():
-        found = module(torch.tensor(X))
-    labels = np.where(found[:, 0] > 0, 1.0, -1.0) if outputs == 1 else found.argmax(1).numpy()
+    labels = own_labels(module, torch.tensor(X))
     before = diagnose(module, X, labels, norm=norm)
     assert before.gap > ELSEWHERE
     trained_to_limit(module, X, labels, norm)
@@ -260,11 +231,9 @@ def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
 @pytest.mark.parametrize("scale", [1e-3, 40.0])
 def test_scaling_the_module_changes_its_margin_alone(scale: float) -> None:
     module = network(K)
-    labels = module(torch.tensor(X)).argmax(1)
+    labels = own_labels(module, torch.tensor(X))
     before = diagnose(module, X, labels, norm="linf")
-    with torch.no_grad():
-        for p in module.parameters():
-            p.mul_(scale)
+    scale_weights(module, scale)
     after = diagnose(module, X, labels, norm="linf")
     assert after.min_margin == pytest.approx(scale**3 * before.min_margin)
     assert after.gap == pytest.approx(before.gap, rel=1e-6)
@@ -275,7 +244,7 @@ def test_scaling_the_module_changes_its_margin_alone(scale: float) -> None:
 def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> None:
     """Those of the largest shares first, as many as are asked for, or have one."""
     inputs, y = classes()
-    module = linear(solve(max_margin(inputs, y)).coef.reshape(K, D))
+    module = of(solve(max_margin(inputs, y)).coef.reshape(K, D))
     found = diagnose(module, inputs, y)
     shares = found.sample_shares
     assert shares.sum() == pytest.approx(1.0)

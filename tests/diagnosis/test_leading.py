@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,127 +16,74 @@ from implicit_bias import Diagnosis, DiagnosisWarning, Recorder, diagnose, which
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
+from modules import Computed, drawn, frozen, known, layers, linear, own_labels, seeded
 
 D, H, N = 4, 5, 14
 NORMS = ("l2", "linf", "spectral")
 # How near a gap is to that of the leading part written by hand.
 SAME = 1e-8
-
-
-def drawn(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
 X = drawn(N, D)
+Gate = Callable[[Tensor], Tensor]
 
 
-def seeded(module: nn.Module, seed: int = 1) -> nn.Module:
-    for place, p in enumerate(module.parameters()):
-        p.data = drawn(*p.shape, seed=100 * seed + place)
-    return module.eval()
+def lora(*, whole: bool = True, outputs: int = 1, gate: Gate = torch.relu) -> nn.Module:
+    """Build a frozen network of two layers, of which the first has an update of rank 2."""
+    trained = {"A": torch.empty(2, D), "B": torch.empty(H, 2)}
+    module = Computed(lambda m, x: gate(x @ (m.W_0 + m.B @ m.A).T) @ m.readout.T, **trained)
+    module.register_buffer("W_0", 0.3 * drawn(H, D, seed=7) * whole)
+    module.register_buffer("readout", drawn(outputs, H, seed=8))
+    return module
 
 
-def labels_of(module: nn.Module, X: Tensor = X) -> Any:
-    """Labels that a module gets right."""
-    with torch.no_grad():
-        outputs = module(X)
-    if outputs.shape[1] > 1:
-        return outputs.argmax(dim=1).numpy()
-    return np.where(outputs[:, 0] > 0, 1, -1)
-
-
-class LoRA(nn.Module):
-    """A frozen network of two layers, of which the first has an update of rank 2."""
-
-    def __init__(
-        self,
-        *,
-        whole: bool = True,
-        outputs: int = 1,
-        gate: Callable[[Tensor], Tensor] = torch.relu,
-    ) -> None:
-        super().__init__()
-        self.W_0: Tensor
-        self.readout: Tensor
-        self.gate = gate
-        self.A, self.B = nn.Parameter(torch.empty(2, D)), nn.Parameter(torch.empty(H, 2))
-        self.register_buffer("W_0", 0.3 * drawn(H, D, seed=7) * whole)
-        self.register_buffer("readout", drawn(outputs, H, seed=8))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, K)."""
-        return self.gate(x @ (self.W_0 + self.B @ self.A).T) @ self.readout.T
-
-
-class Residual(nn.Module):
+def residual(*, whole: bool = True, gate: Gate = torch.relu) -> nn.Module:
     """Two residual blocks with biases, or their leading part: without shortcuts and biases."""
 
-    def __init__(
-        self,
-        *,
-        whole: bool = True,
-        outputs: int = 1,
-        gate: Callable[[Tensor], Tensor] = torch.relu,
-    ) -> None:
-        super().__init__()
-        self.blocks = nn.ParameterList(torch.empty(H, H) for _ in range(4))
-        self.biases = nn.ParameterList(torch.empty(H) for _ in range(2))
-        self.first, self.last = (nn.Parameter(torch.empty(s)) for s in ((H, D), (outputs, H)))
-        self.whole, self.gate = whole, gate if whole else torch.relu
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, K)."""
-        x = x @ self.first.T
-        for place, bias in enumerate(self.biases):
-            inside, outside = self.blocks[2 * place], self.blocks[2 * place + 1]
-            added = self.gate(x @ inside.T + self.whole * 0.1 * bias) @ outside.T
-            x = added + x if self.whole else added
-        return x @ self.last.T
-
-
-class Bias(nn.Module):
-    """A ReLU layer with a bias above it, which the leading part has not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(D, H, bias=False), nn.Linear(H, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        outputs: Tensor = self.last(self.first(x).relu())
+    def blocks(m: Any, x: Tensor) -> Tensor:
+        x = m.first(x)
+        for inside, outside, bias in ((m.a, m.b, m.bias), (m.c, m.d, m.other)):
+            inner = inside(x) + 0.1 * bias if whole else inside(x)
+            x = outside(gate(inner)) + x if whole else outside(inner.relu())
+        outputs: Tensor = m.last(x)
         return outputs
 
-
-class Attention(nn.Module):
-    """A softmax of trained scores, or of frozen ones; written out, or as torch's own layer."""
-
-    def __init__(self, *, trained: bool, own: bool = False) -> None:
-        super().__init__()
-        self.own = own
-        self.heads = nn.MultiheadAttention(D, 1, bias=False, batch_first=True)
-        self.scores = nn.Linear(D, 1, bias=False)
-        self.last = nn.Linear(D, 1)
-        for part in (self.scores, self.heads.in_proj_weight):
-            part.requires_grad_(trained)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        tokens = torch.stack([x, x.roll(1, 1), x.roll(2, 1)], dim=1)
-        if self.own:
-            mixed = self.heads(tokens, tokens, tokens, need_weights=False)[0].sum(dim=1)
-        else:
-            mixed = (self.scores(tokens).softmax(dim=1) * tokens).sum(dim=1)
-        outputs: Tensor = self.last(mixed)
-        return outputs
+    biases = {"bias": torch.empty(H), "other": torch.empty(H)}
+    matrices = {name: linear(H, H) for name in "abcd"}
+    return Computed(blocks, **biases, **matrices, first=linear(D, H), last=linear(H))
 
 
-class Normalised(nn.Module):
-    """A normalisation without a name."""
+def biased() -> nn.Sequential:
+    """Build a ReLU layer with a bias above it, which the leading part has not."""
+    return nn.Sequential(linear(D, H), nn.ReLU(), nn.Linear(H, 1))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute outputs of length nearly 1."""
-        return x / (x.square().sum(dim=1, keepdim=True) + 1e-3).sqrt()
+
+def tokens(x: Tensor) -> Tensor:
+    return torch.stack([x, x.roll(1, 1), x.roll(2, 1)], dim=1)
+
+
+def scored(m: Any, x: Tensor) -> Tensor:
+    """Attention with a softmax of scores, written out."""
+    outputs: Tensor = m.last((m.scores(tokens(x)).softmax(dim=1) * tokens(x)).sum(dim=1))
+    return outputs
+
+
+def attention() -> nn.Module:
+    return Computed(scored, scores=linear(D), last=nn.Linear(D, 1))
+
+
+def torchs_attention() -> nn.Module:
+    """Build the same as torch's own layer."""
+    heads = nn.MultiheadAttention(D, 1, bias=False, batch_first=True)
+    return Computed(
+        lambda m, x: m.last(m.heads(*[tokens(x)] * 3, need_weights=False)[0].sum(dim=1)),
+        heads=heads,
+        last=nn.Linear(D, 1),
+    )
+
+
+def normalised() -> nn.Module:
+    """Build a normalisation without a name, of outputs of length nearly 1."""
+    by_hand = Computed(lambda _, x: x / (x.square().sum(dim=1, keepdim=True) + 1e-3).sqrt())
+    return nn.Sequential(nn.Linear(D, H), by_hand, nn.Linear(H, 1))
 
 
 def quiet(module: nn.Module, labels: Any, **options: Any) -> Diagnosis:
@@ -145,11 +93,11 @@ def quiet(module: nn.Module, labels: Any, **options: Any) -> Diagnosis:
 
 
 BUILDS: dict[str, Callable[..., nn.Module]] = {
-    "LoRA": LoRA,
-    "residual": Residual,
-    "LoRA, classes": lambda **kw: LoRA(outputs=3, **kw),
-    "residual, GELU": lambda **kw: Residual(gate=F.gelu, **kw),
-    "residual, softplus": lambda **kw: Residual(gate=F.softplus, **kw),
+    "LoRA": lora,
+    "residual": residual,
+    "LoRA, classes": partial(lora, outputs=3),
+    "residual, GELU": partial(residual, gate=F.gelu),
+    "residual, softplus": partial(residual, gate=F.softplus),
 }
 
 
@@ -176,8 +124,8 @@ def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
-    module, by_hand = (seeded(BUILDS[name](whole=whole)) for whole in (True, False))
-    labels = labels_of(by_hand)
+    module, by_hand = (seeded(BUILDS[name](whole=whole), 1) for whole in (True, False))
+    labels = own_labels(by_hand, X)
     trained(module, labels, range(300))
     for p, q in zip(by_hand.parameters(), module.parameters(), strict=True):
         p.data.copy_(q)
@@ -199,15 +147,14 @@ def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
         assert found.gap == pytest.approx(gap, abs=SAME)
         for layer, bounds in expected.bounds.items():
             assert found.bounds[layer] == pytest.approx(bounds, rel=1e-6, nan_ok=True)
-        assert found.rest is not None
-        assert found.rest > 0
+        assert known(found.rest) > 0
         assert "leading part" in found.verdict
         assert ("no theorem" in found.verdict) == (norm != "l2")
 
 
 def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
-    module, by_hand = (seeded(LoRA(whole=whole, gate=nn.Identity())) for whole in (True, False))
-    labels = labels_of(by_hand)
+    module, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
+    labels = own_labels(by_hand, X)
     nn.init.zeros_(module.get_parameter("B"))
     with pytest.raises(SeparationError, match="degree 2, is 0"):
         diagnose(module, X, labels, leading=True)
@@ -225,75 +172,73 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
 
 
 def test_norms_of_a_leading_part_are_told_apart_beside_a_reference() -> None:
-    start, by_hand = (seeded(LoRA(whole=whole, gate=nn.Identity())) for whole in (True, False))
-    labels = labels_of(by_hand)
+    start, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
+    labels = own_labels(by_hand, X)
     early = trained(copy.deepcopy(start), labels, range(100))
     late = trained(copy.deepcopy(start), labels, range(1000))
     found = which_norm(late, X, labels, reference=early, norms=("l2", "linf"), leading=True)
     row = found.rows[0]
     assert row.gap.upper == pytest.approx(quiet(late, labels, leading=True).gap, abs=SAME)
-    assert row.reference_gap is not None
-    assert row.reference_gap.upper > row.gap.upper
+    assert known(row.reference_gap).upper > row.gap.upper
     assert "leading part" in found.conclusion
 
 
 def test_a_homogeneous_module_is_its_own_leading_part() -> None:
-    module = seeded(Residual(whole=False))
-    labels = labels_of(module)
+    module = seeded(residual(whole=False), 2)
+    labels = own_labels(module, X)
     found, expected = (quiet(module, labels, leading=leading) for leading in (True, False))
     assert found.gap == expected.gap
     assert (found.rest, expected.rest) == (0.0, None)
 
 
 def test_samples_that_the_leading_part_alone_misclassifies_are_named() -> None:
-    module = seeded(Bias())
+    module = seeded(biased(), 1)
     with torch.no_grad():
-        leading = module.get_submodule("last").weight @ module.get_submodule("first")(X).relu().T
-        module.get_parameter("last.bias").copy_(leading.min().abs() + 1.0)
-    wrong = np.flatnonzero(leading[0] <= 0)
+        leading = module(X)[:, 0] - module.get_parameter("2.bias")
+        module.get_parameter("2.bias").copy_(leading.min().abs() + 1.0)
+    wrong = np.flatnonzero(leading <= 0)
     assert 0 < len(wrong) < N
     with pytest.raises(SeparationError, match=f"leading part.* {wrong[0]}"):
         quiet(module, np.ones(N), leading=True)
 
 
 def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
-    module = seeded(Bias(), 2)
-    nn.init.zeros_(module.get_parameter("last.bias"))
-    labels = labels_of(module)
-    nn.init.constant_(module.get_parameter("last.bias"), 100.0)
+    module = seeded(biased(), 2)
+    nn.init.zeros_(module.get_parameter("2.bias"))
+    labels = own_labels(module, X)
+    nn.init.constant_(module.get_parameter("2.bias"), 100.0)
     found = quiet(module, labels, leading=True)
     assert any("misclassifies" in note for note in found.notes)
-    assert found.rest is not None
-    assert found.rest > 1
+    assert known(found.rest) > 1
 
 
 @pytest.mark.parametrize(
     ("module", "match"),
     [
-        (Attention(trained=True), "softmax.*'scores.weight'"),
-        (Attention(trained=True, own=True), "multi_head_attention_forward.*'heads'"),
+        (attention(), "softmax.*'scores.weight'"),
+        (torchs_attention(), "multi_head_attention_forward.*'heads'"),
         (
             nn.Sequential(nn.Linear(D, H), nn.LayerNorm(H), nn.Linear(H, 1)),
             "layer_norm.*'1'.*degree 0",
         ),
-        (nn.Sequential(nn.Linear(D, H), Normalised(), nn.Linear(H, 1)), "degree 0 in '0.weight'"),
+        (normalised(), "degree 0 in '0.weight'"),
         (nn.Sequential(nn.Linear(D, H), nn.Tanh(), nn.Linear(H, 1)), "tanh.*'0.weight'"),
     ],
     ids=["softmax", "attention", "layer norm", "own normalisation", "tanh"],
 )
 def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> None:
-    module = seeded(module)
+    seeded(module, 1)
     for leading in (True, False):
         with pytest.raises(HomogeneityError) as caught:
-            diagnose(module, X, labels_of(module), leading=leading)
+            diagnose(module, X, own_labels(module, X), leading=leading)
         assert "leading=True" not in str(caught.value)
         if leading:
             caught.match(match)
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_frozen_softmax_is_not_blamed(own: bool) -> None:
-    part = seeded(Attention(trained=False, own=own))
+@pytest.mark.parametrize("build", [attention, torchs_attention])
+def test_a_frozen_softmax_is_not_blamed(build: Callable[[], nn.Module]) -> None:
+    part = frozen(seeded(build(), 1), "scores.weight", "heads.in_proj_weight")
     module = nn.Sequential(part, nn.ReLU(), nn.Linear(1, 1)).double().eval()
     for p in module.get_submodule("2").parameters():
         nn.init.ones_(p)
@@ -303,18 +248,17 @@ def test_a_frozen_softmax_is_not_blamed(own: bool) -> None:
 
 
 def test_directions_of_weight_normalisation_are_named() -> None:
-    layers = nn.Linear(D, H, bias=False), nn.ReLU(), nn.Linear(H, 1, bias=False)
-    module = seeded(nn.Sequential(*layers), 2)
+    module = seeded(layers(D, H, 1), 2)
     nn.utils.parametrizations.weight_norm(module.get_submodule("0"))
-    (note,) = quiet(module, labels_of(module)).notes
+    (note,) = quiet(module, own_labels(module, X)).notes
     assert "'0.parametrizations.weight.original1'" in note
     assert "original0" not in note
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_coarse_weights_are_said(dtype: torch.dtype) -> None:
-    module = seeded(nn.Linear(D, 1, bias=False))
-    labels = labels_of(module)
+    module = seeded(linear(D), 1)
+    labels = own_labels(module, X)
     assert quiet(module, labels).notes == ()
     (note,) = quiet(module.to(dtype), labels).notes
     assert str(dtype).removeprefix("torch.") in note

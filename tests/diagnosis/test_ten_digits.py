@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from system import python
 
 MEMORY = 4 * 2**30
 MEASURED = """
@@ -42,10 +42,7 @@ print(json.dumps({
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_ten_digits_take_little_memory(norm: str) -> None:
     """In l2 by the best multipliers; else improved for a while, and labelled as a bound."""
-    code = [sys.executable, "-c", MEASURED, norm]
-    root = Path(__file__).parents[2]
-    done = subprocess.run(code, capture_output=True, text=True, check=True, cwd=root)
-    found = json.loads(done.stdout)
+    found = json.loads(python(MEASURED, norm, folder=Path(__file__).parents[2]))
     assert found["pairs"] == 9000
     assert 0 < found["lower"] <= found["gap"] <= found["loss"] < 1
     assert found["memory"] < MEMORY

@@ -2,7 +2,6 @@
 
 import copy
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,21 +9,23 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from diagnosis.test_gap import classes, linear, network, trained_to_limit
+from diagnosis.test_gap import classes, network, trained_to_limit
 from implicit_bias import DiagnosisWarning, SeparationError, max_margin, solve, which_norm
+from modules import known, of, own_labels
 
 X, Y = classes()
+INPUTS = torch.tensor(X)
 NORMS = ("l2", "linf", "spectral")
 
 
 def solved(norm: str) -> nn.Module:
-    return linear(solve(max_margin(X, Y, norm), tol=1e-10).coef[:, 0])
+    return of(solve(max_margin(X, Y, norm), tol=1e-10).coef[:, 0])
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     """The share of the maximum is 1 in the own norm; in the others it is that of the solutions."""
-    found = which_norm(solved(norm), torch.tensor(X), Y)
+    found = which_norm(solved(norm), INPUTS, Y)
     assert found.linear
     assert found.best == norm
     assert norm in found.conclusion
@@ -40,28 +41,19 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
         assert (low > 1 - 1e-4) == (row.norm == norm)
 
 
-def at_limits() -> dict[str, nn.Module]:
-    """One network at KKT points of two norms."""
-    found, module = {}, network(3)
-    with torch.no_grad():
-        labels = module(torch.tensor(X)).argmax(dim=1).numpy()
-    for norm in ("l2", "linf"):
-        found[norm] = copy.deepcopy(module)
-        trained_to_limit(found[norm], X, labels, norm)
-    found["labels"] = labels
-    return found
-
-
 def test_limits_of_networks_are_found_alone_and_beside_a_reference() -> None:
-    limits: dict[str, Any] = at_limits()
-    labels = limits.pop("labels")
+    """One network at KKT points of two norms."""
+    limits = {norm: network(3) for norm in ("l2", "linf")}
+    labels = own_labels(limits["l2"], INPUTS)
+    for norm, module in limits.items():
+        trained_to_limit(module, X, labels, norm)
     for norm, other in (("l2", "linf"), ("linf", "l2")):
-        found = which_norm(limits[norm], torch.tensor(X), labels, norms=("l2", "linf"))
+        found = which_norm(limits[norm], INPUTS, labels, norms=("l2", "linf"))
         assert not found.linear
         assert found.best == norm
         assert "KKT gap" in str(found)
         beside = which_norm(
-            limits[norm], torch.tensor(X), labels, norms=["l2", "linf"], reference=limits[other]
+            limits[norm], INPUTS, labels, norms=["l2", "linf"], reference=limits[other]
         )
         rows = {row.norm: row for row in beside.rows}
         assert rows[norm].favoured
@@ -76,55 +68,52 @@ def between() -> tuple[nn.Module, nn.Module]:
     sizes = {norm: np.linalg.norm(W) for norm, W in limit.items()}
     away *= 0.6 * sizes["l2"] / np.linalg.norm(away)
     flat = limit["linf"] * sizes["l2"] / sizes["linf"]
-    return linear(limit["l2"] + away), linear(flat + 0.8 * away)
+    return of(limit["l2"] + away), of(flat + 0.8 * away)
 
 
 def test_far_from_all_limits_only_a_reference_tells() -> None:
     start, towards = between()
-    alone = which_norm(towards, torch.tensor(X), Y, norms=("l2", "linf"))
+    alone = which_norm(towards, INPUTS, Y, norms=("l2", "linf"))
     assert alone.best is None
     assert "cannot be told" in alone.conclusion
     assert "reference" in alone.conclusion
-    again = which_norm(
-        towards, torch.tensor(X), Y, norms=("l2", "linf"), reference=towards.state_dict()
-    )
+    again = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=towards.state_dict())
     assert again.best is None  # nothing changed
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
-    beside = which_norm(towards, torch.tensor(X), Y, norms=("l2", "linf"), reference=start)
+    beside = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=start)
     favoured = [row.norm for row in beside.rows if row.favoured]
     assert beside.best == (favoured[0] if len(favoured) == 1 else None)
     for row in beside.rows:
-        assert row.reference_gap is not None
         # of a linear module the margin changes by the same factor as its share of the maximum
-        assert row.factor == pytest.approx(row.gap.share[0] / row.reference_gap.share[0], rel=1e-4)
+        shares = row.gap.share[0], known(row.reference_gap).share[0]
+        assert row.factor == pytest.approx(shares[0] / shares[1], rel=1e-4)
 
 
 def test_norms_that_are_the_same_here_do_not_compete() -> None:
     y = np.where(Y == 0, 1.0, -1.0)
-    module = linear(solve(max_margin(X, y), tol=1e-10).coef)
-    found = which_norm(module, torch.tensor(X), y)
+    module = of(solve(max_margin(X, y), tol=1e-10).coef)
+    found = which_norm(module, INPUTS, y)
     assert found.best in ("l2", "spectral")
     assert "the same as" in found.conclusion
 
 
 def test_the_optimizers_own_norm_joins() -> None:
-    found = which_norm(solved("l2"), torch.tensor(X), Y, norms=["l2"], optimizer="adam")
+    found = which_norm(solved("l2"), INPUTS, Y, norms=["l2"], optimizer="adam")
     assert [row.norm for row in found.rows] == ["l2", "linf"]
     assert found.best == "l2"
     assert "not the optimizer's own norm, linf" in found.conclusion
     module = solved("linf")
     decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
     with pytest.warns(DiagnosisWarning, match="weight decay"):
-        found = which_norm(module, torch.tensor(X), Y, optimizer=decayed)
+        found = which_norm(module, INPUTS, Y, optimizer=decayed)
     assert "linf, the optimizer's own norm" in found.conclusion
 
 
 def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
     module = network(3)
-    with torch.no_grad():
-        labels = module(torch.tensor(X)).argmax(dim=1).numpy()
-    free = which_norm(module, torch.tensor(X), labels, norms=NORMS[:2])
-    hurried = which_norm(module, torch.tensor(X), labels, norms=NORMS[:2], max_seconds=1e-6)
+    labels = own_labels(module, INPUTS)
+    free = which_norm(module, INPUTS, labels, norms=NORMS[:2])
+    hurried = which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=1e-6)
     assert "stopped" in str(hurried)
     assert "stopped" not in str(free)
     assert "max_seconds" in hurried.conclusion
@@ -136,7 +125,7 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
 
 
 def test_pages_and_tables_have_a_row_a_norm() -> None:
-    found = which_norm(solved("l2"), torch.tensor(X), Y, reference=solved("linf"))
+    found = which_norm(solved("l2"), INPUTS, Y, reference=solved("linf"))
     assert len(str(found).split("\n\n")[0].splitlines()) == 1 + len(found.rows)
     assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
     assert "margin / maximum of the reference" in str(found)
@@ -146,24 +135,23 @@ def test_what_is_wrong_is_named() -> None:
     module = solved("l2")
     for norms in ((), ("l2", "l2"), "l7"):
         with pytest.raises(ValueError, match="norm"):
-            which_norm(module, torch.tensor(X), Y, norms=norms)
+            which_norm(module, INPUTS, Y, norms=norms)
     with pytest.raises(ValueError, match="max_seconds"):
-        which_norm(module, torch.tensor(X), Y, max_seconds=0)
+        which_norm(module, INPUTS, Y, max_seconds=0)
     with pytest.raises(ValueError, match="architecture"):
-        which_norm(module, torch.tensor(X), Y, reference=nn.Linear(2, 2))
+        which_norm(module, INPUTS, Y, reference=nn.Linear(2, 2))
     (W,) = module.parameters()
     with pytest.raises(SeparationError, match="reference"):
-        which_norm(module, torch.tensor(X), Y, reference=linear(-W.detach().numpy()))
+        which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
 
 
 def test_the_module_is_left_as_it_is() -> None:
     module = network(3).float().train()
-    with torch.no_grad():
-        labels = module(torch.tensor(X).float()).argmax(dim=1).numpy()
+    labels = own_labels(module, INPUTS.float())
     before = copy.deepcopy(module.state_dict())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        which_norm(module, torch.tensor(X), labels, norms="l2", reference=before)
+        which_norm(module, INPUTS, labels, norms="l2", reference=before)
     assert module.training
     for name, value in module.state_dict().items():
         assert value.dtype == torch.float32
@@ -185,7 +173,7 @@ def outlier(P: int, size: float) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("w", [outlier(300, 10.0), outlier(300, 1.0), np.arange(300.0)])
 def test_the_same_limit_has_these_gaps(w: NDArray[np.float64]) -> None:
-    found = which_norm(linear(w[None]), torch.ones(1, len(w)), [1], norms=("l2", "linf"))
+    found = which_norm(of(w[None]), torch.ones(1, len(w)), [1], norms=("l2", "linf"))
     for row, gap in zip(found.rows, gaps_of(w), strict=True):
         assert row.gap.lower - 1e-9 <= gap <= row.gap.upper + 1e-9
         assert row.gap.upper == pytest.approx(gap, abs=1e-5)
@@ -205,7 +193,7 @@ def test_gaps_of_solved_limits_in_the_norms_of_others() -> None:
     """0 in the own norm alone; elsewhere within 1 - 1 / P, and a gap in l2 bounds the angle."""
     gaps = {}
     for own in ("l2", "linf"):
-        rows = which_norm(solved(own), torch.tensor(X), Y, norms=("l2", "linf")).rows
+        rows = which_norm(solved(own), INPUTS, Y, norms=("l2", "linf")).rows
         gaps[own] = {row.norm: row.gap for row in rows}
     P = X.shape[1] * len(set(Y))
     for own, other in (("l2", "linf"), ("linf", "l2")):

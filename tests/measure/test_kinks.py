@@ -14,26 +14,14 @@ from implicit_bias.measure.kinks import RADIUS, gap_across_kinks
 from implicit_bias.measure.multipliers import Multipliers
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.norms.tensors import PARAMETER_NORMS
+from modules import frozen, layers, linear, of, own_labels
 
 # Of the second order, or of as many steps of the radius.
 NEAR = 20 * RADIUS
 
 
-class Difference(nn.Module):
-    """relu(<w, x>) - relu(<v, x>)."""
-
-    def __init__(self, w: Array, v: Array) -> None:
-        super().__init__()
-        self.weights = nn.Parameter(torch.tensor(np.stack([w, v])))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return outputs (N,)."""
-        units = torch.relu(x @ self.weights.T)
-        return units[:, 0] - units[:, 1]
-
-
-def at_a_kkt_point(c: float) -> tuple[Difference, Array, list[int]]:
-    """Return a module, two samples at an angle of cosine c, and their labels.
+def at_a_kkt_point(c: float) -> tuple[nn.Module, Array, list[int]]:
+    """Return relu(<w, x>) - relu(<v, x>), two samples at an angle of cosine c, and their labels.
 
     With s = sqrt(1 - c^2), w = (1, -c / s) and v = (0, 1 / s) have margins 1. w is perpendicular to
     the second sample and v to the first: multipliers 1 / s^2 of both, and slopes c of the ReLU at
@@ -42,8 +30,9 @@ def at_a_kkt_point(c: float) -> tuple[Difference, Array, list[int]]:
     s, turn = math.sqrt(1 - c**2), 0.7
     rotation = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
     X = np.array([[1.0, 0.0], [c, s]]) @ rotation
-    w, v = np.array([[1.0, -c / s], [0.0, 1.0 / s]]) @ rotation
-    return Difference(w, v), X, [1, -1]
+    units = np.array([[1.0, -c / s], [0.0, 1.0 / s]]) @ rotation
+    module = of(units, np.array([[1.0, -1.0]]), between=nn.ReLU)
+    return frozen(module, "2.weight"), X, [1, -1]
 
 
 def best_of(module: nn.Module, X: Array, y: object, norm: str = "l2") -> Multipliers:
@@ -68,7 +57,7 @@ def test_other_points_on_kinks_are_none() -> None:
     """The norm of w could fall, though it is on its kink."""
     module, X, y = at_a_kkt_point(0.5)
     with torch.no_grad():
-        module.weights[0] *= 2.0
+        module.get_parameter("0.weight")[0] *= 2.0
     best = best_of(module, X, y)
     assert gap_across_kinks(best) > 0.1
     found = diagnose(module, X, y)
@@ -78,9 +67,8 @@ def test_other_points_on_kinks_are_none() -> None:
 def test_smooth_modules_have_one_gap() -> None:
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
-    linear = nn.Linear(3, 1, bias=False).double()
-    X = rng.normal(size=(8, 3))
-    best = best_of(linear, X, np.sign(linear(torch.tensor(X)).detach().numpy()))
+    module, X = linear(3).double(), rng.normal(size=(8, 3))
+    best = best_of(module, X, own_labels(module, torch.tensor(X)))
     assert best.gap > NEAR
     assert gap_across_kinks(best) == best.gap
 
@@ -117,8 +105,7 @@ def test_drawn_gradients_are_of_the_subdifferential(norm: str, seed: int) -> Non
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(12, 4)), np.repeat([-1, 1], 6)
     torch.manual_seed(seed)
-    module = nn.Sequential(nn.Linear(4, 12, bias=False), nn.ReLU(), nn.Linear(12, 1, bias=False))
-    module = module.double()
+    module = layers(4, 12, 1).double()
     train_to_limit(module, X, y, LimitConfig(steps=1000))
     W, a = (p.detach().numpy() for p in module.parameters())
     best = best_of(module, X, y, norm)

@@ -32,9 +32,10 @@ from implicit_bias.measure import modules
 from implicit_bias.measure.stationarity import kkt_measure, stationarity
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
+from modules import Computed, drawn, frozen, linear, own_labels
 
 D = 4
-X = torch.randn(6, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+X = drawn(6, D)
 # Forward passes until one fails, and how: a module's own attributes are put back.
 RELU = ReLUNetwork(D, [3], dtype=torch.float64)
 GLN_OF_THREE = GLN([HyperplaneContexts.random(X.numpy(), 3, random_state=0)], dtype=torch.float64)
@@ -58,21 +59,21 @@ class Fused(nn.Module):
         return x.relu()
 
 
-def linear(rows: int = D, columns: int = D) -> nn.Linear:
-    return nn.Linear(columns, rows, bias=False)
+def square() -> nn.Linear:
+    return linear(D, D)
 
 
 def layered(*between: nn.Module, first: nn.Module | None = None) -> nn.Sequential:
-    return nn.Sequential(first or linear(), Fused(), *between, linear(1))
+    return nn.Sequential(first or square(), Fused(), *between, linear(D))
 
 
 def shared() -> nn.Module:
-    part = linear()
+    part = square()
     return layered(part, Fused(), first=part)
 
 
 def tied() -> nn.Module:
-    first, other = linear(), linear()
+    first, other = square(), square()
     other.weight = first.weight
     return layered(other, Fused(), first=first)
 
@@ -86,13 +87,13 @@ class Symmetric(nn.Module):
 
 
 def parametrised() -> nn.Module:
-    first = linear()
+    first = square()
     parametrize.register_parametrization(first, "weight", Symmetric())
     return layered(first=first)
 
 
 def weight_norm(kind: Callable[..., Any]) -> Callable[[], nn.Module]:
-    return lambda: layered(first=kind(linear()))
+    return lambda: layered(first=kind(square()))
 
 
 class Counting(nn.Module):
@@ -127,7 +128,7 @@ def still() -> nn.Module:
 
 
 def hooked() -> nn.Module:
-    first = linear()
+    first = square()
     first.register_forward_pre_hook(lambda part, inputs: (inputs[0] * 2.0,))
     first.register_forward_hook(lambda part, inputs, outputs: outputs * 2.0)
     cast(Any, first.weight).register_hook(lambda gradient: gradient)
@@ -135,31 +136,28 @@ def hooked() -> nn.Module:
 
 
 def backward_hooked() -> nn.Module:
-    first = linear()
+    first = square()
     first.register_full_backward_hook(lambda *_: None)
     return layered(first=first)
 
 
 def partly_frozen() -> nn.Module:
-    return layered(first=linear().requires_grad_(False))
+    return layered(first=frozen(square()))
 
 
 def mixed_modes() -> nn.Module:
     return layered(nn.Sequential(nn.Dropout(0.5).eval(), nn.Dropout(0.1)))
 
 
-class Recurrent(nn.Module):
-    """Holds its weights in a list, too."""
+def recurrent() -> nn.Module:
+    """Hold weights in a list, too."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.fused, self.last = nn.LSTM(2, 3, bias=False), Fused(), linear(1, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        states, _ = self.cell(x.reshape(-1, 2, 2).transpose(0, 1))
-        outputs: Tensor = self.last(self.fused(states[-1]))
+    def forward(m: Any, x: Tensor) -> Tensor:
+        states, _ = m.cell(x.reshape(-1, 2, 2).transpose(0, 1))
+        outputs: Tensor = m.last(m.fused(states[-1]))
         return outputs
+
+    return Computed(forward, cell=nn.LSTM(2, 3, bias=False), fused=Fused(), last=linear(3))
 
 
 MODULES: dict[str, Callable[[], nn.Module]] = {
@@ -177,7 +175,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "backward hooks": backward_hooked,
     "partly frozen": partly_frozen,
     "modes": mixed_modes,
-    "recurrent": Recurrent,
+    "recurrent": recurrent,
 }
 
 
@@ -246,8 +244,7 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
         module = MODULES[name]().to(dtype)
         inputs = X.to(dtype)
         modes = {part: part.training for part in module.modules()}
-        with torch.no_grad():
-            labels = np.where(module.eval()(inputs)[:, 0] > 0, 1, -1)
+        labels = own_labels(module.eval(), inputs)
     for part, mode in modes.items():
         part.training = mode and training
     for parameter in module.parameters():
@@ -348,22 +345,19 @@ def test_ctrl_c_in_the_exit_of_a_context_leaves_a_module_as_it_is() -> None:
             break
 
 
-class Twice(nn.Module):
-    """What the modules with a shared part and with a tied weight compute, from two parameters."""
-
-    def __init__(self, first: Tensor, last: Tensor) -> None:
-        super().__init__()
-        self.first, self.last = nn.Parameter(first.clone()), nn.Parameter(last.clone())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        return ((x @ self.first.T).relu() @ self.first.T).relu() @ self.last.T
+def twice(first: Tensor, last: Tensor) -> nn.Module:
+    """Compute what the modules with a shared part and a tied weight do, from two parameters."""
+    return Computed(
+        lambda m, x: ((x @ m.first.T).relu() @ m.first.T).relu() @ m.last.T,
+        first=first.detach().clone(),
+        last=last.detach().clone(),
+    )
 
 
 @pytest.mark.parametrize("name", ["shared", "tied"])
 def test_what_is_shared_is_one_parameter(name: str) -> None:
     module, inputs, labels = built(name, torch.float64, training=False)
-    plain = Twice(*module.parameters())
+    plain = twice(*module.parameters())
     found, expected = (diagnose(each, inputs, labels) for each in (module, plain))
     assert found.parameter_norm == pytest.approx(expected.parameter_norm)
     assert found.degree == pytest.approx(3.0)
@@ -422,30 +416,24 @@ class Clamped(nn.Linear):
         return super().forward(x)
 
 
-class Returning(nn.Module):
-    """Makes something of the outputs, and keeps its part where torch does not find it."""
-
-    def __init__(self, made: Callable[[Tensor], Any], *, listed: bool = False) -> None:
-        super().__init__()
-        self.first, self.made, self.parts = linear(1), made, [linear(1)] if listed else []
-
-    def forward(self, x: Tensor) -> Any:
-        """Compute the outputs (n, 1)."""
-        parts = [part.to(x.dtype) for part in self.parts]
-        return self.made(sum((part(x) for part in parts), start=self.first(x)))
+def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
+    """Make something of the outputs, and keep parts where torch does not find them."""
+    return Computed(
+        lambda m, x: made(sum((part(x) for part in unseen), start=m.first(x))), first=linear(D)
+    ).double()
 
 
 @pytest.mark.parametrize(
     ("build", "error", "match"),
     [
-        (lambda: cast(Any, torch.jit).trace(linear(1), X.float()), TypeError, "scripted"),
+        (lambda: cast(Any, torch.jit).trace(linear(D), X.float()), TypeError, "scripted"),
         (lambda: nn.Sequential(nn.LazyLinear(1, bias=False)), ValueError, "lazy"),
-        (lambda: linear(1).to("meta"), ValueError, "meta"),
+        (lambda: linear(D).to("meta"), ValueError, "meta"),
         (lambda: Complex(D, 1, bias=False, dtype=torch.complex128), ValueError, "complex"),
         (lambda: Clamped(D, 1, bias=False).double(), ValueError, "writes"),
-        (lambda: Returning(lambda y: y, listed=True).double(), ValueError, "ModuleList"),
-        (lambda: Returning(lambda y: {"y": y}).double(), ValueError, "dict"),
-        (lambda: Returning(lambda y: y.to_sparse()).double(), ValueError, "dense"),
+        (lambda: returning(lambda y: y, linear(D).double()), ValueError, "ModuleList"),
+        (lambda: returning(lambda y: {"y": y}), ValueError, "dict"),
+        (lambda: returning(lambda y: y.to_sparse()), ValueError, "dense"),
     ],
     ids=["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"],
 )

@@ -28,9 +28,10 @@ from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_paramete
 from implicit_bias.problem import Constraints, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.solvers import solve
+from modules import Computed, drawn, layers, linear, of, own_labels, seeded
 
 N, D = 9, 4
-X = torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+X = drawn(N, D)
 NORMS: dict[str, ParameterNorm] = {
     **{name: as_parameter_norm(name) for name in ("l2", "l1", "linf", "spectral", "nuclear")},
     "sum-of-spectral": ComposedNorm(Spectral(), L1()),
@@ -38,43 +39,29 @@ NORMS: dict[str, ParameterNorm] = {
 }
 
 
-class Mixed(nn.Module):
-    """A matrix by nn.Linear, one by @, a convolution and a product with a vector: degree 4."""
-
-    def __init__(self, outputs: int) -> None:
-        super().__init__()
-        self.first = nn.Linear(D, 5, bias=False)
-        self.second = nn.Parameter(torch.empty(6, 5))
-        self.conv = nn.Conv1d(1, 2, 3, bias=False)
-        self.scale = nn.Parameter(torch.empty(8, outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, K)."""
-        hidden = self.first(x).relu() @ self.second.T
-        outputs: Tensor = self.conv(hidden[:, None]).relu().flatten(1) @ self.scale
-        return outputs
-
-
-def seeded(module: nn.Module) -> nn.Module:
-    generator = torch.Generator().manual_seed(2)
-    for p in module.parameters():
-        nn.init.normal_(p, generator=generator)
-    return module.double()
+def mixed(outputs: int) -> nn.Module:
+    """Use a matrix in nn.Linear, one in @, a convolution and a product with a vector: degree 4."""
+    return seeded(
+        Computed(
+            lambda m, x: (
+                m.conv((m.first(x).relu() @ m.second.T)[:, None]).relu().flatten(1) @ m.scale
+            ),
+            second=torch.empty(6, 5),
+            scale=torch.empty(8, outputs),
+            first=linear(D, 5),
+            conv=nn.Conv1d(1, 2, 3, bias=False),
+        ),
+        2,
+    )
 
 
 def relu(outputs: int) -> nn.Module:
-    return seeded(
-        nn.Sequential(nn.Linear(D, 8, bias=False), nn.ReLU(), nn.Linear(8, outputs, bias=False))
-    )
+    return seeded(layers(D, 8, outputs), 2)
 
 
 def labelled(module: nn.Module, X: Tensor = X) -> MarginGradients:
     """Margins with labels that the module gets right."""
-    with torch.no_grad():
-        outputs = module(X)
-    binary = outputs.shape[1] == 1
-    labels = np.where(outputs[:, 0] > 0, 1, -1) if binary else outputs.argmax(dim=1).numpy()
-    return margins_of(module, X, labels)
+    return margins_of(module, X, own_labels(module, X))
 
 
 def scaled(
@@ -101,8 +88,8 @@ def scaled(
 CASES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
     "relu-binary": (2.0, lambda: relu(1)),
     "relu-classes": (2.0, lambda: relu(3)),
-    "mixed-binary": (4.0, lambda: seeded(Mixed(1))),
-    "mixed-classes": (4.0, lambda: seeded(Mixed(3))),
+    "mixed-binary": (4.0, lambda: mixed(1)),
+    "mixed-classes": (4.0, lambda: mixed(3)),
 }
 
 
@@ -141,32 +128,26 @@ def test_restricted_margins_hold_the_other_parameters() -> None:
     )
 
 
-class TiedTwice(nn.Module):
-    """A matrix that is used as one and entry by entry: its gradient is no outer product."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.matrix, self.last = nn.Parameter(torch.empty(D, D)), nn.Linear(D, 1, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute the outputs (n, 1)."""
-        outputs: Tensor = self.last(
-            nn.functional.linear(x, self.matrix) + (self.matrix * x[:, None]).sum(2)
-        )
-        return outputs
+def used_twice() -> nn.Module:
+    """Use a matrix as one and entry by entry: its gradient is no outer product."""
+    return Computed(
+        lambda m, x: m.last(nn.functional.linear(x, m.matrix) + (m.matrix * x[:, None]).sum(2)),
+        matrix=torch.empty(D, D),
+        last=linear(D),
+    )
 
 
 @pytest.mark.parametrize(
     "build",
     [
-        TiedTwice,
-        lambda: nn.Sequential(*[nn.Linear(D, D, bias=False)] * 2, nn.Linear(D, 1, bias=False)),
-        lambda: nn.Sequential(nn.Linear(D, 5), nn.ReLU(), nn.Linear(5, 3, bias=False)),
+        used_twice,
+        lambda: nn.Sequential(*[linear(D, D)] * 2, linear(D)),
+        lambda: nn.Sequential(nn.Linear(D, 5), nn.ReLU(), linear(5, 3)),
     ],
     ids=["twice", "tied", "bias"],
 )
 def test_grams_of_matrices_that_are_used_twice(build: Callable[[], nn.Module]) -> None:
-    gradients = labelled(seeded(build()))
+    gradients = labelled(seeded(build(), 2))
     every = np.arange(len(gradients.pairs))
     J = gradients.rows(gradients.theta, every)
     np.testing.assert_allclose(gradients.gram(gradients.theta, every), J @ J.T, rtol=1e-9)
@@ -246,9 +227,7 @@ def test_working_sets_exchange_their_pairs() -> None:
     """More pairs than the first set has; most of those of the smallest margins are not needed."""
     rng = np.random.default_rng(0)
     inputs = torch.tensor(rng.normal(size=(1500, 6)) + 3.0 * np.eye(6)[0])
-    module = seeded(nn.Linear(6, 1, bias=False))
-    with torch.no_grad():
-        module.get_parameter("weight").copy_(torch.tensor(3.0 * np.eye(6)[:1] + 0.1))
+    module = of(3.0 * np.eye(6)[:1] + 0.1)
     found = Subject(labelled(module, inputs), 1.0).measure(NORMS["l2"])
     assert found.method == "exact"
     assert found.upper == pytest.approx(found.lower, rel=1e-8)
@@ -271,8 +250,8 @@ def test_out_of_time_the_bounds_so_far_are_returned() -> None:
 @pytest.mark.parametrize(("n_samples", "width"), [(1300, 20), (4000, 2)])
 def test_many_pairs_are_solved_on_some(norm: str, n_samples: int, width: int) -> None:
     """More than the first working set has, and more than least squares take."""
-    inputs = torch.randn(n_samples, width, generator=torch.Generator().manual_seed(0)).double()
-    gradients = labelled(seeded(nn.Linear(width, 1, bias=False)), inputs)
+    inputs = drawn(n_samples, width)
+    gradients = labelled(seeded(linear(width), 2), inputs)
     found = Subject(gradients, 1.0).measure(NORMS[norm])
     optimum = solve(max_margin(inputs.numpy(), gradients.labels, norm), tol=1e-10)
     assert found.lower == pytest.approx(optimum.certificate.lower, rel=1e-6)
@@ -280,9 +259,7 @@ def test_many_pairs_are_solved_on_some(norm: str, n_samples: int, width: int) ->
 
 
 def test_the_weights_of_the_loss_are_its_derivatives() -> None:
-    outputs = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    labels = torch.tensor([0, 1, 2, 0, 1])
-    outputs.requires_grad_()
+    outputs, labels = drawn(5, 3).requires_grad_(), torch.tensor([0, 1, 2, 0, 1])
     (slopes,) = torch.autograd.grad(
         nn.functional.cross_entropy(outputs, labels, reduction="sum"), outputs
     )
@@ -299,12 +276,8 @@ def test_the_weights_of_the_loss_are_its_derivatives() -> None:
 def test_two_classes_are_two_labels() -> None:
     """One output f and two outputs (-f / 2, f / 2) have the same margins, so the same gap."""
     single = relu(1)
-    both = relu(2)
-    with torch.no_grad():
-        both.get_parameter("0.weight").copy_(single.get_parameter("0.weight"))
-        last = single.get_parameter("2.weight")
-        both.get_parameter("2.weight").copy_(torch.cat([-last / 2, last / 2]))
-    y = np.where(single(X)[:, 0].detach() > 0, 1, -1)
+    W, a = (p.detach().numpy() for p in single.parameters())
+    both, y = of(W, np.vstack([-a / 2, a / 2]), between=nn.ReLU), own_labels(single, X)
     of_two = MarginGradients(both, (X,), (y + 1) // 2, 2)
     of_one = MarginGradients(single, (X,), y)
     np.testing.assert_allclose(of_two.margins(of_two.theta), of_one.margins(of_one.theta))
@@ -320,7 +293,6 @@ def test_a_deep_gated_network_needs_no_rows_of_its_hidden_layers() -> None:
     contexts = HyperplaneContexts.random(X.numpy(), 4, 1, random_state=0)
     network = GLN([contexts, contexts], seed=1)
     inputs = network.prepare(X.numpy())
-    y = np.where(network(*inputs).detach() > 0, 1, -1)
-    gradients = MarginGradients(network, inputs, y)
+    gradients = MarginGradients(network, inputs, own_labels(network, *inputs))
     J = gradients.rows(gradients.theta, np.arange(N))
     np.testing.assert_allclose(gradients.gram(gradients.theta, np.arange(N)), J @ J.T, rtol=1e-9)

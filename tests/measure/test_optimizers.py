@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR
 
@@ -21,37 +21,19 @@ from implicit_bias.measure.optimizers import OptimizerError, geometry_of
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.training.optimizers import SignDescent
+from modules import Square, drawn, known, layers, own_labels, seeded
 
 MUON = getattr(torch.optim, "Muon", None)
 needs_muon = pytest.mark.skipif(MUON is None, reason="this torch has no Muon")
 N, D = 12, 4
-X = torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+X = drawn(N, D)
 # Of a tensor: the kind of its norm, and its scale.
 Rules = dict[str, tuple[str, float]]
 
 
-class Squared(nn.Module):
-    """A smooth activation."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Square each number."""
-        return x**2
-
-
 def network(outputs: int = 1) -> nn.Sequential:
-    layers = nn.Linear(D, 6, bias=False), Squared(), nn.Linear(6, outputs, bias=False)
-    module, generator = nn.Sequential(*layers), torch.Generator().manual_seed(3)
-    for p in module.parameters():
-        nn.init.normal_(p, generator=generator)
-    return module.double().eval()
-
-
-def labelled(module: nn.Module) -> Any:
-    with torch.no_grad():
-        outputs = module(X)
-    return (
-        np.where(outputs[:, 0] > 0, 1, -1) if outputs.shape[1] == 1 else outputs.argmax(1).numpy()
-    )
+    """Without a kink."""
+    return seeded(layers(D, 6, outputs, between=Square), 3)
 
 
 def groups(module: nn.Module, first: float, last: float) -> Any:
@@ -60,8 +42,7 @@ def groups(module: nn.Module, first: float, last: float) -> Any:
 
 
 def muon(parameters: Any, lr: float = 0.02, **options: Any) -> Optimizer:
-    assert MUON is not None
-    made: Optimizer = MUON(parameters, lr=lr, weight_decay=0.0, **options)
+    made: Optimizer = known(MUON)(parameters, lr=lr, weight_decay=0.0, **options)
     return made
 
 
@@ -143,7 +124,7 @@ def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) 
     """Up to a common factor, which changes no gap."""
     build, rules = CASES[name]
     module = network(outputs)
-    labels = labelled(module)
+    labels = own_labels(module, X)
     found = diagnose(module, X, labels, optimizer=build(module))
     assert found.warnings == ()
     assert found.method == "exact"
@@ -168,7 +149,7 @@ def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) 
 )
 def test_trainings_in_the_norm_go_to_its_kkt_points(name: str) -> None:
     module = network()
-    labels, optimizer = labelled(module), CASES[name][0](module)
+    labels, optimizer = own_labels(module, X), CASES[name][0](module)
     norm = geometry_of(optimizer, module).norm
     before = diagnose(module, X, labels, optimizer=optimizer)
     train_to_limit(module, X, labels, LimitConfig(steps=300, norm=norm, method="prox-linear"))
@@ -185,7 +166,7 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     module = network()
     optimizer = Adam(groups(module, scale.get("0.weight", 1.0), scale.get("2.weight", 1.0)))
     norm = geometry_of(optimizer, module).norm
-    program = Subject(MarginGradients(module, (X,), labelled(module)), 3.0).at_margin_1(norm)
+    program = Subject(MarginGradients(module, (X,), own_labels(module, X)), 3.0).at_margin_1(norm)
     best = best_multipliers(program)
     rng = np.random.default_rng(0)
     parts = program.gradients.parameters(torch.tensor(rng.normal(size=len(program.theta))))
@@ -229,7 +210,7 @@ def drifting(module: nn.Module) -> list[Optimizer]:
 def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> None:
     """A norm that is given is measured nevertheless, with a warning."""
     module = network()
-    labels, optimizer = labelled(module), build(module)
+    labels, optimizer = own_labels(module, X), build(module)
     with pytest.raises(OptimizerError, match=match):
         diagnose(module, X, labels, optimizer=optimizer)
     with pytest.warns(UserWarning, match=match):
@@ -240,13 +221,13 @@ def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> 
 def test_what_is_no_optimizer_is_refused() -> None:
     for wrong in ([], ["adam", "sgd"], [Adam, Adam]):
         with pytest.raises(TypeError, match="optimizers"):
-            diagnose(network(), X, labelled(network()), optimizer=wrong)
+            diagnose(network(), X, own_labels(network(), X), optimizer=wrong)
 
 
 @needs_muon
 def test_what_optimizers_say_of_the_training() -> None:
     module = network()
-    labels, several = labelled(module), muon_and_adam(module)
+    labels, several = own_labels(module, X), muon_and_adam(module)
     with pytest.warns(UserWarning, match="not among"):
         assert diagnose(module, X, labels, optimizer=several[:1]).excluded == ("2.weight",)
     said = diagnose(module, X, labels, optimizer=several)
@@ -254,8 +235,7 @@ def test_what_optimizers_say_of_the_training() -> None:
     assert "beta2 0.999" in said.trained_by
     with pytest.warns(UserWarning, match="norm= out"):
         diagnose(module, X, labels, norm="spectral", optimizer=several)
-    assert MUON is not None
     with pytest.warns(UserWarning, match="weight decay"):
-        diagnose(module, X, labels, optimizer=MUON(module.parameters()))
+        diagnose(module, X, labels, optimizer=known(MUON)(module.parameters()))
     copied = SGD(network().parameters(), lr=0.1)
     assert diagnose(module, X, labels, optimizer=copied).norm == "l2"

@@ -1,0 +1,41 @@
+"""What tests ask of the machine: processes of their own, limits of the system, and Ctrl-C."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def python(code: str, *arguments: str, folder: Path | None = None) -> str:
+    """Run code in a process of its own, which must end well, and return what it has printed."""
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@contextmanager
+def limited(size: int, kind: str = "RLIMIT_FSIZE") -> Iterator[None]:
+    """Let no file grow above a size, as on a full disk; or limit something else."""
+    resource = pytest.importorskip("resource")
+    number = getattr(resource, kind)
+    limits = resource.getrlimit(number)
+    resource.setrlimit(number, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(number, limits)
+
+
+def stop_at(step: int) -> Callable[[Any], None]:
+    """Press Ctrl-C at the first point of a history that has come so far."""
+
+    def on_point(point: Any) -> None:
+        if point.step >= step:
+            raise KeyboardInterrupt
+
+    return on_point
