@@ -10,28 +10,68 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from implicit_bias.base.rounding import (
-    SAFETY,
-    Enclosure,
-    gamma,
-)
-from implicit_bias.base.validation import (
-    Array,
-    check_number,
-)
+from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
+from implicit_bias.base.validation import Array, check_number
 from implicit_bias.norms.norm import ConjugatedNorm, InnerNorm, Partition, Shape
 
 # A power takes this many roundings at most.
 POWER_ROUNDINGS = 8
 
 
-class _Entrywise(ConjugatedNorm):
-    """A root of the sum of powers of absolute values, of one exponent."""
+class Entrywise(ConjugatedNorm):
+    """A root of the sum of powers of absolute values, of one exponent.
+
+    Attributes
+    ----------
+    exponent : float
+        Of the powers, 1 to infinity.
+    exact : bool
+        Whether that is a float64, so that ``exponent`` is not rounded.
+    """
+
+    exact: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def exponent(self) -> float:
         """Of the powers, 1 to infinity."""
+
+    @final
+    def value(self, coef: Array) -> float:
+        """Root of the sum of powers of absolute values, of which the largest is brought to 1."""
+        sizes = np.abs(coef)
+        if self.exponent == 1:
+            return float(sizes.sum())
+        largest = float(sizes.max(initial=0.0))
+        if largest in (0.0, math.inf) or math.isinf(self.exponent):
+            return largest
+        shares = (sizes / largest) ** self.exponent
+        return largest * float(shares.sum()) ** (1.0 / self.exponent)
+
+    @final
+    def maximiser(self, V: Array) -> Array:
+        """Return sign(V) abs(V)^(q - 1) over its norm, q = p / (p - 1).
+
+        These are the signs for p = infinity, V over its norm for p = 2, and the sign of the largest
+        entry for p = 1.
+        """
+        sizes = np.abs(V)
+        if self.exponent == 1:
+            found = np.zeros(V.shape)
+            found.flat[sizes.argmax()] = 1.0
+        else:
+            largest = sizes.max(initial=0.0) or 1.0
+            found = (sizes / largest) ** (1.0 / (self.exponent - 1.0))
+        found *= np.sign(V)
+        return np.asarray(found / (self.value(found) or 1.0))
+
+    @final
+    def _bound(self, A: Enclosure) -> float:
+        if math.isinf(self.exponent):
+            return self.value(A.magnitude)
+        # The norm falls with the exponent, so one that is a little too small bounds it.
+        norm = self if self.exact else Lp(max(1.0, self.exponent * (1.0 - gamma(4))))
+        return norm.value(A.magnitude) * (1.0 + _power_rounding(A.value.size))
 
     @final
     def partition(self, shape: Shape) -> Partition | None:
@@ -51,7 +91,7 @@ INNER: Mapping[float, InnerNorm] = {2.0: "l2", math.inf: "linf"}
 
 
 @dataclass(frozen=True)
-class L1(_Entrywise):
+class L1(Entrywise):
     """Sum of absolute values; where coordinate descent and boosting go.
 
     Examples
@@ -69,23 +109,9 @@ class L1(_Entrywise):
         """The largest absolute value."""
         return LInf()
 
-    def value(self, coef: Array) -> float:
-        """Sum of absolute values."""
-        return float(np.abs(coef).sum())
-
-    def _bound(self, A: Enclosure) -> float:
-        return self.value(A.magnitude) * (1.0 + SAFETY * gamma(A.value.size + 2))
-
-    def maximiser(self, V: Array) -> Array:
-        """Return the sign of the largest entry."""
-        found = np.zeros_like(V, dtype=np.float64)
-        largest = np.unravel_index(np.abs(V).argmax(), V.shape)
-        found[largest] = np.copysign(1.0, V[largest])
-        return found
-
 
 @dataclass(frozen=True)
-class LInf(_Entrywise):
+class LInf(Entrywise):
     """Largest absolute value; where sign descent and Adam go.
 
     Examples
@@ -103,20 +129,9 @@ class LInf(_Entrywise):
         """The sum of absolute values."""
         return L1()
 
-    def value(self, coef: Array) -> float:
-        """Largest absolute value."""
-        return float(np.abs(coef).max(initial=0.0))
-
-    def _bound(self, A: Enclosure) -> float:
-        return self.value(A.magnitude)
-
-    def maximiser(self, V: Array) -> Array:
-        """Return the signs."""
-        return np.sign(V)
-
 
 @dataclass(frozen=True)
-class L2(_Entrywise):
+class L2(Entrywise):
     """Root of the sum of squares (Frobenius); where gradient descent goes.
 
     Examples
@@ -134,39 +149,9 @@ class L2(_Entrywise):
         """Itself."""
         return self
 
-    def value(self, coef: Array) -> float:
-        """Root of the sum of squares."""
-        largest = float(np.abs(coef).max(initial=0.0))
-        return largest * float(np.linalg.norm(coef / largest)) if largest > 0 else 0.0
-
-    def _bound(self, A: Enclosure) -> float:
-        return self.value(A.magnitude) * (1.0 + SAFETY * gamma(A.value.size + 8))
-
-    def maximiser(self, V: Array) -> Array:
-        """Return V over its norm."""
-        return np.asarray(V / (self.value(V) or 1.0))
-
-
-class _Power(_Entrywise):
-    """A root of a sum of powers of any exponent."""
-
-    def value(self, coef: Array) -> float:
-        """Root of the sum of powers."""
-        if math.isinf(self.exponent):
-            return LInf().value(coef)
-        return _power_norm(coef, self.exponent)
-
-    def maximiser(self, V: Array) -> Array:
-        """Return sign(V) abs(V)^(q - 1), q = p / (p - 1), over its norm."""
-        if self.exponent == 1 or math.isinf(self.exponent):
-            return (L1() if self.exponent == 1 else LInf()).maximiser(V)
-        size = np.abs(V) / (LInf().value(V) or 1.0)
-        found = np.copysign(size ** (1.0 / (self.exponent - 1.0)), V)
-        return np.asarray(found / (self.value(found) or 1.0))
-
 
 @dataclass(frozen=True)
-class Lp(_Power):
+class Lp(Entrywise):
     """The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
 
     Parameters
@@ -204,13 +189,12 @@ class Lp(_Power):
             return LInf()
         return L1() if math.isinf(self.p) else _ConjugateLp(self.p)
 
-    def _bound(self, A: Enclosure) -> float:
-        return self.value(A.magnitude) * (1.0 + _power_rounding(A.value.size))
-
 
 @dataclass(frozen=True)
-class _ConjugateLp(_Power):
+class _ConjugateLp(Entrywise):
     """The dual of Lp(p), 1 < p < infinity: its exponent p / (p - 1) need not be a float64."""
+
+    exact: ClassVar[bool] = False
 
     p: float
 
@@ -222,21 +206,9 @@ class _ConjugateLp(_Power):
     def conjugate(self) -> Lp:
         return Lp(self.p)
 
-    def _bound(self, A: Enclosure) -> float:
-        # The norm falls with the exponent, so one that is a little too small bounds it.
-        return Lp(max(1.0, self.exponent * (1.0 - gamma(4)))).bound(A)
-
-
-def _power_norm(values: Array, p: float) -> float:
-    """Return (sum |v|^p)^(1/p), the largest v brought to 1."""
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest == 0.0:
-        return 0.0
-    return largest * float((np.abs(values / largest) ** p).sum()) ** (1.0 / p)
-
 
 def _power_rounding(size: int) -> float:
-    """Relative error of `_power_norm`: of the powers and their sum, then of 1 / p and the root.
+    """Relative error of a norm of entries: of the powers and their sum, then of 1 / p and the root.
 
     The p roundings that a power makes of the division's are one again after the root.
     """

@@ -28,10 +28,7 @@ from implicit_bias.base.rounding import (
     row_norms,
     sum_up,
 )
-from implicit_bias.base.validation import (
-    Array,
-    as_finite,
-)
+from implicit_bias.base.validation import Array, as_finite
 from implicit_bias.norms.groups import as_groups
 from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, SumNorm, exactly
 
@@ -136,11 +133,8 @@ class GroupNorm(SumNorm):
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """Say it in CVXPY, of plain coefficients."""
-        groups = self.groups_of_rows(math.prod(shape[:-2]))
-        places = np.arange(math.prod(shape)).reshape(len(groups), shape[-1])
-        return sum(
-            cp.norm(zeta[places[groups == g].ravel()], 2) for g in range(int(groups.max()) + 1)
-        )
+        groups = np.repeat(self.groups_of_rows(math.prod(shape[:-2])), shape[-1])  # of entries
+        return sum(cp.norm(zeta[np.flatnonzero(groups == g)], 2) for g in np.unique(groups))
 
     def _pulled_back(self, V: Array) -> Array:
         """Return R' V, what V is to the plain coefficients."""

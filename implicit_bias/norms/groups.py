@@ -9,14 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.rounding import (
-    Enclosure,
-    sum_up,
-)
-from implicit_bias.base.validation import (
-    Array,
-    check_not_masked,
-)
+from implicit_bias.base.rounding import Enclosure, sum_up
+from implicit_bias.base.validation import Array, check_not_masked
 from implicit_bias.norms.entries import INNER, L2
 from implicit_bias.norms.norm import BoundedNorm, ConjugatedNorm, Norm, Partition, Shape, SumNorm
 
@@ -227,7 +221,7 @@ def _check_parts(norm: object, axis: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class InRows(Norm):
+class InRows(SumNorm):
     """A norm that takes the coefficients of two classes as a matrix of several rows.
 
     Of coefficients (R M, D), or (1, R M, D), it is the norm of (R, M, D): columns r M + m of the
@@ -251,14 +245,6 @@ class InRows(Norm):
 
     norm: Norm
     n_rows: int
-
-    def value(self, coef: Array) -> float:
-        """Omega of coefficients."""
-        return self.norm.value(self._folded(coef))
-
-    def dual(self, V: Array) -> float:
-        """Omega_* of V."""
-        return self.norm.dual(self._folded(V))
 
     def maximiser(self, V: Array) -> Array:
         """Return that of the rows."""

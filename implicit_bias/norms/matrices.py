@@ -8,24 +8,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from implicit_bias.base.rounding import (
-    SAFETY,
-    UNDERFLOW,
-    Enclosure,
-    gamma,
-)
-from implicit_bias.base.validation import (
-    Array,
-    check_choice,
-)
-from implicit_bias.norms.entries import L1, L2, LInf, Lp
-from implicit_bias.norms.norm import (
-    RANK_TOLERANCE,
-    ConjugatedNorm,
-    Partition,
-    Shape,
-    exactly,
-)
+from implicit_bias.base.rounding import SAFETY, UNDERFLOW, Enclosure, gamma
+from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
+from implicit_bias.norms.norm import RANK_TOLERANCE, ConjugatedNorm, Partition, Shape, exactly
 
 
 class OfSingularValues(ConjugatedNorm):
@@ -211,7 +197,7 @@ class OverRows(ConjugatedNorm):
     def __post_init__(self) -> None:
         check_choice(self.of, "of", ("rows", "columns"))
         for norm in (self.inner, self.outer):
-            if not isinstance(norm, ConjugatedNorm) or isinstance(norm, OfSingularValues):
+            if not isinstance(norm, Entrywise):
                 raise ValueError(f"rows and columns take L1, L2, LInf and Lp, got {norm!r}")
 
     @property

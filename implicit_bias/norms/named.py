@@ -8,16 +8,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.rounding import (
-    SAFETY,
-    Enclosure,
-    gamma,
-)
-from implicit_bias.base.validation import (
-    Array,
-    UnsuitableError,
-    check_choice,
-)
+from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
+from implicit_bias.base.validation import Array, UnsuitableError, check_choice
 from implicit_bias.norms.entries import L1, L2, LInf
 from implicit_bias.norms.groups import SumOverGroups
 from implicit_bias.norms.matrices import Nuclear, Spectral

@@ -9,13 +9,8 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final, runtime_c
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.rounding import (
-    Enclosure,
-    ldexp_up,
-)
-from implicit_bias.base.validation import (
-    Array,
-)
+from implicit_bias.base.rounding import Enclosure, ldexp_up
+from implicit_bias.base.validation import Array
 
 # Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
 RANK_TOLERANCE = 1e-12

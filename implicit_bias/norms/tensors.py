@@ -60,17 +60,15 @@ from implicit_bias.norms import (
     L2,
     RANK_TOLERANCE,
     LInf,
-    Lp,
     Norm,
     Nuclear,
     OfSingularValues,
     OverRows,
     Spectral,
 )
+from implicit_bias.norms.entries import Entrywise
 
 Parameters: TypeAlias = Mapping[str, Tensor]
-# Norms over the tensors: those that grow with each of their entries' absolute values.
-MONOTONE = (L1, L2, LInf, Lp)
 
 
 class ParameterNorm(ABC):
@@ -172,7 +170,7 @@ class ComposedNorm(ParameterNorm):
     scale: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.outer, MONOTONE):
+        if not isinstance(self.outer, Entrywise):  # those that grow with each absolute value
             raise ValueError(
                 f"the norm over the tensors must be L1, L2, LInf or Lp, got {self.outer!r}"
             )
@@ -346,7 +344,7 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
         named = [found for found in PARAMETER_NORMS.values() if found.inner == norm]
         over = norm.entries if isinstance(norm, OfSingularValues) else norm
         over = norm.outer if isinstance(norm, OverRows) else over
-        if not isinstance(over, MONOTONE):
+        if not isinstance(over, Entrywise):
             raise ValueError(
                 f"{norm!r} does not say how the norms of several tensors are put together: pass "
                 "ComposedNorm(inner, outer), such as ComposedNorm(Spectral(), LInf())"
@@ -414,16 +412,16 @@ def _of_singular_values(norm: OfSingularValues, tensor: Tensor) -> float:
     return norm.entries.value(values.double().cpu().numpy())
 
 
-def _l1_maximiser(tensor: Tensor) -> Tensor:
-    flat = tensor.detach().reshape(-1)
-    found = torch.zeros_like(flat)
-    largest = flat.abs().argmax()
-    found[largest] = flat[largest].sign()
-    return found.reshape(tensor.shape)
-
-
-def _l2_maximiser(tensor: Tensor) -> Tensor:
-    return tensor.detach() / (_p_norm(tensor, 2) or 1.0)
+def _maximiser_of_entries(norm: Entrywise, tensor: Tensor) -> Tensor:
+    """Return the same as `Entrywise.maximiser`."""
+    sizes = tensor.detach().abs()
+    if norm.exponent == 1:
+        found = sizes.new_zeros(sizes.shape)
+        found.view(-1)[sizes.argmax()] = 1.0
+    else:
+        found = (sizes / (_p_norm(sizes, math.inf) or 1.0)) ** (1.0 / (norm.exponent - 1.0))
+    found *= tensor.detach().sign()
+    return found / (_p_norm(found, norm.exponent) or 1.0)
 
 
 def _maximiser_of_singular_values(norm: OfSingularValues, tensor: Tensor) -> Tensor:
@@ -435,13 +433,10 @@ def _maximiser_of_singular_values(norm: OfSingularValues, tensor: Tensor) -> Ten
     return cast(Tensor, (U * shares) @ Vt).reshape(tensor.shape)
 
 
-value_of.register(L1, lambda _, tensor: _p_norm(tensor, 1))
-value_of.register(L2, lambda _, tensor: _p_norm(tensor, 2))
-value_of.register(LInf, lambda _, tensor: _p_norm(tensor, math.inf))
+for entries in (L1, L2, LInf):
+    value_of.register(entries, lambda norm, tensor: _p_norm(tensor, norm.exponent))
 value_of.register(OfSingularValues, _of_singular_values)
 for kind in (L1, L2, LInf, OfSingularValues):
     dual_of.register(kind, lambda norm, tensor: value_of(norm.conjugate, tensor))
-maximiser_of.register(L1, lambda _, tensor: _l1_maximiser(tensor))
-maximiser_of.register(L2, lambda _, tensor: _l2_maximiser(tensor))
-maximiser_of.register(LInf, lambda _, tensor: tensor.detach().sign())
+maximiser_of.register(Entrywise, _maximiser_of_entries)
 maximiser_of.register(OfSingularValues, _maximiser_of_singular_values)

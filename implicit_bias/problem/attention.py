@@ -28,21 +28,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import as_finite, check_not_masked, check_shape, detached
-from implicit_bias.norms import (
-    L1,
-    L2,
-    GroupNorm,
-    HasValueAndDual,
-    InRows,
-    LInf,
-    Lp,
-    Norm,
-    as_norm,
-)
+from implicit_bias.norms import GroupNorm, HasValueAndDual, InRows, Norm, as_norm
+from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem.margin_problem import MarginProblem
-
-# Norms of entries or of rows, which see coefficients (E, D) as they are.
-OF_ANY_SHAPE = (L1, L2, LInf, Lp, GroupNorm)
 
 
 def attention_margin(
@@ -115,7 +103,7 @@ def attention_margin(
     own = np.arange(T) == chosen[:, None]
     differences = X[own][:, None] - X  # (N, T, D)
     chosen_norm = as_norm(norm)
-    if not isinstance(chosen_norm, OF_ANY_SHAPE):
+    if not isinstance(chosen_norm, (Entrywise, GroupNorm)):  # which see (E, D) as it is
         chosen_norm = InRows(chosen_norm, q.shape[1])
     return MarginProblem(
         differences[~own],
