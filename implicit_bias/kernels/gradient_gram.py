@@ -375,13 +375,10 @@ class Initialisation:
 
     Parameters
     ----------
-    name : str
-        How it is called.
     weights, biases : callable
         Variance of an entry, of the width m and the number of features d.
     """
 
-    name: str
     weights: Callable[[int, int], float]
     biases: Callable[[int, int], float]
 
@@ -399,9 +396,9 @@ class Initialisation:
 
 # Du et al. (2019), and appendix D of [P].
 INITIALISATIONS = {
-    "dzps": Initialisation("dzps", lambda m, d: 1.0, lambda m, d: 0.0),
-    "fan-in": Initialisation("fan-in", lambda m, d: 1 / d, lambda m, d: 0.01),
-    "fan-out": Initialisation("fan-out", lambda m, d: 1 / m, lambda m, d: 1 / m),
+    "dzps": Initialisation(lambda m, d: 1.0, lambda m, d: 0.0),
+    "fan-in": Initialisation(lambda m, d: 1 / d, lambda m, d: 0.01),
+    "fan-out": Initialisation(lambda m, d: 1 / m, lambda m, d: 1 / m),
 }
 
 
@@ -454,58 +451,58 @@ def finite_gram(
     >>> finite_gram(circle_points(3), ACTIVATIONS["relu"], gaussian_weights(1000, 10)).shape
     (3, 3)
     """
-    X = as_finite(X, "X", 2)
-    samples = torch.tensor(X, device=as_device(device))
-    columns = None if readouts is None else readouts.detach().reshape(len(readouts), -1)
-    n_classes = 1 if columns is None else columns.shape[1]
-    agreement = samples.new_zeros((n_classes * len(X),) * 2)
-    hidden = samples.new_zeros((len(X), len(X)))
-    width = 0
-    for units, rows in _units(weights, X.shape[1], max(1, BLOCK // max(1, len(agreement)))):
-        width = units.stop
-        inputs = samples @ rows.to(samples).T  # (n, rows)
-        if biases is not None:
-            inputs += _of_units(biases, units, "biases").to(samples)
-        gates = activation.derivative(inputs)
-        if columns is not None:
-            scales = _of_units(columns, units, "readouts").to(samples)  # (rows, C)
-            # Row-major: the class is the slow index of the rows of the gates.
-            gates = (scales.T[:, None, :] * gates).reshape(-1, len(rows))
+    samples = torch.tensor(as_finite(X, "X", 2), device=as_device(device))
+    n_classes = 1 if readouts is None else math.prod(readouts.shape[1:])
+    agreement = samples.new_zeros((n_classes * len(samples),) * 2)
+    hidden = samples.new_zeros((len(samples), len(samples)))
+    width, most = 0, max(1, BLOCK // max(1, len(agreement)))
+    for inputs, gates in _layer(samples, activation, weights, readouts, biases, most):
+        width += inputs.shape[1]
         agreement += gates @ gates.T
         if train_readouts:
             values = activation.value(inputs)
             hidden += values @ values.T
-    for name, given in (("readouts", readouts), ("biases", biases)):
-        if given is not None and len(given) != width:
-            raise ValueError(f"there are {len(given)} {name} for {width} units: pass one a unit")
     gram = (samples @ samples.T).repeat(n_classes, n_classes) * agreement / width
     if train_readouts:
         gram += torch.kron(torch.eye(n_classes).to(samples), hidden / width)
     return ((gram + gram.T) / 2).cpu().numpy()
 
 
-def _units(
-    weights: Iterable[Tensor], n_features: int, most: int | None = None
-) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the weights of units in blocks of at most this many, with the units' numbers."""
-    width = 0
+def _layer(
+    samples: Tensor,
+    activation: Activation,
+    weights: Iterable[Tensor],
+    readouts: Tensor | None,
+    biases: Tensor | None,
+    most: int,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield inputs (n, rows) and gates (C n, rows) of units, in blocks of at most this many."""
+    given, width = {"readouts": readouts, "biases": biases}, 0
+    parts = {name: part.detach() for name, part in given.items() if part is not None}
     for block in weights:
-        if block.ndim != 2 or block.shape[1] != n_features:
+        if block.ndim != 2 or block.shape[1] != samples.shape[1]:
             raise ValueError(
-                f"X has {n_features} features, but weights have the shape {tuple(block.shape)}: "
-                "pass one row a unit, with as many columns as X"
+                f"X has {samples.shape[1]} features, but weights have the shape "
+                f"{tuple(block.shape)}: pass one row a unit, with as many columns as X"
             )
-        for rows in torch.split(block, most or max(1, len(block))):
-            yield slice(width, width := width + len(rows)), rows
+        for rows in torch.split(block, most):
+            units = slice(width, width := width + len(rows))
+            for name in [name for name, part in parts.items() if len(part) < width]:
+                raise ValueError(f"there are fewer {name} than units: pass one a unit")
+            inputs = samples @ rows.to(samples).T
+            if "biases" in parts:
+                inputs += parts["biases"][units].to(samples)
+            gates = activation.derivative(inputs)
+            if "readouts" in parts:
+                scales = parts["readouts"][units].to(samples).reshape(len(rows), -1)  # (rows, C)
+                # Row-major: the class is the slow index of the rows of the gates.
+                gates = (scales.T[:, None, :] * gates).reshape(-1, len(rows))
+            yield inputs, gates
     if not width:
         raise ValueError("the network has no units: pass at least one row of weights")
-
-
-def _of_units(values: Tensor, units: slice, name: str) -> Tensor:
-    """Return the entries of a block of units."""
-    if len(values) < units.stop:
-        raise ValueError(f"there are {len(values)} {name} for more units: pass one a unit")
-    return values[units].detach()
+    for name, part in parts.items():
+        if len(part) != width:
+            raise ValueError(f"there are {len(part)} {name} for {width} units: pass one a unit")
 
 
 def finite_eigenvalues(
@@ -547,14 +544,8 @@ def finite_eigenvalues(
     """
     X = as_finite(X, "X", 2)
     triangle, width = np.zeros((0, len(X))), 0
-    for units, block in _units(weights, X.shape[1]):
-        width = units.stop
-        inputs = torch.tensor(X) @ block.to(torch.float64).T  # (n, rows)
-        if biases is not None:
-            inputs += _of_units(biases, units, "biases")
-        gates = activation.derivative(inputs)
-        if readouts is not None:
-            gates *= _of_units(readouts, units, "readouts")
+    for inputs, gates in _layer(torch.tensor(X), activation, weights, readouts, biases, ROWS):
+        width += inputs.shape[1]
         # Row-major: row k d + e of M is feature e of unit k.
         gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
         values = [activation.value(inputs).numpy().T] if train_readouts else []
@@ -755,12 +746,11 @@ def circle_eigenvalues(activation: Activation, n_samples: int) -> Array:
     ValueError
         The Hermite series of phi' is too long: phi has a kink.
     """
-    squares = _fast_squares(activation)
+    # Of cos(j theta) half is at frequency j, and half at -j.
+    halves = _harmonic_shares(_fast_squares(activation), 2) / 2
+    j = np.arange(len(halves))
     folded = np.zeros(n_samples)
-    for k, square in enumerate(squares):
-        q = np.arange(k + 2)
-        shares = scipy.stats.binom.pmf(q, k + 1, 0.5)
-        np.add.at(folded, (k + 1 - 2 * q) % n_samples, square * shares)
+    np.add.at(folded, np.concatenate([j, -j]) % n_samples, np.tile(halves, 2))
     return np.sort(n_samples * folded)[::-1]
 
 
@@ -834,25 +824,13 @@ def _harmonic_shares(squares: Array, dimension: int) -> Array:
     """mu_j, shape (K + 1,), of sum_k squares_k t^(k + 1) = sum_j mu_j P_j(t), P_j(1) = 1."""
     shares = np.zeros(len(squares) + 1)
     half = dimension / 2 - 1
-    for k, square in enumerate(squares):
-        p = k + 1
+    # On the circle, where half is 0, t^p is a binomial sum of cosines: ``beyond`` is 0 there.
+    sizes = np.array([math.log(_n_harmonics(j, dimension)) for j in range(len(shares))])
+    for p, square in enumerate(squares, start=1):
         q = np.arange(p // 2 + 1)
-        j = p - 2 * q
-        if dimension == 2:
-            weights = np.where(j > 0, 2.0, 1.0) * scipy.stats.binom.pmf(q, p, 0.5)
-        else:
-            weights = np.exp(
-                gammaln(p + 1)
-                - p * math.log(2)
-                + np.log(half + j)
-                - gammaln(q + 1)
-                - gammaln(half + p - q + 1)
-                + gammaln(half)
-                + gammaln(2 * half + j)
-                - gammaln(2 * half)
-                - gammaln(j + 1)
-            )
-        shares[j] += square * weights
+        beyond = gammaln(half + 1) + gammaln(p - q + 1) - gammaln(half + p - q + 1)
+        weights = scipy.stats.binom.pmf(q, p, 0.5) * np.exp(sizes[p - 2 * q] + beyond)
+        shares[p - 2 * q] += square * weights
     return shares
 
 

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, as_features, as_finite, check_number
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.problem import gated_linear
+from implicit_bias.problem import decision
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
@@ -73,9 +73,7 @@ class LeastSquares:
         """f(x_n), shape (n,) or (n, p), of inputs X (n, D) and their gates (n, k)."""
         X = as_features(X, self.coef.shape[-1])
         check_rows(X=len(X), gates=gates.shape[0])
-        if self.coef.ndim == 2:
-            return gated_linear(X, gates, self.coef)
-        return np.stack([gated_linear(X, gates, coef) for coef in self.coef], axis=1)
+        return decision(X, gates, self.coef)
 
 
 def least_squares(
