@@ -81,23 +81,18 @@ def ldexp_up(value: float | Array, exponent: int) -> Array:
 
 
 def sum_up(terms: list[float]) -> float:
-    """Return the sum of numbers from 0 on, rounded up; inf where that overflows."""
+    """Return the sum of numbers from 0 on, rounded up if at all; inf where that overflows."""
     try:
         total = math.fsum(terms)
-    except OverflowError:
+        return up(total) if math.fsum([*terms, -total]) > 0 else total
+    except (OverflowError, ValueError):  # infinite less infinite
         return math.inf
-    return up(total) if total > 0 else total
 
 
 def unit_weights(alpha: Array, norms: Array) -> Array:
     """Return alpha times a power of two such that the largest alpha_n norms_n is about 1."""
     sizes = np.where(norms > 0, np.frexp(alpha)[1] + np.frexp(norms)[1], np.frexp(alpha)[1] - 900)
     return np.asarray(np.ldexp(alpha, -int(sizes[alpha > 0].max(initial=-5000))))
-
-
-def balance(alpha: Array, y: Array) -> float:
-    """sum_n alpha_n y_n of labels -1 and +1, rounded once: 0 only where the real sum is 0."""
-    return math.fsum((alpha * y).tolist())
 
 
 def row_norms(A: Array) -> Array:

@@ -242,26 +242,23 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     return min(scale * norm + loss, zero)
 
 
-def dual_scale(problem: MarginProblem, alpha: Array, dual_norms: Array | None = None) -> float:
+def dual_scale(problem: MarginProblem, alpha: Array) -> float:
     """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
-    if dual_norms is None:
-        dual_norms = problem.dual_norms(alpha)
-    largest, totals = float(dual_norms.max()), problem.totals(alpha)
+    largest, totals = float(problem.dual_norms(alpha).max()), problem.totals(alpha)
     by_norm = 1.0 / largest if largest > 0 else np.inf
     boxed = totals > 0
     return min(by_norm, float((problem.box[boxed] / totals[boxed]).min(initial=np.inf)))
 
 
-def gordan_ratio(problem: MarginProblem, alpha: Array, dual_norms: Array | None = None) -> float:
+def gordan_ratio(problem: MarginProblem, alpha: Array) -> float:
     """sum_n alpha_n ||phi_n|| / max_g ||V_g(alpha)||, phi_n the features of sample n.
 
     Unlike the lower bound it does not change with the scale of single samples, as separability
     does not: with all features scaled to norm 1, the margin of any separator of norm 1 is at
     most its inverse.
     """
-    if dual_norms is None:
-        dual_norms = problem.dual_norms(alpha)
-    return ratio_of_gordan(problem, problem.constraints.values(alpha), dual_norms)
+    values = problem.constraints.values(alpha)
+    return ratio_of_gordan(problem, values, problem.dual_norms(alpha))
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,9 @@ from numpy.typing import NDArray
 from implicit_bias.base.rounding import Enclosure, sum_up
 from implicit_bias.base.validation import Array, check_shape
 from implicit_bias.bounds.balance import is_balanced
+from implicit_bias.bounds.lower import checked_values
 from implicit_bias.bounds.status import Certificate, relative_gap
+from implicit_bias.bounds.upper import checked_offsets
 from implicit_bias.problem import MarginProblem
 
 # Bits of a square root.
@@ -118,22 +120,12 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     (1.0, 1.0)
     """
     plain = (*problem.coef_shape[:-2], *problem.features.shape)
-    check_shape(answer.alpha, "alpha", problem.alpha_shape, "one entry a sample, or (N, K)")
     check_shape(
         answer.plain_coef, "plain_coef", plain, "(M', D), a row a plain gate, or (K, M', D)"
     )
-    offset = np.asarray(answer.intercept, dtype=object)
-    check_shape(offset, "intercept", np.shape(problem.no_offset), "a number, or one a class")
-    alpha, rows = rationals(answer.alpha), problem.constraints
-    values = rows.values(alpha)
-    if (rows.alpha(values) != alpha).any():
-        raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
-    if not problem.intercept and offset.any():
-        raise ValueError("the problem has no intercept: pass intercept=True to it, or leave it out")
-    if (values < 0).any():
-        smallest = float(min(values))
-        raise ValueError(f"alpha must not be negative, got {smallest:.3g}: clip it at 0")
-    margins = rows.smallest(_margins(problem, answer))
+    checked_offsets(problem, np.asarray(answer.intercept, dtype=object))
+    values = checked_values(problem, rationals(answer.alpha))
+    margins = problem.constraints.smallest(_margins(problem, answer))
     lower, dual_norms = _lower(problem, values)
     upper = _upper(problem, rationals(answer.plain_coef), margins)
     smallest = _rounded(min(margins), down=True)
@@ -255,15 +247,10 @@ def _group_squares(problem: MarginProblem, rows: Rationals) -> list[Rational]:
 
 def _root_above(square: Rational) -> Rational:
     """Return a rational number that is at least a square root, by a share of 2^-255 at most."""
-    if square == 0:
-        return square
-    shift = 2 * ROOT_BITS + _bits(square.denominator) - _bits(square.numerator)
-    shift += shift % 2
-    scaled = square * _rational(2.0) ** shift
-    whole = int(scaled.numerator // scaled.denominator)
-    root = math.isqrt(whole)
-    above = root + (whole > root * root or scaled.denominator > 1)
-    return above / _rational(2.0) ** (shift // 2)
+    from flint import arb, ctx
+
+    with ctx.workprec(ROOT_BITS):
+        return arb(square).sqrt().upper().fmpq()
 
 
 def _bits(value: Any) -> int:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import (
     LARGEST,
@@ -27,7 +28,6 @@ from implicit_bias.base.rounding import (
     dual_vectors,
     gamma,
     precise_dual_vectors,
-    row_norms,
     unit_weights,
 )
 from implicit_bias.base.validation import Array, as_finite, check_shape
@@ -65,13 +65,7 @@ class DualPoint:
         """
         rows = problem.constraints
         alpha = as_finite(given, "alpha", len(problem.alpha_shape))
-        check_shape(alpha, "alpha", problem.alpha_shape, "one entry a sample, or (N, K)")
-        if (alpha < 0).any():
-            raise ValueError(f"alpha must not be negative, got {alpha.min():.3g}: clip it at 0")
-        values = rows.values(alpha)
-        if (rows.alpha(values) != alpha).any():
-            raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
-        values = unit_values(problem, values)
+        values = unit_values(problem, checked_values(problem, alpha))
         norms = dual_norms(problem, rows.weights(values), roundings=rows.n_classes - 2)
         return cls(problem, values, norms)
 
@@ -152,6 +146,25 @@ class DualPoint:
         return min(by_norm, self._by_box)
 
 
+def checked_values(problem: MarginProblem, alpha: NDArray[Any]) -> NDArray[Any]:
+    """Check dual variables, float64 or exact, and return those of the constraints, (R,).
+
+    Raises
+    ------
+    ValueError
+        Another shape than the problem's, negative, or not 0 at a sample's own class.
+    """
+    check_shape(alpha, "alpha", problem.alpha_shape, "one entry a sample, or (N, K)")
+    rows = problem.constraints
+    values = rows.values(alpha)
+    if (rows.alpha(values) != alpha).any():
+        raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
+    if (values < 0).any():
+        smallest = float(min(values))
+        raise ValueError(f"alpha must not be negative, got {smallest:.3g}: clip it at 0")
+    return values
+
+
 def unit_values(problem: MarginProblem, values: Array) -> Array:
     """Return alpha (R,) times a power of two such that the largest alpha_p ||phi_p|| is about 1."""
     return unit_weights(values, problem.feature_norms[problem.constraints.samples])
@@ -183,10 +196,7 @@ def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> E
     """Terms of Omega_*(V), (G,), of weights + rest (N, K'), V with about 28 digits."""
     features, norm = problem.features, problem.plain_norm
     columns = zip(_columns(features, weights), _columns(features, rest), strict=True)
-    parts = [_precise_dual_vectors(features, *pair) for pair in columns]
-    if isinstance(norm, GroupNorm):
-        return norm.of_rows(_joined([_row_norms(V) for V in parts]))
-    return _norms_of(norm, parts)
+    return _norms_of(norm, [_precise_dual_vectors(features, *pair) for pair in columns])
 
 
 def _precise_dual_vectors(features: Features, weights: Array, rest: Array) -> Enclosure:
@@ -212,13 +222,6 @@ def _norms_of(norm: Norm, parts: list[Enclosure]) -> Enclosure:
     V = Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
     value = norm.dual_norms(V.value)
     return Enclosure(value, np.maximum(norm.dual_bounds(V) - value, 0.0))
-
-
-def _row_norms(V: Enclosure) -> Enclosure:
-    """Norms (M,) of the rows of V (M, D), and what its radius may add to them."""
-    norms = row_norms(V.value)
-    rounding = gamma(V.value.shape[1] + 4) * norms
-    return Enclosure(norms, SAFETY * (row_norms(V.radius) + rounding))
 
 
 def _joined(parts: list[Enclosure]) -> Enclosure:

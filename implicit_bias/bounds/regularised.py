@@ -25,17 +25,17 @@ V_g = weight * zeta_g / ||zeta_g||.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, final
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear, minimize_scalar
 from scipy.special import entr, expit
 
-from implicit_bias.base.rounding import UNIT, Enclosure, down, up
-from implicit_bias.base.validation import Array, as_finite, check_choice, check_number
+from implicit_bias.base.rounding import UNIT, Enclosure, down, sum_up, up
+from implicit_bias.base.validation import Array, as_finite, check_choice, check_number, check_shape
 from implicit_bias.bounds.certificate import QUIET, dual_norm_bounds
 from implicit_bias.bounds.status import CONTRADICTION
 from implicit_bias.bounds.upper import score_enclosures
@@ -72,62 +72,38 @@ class RegularisedCertificate:
     dual: Array
 
 
-class _Loss(ABC):
-    """One row of the module's table."""
+Values: TypeAlias = Callable[[Array, Array], Array]
 
-    @abstractmethod
-    def values(self, targets: Array, outputs: Array) -> Array:
-        """Losses (N,)."""
+
+@dataclass(frozen=True)
+class _Loss:
+    """One row of the module's table.
+
+    Attributes
+    ----------
+    values : callable
+        Losses (N,) of targets and outputs.
+    slopes : callable
+        Minus their derivatives: theta (N,).
+    dual_values : callable
+        Terms of the dual (N,), of targets and theta.
+    furthest : callable
+        The c, of targets and theta, beyond which the dual value of c theta falls or there is none.
+    """
+
+    values: Values
+    slopes: Values
+    dual_values: Values
+    furthest: Callable[[Array, Array], float]
 
     def most(self, targets: Array, outputs: Enclosure) -> Array:
         """Upper bounds (N,) on the losses of outputs that are known up to their radius."""
         both = (outputs.value - outputs.radius, outputs.value + outputs.radius)
         return np.maximum(*(self.values(targets, end) for end in both)) * (1.0 + 16 * UNIT)
 
-    @abstractmethod
-    def slopes(self, targets: Array, outputs: Array) -> Array:
-        """Minus the losses' derivatives: theta (N,)."""
-
-    @abstractmethod
-    def dual_values(self, targets: Array, theta: Array) -> Array:
-        """Terms of the dual (N,)."""
-
-    @abstractmethod
     def scale(self, targets: Array, theta: Array, largest: float) -> float:
         """Find the c in [0, largest] for which c theta has the largest dual value."""
-
-
-@final
-class _Squared(_Loss):
-    def values(self, targets: Array, outputs: Array) -> Array:
-        return np.asarray(0.5 * (targets - outputs) ** 2)
-
-    def slopes(self, targets: Array, outputs: Array) -> Array:
-        return targets - outputs
-
-    def dual_values(self, targets: Array, theta: Array) -> Array:
-        return targets * theta - 0.5 * theta**2
-
-    def scale(self, targets: Array, theta: Array, largest: float) -> float:
-        square = float(theta @ theta)
-        return min(max(float(targets @ theta) / square, 0.0), largest) if square > 0 else 0.0
-
-
-@final
-class _Logistic(_Loss):
-    def values(self, targets: Array, outputs: Array) -> Array:
-        return np.logaddexp(0.0, -targets * outputs)
-
-    def slopes(self, targets: Array, outputs: Array) -> Array:
-        return np.asarray(targets * expit(-targets * outputs))
-
-    def dual_values(self, targets: Array, theta: Array) -> Array:
-        shares = np.clip(targets * theta, 0.0, 1.0)
-        return np.asarray(entr(shares) + entr(1.0 - shares))
-
-    def scale(self, targets: Array, theta: Array, largest: float) -> float:
-        top = float((targets * theta).max())
-        largest = min(largest, 1.0 / top) if top > 0 else 0.0
+        largest = min(largest, self.furthest(targets, theta))
 
         def negative(c: float) -> float:
             return -float(self.dual_values(targets, c * theta).sum())
@@ -135,26 +111,46 @@ class _Logistic(_Loss):
         found = minimize_scalar(
             negative, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-13 * largest}
         )
-        return min((float(found.x), min(1.0, largest), largest), key=negative)
+        return min((largest, float(found.x), min(1.0, largest)), key=negative)
 
 
-@final
-class _Hinge(_Loss):
-    def values(self, targets: Array, outputs: Array) -> Array:
-        return np.maximum(0.0, 1.0 - targets * outputs)
-
-    def slopes(self, targets: Array, outputs: Array) -> Array:
-        return np.where(targets * outputs < 1.0, targets, 0.0)
-
-    def dual_values(self, targets: Array, theta: Array) -> Array:
-        return np.asarray(targets * theta)
-
-    def scale(self, targets: Array, theta: Array, largest: float) -> float:
-        top = float((targets * theta).max())
-        return min(largest, 1.0 / top) if top > 0 else 0.0
+def _within_one(targets: Array, theta: Array) -> float:
+    """Return the c at which the largest share t c theta is 1; 0 where there is none."""
+    top = float((targets * theta).max())
+    return 1.0 / top if top > 0 else 0.0
 
 
-LOSSES: dict[str, _Loss] = {"squared": _Squared(), "logistic": _Logistic(), "hinge": _Hinge()}
+def _squared_best(targets: Array, theta: Array) -> float:
+    """Return the best c of the squared loss, whose dual value is a parabola in c."""
+    square = float(theta @ theta)
+    return max(float(targets @ theta) / square, 0.0) if square > 0 else 0.0
+
+
+def _entropies(targets: Array, theta: Array) -> Array:
+    shares = np.clip(targets * theta, 0.0, 1.0)
+    return np.asarray(entr(shares) + entr(1.0 - shares))
+
+
+LOSSES: dict[str, _Loss] = {
+    "squared": _Loss(
+        values=lambda t, f: 0.5 * (t - f) ** 2,
+        slopes=lambda t, f: t - f,
+        dual_values=lambda t, theta: t * theta - 0.5 * theta**2,
+        furthest=_squared_best,
+    ),
+    "logistic": _Loss(
+        values=lambda t, f: np.logaddexp(0.0, -t * f),
+        slopes=lambda t, f: t * expit(-t * f),
+        dual_values=_entropies,
+        furthest=_within_one,
+    ),
+    "hinge": _Loss(
+        values=lambda t, f: np.maximum(0.0, 1.0 - t * f),
+        slopes=lambda t, f: np.where(t * f < 1.0, t, 0.0),
+        dual_values=lambda t, theta: t * theta,
+        furthest=_within_one,
+    ),
+}
 
 
 @QUIET
@@ -216,27 +212,22 @@ def certify_regularised(
     check_number(weight, "weight", "(0, inf)")
     terms = LOSSES[loss]
     zeta = as_finite(coef, "coef", 2)
-    shape = (problem.n_gates, problem.X.shape[1])
-    if zeta.shape != shape:
-        raise ValueError(f"coef must have shape {shape}, got {zeta.shape}")
-    t = problem.y if targets is None else as_finite(targets, "targets", 1)
-    if t.shape != problem.y.shape:
-        raise ValueError(f"targets must have shape {problem.y.shape}, got {t.shape}")
+    check_shape(zeta, "coef", problem.coef_shape, "(M, D), a row a gate column")
+    t = problem.y if targets is None else _one_each(problem, targets, "targets")
     if loss != "squared" and not np.isin(t, (-1.0, 1.0)).all():
         raise ValueError(f"targets of the {loss} loss must be -1 or +1; the squared takes any")
 
     scores = score_enclosures(problem.features, problem.plain_coef(zeta[None]))
     found = Enclosure(scores.value[:, 0], scores.radius[:, 0])
     losses = _total(terms.values(t, found.value))
-    norm = float(problem.group_norms(zeta).sum())
-    worst = _total(terms.most(t, found))
-    upper = up(worst * (1.0 + 8 * UNIT)) + up(weight * problem.norm.value_bound(zeta))
+    norm = problem.norm.value(zeta)
+    upper = _total(terms.most(t, found)) + up(weight * problem.norm.value_bound(zeta))
     if math.isinf(upper):  # coefficients that prove nothing above have no slopes either
         zeta, found = 0.0 * zeta, Enclosure(0.0 * t, 0.0 * t)
     if dual is None:
         theta = _dual_of(problem, zeta, loss, weight, t, found.value)
     else:
-        theta = _given(dual, t)
+        theta = _one_each(problem, dual, "dual")
         theta = np.ldexp(theta, -int(np.frexp(np.abs(theta).max(initial=0.0))[1]))
     if loss != "squared" and (t * theta < 0).any():
         raise ValueError(f"dual of the {loss} loss must have the signs of the labels")
@@ -261,8 +252,8 @@ def _feasible(problem: MarginProblem, theta: Array, weight: float) -> Array:
 
 
 def _total(values: Array) -> float:
-    """Sum without rounding but the last, or inf where it overflows."""
-    return math.fsum(values.tolist()) if np.isfinite(values.sum()) else math.inf
+    """Sum, rounded up, or inf where it overflows."""
+    return sum_up(np.where(np.isnan(values), np.inf, values).tolist())
 
 
 def _gap(lower: float, upper: float) -> float:
@@ -273,11 +264,10 @@ def _gap(lower: float, upper: float) -> float:
     return max(upper - lower, 0.0) / upper if upper > 0 else 0.0
 
 
-def _given(dual: ArrayLike, targets: Array) -> Array:
-    theta = as_finite(dual, "dual", 1)
-    if theta.shape != targets.shape:
-        raise ValueError(f"dual must have shape {targets.shape}, got {theta.shape}")
-    return theta
+def _one_each(problem: MarginProblem, given: ArrayLike, name: str) -> Array:
+    values = as_finite(given, name, 1)
+    check_shape(values, name, problem.y.shape, "one entry a sample")
+    return values
 
 
 def _dual_of(

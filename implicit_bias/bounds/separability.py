@@ -317,6 +317,24 @@ class _Rows:
         """Inputs, with a constant."""
         return np.hstack([self.features.X, np.ones((len(self.features), 1))])
 
+    def columns(self, gates: Integers, inputs: Integers, offsets: Integers) -> Integers:
+        """Numbers of columns: those of gates and inputs, and those of some of the offsets.
+
+        Gate m times input d is column m D + d, and the offsets' columns come after all these.
+        """
+        n_gates, n_inputs = self.features.shape
+        products = gates[:, None].astype(np.int64) * n_inputs + inputs
+        return np.append(products, n_gates * n_inputs + offsets)
+
+    def factors(self, columns: Integers) -> list[Array]:
+        """Gates and inputs, (rows, columns), of which some columns are the products."""
+        n_gates, n_inputs = self.features.shape
+        beyond = columns - n_gates * n_inputs  # from 0 on for those of offsets
+        gate = np.where(beyond < 0, columns // n_inputs, n_gates + beyond)
+        used, place = np.unique(gate, return_inverse=True)
+        inputs = self.inputs[:, np.where(beyond < 0, columns % n_inputs, n_inputs)]
+        return [self.gates[:, used].toarray()[:, place], inputs]
+
     def subset(self, index: Integers) -> _Rows:
         """Return some of the rows."""
         return _Rows(self.constraints.subset(index), self.features.subset(index))
@@ -357,7 +375,7 @@ def _rational(rows: _Rows, alpha: Array) -> Proof | None:
     columns = _used_columns(rows, samples)
     if columns is None:
         return None
-    basis = _basic_solution(_features(rows, samples, *columns), alpha[samples])
+    basis = _basic_solution(_features(rows, samples, columns), alpha[samples])
     if basis is None or len(basis) < 2:
         return None
     return _rational_proof(rows, samples[basis])
@@ -398,12 +416,12 @@ def _interval(rows: _Rows, alpha: Array) -> Proof | None:
     """Correct alpha on as many samples as there are independent features."""
     weight = rows.seen(alpha) * rows.features.norms
     columns = _independent_columns(rows)
-    width = len(columns[0])
+    width = len(columns)
     if np.count_nonzero(weight) < width or width > MOST_INTERVAL_RANK:
         return None
     samples = np.argsort(-weight, kind="stable")[: CANDIDATES * width]
     samples = np.sort(samples[weight[samples] > 0])
-    Phi = _features(rows, samples, *columns) * alpha[samples, None]
+    Phi = _features(rows, samples, columns) * alpha[samples, None]
     size = np.abs(Phi).max(axis=0)
     if not (size > 0).all():
         return None
@@ -420,7 +438,7 @@ def _interval(rows: _Rows, alpha: Array) -> Proof | None:
     contraction = SAFETY * float(residual.max())  # bounds ||I - inverse A||, A as real numbers
     if not contraction < 0.5:
         return None
-    V = _magnitudes(rows, alpha, *columns) / unit
+    V = _magnitudes(rows, alpha)[columns] / unit
     correction = SAFETY * float((size @ V).max()) / (1.0 - contraction)
     if not correction < 0.99:
         return None
@@ -446,33 +464,26 @@ def _with_weight(rows: _Rows, alpha: Array) -> Integers:
     return np.flatnonzero(weight > NO_PART * weight.max())
 
 
-def _magnitudes(rows: _Rows, alpha: Array, gate: Integers, feature: Integers) -> Array:
-    """Upper bounds on the absolute values of some entries of V; the last may be the offsets'."""
-    features, offsets = rows.features, _imbalances(rows, alpha)
-    n_gates, n_features = features.shape
-    whole = np.zeros((n_gates + max(len(offsets), 1), n_features + 1))
+def _magnitudes(rows: _Rows, alpha: Array) -> Array:
+    """Upper bounds on the absolute values of V, a number a column."""
+    features = rows.features
+    size = np.zeros(features.shape)
     for columns, V in precise_dual_vectors(features.sparse_gates, features.X, rows.seen(alpha)):
-        whole[:n_gates, :-1][:, columns] = V.magnitude
-    for j, rest in enumerate(offsets):
-        whole[j - len(offsets), -1] = abs(rest) * (1.0 + 4 * UNIT)
-    return np.asarray(whole[gate, feature])
+        size[:, columns] = V.magnitude
+    return np.append(size, np.abs(_imbalances(rows, alpha)) * (1.0 + 4 * UNIT))
 
 
 # --- features ----------------------------------------------------------------------------------
-# A column of the feature matrix is a pair: gate m of the plain gates and feature d of the inputs.
-# The offsets' are the pairs of what comes after the last of both: (-J, -1), ..., (-1, -1).
 
 
-def _used_columns(
-    rows: _Rows, samples: Integers, most: int = MOST_ENTRIES
-) -> tuple[Integers, Integers] | None:
-    """Pairs (gate, feature) that are not 0 on all of some samples; None if there are too many."""
+def _used_columns(rows: _Rows, samples: Integers, most: int = MOST_ENTRIES) -> Integers | None:
+    """Columns that are not 0 on all of some samples; None if there are too many."""
     features, n_offsets = rows.features, len(rows.constraints.offset_classes)
     gates = np.unique(features.sparse_gates[samples].indices)
     inputs = np.flatnonzero(features.X[samples].any(axis=0))
     if len(samples) * len(gates) * len(inputs) > most:
         return None
-    return _columns(gates, inputs, np.arange(n_offsets), n_offsets)
+    return rows.columns(gates, inputs, np.arange(n_offsets))
 
 
 def _imbalances(rows: _Rows, alpha: Array) -> list[float]:
@@ -481,29 +492,9 @@ def _imbalances(rows: _Rows, alpha: Array) -> list[float]:
     return [math.fsum((alpha * column).tolist()) for column in columns]
 
 
-def _columns(
-    gates: Integers,
-    inputs: Integers,
-    offsets: Integers,
-    n_offsets: int,
-) -> tuple[Integers, Integers]:
-    """Return the pairs of gates and inputs, and those of some of the offsets."""
-    gate, feature = np.repeat(gates, len(inputs)), np.tile(inputs, len(gates))
-    gate = np.append(gate, offsets - n_offsets)
-    feature = np.append(feature, np.full(len(offsets), -1))
-    return gate.astype(np.int64), feature.astype(np.int64)
-
-
-def _factors(rows: _Rows, samples: Integers, gate: Integers, feature: Integers) -> list[Array]:
-    """Gates and inputs of which features (samples, columns) are the products."""
-    some = rows.subset(samples)
-    used, place = np.unique(gate, return_inverse=True)
-    return [some.gates[:, used].toarray()[:, place], some.inputs[:, feature]]
-
-
-def _features(rows: _Rows, samples: Integers, gate: Integers, feature: Integers) -> Array:
+def _features(rows: _Rows, samples: Integers, columns: Integers) -> Array:
     """Features (samples, columns), each entry rounded once."""
-    return np.asarray(np.multiply(*_factors(rows, samples, gate, feature)))
+    return np.asarray(np.multiply(*rows.subset(samples).factors(columns)))
 
 
 def _equations(rows: _Rows, samples: Integers) -> list[list[int]] | None:
@@ -515,14 +506,15 @@ def _equations(rows: _Rows, samples: Integers) -> list[list[int]] | None:
     if columns is None:
         return None
     # Of float64 the products would be rounded, to equal ones or to 0.
-    factors = _factors(rows, samples, *columns)
+    factors = rows.subset(samples).factors(columns)
     factors = [np.where(factors[0] * np.sign(factors[1]), part, 0.0) for part in factors]
-    distinct = _distinct_columns(np.vstack(factors))
+    both = np.vstack(factors).T + 0.0  # which turns -0.0 to 0.0
+    distinct = {column.tobytes(): column for column in both if column.any()}
     if len(samples) * len(distinct) > MOST_EXACT_ENTRIES:
         return None
     equations: dict[tuple[int, ...], None] = {}
-    for column in distinct:
-        ratios = [[v.as_integer_ratio() for v in part[:, column].tolist()] for part in factors]
+    for column in distinct.values():
+        ratios = [[v.as_integer_ratio() for v in part.tolist()] for part in np.split(column, 2)]
         # Denominators are powers of two: the largest is common to all.
         row = [(a * c, b * d) for (a, b), (c, d) in zip(*ratios, strict=True)]
         common = max(denominator for _, denominator in row)
@@ -530,8 +522,8 @@ def _equations(rows: _Rows, samples: Integers) -> list[list[int]] | None:
     return [list(row) for row in equations]
 
 
-def _independent_columns(rows: _Rows) -> tuple[Integers, Integers]:
-    """Pairs (gate, feature) of which all others are exact linear combinations, over all samples.
+def _independent_columns(rows: _Rows) -> Integers:
+    """Columns of which all others are exact linear combinations, over all samples.
 
     Left out are inputs that are constant (but one of them); gates that are always 0; of each group
     of gates whose sum is a multiple of another group's, or gate's, the first; and of classes that
@@ -564,7 +556,7 @@ def _independent_columns(rows: _Rows) -> tuple[Integers, Integers]:
             _pattern_of_sum(sp.csc_array(column[:, None])) for column in constraints.offsets.T
         ]
         off_offsets |= np.array([pattern in sums for pattern in patterns], dtype=bool)
-    return _columns(kept, inputs, np.flatnonzero(~off_offsets), len(classes))
+    return rows.columns(kept, inputs, np.flatnonzero(~off_offsets))
 
 
 def _redundant_classes(rows: Constraints, represented: Integers) -> Integers:
@@ -591,14 +583,6 @@ def _pattern_of_sum(gates: sp.csc_array) -> bytes | None:
     signs = np.zeros(gates.shape[0], dtype=np.int8)
     signs[rows] = np.sign(values) * np.sign(first)
     return signs.tobytes()
-
-
-def _distinct_columns(Phi: Array) -> Integers:
-    """Columns that are not 0 and not equal to an earlier one."""
-    first: dict[bytes, int] = {}
-    for column in np.flatnonzero(Phi.any(axis=0)):
-        first.setdefault(_digest(Phi[:, column]), int(column))
-    return np.array(sorted(first.values()), dtype=np.int64)
 
 
 # --- linear algebra ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -89,8 +90,9 @@ class PrimalPoint:
         """
         coef = as_finite(given, "coef", len(problem.coef_shape))
         check_shape(coef, "coef", problem.coef_shape, "(M, D), a row a gate column, or (K, M, D)")
-        offsets = None if intercept is None else _as_offsets(problem, intercept)
-        offsets = offsets if problem.intercept else np.zeros(problem.norm_shape[0])
+        offsets = None if problem.intercept else np.zeros(problem.norm_shape[0])
+        if intercept is not None:
+            offsets = checked_offsets(problem, np.asarray(intercept, dtype=np.float64))
         sizes = [math.frexp(np.abs(coef).max())[1]]
         if offsets is not None:
             sizes.append(math.frexp(np.abs(offsets).max())[1] - LARGEST_OFFSET)
@@ -310,17 +312,11 @@ def value_of_zero(problem: MarginProblem) -> float:
     """
     if problem.hard_margin:
         return math.inf
-    value = _sum_above(problem.box)
+    value = sum_up(problem.box.tolist())
     if problem.intercept:
         others = problem.owners != np.bincount(problem.owners, problem.shares).argmax()
-        value = min(value, 2.0 * _sum_above(problem.box[others]))
+        value = min(value, 2.0 * sum_up(problem.box[others].tolist()))
     return value
-
-
-def _sum_above(terms: Array) -> float:
-    """Return the sum of numbers, rounded up where it is no float64."""
-    total = math.fsum(terms.tolist())
-    return up(total) if math.fsum([*terms.tolist(), -total]) > 0 else total
 
 
 def offsets_of_zero(problem: MarginProblem) -> Array:
@@ -404,16 +400,20 @@ def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
     return np.zeros(n) if found.x is None else np.asarray(found.x[:-1])
 
 
-def _as_offsets(problem: MarginProblem, intercept: ArrayLike) -> Array:
-    """Check an intercept, a number or (K,) with many classes: as offsets (K',)."""
-    offsets, shape = np.asarray(intercept, dtype=np.float64), np.shape(problem.no_offset)
-    if offsets.shape != shape:
-        raise ValueError(f"intercept must have shape {shape}, got {offsets.shape}")
-    if not (problem.intercept or not offsets.any()):
+def checked_offsets(problem: MarginProblem, intercept: NDArray[Any]) -> NDArray[Any]:
+    """Check an intercept, a number or (K,) with many classes, float64 or exact: offsets (K',).
+
+    Raises
+    ------
+    ValueError
+        Another shape, NaN or infinity, or an intercept of a problem without one.
+    """
+    check_shape(intercept, "intercept", np.shape(problem.no_offset), "a number, or one a class")
+    if intercept.any() and not problem.intercept:
         raise ValueError(
-            f"the problem has no intercept, got {intercept!r}: pass MarginProblem(..., "
+            f"the problem has no intercept, got {intercept}: pass MarginProblem(..., "
             "intercept=True)"
         )
-    if not np.isfinite(offsets).all():
-        raise ValueError(f"intercept must be finite, got {intercept!r}")
-    return offsets.reshape(-1)
+    if intercept.dtype != object and not np.isfinite(intercept).all():
+        raise ValueError(f"intercept must be finite, got {intercept}")
+    return intercept.reshape(-1)
