@@ -218,13 +218,16 @@ class Network(nn.Module, ABC):
         labels, _ = as_class_labels(y, len(inputs[0]), self.classes)
         return inputs, torch.tensor(labels, device=self.device)
 
-    @abstractmethod
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
         """State of each hidden unit's gate, shape (n, H_1 + H_2 + ...), as it is now.
 
-        Whether the unit is on, or, in a GLN, a number that stands for its context. Two patterns
-        of the same inputs are there to be compared entry by entry.
+        Whether the unit is on, or, in a GLN, its weight row h * C + c, with contexts of the readout
+        these in one more column. Two patterns of the same inputs are there to be compared entry by
+        entry.
         """
+        if self.fixed_gates:  # which are prepared, layer by layer
+            return torch.cat(prepared[1:], dim=1)
+        return torch.cat([outputs > 0 for outputs in self.hidden_layers(*prepared)], dim=1)
 
     @abstractmethod
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
@@ -520,7 +523,8 @@ class GLN(Network):
         readout_gating: HyperplaneContexts | None = None,
         **options: Unpack[NetworkOptions],
     ) -> None:
-        for gating in (*gatings, *([] if readout_gating is None else [readout_gating])):
+        layers = (*gatings, *([] if readout_gating is None else [readout_gating]))
+        for gating in layers:
             if not isinstance(gating, HyperplaneContexts):
                 raise TypeError(
                     f"a GLN has HyperplaneContexts as gatings, got {type(gating).__name__}: draw "
@@ -542,30 +546,20 @@ class GLN(Network):
         )
         if readout_gating is not None:
             GatedReadout(readout_gating, gatings[0])  # refuses contexts that do not fit
-        self.gatings, self.readout_gating = tuple(gatings), readout_gating
+        self.gatings, self.readout_gating, self._layers = tuple(gatings), readout_gating, layers
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D) and, for each layer, the weight row h * C + c of each unit.
 
         The readout is a layer of one unit, where it has contexts.
         """
-        layers = (*self.gatings, *([] if self.readout_gating is None else [self.readout_gating]))
-        rows = (torch.tensor(gating.columns(X), device=self.device) for gating in layers)
+        rows = (torch.tensor(gating.columns(X), device=self.device) for gating in self._layers)
         return self._as_inputs(X), *rows
 
-    def gate_pattern(self, *prepared: Tensor) -> Tensor:
-        """Weight row h * C + c of each hidden unit, shape (n, H_1 + H_2 + ...).
-
-        With contexts of the readout, these in one more column.
-        """
-        return torch.cat(prepared[1:], dim=1)
-
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        rows = prepared[1 + layer]
-        if self.n_networks == 1:
-            return products.gather(1, rows)
         own = _parts(products, 1, self.n_networks)
-        return own.gather(2, rows[:, None].expand(-1, self.n_networks, -1)).flatten(1)
+        rows = prepared[1 + layer][:, None].expand(-1, self.n_networks, -1)
+        return own.gather(2, rows).flatten(1)
 
     def _first_layer_gating(self) -> HyperplaneContexts | GatedReadout:
         if self.readout_gating is None:
@@ -597,10 +591,6 @@ class ReLUNetwork(Network):
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D), and nothing else."""
         return (self._as_inputs(X),)
-
-    def gate_pattern(self, *prepared: Tensor) -> Tensor:
-        """Whether each hidden unit is on, bool of shape (n, H_1 + H_2 + ...)."""
-        return torch.cat([outputs > 0 for outputs in self.hidden_layers(*prepared)], dim=1)
 
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
         return products.relu()
@@ -656,10 +646,6 @@ class FrozenGateReLU(Network):
             outputs = self._products(layer, outputs, weights).relu()
             masks.append(outputs > 0)
         return inputs, *masks
-
-    def gate_pattern(self, *prepared: Tensor) -> Tensor:
-        """Whether each hidden unit is on, bool of shape (n, H_1 + H_2 + ...)."""
-        return torch.cat(prepared[1:], dim=1)
 
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
         return products * prepared[1 + layer]

@@ -156,13 +156,12 @@ class Constraints:
     @property
     def labels(self) -> sp.csr_array:
         """b_p, shape (R, K')."""
-        row = np.arange(len(self))
-        rows = np.concatenate([row, row])
-        columns = np.concatenate([self.owners, self.rivals])
-        signs = np.concatenate([np.ones(len(self)), -np.ones(len(self))])
-        scored = columns < self.width
-        entries = signs[scored], (rows[scored], columns[scored])
-        return sp.csr_array(entries, shape=(len(self), self.width))
+        n, row = self.n_classes, np.arange(len(self))
+        own, rival = (
+            sp.csr_array((np.ones(len(self)), (row, of)), shape=(len(self), n))[:, : self.width]
+            for of in (self.owners, self.rivals)
+        )
+        return own - rival
 
     @property
     def offset_classes(self) -> Integers:
@@ -172,8 +171,7 @@ class Constraints:
     @cached_property
     def offsets(self) -> Array:
         """Entries of b_p of the classes with a free offset, shape (R, J)."""
-        own = self.owners[:, None] == self.offset_classes
-        return own.astype(np.float64) - (self.rivals[:, None] == self.offset_classes)
+        return np.asarray(self.labels[:, self.offset_classes].toarray())
 
     def of_classes(self, offsets: NDArray[Any]) -> NDArray[Any]:
         """Offsets (K',) of all classes from those that are free, (J,); the others are 0."""

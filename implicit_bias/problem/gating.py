@@ -38,6 +38,7 @@ from implicit_bias.base.validation import (
     as_finite,
     check_choice,
     check_count,
+    check_shape,
 )
 
 if TYPE_CHECKING:
@@ -188,11 +189,7 @@ class HyperplaneContexts(Gating):
         """
         weights = as_finite(weights, "weights", 3)
         thresholds = as_finite(thresholds, "thresholds", 2)
-        if thresholds.shape != weights.shape[:2]:
-            raise ValueError(
-                f"thresholds must have shape (H, k) = {weights.shape[:2]} like the weights "
-                f"{weights.shape}, got {thresholds.shape}"
-            )
+        check_shape(thresholds, "thresholds", weights.shape[:2], "(H, k), as of weights (H, k, D)")
         n_units, n_hyperplanes = thresholds.shape
         occurs = np.zeros((n_units, 2**n_hyperplanes), dtype=bool)
         fitted = cls(weights, thresholds, occurs, single_precision)
@@ -228,7 +225,8 @@ class HyperplaneContexts(Gating):
             Seed of the draws.
         """
         X = as_finite(X, "X", 2)
-        check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
+        check_count(n_units, "n_units")
+        check_count(n_hyperplanes, "n_hyperplanes", 0, MAX_HYPERPLANES)  # none is one context
         rng = np.random.default_rng(random_state)
         shape = (n_units, n_hyperplanes)
         weights = rng.normal(0.0, WEIGHT_SCALE, (*shape, X.shape[1]))
@@ -437,11 +435,7 @@ class UnitGates(Gating):
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_finite(self.weights, "weights", 2))
         object.__setattr__(self, "thresholds", as_finite(self.thresholds, "thresholds", 1))
-        if len(self.thresholds) != len(self.weights):
-            raise ValueError(
-                f"thresholds must have one entry for each of the {len(self.weights)} rows of "
-                f"weights, got {len(self.thresholds)}"
-            )
+        check_shape(self.thresholds, "thresholds", self.weights.shape[:1], "one a row of weights")
         if not callable(self.firing):
             check_choice(self.firing, "firing", FIRINGS, "a function of the differences (n, H)")
 
@@ -475,7 +469,7 @@ class UnitGates(Gating):
             Seed of the draws.
         """
         X = as_finite(X, "X", 2)
-        check_counts(n_units=n_units)
+        check_count(n_units, "n_units")
         check_choice(init, "init", ("normal", "orthogonal"))
         rng = np.random.default_rng(random_state)
         n_features = X.shape[1]
@@ -501,7 +495,10 @@ class UnitGates(Gating):
         X = as_features(X, self.n_features)
         projections = _projections(X, self.weights, self.single_precision)
         if callable(self.firing):
-            gates = _scalar_gates(self.firing, projections - self.thresholds)
+            gates = as_finite(
+                self.firing(projections - self.thresholds), "the gates that firing returns", 2
+            )
+            check_shape(gates, "the gates that firing returns", projections.shape, "one an entry")
         else:
             gates = FIRINGS[self.firing](projections, self.thresholds).astype(np.float64)
         if self.always_on:
@@ -511,16 +508,6 @@ class UnitGates(Gating):
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
         """Zeros (n,): a unit is on or off, and what is learned of it holds wherever it is on."""
         return np.zeros(len(as_features(X, self.n_features)), dtype=np.int64)
-
-
-def _scalar_gates(function: Callable[[Array], Array], differences: Array) -> Array:
-    """Gates (n, H) of a user's function, checked."""
-    gates = as_finite(function(differences), "the gates that firing returns", 2)
-    if gates.shape != differences.shape:
-        raise ValueError(
-            f"firing must return one gate an entry, shape {differences.shape}, got {gates.shape}"
-        )
-    return gates
 
 
 def l2_metric(n_units: int, n_contexts: int) -> Array:
@@ -552,14 +539,6 @@ def l2_metric(n_units: int, n_contexts: int) -> Array:
     return (np.eye(size) - block / n_contexts) / n_contexts + 1.0 / size**2
 
 
-def check_counts(**counts: int) -> None:
-    """Refuse counts of units and hyperplanes that are no whole numbers, or out of range."""
-    for name, count in counts.items():
-        # No hyperplane: one context, no gates at all.
-        least, most = (1, None) if name == "n_units" else (0, MAX_HYPERPLANES)
-        check_count(count, name, least, most)
-
-
 def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:
     """Projections of X (n, D) on weights (..., D): shape (n, ...), row-major."""
     flat = weights.reshape(-1, weights.shape[-1])
@@ -584,8 +563,7 @@ def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: A
     """Thresholds, shaped like ``drawn``, by the rule that the user chose."""
     if not isinstance(threshold, str):
         given = as_finite(threshold, "threshold", drawn.ndim)
-        if given.shape != drawn.shape:
-            raise ValueError(f"threshold must have shape {drawn.shape}, got {given.shape}")
+        check_shape(given, "threshold", drawn.shape, "one a hyperplane")
         return given
     check_choice(threshold, "threshold", get_args(ThresholdRule), "an array")
     if threshold == "median":

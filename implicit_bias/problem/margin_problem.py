@@ -65,14 +65,7 @@ from implicit_bias.base.validation import (
     is_frozen,
     owned,
 )
-from implicit_bias.norms import (
-    GroupNorm,
-    HasValueAndDual,
-    Norm,
-    Partition,
-    as_groups,
-    as_norm,
-)
+from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
 from implicit_bias.problem.constraints import Constraints, class_indices
 from implicit_bias.problem.features import Features, decision
 from implicit_bias.problem.gating import GateMatrix, Gating, NoGates

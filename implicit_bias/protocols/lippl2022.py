@@ -32,13 +32,13 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import as_features, as_finite, check_seed
+from implicit_bias.base.validation import as_features, as_finite, check_count, check_seed
 from implicit_bias.problem.gating import (
+    MAX_HYPERPLANES,
     THRESHOLD_SCALE,
     WEIGHT_SCALE,
     HyperplaneContexts,
     UnitGates,
-    check_counts,
     single_precision_projections,
 )
 from implicit_bias.training.configuration import TrainingConfig
@@ -76,7 +76,8 @@ def draw_contexts(
     import torch
 
     X = as_finite(X, "X", 2)
-    check_counts(n_units=n_units, n_hyperplanes=n_hyperplanes)
+    check_count(n_units, "n_units")
+    check_count(n_hyperplanes, "n_hyperplanes", 0, MAX_HYPERPLANES)
     n_features, rows = X.shape[1], n_units * n_hyperplanes
     check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
@@ -125,7 +126,7 @@ def draw_unit_gates(
     import torch
 
     reference = as_finite(reference, "reference", 2)
-    check_counts(n_units=n_units)
+    check_count(n_units, "n_units")
     check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.empty(n_units, reference.shape[1])

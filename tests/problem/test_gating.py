@@ -367,11 +367,11 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "thresholds-length": (
         lambda: UnitGates(np.ones((3, 5)), np.zeros(2)),
-        "one entry for each of the 3 rows of weights, got 2",
+        r"thresholds must have shape \(3,\), got \(2,\): one a row of weights",
     ),
     "hyperplanes-shape": (
         lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 2, 5)), np.zeros((2, 3))),
-        r"thresholds must have shape \(H, k\) = \(3, 2\)",
+        r"thresholds must have shape \(3, 2\)",
     ),
     "weights-dimension": (
         lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 5)), np.zeros((3, 1))),
