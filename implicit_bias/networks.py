@@ -58,7 +58,6 @@ frozen gates; Sahiner et al. (2021), "Vector-output ReLU neural network problems
 programs", for the nuclear norm of several outputs; that of gated readouts is derived here after it.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, final
@@ -431,11 +430,8 @@ class Network(nn.Module, ABC):
                 units = self.hidden_weights[0].reshape(len(readout), -1)
                 return (readout @ units.norm(dim=1)).item()
             weights = (*self.hidden_weights, self.readout)
-            squares = sum(layer.square().sum().item() for layer in weights)
-            try:
-                return float((squares / self.n_layers) ** (self.n_layers / 2))
-            except OverflowError:  # where tensors have infinity: the training has diverged
-                return math.inf
+            squares = torch.stack([layer.square().sum().double() for layer in weights]).sum()
+            return float((squares / self.n_layers) ** (self.n_layers / 2))
 
     def smallest_margin(self, outputs: Tensor, labels: Tensor) -> float:
         """Smallest y_n f(x_n) of outputs (n,) and labels (n,), as `prepare_samples` makes them.

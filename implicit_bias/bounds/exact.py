@@ -247,10 +247,11 @@ def _group_squares(problem: MarginProblem, rows: Rationals) -> list[Rational]:
 
 def _root_above(square: Rational) -> Rational:
     """Return a rational number that is at least a square root, by a share of 2^-255 at most."""
-    from flint import arb, ctx
-
-    with ctx.workprec(ROOT_BITS):
-        return arb(square).sqrt().upper().fmpq()
+    # The root of p / q is that of p q, over q.
+    whole = int(square.numerator * square.denominator) << 2 * ROOT_BITS
+    root = math.isqrt(whole)
+    above = root + (root * root < whole)
+    return above / (_rational(2.0) ** ROOT_BITS * square.denominator)
 
 
 def _bits(value: Any) -> int:

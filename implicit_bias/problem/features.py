@@ -117,11 +117,9 @@ class Features:
     @cached_property
     def norms(self) -> Array:
         """Norm of each sample's features, sqrt(sum_g Q_g[n, n]), shape (N,)."""
-        gates, X = self.sparse_gates, self.X
-        row = np.repeat(np.arange(len(X)), np.diff(gates.indptr))
         with np.errstate(over="ignore", invalid="ignore"):  # which `MarginProblem` refuses
-            gate_squares = np.bincount(row, weights=gates.data**2, minlength=len(X))
-            return np.sqrt(gate_squares * np.einsum("nd,nd->n", X, X))
+            gate_squares = self.sparse_gates.power(2).sum(axis=1)
+            return np.sqrt(gate_squares * np.einsum("nd,nd->n", self.X, self.X))
 
     @cached_property
     def zero(self) -> NDArray[np.bool_]:

@@ -495,8 +495,7 @@ class Architecture:
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
         norm = self.norm or GroupNorm(groups, self.metric, apart=self.apart)
-        check_not_masked(y, "y")
-        labels = np.asarray(y)
+        labels = cast(Array, y)  # `MarginProblem` checks and converts them
         return MarginProblem(
             inputs, labels, gates, groups, None, C, norm, intercept, classes=classes
         )
