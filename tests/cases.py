@@ -1,13 +1,10 @@
-"""Small problems that every solver must solve, the tolerances, and the definitions in loops.
-
-The functions of the last section recompute what `certify` says, from the definitions alone:
-they use the problem's data (X, y, gates, groups, metric, C) but none of its products.
-"""
+"""Small problems, of two classes and of many, under every norm, and the tolerances of tests."""
 
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
@@ -15,6 +12,18 @@ import scipy.sparse as sp
 from _pytest.mark import ParameterSet
 
 from implicit_bias.base.validation import Array
+from implicit_bias.norms import (
+    L1,
+    L2,
+    GroupNorm,
+    LInf,
+    Lp,
+    MaxOverGroups,
+    Norm,
+    Nuclear,
+    Spectral,
+    SumOverGroups,
+)
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import (
     GateMatrix,
@@ -26,6 +35,9 @@ from implicit_bias.problem.gating import (
     l2_metric,
 )
 from implicit_bias.solvers import Tolerances
+from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, CvxpySolver
+from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.solvers.working_set import WorkingSet
 
 T = TypeVar("T")
@@ -78,13 +90,24 @@ def mostly_slow(values: Iterable[T], kept: Container[object] = HANDFUL) -> list[
     ]
 
 
-def asked(solver: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dict[str, Any]:
-    """Arguments of `solve`: of a working set so small at first that there are rounds."""
-    if solver != "working-set":
-        return {"solver": solver, "tol": tol, **options}
-    tolerances = Tolerances(gap=tol)
-    small = WorkingSet(tolerances=tolerances, first_size=size, first_pairs=size, **options)
-    return {"solver": small}
+def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dict[str, Any]:
+    """Arguments of `solve`: of a working set so small at first that there are rounds.
+
+    A method is the name of a solver, or of one of CVXPY's and a formulation: "clarabel-dual".
+    """
+    backend, _, formulation = method.partition("-")
+    own: dict[str, Any] = {"tolerances": Tolerances(gap=tol), **options}
+    if method == "working-set":
+        return {"solver": WorkingSet(first_size=size, first_pairs=size, **own)}
+    if method == "highs":
+        return {"solver": LinearProgram(first_rows=12, first_columns=0.2, **own)}
+    if formulation in FORMULATIONS:
+        return {"solver": CvxpySolver(backend=backend, formulation=formulation, **own)}
+    return {"solver": method, "tol": tol, **options}
+
+
+def dense(gates: GateMatrix) -> Array:
+    return sp.csr_array(gates).toarray()
 
 
 # --- data ------------------------------------------------------------------------------------
@@ -117,6 +140,11 @@ def build(
     X, y = data
     gates = gating(X)
     return MarginProblem(scale * X, y, gates.gates(X), gates.groups, C=C)
+
+
+def plain(X: Any, y: Any, C: Any = np.inf, **options: Any) -> MarginProblem:
+    """One gate that is always on: the classical SVM."""
+    return MarginProblem(X, y, np.ones((len(X), 1)), np.zeros(1, dtype=int), C=C, **options)
 
 
 def svm_l2(
@@ -207,9 +235,17 @@ def tight() -> tuple[Array, Array]:
     return X, y
 
 
+def clusters(
+    n: int = 45, d: int = 5, k: int = 3, *, spread: float = 0.5, seed: int = 1
+) -> tuple[Array, Any]:
+    """Gaussian clusters around random centres, and the class of each point, 0 .. k - 1."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % k
+    return 2.0 * rng.normal(size=(k, d))[y] + spread * rng.normal(size=(n, d)), y
+
+
 def one_class() -> MarginProblem:
-    X, _ = cloud(12, 4)
-    return MarginProblem(X, np.ones(12), np.ones((12, 1)), np.zeros(1, dtype=int))
+    return plain(cloud(12, 4)[0], np.ones(12))
 
 
 # --- the table -------------------------------------------------------------------------------
@@ -263,23 +299,81 @@ SEPARABLE: dict[str, Callable[[], MarginProblem]] = {
 }
 
 
+HARD = [name for name in SEPARABLE if not name.startswith("soft-")]
+# Two classes, and an offset.
+OFFSET = "+intercept"
+
+GATES, FEATURES = np.array([0, 1, 0]), np.array([0, 0, 1, 2, 1])
+NORMS: dict[str, Norm] = {
+    "l1": L1(),
+    "l2": L2(),
+    "linf": LInf(),
+    "l3": Lp(3.0),
+    "spectral": Spectral(),
+    "nuclear": Nuclear(),
+    "features": SumOverGroups(L2(), FEATURES, axis=-1),
+    "maxima": SumOverGroups(LInf(), FEATURES, axis=-1),
+    "groups": GroupNorm(GATES),
+    "apart": GroupNorm(GATES, apart=True),
+    "pergate": SumOverGroups(Nuclear(), GATES),
+    "layers": MaxOverGroups(Spectral(), GATES),
+}
+
+
+def of_weights(*norms: str) -> list[str]:
+    """Names of problems with a C for each sample: of two classes, then of three."""
+    ends = ("-binary-weights", "-binary-weights-intercept", "-weights", "-weights-intercept")
+    return [norm + end for norm in norms for end in ends]
+
+
+WEIGHTED = of_weights("l2", "features", "l1", "linf", "spectral", "nuclear")
+
+
+def of_norm(name: str) -> MarginProblem:
+    """Return clusters under a norm, the first word of the name.
+
+    They are of three classes, a hard margin, without offset or gates, but for the other words:
+    "binary" (labels -1 and +1), "two" (classes), "soft", "weights" (a C a sample, of clusters that
+    overlap), "intercept", "gated".
+    """
+    norm, *words = name.split("-")
+    two = "two" in words or "binary" in words
+    X, y = clusters(k=2 if two else 3, spread=2.5 if "weights" in words else 0.5)
+    gates: Any = np.ones((45, 1))
+    groups = np.zeros(1, dtype=int)
+    if "gated" in words or norm in ("groups", "apart", "pergate"):
+        gates, groups = (np.random.default_rng(2).random((45, 3)) < 0.7) + 0.1, GATES
+    C: Any = np.inf
+    if "soft" in words:
+        C = 0.05
+    elif "weights" in words:
+        C = 10.0 ** np.random.default_rng(3).uniform(-2, 1, 45)
+    labels = 2 * y - 1 if "binary" in words else y
+    offset, classes = "intercept" in words, 2 if "two" in words else None
+    return MarginProblem(X, labels, gates, groups, None, C, NORMS[norm], offset, classes=classes)
+
+
 @cache
 def separable(name: str) -> MarginProblem:
-    return SEPARABLE[name]()
-
-
-HARD = [name for name in SEPARABLE if not name.startswith("soft-")]
+    """Return a problem of the table, with an offset if its name says so, or one of a norm."""
+    plain = name.removesuffix(OFFSET)
+    if plain not in SEPARABLE:
+        return of_norm(name)
+    return replace(SEPARABLE[plain](), intercept=plain != name)
 
 
 @cache
 def twin(name: str) -> MarginProblem:
-    """Make a hard-margin case inseparable: two samples more, both with the gates of sample 0.
+    return twin_of(separable(name))
+
+
+def twin_of(problem: MarginProblem) -> MarginProblem:
+    """Make a hard-margin problem inseparable: two samples more, both with the gates of sample 0.
 
     q, four times sample 0, has its label, and twice sample 0, between the two, has the other one.
     So no two samples are identical, and only a solver can find the conflict, which is exact.
     """
-    X = separable(name).X[0]
-    return _with_a_point_between(name, 4.0 * X, 2.0 * X)
+    return _with_a_point_between(problem, 4.0 * problem.X[0], 2.0 * problem.X[0])
 
 
 def near_twin(name: str) -> MarginProblem:
@@ -288,96 +382,62 @@ def near_twin(name: str) -> MarginProblem:
     The point between the two was rounded when it was stored, so the three may be separable by
     enormous coefficients; nobody who computes in float64 can say.
     """
-    X = separable(name).X
-    q = X[0] + X[-1]
-    return _with_a_point_between(name, q, 0.3 * X[0] + 0.7 * q)
-
-
-def _with_a_point_between(name: str, q: Array, between: Array) -> MarginProblem:
     problem = separable(name)
-    gates = dense(problem.gates)
-    return MarginProblem(
-        np.vstack([problem.X, q, between]),
-        np.append(problem.y, [problem.y[0], -problem.y[0]]),
-        np.vstack([gates, gates[0], gates[0]]),
-        problem.groups,
-        problem.metric,
+    q = problem.X[0] + problem.X[-1]
+    return _with_a_point_between(problem, q, 0.3 * problem.X[0] + 0.7 * q)
+
+
+def _with_a_point_between(problem: MarginProblem, q: Array, between: Array) -> MarginProblem:
+    gates, own = dense(problem.gates), problem.y[0]
+    other = -own if problem.classes is None else (own + 1) % problem.classes
+    return replace(
+        problem,
+        X=np.vstack([problem.X, q, between]),
+        y=np.append(problem.y, [own, other]),
+        gates=np.vstack([gates, gates[0], gates[0]]),
     )
 
 
-# --- the definitions, in loops ---------------------------------------------------------------
+# --- what is not this package's --------------------------------------------------------------
 
 
-def dense(gates: GateMatrix) -> Array:
-    return sp.csr_array(gates).toarray()
+def by_cvxpy(zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
+    return cp.norm(zeta, 2)
 
 
-def loop_decision(problem: MarginProblem, coef: Array) -> Array:
-    """f(x_n) = sum_m z_m(x_n) <zeta_m, x_n>."""
-    Z = dense(problem.gates)
-    f = np.zeros(len(problem.X))
-    for n in range(len(problem.X)):
-        for m in range(Z.shape[1]):
-            f[n] += Z[n, m] * sum(coef[m] * problem.X[n])
-    return f
+@dataclass(frozen=True)
+class Stranger:
+    """Somebody else's multiple of the Euclidean norm, which says itself in CVXPY as it likes."""
+
+    factor: float = 1.0
+    said: Callable[[Any, tuple[int, ...], Any], Any] = by_cvxpy
+
+    def value(self, coef: Array) -> float:
+        """Multiply the Euclidean norm."""
+        return self.factor * float(np.linalg.norm(coef))
+
+    def dual(self, V: Array) -> float:
+        """Divide the Euclidean norm."""
+        return float(np.linalg.norm(V)) / self.factor
+
+    def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
+        """Say it in CVXPY."""
+        found = self.said(zeta, shape, cp)
+        return found if self.factor == 1.0 else self.factor * found
 
 
-def loop_dual_vectors(problem: MarginProblem, alpha: Array) -> Array:
-    """V_m = sum_n alpha_n y_n z_m(x_n) x_n."""
-    Z = dense(problem.gates)
-    V = np.zeros((Z.shape[1], problem.X.shape[1]))
-    for m in range(Z.shape[1]):
-        for n in range(len(problem.X)):
-            V[m] += alpha[n] * problem.y[n] * Z[n, m] * problem.X[n]
-    return V
+@dataclass(frozen=True, kw_only=True)
+class Stub(Solver):
+    """A method that hands over what a function returns, or raises what it raises."""
 
+    found: Callable[[MarginProblem], Candidate]
+    name: ClassVar[str] = "stub"
 
-def loop_group_norms(problem: MarginProblem, coef: Array) -> Array:
-    """||zeta_g||: sqrt(tr(zeta_g' P_g^+ zeta_g))."""
-    return np.array(
-        [
-            np.sqrt(np.trace(coef[columns].T @ np.linalg.pinv(P, rcond=1e-10) @ coef[columns]))
-            for columns, P in loop_groups(problem)
-        ]
-    )
-
-
-def loop_dual_norms(problem: MarginProblem, alpha: Array) -> Array:
-    """||V_g||: sqrt(tr(V_g' P_g V_g))."""
-    V = loop_dual_vectors(problem, alpha)
-    squares = [np.trace(V[columns].T @ P @ V[columns]) for columns, P in loop_groups(problem)]
-    return np.sqrt(np.maximum(squares, 0.0))
-
-
-def loop_groups(problem: MarginProblem) -> list[tuple[list[int], Array]]:
-    """Columns and metric of each group; the identity where none is given."""
-    found = []
-    for g in range(max(problem.groups) + 1):
-        columns = [m for m in range(len(problem.groups)) if problem.groups[m] == g]
-        P = (problem.metric or {}).get(g, np.eye(len(columns)))
-        found.append((columns, P))
-    return found
-
-
-def loop_primal(problem: MarginProblem, coef: Array) -> float:
-    """Omega(zeta) + C sum_n max(0, 1 - y_n f(x_n)); inf where a hard margin is not reached."""
-    norm = float(loop_group_norms(problem, coef).sum())
-    margins = problem.y * loop_decision(problem, coef)
-    if np.isinf(problem.C):
-        return norm if margins.min() >= 1 - ROUNDING else np.inf
-    return norm + problem.C * sum(max(0.0, 1.0 - margin) for margin in margins)
-
-
-def loop_feature_norms(problem: MarginProblem) -> Array:
-    """Norm of each sample's features under the metric."""
-    Z = dense(problem.gates)
-    squares = np.zeros(len(problem.X))
-    for n in range(len(problem.X)):
-        for columns, P in loop_groups(problem):
-            squares[n] += float(Z[n, columns] @ P @ Z[n, columns]) * sum(problem.X[n] ** 2)
-    return np.sqrt(squares)
-
-
-def feature_scale(problem: MarginProblem) -> float:
-    """Root mean square, over the samples, of the norms of their features under the metric."""
-    return float(np.sqrt(np.mean(loop_feature_norms(problem) ** 2)))
+    def run(
+        self,
+        problem: MarginProblem,
+        on_progress: OnProgress = no_report,
+        start: Start | None = None,
+    ) -> Candidate:
+        """Answer."""
+        return self.found(problem)

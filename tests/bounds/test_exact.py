@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import GAP_LIMIT, SEPARABLE, SOLVE_TOL, cloud, separable
-from exact_bounds import fractions
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve
+from oracles import exact_bounds, fractions
 
 ONE_GROUP = np.zeros(1, dtype=np.int64)
 
@@ -51,33 +51,11 @@ def test_the_definitions_in_fractions(x: list[int], alpha: list[int], soft: bool
     problem = MarginProblem(X, y, gates, np.array([0, 1]), C=0.75 if soft else math.inf)
     coef = np.array([[1.0, -2.0], [0.5, 3.0]])
     bounds = certify_exact(problem, answer(coef, np.array(alpha, dtype=float), 0.0))
-    squares, total = [Fraction(0), Fraction(0)], Fraction(sum(alpha))
-    margins = []
-    for m in (0, 1):
-        for d in (0, 1):
-            v = sum(Fraction(alpha[n] * y[n] * gates[n, m] * X[n, d]) for n in range(3))
-            squares[m] += Fraction(v) ** 2
-    for n in range(3):
-        f = sum(gates[n, m] * coef[m, d] * X[n, d] for m in (0, 1) for d in (0, 1))
-        margins.append(Fraction(y[n] * f))
-    # lower <= total / sqrt(max of squares), and the next float64 is not below.
-    if total == 0:
-        assert bounds.lower == 0
-    elif not soft:
-        if max(squares) == 0:
-            assert bounds.lower == math.inf
-        else:
-            assert Fraction(bounds.lower) ** 2 * max(squares) <= total**2
-            above = Fraction(math.nextafter(bounds.lower, math.inf))
-            assert above**2 * max(squares) >= total**2 * (1 - Fraction(1, 2**200))
-    norm = math.sqrt(5.0) + math.sqrt(9.25)
-    if soft:
-        losses = sum(max(Fraction(0), 1 - margin) for margin in margins)
-        assert bounds.upper == pytest.approx(norm + 0.75 * float(losses), rel=1e-14)
-    elif min(margins) > 0:
-        assert bounds.upper == pytest.approx(norm / float(min(margins)), rel=1e-14)
-    else:
-        assert bounds.upper == math.inf
+    lower, upper = exact_bounds(problem, coef, np.array(alpha), best=False)
+    # Rounded down, and the next float64 is not below.
+    assert bounds.lower <= lower
+    assert math.nextafter(bounds.lower, math.inf) >= lower * (1 - Fraction(1, 2**200))
+    assert bounds.upper == pytest.approx(float(upper), rel=1e-14)
 
 
 def test_an_intercept_needs_its_equation_exactly() -> None:

@@ -1,14 +1,12 @@
 """Training runs and networks that certify themselves: the optimum, CVXPY's, rational numbers."""
 
-import warnings
-from typing import Any
+from functools import partial
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import torch
 
-from exact_bounds import hold
+from cases import clusters as of_clusters
 from implicit_bias import certify_network, certify_run, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import repaired
@@ -17,12 +15,9 @@ from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.norms import L1, L2, LInf, Norm, Spectral
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
+from oracles import check_overlap, cvxpy_optimum, hold
 
-
-def clusters(k: int = 3) -> tuple[Array, Any]:
-    rng = np.random.default_rng(0)
-    y = np.arange(30) % k
-    return 2.0 * rng.normal(size=(k, 5))[y] + 0.2 * rng.normal(size=(30, 5)), y
+clusters = partial(of_clusters, 30, spread=0.2, seed=0)
 
 
 @pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Spectral()])
@@ -41,8 +36,7 @@ def test_steepest_descent_certifies_itself(norm: Norm, intercept: bool) -> None:
             b = b + 0.3 / step**0.5 * gradient / max(np.abs(gradient).max(), 1e-300)
         if step in (10, 1500):
             found = certify_run(problem, W, b if intercept else None)
-            assert found.lower <= optimum.upper * (1 + 1e-12)
-            assert found.upper >= optimum.lower * (1 - 1e-12)
+            check_overlap(found, optimum, 1e-12)
             gaps.append(found.gap)
     assert found.lower > 0
     assert intercept or gaps[-1] < min(gaps[0], 1.0)
@@ -59,7 +53,7 @@ def test_weights_are_those_of_autograd() -> None:
     V = problem.dual_vectors(loss_weights(problem, coef, np.zeros(3)))
     gradient = -layer.weight.grad.numpy()[:, None]
     np.testing.assert_allclose(V / np.linalg.norm(V), gradient / np.linalg.norm(gradient))
-    X2, y2 = clusters(2)
+    X2, y2 = clusters(k=2)
     binary = max_margin(X2, 2 * y2 - 1)
     w = np.random.default_rng(1).normal(size=(1, 5))
     q = binary.margins(binary.decision(w))
@@ -100,7 +94,7 @@ def test_layers_with_offsets_and_own_weights() -> None:
 
 
 def test_gated_models_and_two_classes() -> None:
-    X, y = clusters(2)
+    X, y = clusters(k=2)
     gates = np.random.default_rng(2).random((30, 3))
     problem = MarginProblem(X, 2.0 * y - 1, gates, np.array([0, 1, 1]), intercept=True)
     coef = np.random.default_rng(3).normal(size=(3, 5))
@@ -115,30 +109,16 @@ def test_gated_models_and_two_classes() -> None:
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("name", ["l1", "l2", "linf", "spectral", "nuclear"])
 def test_bounds_of_a_run_bracket_the_optimum_of_cvxpy(name: str, intercept: bool) -> None:
-    X, y = clusters()
-    W, b = cp.Variable((3, 5)), cp.Variable(3)
-    scores = X @ W.T + (np.ones((30, 1)) @ cp.reshape(b, (1, 3), order="C") if intercept else 0.0)
-    margins = [scores[n, y[n]] - scores[n, k] for n in range(30) for k in range(3) if k != y[n]]
-    size = {
-        "l1": lambda: cp.sum(cp.abs(W)),
-        "l2": lambda: cp.norm(W, "fro"),
-        "linf": lambda: cp.max(cp.abs(W)),
-        "spectral": lambda: cp.sigma_max(W),
-        "nuclear": lambda: cp.normNuc(W),
-    }[name]()
-    program = cp.Problem(cp.Minimize(size), [cp.hstack(margins) >= 1])
-    with warnings.catch_warnings():  # on some kernels Clarabel calls this accuracy none
-        warnings.simplefilter("ignore", UserWarning)
-        program.solve(solver="CLARABEL")
-    problem = max_margin(X, y, name, intercept=intercept)
-    attained = size.value / min(margin.value for margin in margins)
+    problem = max_margin(*clusters(), name, intercept=intercept)
+    optimum, coef, b, _ = cvxpy_optimum(problem)
+    smallest = problem.margins(problem.decision(coef), b * intercept).min()
+    attained = problem.norm.value(coef) / smallest
     rng = np.random.default_rng(0)
     for scale in (0.0, 1.0, 3.0, 10.0, 100.0):
-        iterate = scale * (W.value + 0.02 * scale**-0.5 * rng.normal(size=(3, 5)) if scale else 0.0)
-        offset = scale * b.value if intercept else None
-        found = certify_run(problem, np.zeros((3, 5)) + iterate, offset)
+        noise = 0.02 * scale**0.5 * rng.normal(size=coef.shape)
+        found = certify_run(problem, scale * coef + noise, scale * b if intercept else None)
         assert found.lower <= attained * (1 + 1e-9)
-        assert found.upper >= program.value * (1 - 1e-5)
+        assert found.upper >= optimum * (1 - 1e-5)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3])
@@ -186,8 +166,7 @@ def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: fl
         alpha = problem.constraints.alpha(found.stationarity.multipliers)
         hold(problem, best, network.coef(), alpha)
         optimum = solve(problem, solver="clarabel").certificate
-        assert best.lower <= optimum.upper
-        assert optimum.lower <= best.upper
+        check_overlap(best, optimum, 0.0)
     assert separating
 
 

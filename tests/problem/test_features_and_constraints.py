@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import worst_rows
+from oracles import loop_rows
 
 METRIC = {0: np.array([[2.0, 1.0], [1.0, 1.0]])}
 
@@ -38,19 +39,6 @@ def draw(classes: int | None, intercept: bool, *, sparse: bool, metric: bool) ->
 def problem(request: pytest.FixtureRequest) -> MarginProblem:
     classes, intercept, sparse, metric = request.param
     return draw(classes, intercept, sparse=sparse, metric=metric)
-
-
-def loop_rows(problem: MarginProblem) -> list[tuple[int, Array, tuple[int, ...]]]:
-    """Sample, label vector b_p in R^K', and place of the dual variable, of each constraint."""
-    if problem.classes is None:
-        return [(n, np.array([y]), (n,)) for n, y in enumerate(problem.y)]
-    unit = np.eye(problem.classes)
-    return [
-        (n, unit[int(y)] - unit[k], (n, k))
-        for n, y in enumerate(problem.y)
-        for k in range(problem.classes)
-        if k != y
-    ]
 
 
 def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> None:

@@ -144,25 +144,27 @@ def loop_contexts(fitted: HyperplaneContexts, inputs: Array) -> list[list[int]]:
     return found
 
 
-SIZES = {
-    "seed": st.integers(0, 2**32 - 1),
-    "n_units": st.integers(1, 5),
-    "n_hyperplanes": st.integers(0, 4),
-    "n": st.integers(1, 12),
-    "d": st.integers(1, 5),
-}
+Fitted = tuple[HyperplaneContexts, Array, Array]
+
+
+@st.composite
+def fitted_contexts(draw: st.DrawFn) -> Fitted:
+    """Draw contexts, the samples of which they were made, and others."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(1, 12)), draw(st.integers(1, 5))
+    train, test = rng.normal(size=(n, d)), rng.normal(size=(7, d))
+    sizes = draw(st.integers(1, 5)), draw(st.integers(0, 4))
+    drawn = HyperplaneContexts.random(train, *sizes, random_state=rng)
+    # A median of an odd number of samples lies on one of them: rounding must not decide.
+    thresholds = drawn.thresholds + 1e-6
+    return HyperplaneContexts.from_hyperplanes(train, drawn.weights, thresholds), train, test
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(**SIZES)
-def test_contexts_against_loops(
-    seed: int, n_units: int, n_hyperplanes: int, n: int, d: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    train, test = rng.normal(size=(n, d)), rng.normal(size=(7, d))
-    fitted = HyperplaneContexts.random(train, n_units, n_hyperplanes, random_state=rng)
-    # A median of an odd number of samples lies on one of them: rounding must not decide.
-    fitted = HyperplaneContexts.from_hyperplanes(train, fitted.weights, fitted.thresholds + 1e-6)
+@given(fitted_contexts())
+def test_contexts_against_loops(drawn: Fitted) -> None:
+    fitted, train, test = drawn
+    n_units, n_hyperplanes = fitted.thresholds.shape
     n_contexts = 2**n_hyperplanes
     assert fitted.n_contexts == n_contexts
     seen = [set(column) for column in zip(*loop_contexts(fitted, train), strict=True)]
@@ -174,37 +176,15 @@ def test_contexts_against_loops(
             unseen[row] += c not in seen[h]
     np.testing.assert_array_equal(fitted.gates(test).toarray(), expected)
     np.testing.assert_array_equal(fitted.unseen(test), unseen)
-    groups = [h for h in range(n_units) for _ in range(n_contexts)]
-    assert fitted.groups.tolist() == groups
+    assert fitted.groups.tolist() == [h for h in range(n_units) for _ in range(n_contexts)]
     for h, c in itertools.product(range(n_units), range(n_contexts)):
         assert fitted.occurs[h, c] == (c in seen[h])
 
 
-def test_first_hyperplane_is_most_significant() -> None:
-    axes = np.eye(3)[None]  # one unit, one hyperplane an axis
-    fitted = HyperplaneContexts.from_hyperplanes(np.zeros((1, 3)), axes, np.zeros((1, 3)))
-    assert fitted.contexts(np.eye(3)).ravel().tolist() == [4, 2, 1]
-    assert fitted.contexts(np.zeros((1, 3))).tolist() == [[0]]  # strictly greater fires
-
-
-def test_no_hyperplanes_are_no_gates() -> None:
-    fitted = HyperplaneContexts.random(X, 3, 0, random_state=0)
-    np.testing.assert_array_equal(fitted.gates(TEST).toarray(), np.ones((60, 3)))
-    assert fitted.groups.tolist() == [0, 1, 2]
-
-
-# --- joint contexts --------------------------------------------------------------------------
-
-
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(**SIZES)
-def test_joint_contexts_against_dicts(
-    seed: int, n_units: int, n_hyperplanes: int, n: int, d: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    train, test = rng.normal(size=(n, d)), rng.normal(size=(7, d))
-    local = HyperplaneContexts.random(train, n_units, n_hyperplanes, random_state=rng)
-    local = HyperplaneContexts.from_hyperplanes(train, local.weights, local.thresholds + 1e-6)
+@given(fitted_contexts())
+def test_joint_contexts_against_dicts(drawn: Fitted) -> None:
+    local, train, test = drawn
     fitted = GlobalContexts.collapse(local, train)
     occurring = sorted({tuple(contexts) for contexts in loop_contexts(local, train)})
     column = {contexts: m for m, contexts in enumerate(occurring)}
@@ -219,6 +199,19 @@ def test_joint_contexts_against_dicts(
     np.testing.assert_array_equal(fitted.unseen(test), unseen)
     assert fitted.groups.tolist() == [0] * len(column)
     assert (fitted.gates(train).sum(axis=1) == 1).all()
+
+
+def test_first_hyperplane_is_most_significant() -> None:
+    axes = np.eye(3)[None]  # one unit, one hyperplane an axis
+    fitted = HyperplaneContexts.from_hyperplanes(np.zeros((1, 3)), axes, np.zeros((1, 3)))
+    assert fitted.contexts(np.eye(3)).ravel().tolist() == [4, 2, 1]
+    assert fitted.contexts(np.zeros((1, 3))).tolist() == [[0]]  # strictly greater fires
+
+
+def test_no_hyperplanes_are_no_gates() -> None:
+    fitted = HyperplaneContexts.random(X, 3, 0, random_state=0)
+    np.testing.assert_array_equal(fitted.gates(TEST).toarray(), np.ones((60, 3)))
+    assert fitted.groups.tolist() == [0, 1, 2]
 
 
 # --- unit gates ------------------------------------------------------------------------------
@@ -346,7 +339,10 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
         "n_units must be at least 1",
     ),
     "n-units-float": (lambda: UnitGates.random(X, 2.5), "n_units must be a whole number.*2.5"),  # type: ignore[arg-type]
-    "n-hyperplanes": (lambda: draw_negative(), "n_hyperplanes must be at least 0"),
+    "n-hyperplanes": (
+        lambda: HyperplaneContexts.random(X, 2, -1),
+        "n_hyperplanes must be at least 0",
+    ),
     "threshold": (
         lambda: draw_contexts(threshold="mean"),
         "threshold must be one of median, random, zero, or an array; got 'mean'",
@@ -377,16 +373,8 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 5)), np.zeros((3, 1))),
         "weights must have 3 dimension",
     ),
-    "nan-inputs": (lambda: draw_nan(), "X contains NaN"),
+    "nan-inputs": (lambda: UnitGates.random(np.full((4, 5), np.nan), 2), "X contains NaN"),
 }
-
-
-def draw_negative() -> object:
-    return HyperplaneContexts.random(X, 2, -1)
-
-
-def draw_nan() -> object:
-    return UnitGates.random(np.full((4, 5), np.nan), 2)
 
 
 @pytest.mark.parametrize(("call", "message"), ERRORS.values(), ids=ERRORS)

@@ -14,23 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from cases import (
-    SEPARABLE,
-    cloud,
-    dense,
-    free,
-    loop_decision,
-    loop_dual_norms,
-    loop_dual_vectors,
-    loop_group_norms,
-    loop_groups,
-    separable,
-)
+from cases import SEPARABLE, cloud, dense, free, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
 from implicit_bias.solvers import solve
+from oracles import loop_decision, loop_dual_norms, loop_dual_vectors, loop_group_norms, loop_groups
 
 # Agreement of two exact formulas, relative to the size of the terms.
 EXACT = 1e-10
@@ -78,14 +68,7 @@ def test_gram_against_loops(problem: MarginProblem) -> None:
             expected[n, m] = problem.y[n] * problem.y[m] * (problem.X[n] @ problem.X[m]) * mask
         close(problem.gram(g), expected)
         total += np.diag(expected)
-    if problem.metric is None:
-        close(problem.feature_norms, np.sqrt(total))
-
-
-def test_feature_norms_carry_the_metric() -> None:
-    problem = separable("metric-rank-deficient")
-    squares = [np.diag(problem.gram(g)) for g in range(problem.n_groups)]
-    close(problem.feature_norms, np.sqrt(np.sum(squares, axis=0)))
+    close(problem.feature_norms, np.sqrt(total))
 
 
 def test_norms_are_dual(problem: MarginProblem) -> None:
@@ -339,6 +322,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "c-zero": ({"C": 0.0}, r"C must be in \(0, inf\].*use inf for the hard margin"),
     "c-negative": ({"C": -1.0}, r"C must be in \(0, inf\]"),
     "c-nan": ({"C": np.nan}, r"C must be in \(0, inf\]"),
+    "c-inf-for-some": ({"C": np.append(np.ones(5), np.inf)}, "inf for some"),
+    "c-with-zero": ({"C": np.append(np.ones(5), 0.0)}, r"\(0, inf\].*weight 0"),
+    "c-with-negative": ({"C": np.append(np.ones(5), -1.0)}, r"\(0, inf\]"),
+    "c-with-nan": ({"C": np.append(np.ones(5), np.nan)}, r"\(0, inf\]"),
+    "c-with-tiny": ({"C": np.append(np.ones(5), 1e-300)}, "between"),
+    "c-short": ({"C": np.ones(5)}, "shape"),
+    "c-matrix": ({"C": np.ones((6, 1))}, "shape"),
+    "c-masked": ({"C": np.ma.masked_less(np.ones(6), 0)}, "masked"),
 }
 
 

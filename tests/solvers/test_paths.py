@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -11,17 +11,21 @@ import pytest
 
 from cases import (
     GAP_LIMIT,
+    HANDFUL,
     HARD,
+    NORMS,
     OBJECTIVE_RTOL,
     ROUNDING,
     SEPARABLE,
     SOLVE_TOL,
+    Stub,
     build,
     cloud,
     free,
     gln,
     linear,
     mostly_slow,
+    plain,
     separable,
     twin,
     xor,
@@ -30,11 +34,12 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import BoundsAt, Solution, solve
 from implicit_bias.solvers.active_set import ActiveSet
-from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import nothing_yet
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
 from implicit_bias.solvers.scaled_problem import peak_memory
+from oracles import check_signs
 
 
 @cache
@@ -98,19 +103,20 @@ def test_no_largest_C_without_a_hard_margin() -> None:
 
 @pytest.mark.parametrize("norm", ["l2", "nuclear", "l1"])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("counts", [(5, 5, 5), (1, 3, 8), (2, 2, 3, 0, 4)])
-def test_ends_of_many_classes(norm: str, intercept: bool, counts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("counts", [(20, 40), (5, 5, 5), (1, 3, 8), (2, 2, 3, 0, 4)])
+def test_ends_under_any_norm(norm: str, intercept: bool, counts: tuple[int, ...]) -> None:
     """Up to the first C, zeta = 0 is as good as any; from the last one on no margin is below 1."""
     y = np.repeat(np.arange(len(counts)), counts)
-    X = np.random.default_rng(4).normal(size=(len(y), 20))
-    problem = max_margin(X, y, norm, intercept=intercept)
-    problem = replace(problem, classes=len(counts))
+    X = np.random.default_rng(4).normal(size=(len(y), 20)) + y[:, None]
+    labels, classes = (2 * y - 1, None) if len(counts) == 2 else (y, len(counts))
+    problem = plain(X, labels, norm=NORMS[norm], intercept=intercept, classes=classes)
+    near = OBJECTIVE_RTOL if norm == "l2" else 1e-5
     first = replace(problem, C=0.999 * smallest_C(problem))
-    found = solve(first)
-    assert found.certificate.lower == pytest.approx(certify(first).upper, rel=1e-5)
-    margin = solve(problem)
-    last = solve(replace(problem, C=largest_C(margin)))
-    assert last.certificate.upper == pytest.approx(margin.certificate.upper, rel=1e-5)
+    found = solve(first, tol=0.1 * near)
+    assert found.certificate.lower == pytest.approx(certify(first).upper, rel=near)
+    margin = solve(problem, tol=0.1 * near)
+    last = solve(replace(problem, C=largest_C(margin)), tol=0.1 * near)
+    assert last.certificate.upper == pytest.approx(margin.certificate.upper, rel=near)
     assert (np.diff(C_grid(problem, margin, 3)) > 0).all()
 
 
@@ -131,14 +137,24 @@ def test_grid_of_C() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.parametrize("name", mostly_slow(["gln", "gated-relu", "soft-not-separable"]))
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(
+        ["gln", "gated-relu", "soft-not-separable", "gln+intercept", "soft-linear+intercept"],
+        (*HANDFUL, "gln+intercept"),
+    ),
+)
 def test_path_over_C(name: str, order: int) -> None:
     problem = separable(name)
-    last = largest_C(hard(name)) if name in HARD else 300.0 * smallest_C(problem)
+    if problem.intercept:  # of classes of different sizes
+        problem = problem.subset(np.arange(3, problem.n_samples))
+    soft = name.startswith("soft")
+    last = 300.0 * smallest_C(problem) if soft else largest_C(solve(problem, tol=SOLVE_TOL))
     Cs = np.geomspace(smallest_C(problem), last, 7)[::order]
     values = []
     for C, found in zip(Cs, path_over_C(problem, Cs, tol=GAP_LIMIT), strict=True):
         assert_same(found, replace(problem, C=float(C)))
+        check_signs(problem, found.alpha)
         values.append(found.certificate.upper)
     assert (np.diff(values) * order >= 0).all()  # the optimum rises with C
 
@@ -257,19 +273,11 @@ def test_a_path_ends_in_time() -> None:
 
 
 def test_a_path_ends_when_interrupted() -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class Interrupted(Solver):
-        name = "interrupted"
+    def interrupted(problem: MarginProblem) -> Candidate:
+        return Candidate(**vars(nothing_yet(problem)), status=Status.INTERRUPTED, iterations=1)
 
-        def run(
-            self,
-            problem: MarginProblem,
-            on_progress: OnProgress = no_report,
-            start: Start | None = None,
-        ) -> Candidate:
-            return Candidate(**vars(nothing_yet(problem)), status=Status.INTERRUPTED, iterations=1)
-
-    assert [found.status for found in solve_path(growing(), Interrupted())] == [Status.INTERRUPTED]
+    path = solve_path(growing(), Stub(found=interrupted))
+    assert [found.status for found in path] == [Status.INTERRUPTED]
 
 
 # --- the active set --------------------------------------------------------------------------
@@ -285,6 +293,14 @@ def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
     found = solve(problem, tol=GAP_LIMIT, start=start)
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
+
+
+def test_growing_data_start_from_the_smaller_solution() -> None:
+    problem = separable("linear-n-greater-d+intercept")
+    first = solve(problem.subset(np.arange(50)))
+    found = solve(problem, "active-set", SOLVE_TOL, start=first)
+    assert found.certificate.upper == pytest.approx(0.5149529253, rel=OBJECTIVE_RTOL)
+    check_signs(problem, found.alpha)
 
 
 def start_of(problem: MarginProblem, alpha: float, scale: float) -> SimpleNamespace:

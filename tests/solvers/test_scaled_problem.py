@@ -10,31 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import (
-    SEPARABLE,
-    build,
-    cloud,
-    dense,
-    free,
-    gln,
-    loop_dual_norms,
-    loop_dual_vectors,
-    loop_feature_norms,
-    loop_groups,
-    separable,
-    units,
-)
+from cases import SEPARABLE, build, cloud, dense, free, gln, separable, units
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import WarmStart
-from implicit_bias.solvers.scaled_problem import (
-    BLOCK,
-    Boxes,
-    Layout,
-    ScaledProblem,
-    peak_memory,
-)
+from implicit_bias.solvers.scaled_problem import BLOCK, Boxes, Layout, ScaledProblem, peak_memory
+from oracles import loop_dual_norms, loop_dual_vectors, loop_feature_norms, loop_groups
 
 RTOL = 1e-9
 

@@ -1,0 +1,267 @@
+"""What is known otherwise: the definitions in loops, optima by CVXPY, bounds in rational numbers.
+
+The loops recompute what `certify` says, from the definitions alone: they use the problem's data
+(X, y, gates, groups, metric, C) but none of its products.
+"""
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from benchmarks.speed.exact import Exact, least
+from cases import PROOF_LIMIT, ROUNDING, dense
+from implicit_bias import Certificate, MarginProblem, Status
+from implicit_bias.base.validation import Array
+from implicit_bias.solvers import Solution
+
+# Digits of the exact square roots.
+DIGITS = Fraction(1, 10**50)
+
+# --- the definitions, in loops ---------------------------------------------------------------
+
+
+def loop_decision(problem: MarginProblem, coef: Array) -> Array:
+    """f(x_n) = sum_m z_m(x_n) <zeta_m, x_n>."""
+    Z = dense(problem.gates)
+    f = np.zeros(len(problem.X))
+    for n in range(len(problem.X)):
+        for m in range(Z.shape[1]):
+            f[n] += Z[n, m] * sum(coef[m] * problem.X[n])
+    return f
+
+
+def loop_dual_vectors(problem: MarginProblem, alpha: Array) -> Array:
+    """V_m = sum_n alpha_n y_n z_m(x_n) x_n, and of many classes with b_p in the place of y_n."""
+    Z = dense(problem.gates)
+    V = np.zeros(problem.norm_shape)
+    for n, b, place in loop_rows(problem):
+        for k, m in np.ndindex(V.shape[:2]):
+            V[k, m] += alpha[place] * b[k] * Z[n, m] * problem.X[n]
+    return V.reshape(problem.coef_shape)
+
+
+def loop_group_norms(problem: MarginProblem, coef: Array) -> Array:
+    """||zeta_g||: sqrt(tr(zeta_g' P_g^+ zeta_g))."""
+    return np.array(
+        [
+            np.sqrt(np.trace(coef[columns].T @ np.linalg.pinv(P, rcond=1e-10) @ coef[columns]))
+            for columns, P in loop_groups(problem)
+        ]
+    )
+
+
+def loop_dual_norms(problem: MarginProblem, alpha: Array) -> Array:
+    """||V_g||: sqrt(tr(V_g' P_g V_g))."""
+    V = loop_dual_vectors(problem, alpha)
+    squares = [np.trace(V[columns].T @ P @ V[columns]) for columns, P in loop_groups(problem)]
+    return np.sqrt(np.maximum(squares, 0.0))
+
+
+def loop_groups(problem: MarginProblem) -> list[tuple[list[int], Array]]:
+    """Columns and metric of each group; the identity where none is given."""
+    found = []
+    for g in range(max(problem.groups) + 1):
+        columns = [m for m in range(len(problem.groups)) if problem.groups[m] == g]
+        P = (problem.metric or {}).get(g, np.eye(len(columns)))
+        found.append((columns, P))
+    return found
+
+
+def loop_primal(problem: MarginProblem, coef: Array) -> float:
+    """Omega(zeta) + C sum_n max(0, 1 - y_n f(x_n)); inf where a hard margin is not reached."""
+    norm = float(loop_group_norms(problem, coef).sum())
+    margins = problem.y * loop_decision(problem, coef)
+    if np.isinf(problem.C):
+        return norm if margins.min() >= 1 - ROUNDING else np.inf
+    return norm + problem.C * sum(max(0.0, 1.0 - margin) for margin in margins)
+
+
+def loop_feature_norms(problem: MarginProblem) -> Array:
+    """Norm of each sample's features under the metric."""
+    Z = dense(problem.gates)
+    squares = np.zeros(len(problem.X))
+    for n in range(len(problem.X)):
+        for columns, P in loop_groups(problem):
+            squares[n] += float(Z[n, columns] @ P @ Z[n, columns]) * sum(problem.X[n] ** 2)
+    return np.sqrt(squares)
+
+
+def feature_scale(problem: MarginProblem) -> float:
+    """Root mean square, over the samples, of the norms of their features under the metric."""
+    return float(np.sqrt(np.mean(loop_feature_norms(problem) ** 2)))
+
+
+def loop_rows(problem: MarginProblem) -> list[tuple[int, Array, tuple[int, ...]]]:
+    """Sample, label vector b_p in R^K', and place of the dual variable, of each constraint."""
+    if problem.classes is None:
+        return [(n, np.array([y]), (n,)) for n, y in enumerate(problem.y)]
+    unit = np.eye(problem.classes)
+    return [
+        (n, unit[int(y)] - unit[k], (n, k))
+        for n, y in enumerate(problem.y)
+        for k in range(problem.classes)
+        if k != y
+    ]
+
+
+# --- by CVXPY --------------------------------------------------------------------------------
+
+
+class Optimum(NamedTuple):
+    """An optimal value, inf where there is none, and what attains it."""
+
+    value: float
+    coef: Array
+    offset: Array
+    alpha: Array
+
+
+def cvxpy_optimum(problem: MarginProblem) -> Optimum:
+    """Solve the primal as it stands in the problem's definition, row by row, by Clarabel."""
+    (K, _, _), rows, N = problem.norm_shape, loop_rows(problem), problem.n_samples
+    Phi = (dense(problem.gates)[:, :, None] * problem.X[:, None, :]).reshape(N, -1)
+    zeta, b, slack = cp.Variable(K * Phi.shape[1]), cp.Variable((1, K)), cp.Variable(N, nonneg=True)
+    f = Phi @ cp.reshape(zeta, (K, Phi.shape[1]), order="C").T + np.ones((N, 1)) @ b
+    samples, labels = [n for n, _, _ in rows], np.array([label for _, label, _ in rows])
+    reached = cp.sum(cp.multiply(labels, f[samples]), axis=1) + slack[samples] >= 1
+    constraints = [reached] if problem.intercept else [reached, b == 0]
+    cost = problem.norm.atom(zeta, problem.norm_shape, cp)
+    if problem.hard_margin:
+        constraints.append(slack == 0)
+    else:
+        cost = cost + problem.box @ slack
+    program = cp.Problem(cp.Minimize(cost), constraints)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the certificate says how inaccurate it is
+        program.solve(solver="CLARABEL")
+    alpha = np.zeros(problem.alpha_shape)
+    if program.status == cp.INFEASIBLE:
+        return Optimum(math.inf, np.zeros(problem.coef_shape), np.zeros(K), alpha)
+    assert program.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE)
+    alpha[tuple(np.array([place for _, _, place in rows]).T)] = np.maximum(reached.dual_value, 0.0)
+    return Optimum(program.value, zeta.value.reshape(problem.coef_shape), b.value[0], alpha)
+
+
+# --- in rational numbers ---------------------------------------------------------------------
+
+
+def fractions(values: Any) -> Any:
+    """Array of the same real numbers."""
+    exactly = np.vectorize(Fraction, otypes=[object])
+    given = np.asarray(values)
+    return exactly(given if given.dtype == object else given.astype(np.float64))
+
+
+def root(value: Fraction) -> Fraction:
+    """Square root to 60 digits."""
+    bits = value.denominator.bit_length() - value.numerator.bit_length()
+    scale = 10**120 * 4 ** max(0, 600 + bits)
+    return Fraction(math.isqrt(int(value * scale)), math.isqrt(scale))
+
+
+def exact_bounds(
+    problem: MarginProblem, coef: Any, alpha: Any, offset: Any = 0.0, *, best: bool = True
+) -> tuple[Fraction | float, Fraction | float]:
+    """Lower bound of dual variables, scaled to be feasible, upper bound of plain coefficients.
+
+    With a hard margin the coefficients are scaled to margin 1. Those of a soft one are, too, where
+    the ``best`` scale counts: there some margin becomes 1, or it is 0.
+    """
+    gates, X = fractions(problem.plain_gates.toarray()), fractions(problem.X)
+    phi = (gates[:, :, None] * X[:, None])[:, None]  # (N, 1, M, D)
+    if problem.classes is None:
+        labels = fractions(problem.y)[:, None, None]
+    else:
+        unit = fractions(np.eye(problem.classes))
+        labels = unit[problem.y.astype(int)][:, None] - unit  # (N, K, K)
+    a = fractions(alpha).reshape(labels.shape[:2])
+    weights = (a[:, :, None] * labels).sum(axis=1)  # (N, K')
+    V = (weights[:, :, None, None] * phi).sum(axis=0)
+    zeta = fractions(coef).reshape(V.shape)
+    scores = (zeta * phi).sum(axis=(2, 3)) + fractions(offset).reshape(1, -1)
+    margins = (labels * scores[:, None]).sum(axis=2)
+    margins[~(labels != 0).any(axis=2)] = margins.max()  # of the classes themselves
+    size = least(problem.norm, Exact.of_fractions(zeta))
+    dual = least(problem.norm, Exact.of_fractions(V), dual=True)
+    smallest, totals = margins.min(axis=1), a.sum(axis=1)
+    scales = [1 / dual] if dual else []
+    if problem.hard_margin:
+        upper = size / smallest.min() if smallest.min() > 0 else math.inf
+    else:
+        C, kinks = fractions(problem.box), [Fraction(1)]
+        if best:
+            kinks = [Fraction(0), *(1 / margin for margin in smallest if margin > 0)]
+        losses = [C * [max(Fraction(0), 1 - c * margin) for margin in smallest] for c in kinks]
+        upper = min(c * size + loss.sum() for c, loss in zip(kinks, losses, strict=True))
+        scales += [c / total for c, total in zip(C, totals, strict=True) if total]
+    if not a.any() or (problem.intercept and weights.sum(axis=0).any()):
+        return 0.0, upper
+    return (min(scales) * totals.sum() if scales else math.inf), upper
+
+
+def hold(
+    problem: MarginProblem,
+    found: Certificate,
+    *answer: Any,
+    best: bool = True,
+) -> None:
+    """Check that bounds hold as real numbers."""
+    lower, upper = exact_bounds(problem, *answer, best=best)
+    assert found.lower <= lower * (1 + DIGITS)
+    assert found.upper >= upper * (1 - DIGITS)
+
+
+def check_overlap(one: Certificate, other: Certificate, rel: float = ROUNDING) -> None:
+    """Check that two pairs of bounds may be of one optimum."""
+    assert one.lower <= other.upper * (1 + rel)
+    assert other.lower * (1 - rel) <= one.upper
+
+
+def check_signs(problem: MarginProblem, alpha: Array) -> None:
+    """Check that alpha >= 0, with the equations of an intercept in rational numbers."""
+    assert (alpha >= 0).all()
+    if problem.intercept:
+        rows = problem.constraints
+        assert not rows.weights(fractions(rows.values(alpha))).sum(axis=0).any()
+
+
+def check_attained(problem: MarginProblem, found: Solution) -> None:
+    """Check that what a solution stores proves its bounds, as real numbers, and is of that size."""
+    stored = found.exact
+    answer: tuple[Any, ...]
+    if stored is None:
+        answer = problem.plain_coef(found.coef), found.alpha, found.intercept
+    else:
+        answer = stored.plain_coef, stored.alpha, stored.intercept
+    hold(problem, found.certificate, *answer, best=False)
+    lower, upper = found.certificate.lower, found.certificate.upper
+    assert [float(bound) for bound in exact_bounds(problem, *answer, best=False)] == pytest.approx(
+        [lower, upper], rel=ROUNDING
+    )
+    assert found.alpha.sum() == pytest.approx(lower, rel=ROUNDING)
+    assert (problem.totals(found.alpha) <= problem.box * (1 + ROUNDING)).all()
+    if problem.hard_margin:
+        assert problem.norm.value(found.coef) == pytest.approx(upper, rel=ROUNDING)
+
+
+def check_gordan(problem: MarginProblem, found: Solution) -> None:
+    """Check that alpha >= 0, of sum 1, has every V_g practically 0, in loops."""
+    assert found.status is Status.NOT_SEPARABLE, found.message
+    assert "not separable" in found.message
+    assert found.certificate.lower == found.certificate.upper == np.inf
+    assert not found.coef.any()
+    assert not np.any(found.intercept)
+    assert found.alpha.sum() == pytest.approx(1)
+    assert (found.alpha >= 0).all()
+    if problem.intercept:
+        assert np.abs(problem.weights(found.alpha).sum(axis=0)).max() <= PROOF_LIMIT
+    length = float(problem.totals(found.alpha) @ loop_feature_norms(problem))
+    if problem.is_binary_group_lasso:
+        assert loop_dual_norms(problem, found.alpha).max() <= PROOF_LIMIT * length
+    else:  # of which balls are not solved to as many digits
+        assert np.linalg.norm(loop_dual_vectors(problem, found.alpha)) <= 1e-6 * length

@@ -1,0 +1,395 @@
+"""Solver by case: what each method solves, how near it comes, what it proves, what it refuses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from _pytest.mark import ParameterSet
+
+from cases import (
+    GAP_LIMIT,
+    HANDFUL,
+    HARD,
+    METHODS,
+    NATIVE,
+    OFFSET,
+    ROUNDING,
+    SEPARABLE,
+    SOLVE_TOL,
+    WEIGHTED,
+    asked,
+    build,
+    case_table,
+    cloud,
+    gln,
+    linear,
+    mostly_slow,
+    near_twin,
+    of_weights,
+    separable,
+    svm_l2,
+    twin,
+    units,
+    xor,
+)
+from implicit_bias.bounds.certificate import Status, certify
+from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import BoundsAt, Solution, solve
+from implicit_bias.solvers.cvxpy_solver import FORMULATIONS
+from oracles import (
+    check_attained,
+    check_gordan,
+    check_overlap,
+    check_signs,
+    cvxpy_optimum,
+    loop_feature_norms,
+    loop_primal,
+)
+
+# What is left of bounds that were computed in float32.
+SINGLE_RTOL = 1e-5
+Names = Sequence[str]
+
+
+def with_offsets(names: Names) -> list[str]:
+    return [name + OFFSET for name in names]
+
+
+BALANCED = [f"{name}{OFFSET}" for name in SEPARABLE if name != "one-class"]
+EUCLIDEAN = ["l2", "l2-intercept", "l2-soft", "l2-soft-intercept", "features"]
+EUCLIDEAN += ["groups", "apart", "apart-soft"]
+BINARY = ["features-binary", "l2-binary-soft-intercept", "spectral-binary"]
+MATRIX = ["nuclear", "nuclear-intercept", "nuclear-two", "nuclear-gated", "nuclear-soft-intercept"]
+MATRIX += ["spectral", "spectral-intercept", "spectral-soft", "spectral-gated-soft"]
+ENTRIES = ["l1-intercept", "l1-soft", "linf", "linf-soft-intercept"]
+LINEAR = ["l1", "l1-soft-intercept", "linf", "linf-intercept", "linf-soft", "maxima"]
+LINEAR += ["l1-binary-intercept", "linf-binary-soft"]
+PER_GATE = ["pergate", "pergate-intercept", "pergate-soft-intercept"]
+POWERS = ["l3", "l3-binary"]
+
+TWO = (*SEPARABLE, *BALANCED)
+HARD_TWO = (*HARD, *(name for name in BALANCED if name.removesuffix(OFFSET) in HARD))
+THREE = tuple(dict.fromkeys((*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES, *LINEAR, *PER_GATE)))
+L2_ALONE = [name for name in EUCLIDEAN if name.startswith("l2")]
+BALLS = ("nuclear", "spectral", "linf", "l1", "l2", "l2-intercept")
+FIVE = ("gln", "linear-n-greater-d", "svm-l2", "dead-group", "soft-not-separable")
+WITH_OFFSETS = with_offsets(["gln", "linear", "sparse-gates", "soft-not-separable"])
+# In the fast run of every method, and of one that takes longer.
+SOME = (
+    *(*HANDFUL, *WITH_OFFSETS, *L2_ALONE, *PER_GATE, *of_weights("l2")),
+    *("apart", "nuclear-intercept", "nuclear-gated", "spectral-soft", "linf"),
+)
+QUICK = ["linear", "one-group", "soft-not-separable"]
+QUICK += with_offsets(QUICK)
+
+
+class Row(NamedTuple):
+    """A method on cases, the gap that it is asked for and reaches; some are in the fast run."""
+
+    method: str
+    names: Names
+    asked: float
+    reached: float
+    fast: Names = SOME
+
+
+ROWS = [
+    Row("interior-point", TWO, SOLVE_TOL, GAP_LIMIT, TWO),
+    Row("interior-point", [*EUCLIDEAN, *BINARY], 1e-8, 1e-8, THREE),
+    Row("interior-point", [*MATRIX, *ENTRIES], 1e-7, 1e-7, THREE),
+    Row("interior-point", PER_GATE, 1e-9, 1e-9),
+    Row("interior-point", of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("working-set", TWO, SOLVE_TOL, GAP_LIMIT),
+    Row("working-set", [*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES], 1e-7, 1e-7),
+    Row("working-set", PER_GATE, 1e-9, 1e-9),
+    Row("working-set", of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("feature-space", TWO, SOLVE_TOL, GAP_LIMIT),
+    Row("feature-space", L2_ALONE, 1e-7, 1e-7),
+    # The normal equations of the features lose more digits than those of the pairs.
+    Row("feature-space", [*MATRIX, *ENTRIES], 1e-6, 1e-6),
+    Row("feature-space", of_weights("l2", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("active-set", TWO, SOLVE_TOL, GAP_LIMIT),
+    Row("active-set", [*of_weights("l2")[:2], *of_weights("features")[:2]], 1e-5, 1e-4),
+    Row("one-group", of_weights("l2"), 1e-5, 1e-4),
+    Row("multiprecision", TWO, SOLVE_TOL, GAP_LIMIT, QUICK),
+    Row("multiprecision", of_weights("l2", "linf"), 1e-5, 1e-4),
+    Row("highs", LINEAR, 1e-8, 1e-8, THREE),
+    Row("highs", of_weights("l1", "linf"), 1e-5, 1e-4, of_weights("l1")),
+    Row("clarabel-primal", [*SEPARABLE], 1e-9, 1e-7, [*SEPARABLE]),
+    Row("clarabel-reduced", [*SEPARABLE], 1e-9, 1e-7),
+    Row("clarabel-dual", [*SEPARABLE], 1e-9, 1e-7),
+    *(Row(f"clarabel-{way}", BALANCED, 1e-9, GAP_LIMIT) for way in FORMULATIONS),
+    Row("clarabel", HANDFUL, 1e-8, 1e-8),
+    Row("clarabel", WEIGHTED, 1e-5, 1e-4),
+    Row("ecos", HANDFUL, 1e-6, 1e-6),
+    Row("scs", HANDFUL, 1e-5, 1e-5),
+    Row("scs", ["nuclear"], 1e-4, 1e-4, THREE),
+    Row("osqp", ["linear", "one-group", "svm-l2"], 1e-7, 1e-7),
+    *(Row(f"ecos-{way}", FIVE, 1e-6, 1e-6, FIVE) for way in FORMULATIONS),
+    *(Row(f"scs-{way}", FIVE, 1e-6, 1e-5, FIVE) for way in FORMULATIONS),
+    *(
+        Row(f"osqp-{way}", ["linear-n-greater-d", "svm-l2"], 1e-6, 1e-7, FIVE)
+        for way in FORMULATIONS
+    ),
+]
+
+
+def table(rows: Sequence[Row]) -> list[ParameterSet]:
+    return [
+        pytest.param(
+            *(row.method, name, row.asked, row.reached),
+            marks=() if name in row.fast else pytest.mark.slow,
+        )
+        for row in rows
+        for name in row.names
+    ]
+
+
+def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> Solution:
+    """Solve; by the active set from dual variables near the best, which is what it is made for."""
+    if method == "active-set":
+        near = solve(problem, tol=1e-4)
+        alpha = near.alpha * np.random.default_rng(0).uniform(0.9, 1.1, near.alpha.shape)
+        options["start"] = replace(near, alpha=alpha, intercept=problem.no_offset)
+    return solve(problem, **asked(method, tol, **options))
+
+
+@cache
+def best(name: str) -> Solution:
+    return solve(separable(name), "interior-point", SOLVE_TOL)
+
+
+@pytest.mark.parametrize(("method", "name", "tol", "reach"), table(ROWS))
+def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reach: float) -> None:
+    problem = separable(name)
+    found = solved(problem, method, tol)
+    certificate = found.certificate
+    assert certificate.gap <= reach, found.message
+    assert (found.status is Status.OPTIMAL) == (certificate.gap <= tol)
+    if certificate.gap > tol:
+        assert solved(problem, method, reach).status is Status.OPTIMAL
+    assert found.stats.solver in (method, method.partition("-")[0])
+    assert found.stats.iterations > 0
+    assert found.coef.shape == problem.coef_shape
+    check_signs(problem, found.alpha)
+    check_attained(problem, found)
+    margins = problem.margins(problem.decision(found.coef), found.intercept)
+    assert set(np.flatnonzero(margins < 1 - 1e-6)) <= set(found.support)
+    if found.exact is None:
+        # The same grade, but for the last digits of slacks times C, which `certify` may rescale.
+        offset = found.intercept if problem.intercept else None
+        again = certify(problem, found.coef, found.alpha, offset)
+        assert again.lower == certificate.lower
+        assert again.upper == pytest.approx(certificate.upper, rel=1e-12)
+        assert again.min_margin == certificate.min_margin
+    if name in TWO:
+        check_overlap(found.certificate, best(name).certificate)
+
+
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(
+        [*THREE, *POWERS, *WEIGHTED],
+        (*THREE, *POWERS, "features-binary-weights-intercept", "linf-weights-intercept"),
+    ),
+)
+def test_the_optimum_under_any_norm_is_cvxpys(name: str) -> None:
+    problem, tol = separable(name), 1e-5 if name in POWERS else 1e-7
+    found, optimum = solve(problem, tol=tol), cvxpy_optimum(problem).value
+    assert found.status is Status.OPTIMAL, found.message
+    assert found.certificate.upper == pytest.approx(optimum, rel=1e-5)
+    if "weights" in name:
+        even = solve(replace(problem, C=float(np.mean(problem.C))))
+        assert abs(even.certificate.upper / optimum - 1.0) > 1e-3  # so the weights matter here
+
+
+@pytest.mark.parametrize("name", BALANCED)
+def test_an_offset_can_only_lower_the_norm(name: str) -> None:
+    without = best(name.removesuffix(OFFSET)).certificate
+    assert best(name).certificate.lower <= without.upper * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize("name", ["linear", "soft-linear", "linear-n-greater-d"])
+def test_the_limit_of_ever_larger_constants_in_the_norm(name: str) -> None:
+    """A constant feature s adds |b / s| to the coefficients, which vanishes as s grows."""
+    problem, found = separable(name), best(name + OFFSET)
+    constant = np.full((problem.n_samples, 1), 1e5)
+    in_the_norm = solve(replace(problem, X=np.hstack([problem.X, constant])), tol=1e-8)
+    assert in_the_norm.certificate.upper == pytest.approx(found.certificate.upper, rel=1e-6)
+    assert 1e5 * in_the_norm.coef[0, -1] == pytest.approx(found.intercept, abs=1e-2)
+
+
+# --- what is not separable -------------------------------------------------------------------
+
+LINES = with_offsets(["gln", "linear", "svm-l2"])
+TWINS = [
+    Row("interior-point", HARD_TWO, 1e-8, 1e-8, HARD_TWO),
+    Row("working-set", HARD_TWO, 1e-8, 1e-8),
+    Row("feature-space", HARD_TWO, 1e-8, 1e-8),
+    Row("multiprecision", HARD_TWO, 1e-8, 1e-8, QUICK),
+    Row("clarabel", HARD, 1e-8, 1e-8),
+    Row("ecos", HARD, 1e-8, 1e-8),
+    # OSQP does not reach PROOF_LIMIT on every twin.
+    Row("osqp", ["linear", "svm-l2"], 1e-6, 1e-6, []),
+    Row("scs", ["linear", "svm-l2"], 1e-6, 1e-6),
+    *(Row(f"osqp-{way}", ["linear", "svm-l2"], 1e-6, 1e-6, ["linear"]) for way in FORMULATIONS),
+    *(
+        Row(
+            f"clarabel-{way}",
+            ["gln", "linear", "svm-l2", *LINES],
+            1e-6,
+            1e-6,
+            ["gln", "linear", *LINES],
+        )
+        for way in FORMULATIONS
+    ),
+    Row("interior-point", [*BALLS, *PER_GATE[:2]], 1e-6, 1e-6, [*BALLS, *PER_GATE]),
+    Row("working-set", [*BALLS, *PER_GATE[:2]], 1e-6, 1e-6, [*BALLS, *PER_GATE]),
+    Row("feature-space", BALLS, 1e-6, 1e-6, BALLS),
+    Row("highs", ["l1", "l1-intercept"], 1e-6, 1e-6, THREE),
+    Row("clarabel", ["l2", "l2-intercept"], 1e-6, 1e-6, THREE),
+]
+
+
+@pytest.mark.parametrize(("method", "name", "tol", "reach"), table(TWINS))
+def test_twins_are_not_separable(method: str, name: str, tol: float, reach: float) -> None:
+    found = solved(twin(name), method, tol)
+    check_gordan(twin(name), found)
+    if "-" in method and method.partition("-")[2] in FORMULATIONS:
+        # The dual's program is unbounded there, the primals' are infeasible.
+        assert ("unbounded" if method.endswith("dual") else "infeasible") in found.stats.detail
+
+
+@pytest.mark.parametrize("name", HANDFUL[:6])
+def test_near_twins_have_no_separator_that_float64_can_tell(name: str) -> None:
+    found = solved(near_twin(name), "interior-point", 1e-8)
+    assert found.status in (Status.NEARLY_INSEPARABLE, Status.NOT_SEPARABLE)
+    assert found.certificate.lower * loop_feature_norms(near_twin(name)).max() > 1e6
+    assert found.certificate.upper == np.inf
+
+
+def random_labels(C: float) -> MarginProblem:
+    X, y = cloud(300, 4)
+    return build((X, np.random.default_rng(4).permutation(y)), linear, C=C)
+
+
+def gates_off(C: float) -> MarginProblem:
+    X, y = cloud(12, 4)
+    gates = np.ones((12, 2))
+    gates[[3, 8]] = 0
+    return MarginProblem(X, y, gates, np.array([0, 1]), C=C)
+
+
+def opposite_duplicate(C: float) -> MarginProblem:
+    X, y = cloud(12, 4)
+    X[9] = X[2]
+    return build((X, y), linear, C=C)
+
+
+# Problems of a C, and the samples that are named where it is infinite.
+HOPELESS: dict[str, tuple[Callable[[float], MarginProblem], list[int]]] = {
+    "gates-off": (gates_off, [3, 8]),
+    "opposite-duplicate": (opposite_duplicate, [2, 9]),
+    "xor": (lambda C: build(xor(), linear, C=C), []),
+    "random-labels": (random_labels, []),
+    "random-labels-gln": (lambda C: build(cloud(300, 4), gln(3), C=C), []),
+    "random-labels-sigmoid": (
+        lambda C: build(cloud(200, 3), units(3, firing="sigmoid"), C=C),
+        [],
+    ),
+    "random-labels-l2": (lambda C: svm_l2(cloud(300, 4), 3, 1, C), []),
+}
+# Of these every solver is tried in the fast run.
+TRIED = ("xor", "random-labels")
+
+
+@pytest.mark.parametrize(("name", "solver"), case_table(HOPELESS, [*NATIVE, "clarabel"], TRIED))
+def test_hopeless_data(name: str, solver: str) -> None:
+    make, samples = HOPELESS[name]
+    problem = make(np.inf)
+    found = solved(problem, solver, 1e-8)
+    check_gordan(problem, found)
+    conflict = found.stats.conflict
+    assert ([] if conflict is None else conflict.samples.tolist()) == samples
+    assert all(str(n) in found.message for n in samples)
+    assert not samples or set(np.flatnonzero(found.alpha)) == set(samples)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(("name", "solver"), case_table(HOPELESS, NATIVE, TRIED))
+def test_soft_margin_forgives(name: str, C: float, solver: str) -> None:
+    problem = HOPELESS[name][0](C)
+    found = solved(problem, solver, GAP_LIMIT)
+    assert found.status is Status.OPTIMAL
+    assert found.stats.conflict is None
+    assert loop_primal(problem, found.coef) == pytest.approx(found.certificate.upper, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("method", [*METHODS, *(f"clarabel-{way}" for way in FORMULATIONS)])
+@pytest.mark.parametrize("C", [np.inf, 2.0], ids=["hard", "soft"])
+def test_all_gates_off_everywhere(C: float, method: str) -> None:
+    """No coefficients do anything, and each sample costs C."""
+    problem = MarginProblem(*cloud(10, 4), np.zeros((10, 2)), np.arange(2), C=C)
+    found = solved(problem, method, GAP_LIMIT)
+    if problem.hard_margin:
+        check_gordan(problem, found)
+        assert "with all gates off" in found.message
+    else:
+        assert found.status is Status.OPTIMAL
+        assert found.certificate.upper == pytest.approx(20)
+        assert found.certificate.lower == pytest.approx(20)
+
+
+# --- limits, and what a method does not take -------------------------------------------------
+
+
+MANY = ["gln", "sparse-gates", "svm-l2", "soft-not-separable"]
+LIMITS: list[tuple[str, int, Names]] = [
+    *(("interior-point", limit, MANY) for limit in (1, 3, 5)),
+    *((method, 2, MANY) for method in (*METHODS, "active-set", "clarabel", "ecos")),
+    ("scs", 30, MANY),
+    *((f"{backend}-{way}", 2, ["gln"]) for backend in ("clarabel", "ecos") for way in FORMULATIONS),
+    *((f"scs-{way}", 25, ["gln"]) for way in FORMULATIONS),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "limit"),
+    [(name, method, limit) for method, limit, names in LIMITS for name in names],
+)
+def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) -> None:
+    told: list[BoundsAt] = []
+    options = asked(method, SOLVE_TOL, max_iterations=limit)
+    found = solve(separable(name), **options, on_progress=told.append)
+    assert found.status is Status.ITERATION_LIMIT
+    assert found.stats.iterations <= limit
+    assert found.certificate.gap > SOLVE_TOL
+    check_overlap(found.certificate, best(name).certificate)
+    assert tuple(told) == found.stats.history
+    if told:
+        assert len(told) == found.stats.iterations
+        numbers = [line.iteration for line in told]
+        assert numbers == list(range(numbers[0], numbers[0] + len(told)))
+    if method == "interior-point":  # whose first bounds are computed in float32
+        assert 0 < max(line.lower for line in told) <= found.certificate.lower * (1 + SINGLE_RTOL)
+        assert min(line.upper for line in told) >= found.certificate.upper * (1 - SINGLE_RTOL)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "word"),
+    [
+        *(("feature-space", name, "norm") for name in ("l3", "groups", "pergate")),
+        ("interior-point", "l3", "norm"),
+        ("highs", "l2", "norm"),
+        ("active-set", "l2", "two classes"),
+        ("osqp", "l2", "quadratic"),
+        ("osqp", "soft-linear", "quadratic programs only.*another solver"),
+        *((f"osqp-{way}", "gln", "quadratic") for way in FORMULATIONS),
+    ],
+)
+def test_what_a_method_does_not_take_is_refused(method: str, name: str, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        solve(separable(name), **asked(method))
