@@ -163,10 +163,15 @@ def has_optimum(problem: MarginProblem) -> bool:
 
 
 def _alpha(solution: Solution) -> Exact:
-    """Return the dual variables that are said to attain the lower bound."""
+    """Return the dual variables that are said to attain the lower bound, but for a common factor.
+
+    The bound does not depend on the factor, with which fractions are whole numbers.
+    """
     if solution.exact is None:
         return Exact.of(solution.alpha)
-    return Exact.of_fractions(solution.exact.alpha)
+    alpha = solution.exact.alpha
+    common = math.lcm(*(value.denominator for value in alpha.ravel().tolist()))
+    return Exact.of_fractions(alpha * common)
 
 
 def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, list[Fraction]]:

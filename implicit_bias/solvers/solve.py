@@ -339,7 +339,8 @@ class _Search:
                 self.tried.append("separator of the Euclidean norm")
         self.seek_proof()
         found, graded = self.attempt.candidate, self.attempt.graded
-        if self.attempt.unsettled and (self.late or self.deadline.passed):
+        late = self.late or self.deadline.passed or graded.status is Status.TIME_LIMIT
+        if self.attempt.unsettled and late:
             # Without a limit of the user's it was one of a method's own.
             limited = self.deadline.left is not None
             ended = Status.TIME_LIMIT if limited else Status.ITERATION_LIMIT

@@ -287,6 +287,19 @@ def test_a_working_set_does_not_return_to_rows_that_it_left() -> None:
     assert row["status"] != Status.ITERATION_LIMIT.name
 
 
+@pytest.mark.slow
+def test_a_status_names_no_limit_that_was_not_given() -> None:
+    """A similar problem, under the Euclidean norm, has a limit of its own."""
+    assert stress.answer(stress.draw(67, "classes"), "auto", TOL)["status"] != "TIME_LIMIT"
+
+
+@pytest.mark.slow
+def test_rational_answers_of_any_denominators_are_graded() -> None:
+    """Classes without samples share what is left between them, by thirds for example."""
+    row = stress.answer(stress.draw(241, "metrics"), "auto", TOL)
+    assert (row["status"], row["lies"]) == ("OPTIMAL", "")
+
+
 def test_what_is_said() -> None:
     row = {
         "index": 0,
