@@ -44,10 +44,10 @@ Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms; Ben-Tal and N
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -252,7 +252,7 @@ def best_multipliers(
     most = (LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES) // len(tangent.theta)
     if most >= min(len(tangent.margins), LEAST_PAIRS):
         try:
-            found = _on_working_sets(tangent, _program, deadline.sooner(EXACT_SHARE), most)
+            found = _on_working_sets(tangent, deadline.sooner(EXACT_SHARE), most)
             if found.method == "exact":
                 return found
             known.append(found.weights)
@@ -287,15 +287,8 @@ def tempered_weights(margins: Array, rivals: int) -> list[Array]:
 
 # --- exactly, on working sets --------------------------------------------------------------------
 
-# Solves the tangent program of some pairs: their multipliers, and w where it is not J' lambda.
-_SolveOn: TypeAlias = Callable[
-    [TangentProgram, NDArray[np.int64], Deadline], tuple[Array, Tensor | None]
-]
 
-
-def _on_working_sets(
-    tangent: TangentProgram, solve_on: _SolveOn, deadline: Deadline, most: int | None = None
-) -> Multipliers:
+def _on_working_sets(tangent: TangentProgram, deadline: Deadline, most: int) -> Multipliers:
     """Solve on the pairs of the smallest margins, to which those join whose constraint w breaks.
 
     ``most`` is the size of the first set, and the number that joins at a time, if not WORKING_SET.
@@ -303,17 +296,15 @@ def _on_working_sets(
 
     def solved(chosen: NDArray[np.int64]) -> tuple[Multipliers, Tensor, Array]:
         weights = np.zeros(len(tangent.margins))
-        weights[chosen], direction = solve_on(tangent, chosen, deadline)
-        found = tangent.judge(weights)
-        w = tangent.units**2 * found.combination if direction is None else direction
-        return found, w, tangent.slopes(w)
+        weights[chosen], w = _program(tangent, chosen, deadline)
+        return tangent.judge(weights), w, tangent.slopes(w)
 
     found, w, slopes = solve_on_some(
         solved,
         lambda found: found[2],
         tangent.margins,
         below=tangent.degree * (1.0 - CONSTRAINT_TOLERANCE),
-        count=min(WORKING_SET, most or WORKING_SET),
+        count=min(WORKING_SET, most),
         fits=lambda size: not deadline.passed,
     )
     if deadline.passed:

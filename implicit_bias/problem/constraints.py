@@ -335,6 +335,16 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
     return np.sort(ranked[:count])
 
 
+def spread(labels: NDArray[np.generic], count: int) -> Integers:
+    """Return places spread evenly over those of each label, at most this many of each, in order."""
+    chosen = []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        few = min(len(members), count)
+        chosen.append(members[np.linspace(0, len(members) - 1, few).astype(np.int64)])
+    return np.sort(np.concatenate(chosen))
+
+
 def _even_flow(weights: Array) -> Array:
     """Weights that classes send to each other, (J, J), each as much as it receives.
 

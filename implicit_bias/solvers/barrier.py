@@ -210,7 +210,7 @@ class BarrierProgram:
     moved : ndarray of int
         Places of the variables: all but t, which is 1, with a hard margin.
     alone : ndarray of int
-        Places of variables that meet one another in sums alone: a step eliminates them.
+        Places of variables that meet one another in rows of A alone: a step eliminates them.
     """
 
     problem: MarginProblem
@@ -261,7 +261,7 @@ class BarrierProgram:
                     epigraph.add_positive(np.array([place]), _numbers([1.0]))
                 last = last[samples]
             if len(rows) < features.shape[1] and all(t.adds_square for t in epigraph.terms):
-                epigraph.alone = [*range(features.shape[1])]  # xi meet them in the rows
+                epigraph.alone = [*range(features.shape[1]), *epigraph.alone]
             A = _zeros(len(rows) + len(epigraph.sums), epigraph.size)
             r = _numbers(np.zeros(len(A)))
             A[: len(rows), : features.shape[1]] = features

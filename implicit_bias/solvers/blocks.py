@@ -23,6 +23,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, check_count
 from implicit_bias.bounds.certificate import margin_enclosures
 from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.constraints import spread, worst_rows
 
 # Bytes of a block of a memory map, as float64.
 BLOCK_BYTES = 2**25
@@ -231,7 +232,7 @@ class Blocks:
         margins = np.concatenate([part.margins for part in found])
         first, *others = [part.rows for part in found]
         rows = first.joined(*others)  # in the order of the blocks, as the margins are
-        best = np.sort(np.argsort(margins, kind="stable")[:count])
+        best = worst_rows(margins, np.arange(len(margins)), below, count)
         return WorstRows(
             min(part.at_least for part in found),
             min(part.smallest for part in found),
@@ -369,13 +370,7 @@ def _spread(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> SomeRow
         inputs, y = as_finite(X, "X", 2), as_finite(y, "y", 1)
     except ValueError as error:
         raise _of_rows(error, start, X) from error
-    labels = np.unique(y)
-    chosen = []
-    for label in labels:
-        members = np.flatnonzero(y == label)
-        few = min(len(members), -(-count // len(labels)))
-        chosen.append(members[np.linspace(0, len(members) - 1, few).astype(np.int64)])
-    places = np.sort(np.concatenate(chosen))
+    places = spread(y, -(-count // len(np.unique(y))))
     return SomeRows(start + places, inputs[places], y[places])
 
 
@@ -396,10 +391,7 @@ def _worst(
         raise _of_rows(error, start, X) from error
     margins = margin_enclosures(block, coef, offsets)
     value = margins.value
-    below = np.flatnonzero(value < limit)
-    if len(below) > count:
-        below = below[np.argpartition(value[below], count - 1)[:count]]
-    places = np.sort(below)
+    places = worst_rows(value, np.arange(len(value)), limit, count)
     rows = SomeRows(start + places, block.X[places], np.asarray(block.y[places], np.float64))
     low = float((value - margins.radius).min())
     return WorstRows(low, float(value.min()), rows, value[places])

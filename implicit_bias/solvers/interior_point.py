@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -231,7 +231,7 @@ class _CentralPath(Run):
         rows: Constraints,
         start: Start | None,
         balls: type[EuclideanGroups | ClassMatrices],
-        newton: type[Newton],
+        newton: type[Newton[Any]],
         gaps: tuple[float, float] | None = None,
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances

@@ -26,8 +26,9 @@ same factors.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,7 @@ from implicit_bias.solvers.balls import (
     BallOfClasses,
     BallPoint,
     CentralPoint,
+    ClassMatrices,
     Direction,
     GroupBalls,
     cholesky,
@@ -46,6 +48,8 @@ from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
 # Times that a solution is computed again from what it lacks.
 REFINEMENTS = 3
+
+SomeBall = TypeVar("SomeBall", bound=Ball)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,17 +92,13 @@ class _Step(NamedTuple):
     U: Tensor
 
 
-class Newton(ABC):
+class Newton(ABC, Generic[SomeBall]):
     """The factorised Newton system at one iterate."""
 
-    def __init__(self, system: System, point: CentralPoint, ball: Ball) -> None:
+    def __init__(self, system: System, point: CentralPoint, ball: SomeBall) -> None:
         self.system, self.point, self.rows, self.boxes = system, point, system.rows, system.boxes
-        self.take(ball)
+        self.ball = ball
         self.prepare()
-
-    @abstractmethod
-    def take(self, ball: Ball) -> None:
-        """Keep the balls."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -150,18 +150,21 @@ class Newton(ABC):
         return list(zip((1.0, mu), self.system.drifts, strict=False))
 
 
-class _InRows(Newton):
+class _InRows(Newton[SomeBall]):
     """By a Cholesky factorisation in the space of the rows, and one of a Schur complement."""
 
-    def factorise(self, Q: Tensor | None, border: Tensor, slack: Tensor) -> None:
-        """Factorise A and the Schur complement of a border and e, of this slack."""
+    def factorise(self, Q: Callable[[], Tensor], border: Tensor, slack: Tensor) -> None:
+        """Factorise A and the Schur complement of a border and e, of this slack.
+
+        ``Q`` returns what rows see of K, made anew.
+        """
         p = self.point
         barrier, box = p.s / p.alpha, p.xi / p.w
         if self.boxes.index is None:
             barrier = barrier + self.boxes.of_rows(box)
 
         def matrix() -> Tensor:
-            A = self.curvature() if Q is None else Q.clone().T
+            A = Q()
             A.diagonal().add_(barrier)
             return A if self.boxes.index is None else self.boxes.added_to(A, box)
 
@@ -172,10 +175,6 @@ class _InRows(Newton):
         schur.diagonal()[: len(slack)] += slack
         self.schur = cholesky(schur) if len(schur) else schur
 
-    def curvature(self) -> Tensor:
-        """Return what rows see of K, made anew."""
-        raise NotImplementedError
-
     def solve(self, right: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Solve A dalpha + border y = right, border' dalpha - slack y = c."""
         h = torch.linalg.solve_triangular(self.L, right[:, None], upper=False)
@@ -184,22 +183,14 @@ class _InRows(Newton):
         return alpha[:, 0], y[:, 0]
 
 
-class GroupNewton(_InRows):
+class GroupNewton(_InRows[GroupBalls]):
     """In the space of the rows, for sums of Euclidean norms over groups."""
-
-    def take(self, ball: Ball) -> None:
-        """Keep the balls."""
-        assert isinstance(ball, GroupBalls)
-        self.ball = ball
 
     def prepare(self) -> None:
         """Factorise the system."""
-        U, free = self.ball.U, self.system.free
-        self.factorise(None, U if free is None else U[free], self.point.T / self.point.R)
-
-    def curvature(self) -> Tensor:
-        """Q(R), made anew."""
-        return self.rows.curvature(self.point.R)
+        p, U, free = self.point, self.ball.U, self.system.free
+        border = U if free is None else U[free]
+        self.factorise(lambda: self.rows.curvature(p.R), border, p.T / p.R)
 
     def step(
         self,
@@ -228,15 +219,13 @@ class GroupNewton(_InRows):
         return _Step(alpha, beta, BallPoint(p.W, p.t, R, (at - p.T * R) / p.R), p.W)
 
 
-class _OfClasses(Newton):
+class _OfClasses(Newton[BallOfClasses]):
     """Systems of the balls of many classes."""
 
-    ball: BallOfClasses
-
-    def take(self, ball: Ball) -> None:
-        """Keep the balls."""
-        assert isinstance(ball, BallOfClasses)
-        self.ball, self.balls = ball, ball.balls
+    @property
+    def balls(self) -> ClassMatrices:
+        """The balls of all iterates."""
+        return self.ball.balls
 
     @abstractmethod
     def of_V(
@@ -280,7 +269,7 @@ class _OfClasses(Newton):
         return _Step(alpha, beta, BallPoint(U + ball.Y * dt, t, R, T), U)
 
 
-class RowNewton(_InRows, _OfClasses):
+class RowNewton(_InRows[BallOfClasses], _OfClasses):
     """In the space of the rows, for balls of many classes; refined by products with Phi."""
 
     def prepare(self) -> None:
@@ -290,7 +279,7 @@ class RowNewton(_InRows, _OfClasses):
         if self.balls.free_t:
             border = self.balls.margins(ball.compliance(ball.pull) + ball.Y)[:, None]
         self.n_border = border.shape[1]
-        self.factorise(Q, border, slack)
+        self.factorise(lambda: Q.clone().T, border, slack)
 
     def of_V(
         self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor

@@ -27,7 +27,8 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify, repaired
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
-from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem import MarginProblem
+from implicit_bias.problem.constraints import spread
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
@@ -145,7 +146,7 @@ class _WorkingRows(RowRounds):
             self.rows = self.with_all_classes(self.worst(size))
         elif rows.width == 1:
             # By V the samples of the smallest margins are no better than any.
-            self.rows = _spread(rows, size)
+            self.rows = spread(rows.owners, size // len(rows.present))
         else:
             V = problem.dual_vectors(problem.constraints.equal_alpha())
             self.margins = self.margins_of(V, problem.no_offset)
@@ -282,13 +283,3 @@ class _WorkingRows(RowRounds):
         self.exchange(self.rows, more)
         self.warm = None
         return len(more) > 0
-
-
-def _spread(rows: Constraints, size: int) -> Integers:
-    """Take constraints spread evenly over the owners of each class, at most this many, in order."""
-    chosen = []
-    for k in rows.present:
-        members = np.flatnonzero(rows.owners == k)
-        count = min(len(members), size // len(rows.present))
-        chosen.append(members[np.linspace(0, len(members) - 1, count).astype(np.int64)])
-    return np.sort(np.concatenate(chosen))
