@@ -50,15 +50,15 @@ Those of singular values come from the residuals of a computed decomposition A =
 
 from implicit_bias.norms.entries import L1, L2, LInf, Lp
 from implicit_bias.norms.group_norm import GroupNorm
-from implicit_bias.norms.groups import GroupL2, InRows, MaxOverGroups, SumOverGroups, as_groups
-from implicit_bias.norms.matrices import (
-    Nuclear,
-    OfSingularValues,
+from implicit_bias.norms.groups import (
+    GroupL2,
+    InRows,
+    MaxOverGroups,
     OverRows,
-    Schatten,
-    Spectral,
-    as_matrix,
+    SumOverGroups,
+    as_groups,
 )
+from implicit_bias.norms.matrices import Nuclear, OfSingularValues, Schatten, Spectral, as_matrix
 from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, nuclear_groups
 from implicit_bias.norms.norm import (
     RANK_TOLERANCE,

@@ -12,13 +12,13 @@ import numpy as np
 
 from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
 from implicit_bias.base.validation import Array, check_number
-from implicit_bias.norms.norm import ConjugatedNorm, InnerNorm, Partition, Shape
+from implicit_bias.norms.norm import InnerNorm, Partition, Shape, UndividedNorm
 
 # A power takes this many roundings at most.
 POWER_ROUNDINGS = 8
 
 
-class Entrywise(ConjugatedNorm):
+class Entrywise(UndividedNorm):
     """A root of the sum of powers of absolute values, of one exponent.
 
     Attributes
@@ -35,6 +35,11 @@ class Entrywise(ConjugatedNorm):
     @abstractmethod
     def exponent(self) -> float:
         """Of the powers, 1 to infinity."""
+
+    @property
+    @abstractmethod
+    def conjugate(self) -> Entrywise:
+        """That of the conjugate exponent."""
 
     @final
     def value(self, coef: Array) -> float:
@@ -183,7 +188,7 @@ class Lp(Entrywise):
         return self.p
 
     @property
-    def conjugate(self) -> ConjugatedNorm:
+    def conjugate(self) -> Entrywise:
         """Lp of p / (p - 1)."""
         if self.p == 1:
             return LInf()

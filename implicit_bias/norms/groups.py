@@ -1,25 +1,106 @@
-"""Sums and maxima of a norm over groups of gate columns or features, and norms in rows."""
+"""A norm of each part and one over them: groups of gate columns or features, rows of a matrix."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.rounding import Enclosure, sum_up
-from implicit_bias.base.validation import Array, check_not_masked
-from implicit_bias.norms.entries import INNER, L2
-from implicit_bias.norms.norm import BoundedNorm, ConjugatedNorm, Norm, Partition, Shape, SumNorm
+from implicit_bias.base.rounding import Enclosure
+from implicit_bias.base.validation import Array, check_choice, check_not_masked
+from implicit_bias.norms.entries import INNER, L1, L2, Entrywise, LInf
+from implicit_bias.norms.matrices import as_matrix
+from implicit_bias.norms.norm import (
+    ConjugatedNorm,
+    Norm,
+    Partition,
+    Shape,
+    SumNorm,
+    UndividedNorm,
+    exactly,
+)
+
+
+class OverParts(ConjugatedNorm):
+    """A norm of each part of the coefficients, and a norm of entries over these norms.
+
+    Norms of entries grow with each absolute value, so that the dual norm is the same of the duals.
+    """
+
+    @abstractmethod
+    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
+        """Return the norm of a part, and that over the parts."""
+
+    @abstractmethod
+    def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the parts of an array of the shape of coefficients."""
+
+    @final
+    def value(self, coef: Array) -> float:
+        """Norm of the parts' norms."""
+        inner, outer = self._norms()
+        return outer.value(np.array([inner.value(part) for part in self._parts(coef)]))
+
+    @final
+    def _bound(self, A: Enclosure) -> float:
+        return self._norms()[1].bound(exactly(self._bounds(A)))
+
+    def _bounds(self, A: Enclosure) -> Array:
+        """Return upper bounds on the norms of the parts, over an enclosure."""
+        parts = zip(self._parts(A.value), self._parts(A.radius), strict=True)
+        return np.array([self._norms()[0].bound(Enclosure(*part)) for part in parts])
+
+    @final
+    def maximiser(self, V: Array) -> Array:
+        """Return that of each part, times that of the parts' dual norms."""
+        inner, outer = self._norms()
+        parts, found = self._parts(V), np.zeros(V.shape)
+        shares = outer.maximiser(np.array([inner.dual(part) for part in parts]))
+        for share, part, places in zip(shares, parts, self._places(V.shape), strict=True):
+            if share:
+                np.put(found, places, share * inner.maximiser(part))
+        return found
+
+    @final
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return the groups of all parts, where the norm sums over them or is the largest entry."""
+        (inner, outer), parts = self._norms(), self._places(shape)
+        if outer.exponent != 1 and len(parts) > 1:
+            found = inner.partition(shape)
+            largest = found is not None and found.inner == "linf" and not found.groups.any()
+            return found if outer == LInf() and largest else None
+        whole, count, kind = np.zeros(shape, dtype=np.int64), 0, INNER[2.0]
+        for places in parts:
+            found = inner.partition(places.shape)
+            if found is None:
+                return None
+            np.put(whole, places, count + found.groups)
+            count, kind = count + int(found.groups.max()) + 1, found.inner
+        return Partition(whole, kind)
+
+    @final
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        inner, outer = self._norms()
+        atoms = [inner.atom(zeta[p.ravel()], p.shape, cp) for p in self._places(shape)]
+        if outer == L1():
+            return sum(atoms)
+        if outer == LInf():
+            return cp.maximum(*atoms, 0.0)
+        return outer.atom(cp.hstack(atoms), (1, len(atoms)), cp)
+
+    def _places(self, shape: Shape) -> list[NDArray[Any]]:
+        """Return the places of the parts' entries, in C order."""
+        return self._parts(np.arange(math.prod(shape)).reshape(shape))
 
 
 @dataclass(frozen=True, eq=False)
-class _OverGroups(Norm):
+class _OverGroups(OverParts):
     """One norm of each of the groups of gate columns, or of features."""
-
-    treats_classes_alike: ClassVar[bool] = True
 
     norm: ConjugatedNorm
     groups: NDArray[np.int64]
@@ -29,41 +110,26 @@ class _OverGroups(Norm):
         _check_parts(self.norm, self.axis)
         object.__setattr__(self, "groups", as_groups(self.groups))
 
-    def _parts(self, coef: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return the parts of coefficients that belong to each group, by group."""
-        if coef.shape[self.axis] != len(self.groups):
+    @final
+    def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+        if array.shape[self.axis] != len(self.groups):
             columns = "features" if self.axis == -1 else "gate columns"
             raise ValueError(
                 f"the norm has groups of {len(self.groups)} {columns}, the coefficients "
-                f"{coef.shape}"
+                f"{array.shape}"
             )
         groups = range(int(self.groups.max()) + 1)
-        return [np.compress(self.groups == g, coef, axis=self.axis) for g in groups]
-
-    def _bounds(self, norm: ConjugatedNorm, A: Enclosure) -> list[float]:
-        """Return upper bounds on the norms of the groups, over an enclosure."""
-        parts = zip(self._parts(A.value), self._parts(A.radius), strict=True)
-        return [norm.bound(Enclosure(*part)) for part in parts]
-
-    def _put(self, array: NDArray[Any], g: int, part: NDArray[Any]) -> None:
-        """Set one group's part of an array."""
-        last = np.moveaxis(array, self.axis, -1)  # a view
-        last[..., self.groups == g] = np.moveaxis(part, self.axis, -1)
-
-    def _atoms(self, zeta: Any, shape: Shape, cp: Any) -> list[Any]:
-        """Return the norms of the groups as CVXPY expressions."""
-        places = self._parts(np.arange(math.prod(shape)).reshape(shape))
-        return [self.norm.atom(zeta[part.ravel()], part.shape, cp) for part in places]
+        return [np.compress(self.groups == g, array, axis=self.axis) for g in groups]
 
 
 @dataclass(frozen=True, eq=False)
-class SumOverGroups(_OverGroups, SumNorm, BoundedNorm):
+class SumOverGroups(_OverGroups):
     """A sum of one norm over groups of gate columns, or of features.
 
     Parameters
     ----------
     norm : Norm
-        That of each group: any of this module but `GroupNorm` and sums.
+        That of each group: any of this module but `GroupNorm` and `InRows`.
     groups : array_like of int, shape (M,) or (D,)
         Group of each gate column (or feature), 0 .. G - 1, none left out.
     axis : {-2, -1}
@@ -80,6 +146,11 @@ class SumOverGroups(_OverGroups, SumNorm, BoundedNorm):
     >>> norm = SumOverGroups(Nuclear(), [0, 0, 1])  # of coefficients (K, 3, D)
     """
 
+    @property
+    def conjugate(self) -> MaxOverGroups:
+        """The maximum of the groups' dual norms."""
+        return MaxOverGroups(self.norm.conjugate, self.groups, self.axis)
+
     def group_norms(self, coef: Array) -> Array:
         """Norm of each group, shape (G,)."""
         return np.array([self.norm.value(part) for part in self._parts(coef)])
@@ -88,38 +159,16 @@ class SumOverGroups(_OverGroups, SumNorm, BoundedNorm):
         """Dual norm of each group, shape (G,)."""
         return np.array([self.norm.dual(part) for part in self._parts(V)])
 
-    def _bound(self, A: Enclosure) -> float:
-        return sum_up(self._bounds(self.norm, A))
-
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on the groups' dual norms, shape (G,)."""
-        return np.array(self._bounds(self.norm.conjugate, V))
+        return self.conjugate._bounds(V)
 
-    def maximiser(self, V: Array) -> Array:
-        """Return that of the group with the largest dual norm."""
-        best = int(self.dual_norms(V).argmax())
-        found = np.zeros_like(V, dtype=np.float64)
-        self._put(found, best, self.norm.maximiser(self._parts(V)[best]))
-        return found
-
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return the groups of the groups, where the norm of each is a sum over groups."""
-        whole, count, inner = np.zeros(shape, dtype=np.int64), 0, INNER[2.0]
-        for g, part in enumerate(self._parts(whole)):
-            found = self.norm.partition(part.shape)
-            if found is None:
-                return None
-            self._put(whole, g, count + found.groups)
-            count, inner = count + int(found.groups.max()) + 1, found.inner
-        return Partition(whole, inner)
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        return sum(self._atoms(zeta, shape, cp))
+    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
+        return self.norm, L1()
 
 
 @dataclass(frozen=True, eq=False)
-class MaxOverGroups(_OverGroups, ConjugatedNorm):
+class MaxOverGroups(_OverGroups, UndividedNorm):
     """The maximum of one norm over groups of gate columns, or of features.
 
     Parameters
@@ -137,61 +186,62 @@ class MaxOverGroups(_OverGroups, ConjugatedNorm):
     """
 
     @property
-    def conjugate(self) -> ConjugatedNorm:
+    def conjugate(self) -> SumOverGroups:
         """The sum of the groups' dual norms."""
-        return _SumInOne(SumOverGroups(self.norm.conjugate, self.groups, self.axis))
+        return SumOverGroups(self.norm.conjugate, self.groups, self.axis)
 
-    def value(self, coef: Array) -> float:
-        """Maximum of the groups' norms."""
-        return max(self.norm.value(part) for part in self._parts(coef))
-
-    def _bound(self, A: Enclosure) -> float:
-        return max(self._bounds(self.norm, A))
-
-    def maximiser(self, V: Array) -> Array:
-        """Return those of all groups."""
-        found = np.zeros_like(V, dtype=np.float64)
-        for g, part in enumerate(self._parts(V)):
-            self._put(found, g, self.norm.maximiser(part))
-        return found
-
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return that of a single group's norm, if there is one group only, or maxima."""
-        found = self.norm.partition(shape)
-        single = self.groups.max() == 0 or (
-            found is not None and found.inner == "linf" and found.groups.max() == 0
-        )
-        return found if single else None
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        return cp.maximum(*self._atoms(zeta, shape, cp), 0.0)
+    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
+        return self.norm, LInf()
 
 
-@dataclass(frozen=True, eq=False)
-class _SumInOne(ConjugatedNorm):
-    """A sum over groups as one norm: the dual of a maximum."""
+@dataclass(frozen=True)
+class OverRows(OverParts, UndividedNorm):
+    """One norm of each row of the matrix K x MD, or of each column, and another one over them.
 
-    whole: SumOverGroups
+    Parameters
+    ----------
+    inner : L1, L2, LInf or Lp
+        Of a row.
+    outer : L1, L2, LInf or Lp
+        Over the rows' norms.
+    of : {"rows", "columns"}
+        What has the inner norm.
+
+    Examples
+    --------
+    Steps that bring each row to Euclidean norm 1 are steepest descent in the largest row norm:
+
+    >>> import numpy as np
+    >>> from implicit_bias.norms import L2, LInf, OverRows
+    >>> norm, coef = OverRows(L2(), LInf()), np.array([[3.0, 4.0], [0.0, 1.0]])
+    >>> norm.value(coef), norm.dual(coef)
+    (5.0, 6.0)
+    >>> norm.maximiser(coef)
+    array([[0.6, 0.8],
+           [0. , 1. ]])
+    """
+
+    inner: Entrywise
+    outer: Entrywise
+    of: Literal["rows", "columns"] = "rows"
+
+    def __post_init__(self) -> None:
+        check_choice(self.of, "of", ("rows", "columns"))
+        for norm in (self.inner, self.outer):
+            if not isinstance(norm, Entrywise):
+                raise ValueError(f"rows and columns take L1, L2, LInf and Lp, got {norm!r}")
 
     @property
-    def conjugate(self) -> MaxOverGroups:
-        return MaxOverGroups(self.whole.norm.conjugate, self.whole.groups, self.whole.axis)
+    def conjugate(self) -> OverRows:
+        """The same of the dual norms."""
+        return OverRows(self.inner.conjugate, self.outer.conjugate, self.of)
 
-    def value(self, coef: Array) -> float:
-        return self.whole.value(coef)
+    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
+        return self.inner, self.outer
 
-    def _bound(self, A: Enclosure) -> float:
-        return self.whole.bound(A)
-
-    def maximiser(self, V: Array) -> Array:
-        return self.whole.maximiser(V)
-
-    def partition(self, shape: Shape) -> Partition | None:
-        return self.whole.partition(shape)
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        return self.whole.atom(zeta, shape, cp)
+    def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+        matrix = as_matrix(array)
+        return list(matrix if self.of == "rows" else matrix.T)
 
 
 def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norms

@@ -1,20 +1,20 @@
-"""Norms of matrices: of their singular values, and of their rows or columns."""
+"""Norms of matrices: of their singular values."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from implicit_bias.base.rounding import SAFETY, UNDERFLOW, Enclosure, gamma
-from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.base.validation import Array
 from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
-from implicit_bias.norms.norm import RANK_TOLERANCE, ConjugatedNorm, Partition, Shape, exactly
+from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, UndividedNorm, exactly
 
 
-class OfSingularValues(ConjugatedNorm):
+class OfSingularValues(UndividedNorm):
     """A norm of the singular values of the matrix K x MD, as entries.
 
     Attributes
@@ -23,7 +23,7 @@ class OfSingularValues(ConjugatedNorm):
         Of the singular values.
     """
 
-    entries: ConjugatedNorm
+    entries: Entrywise
 
     def value(self, coef: Array) -> float:
         """Norm of the singular values."""
@@ -77,7 +77,7 @@ class Spectral(OfSingularValues):
     4.0000, 7.0000
     """
 
-    entries: ClassVar[ConjugatedNorm] = LInf()  # type: ignore[misc]
+    entries: ClassVar[Entrywise] = LInf()  # type: ignore[misc]
 
     @property
     def conjugate(self) -> Nuclear:
@@ -102,7 +102,7 @@ class Nuclear(OfSingularValues):
     7.0000, 4.0000
     """
 
-    entries: ClassVar[ConjugatedNorm] = L1()  # type: ignore[misc]
+    entries: ClassVar[Entrywise] = L1()  # type: ignore[misc]
 
     @property
     def conjugate(self) -> Spectral:
@@ -146,7 +146,7 @@ class Schatten(OfSingularValues):
         Lp(self.p)  # which checks it
 
     @property
-    def entries(self) -> ConjugatedNorm:  # type: ignore[override]
+    def entries(self) -> Entrywise:  # type: ignore[override]
         """The l_p norm."""
         return Lp(self.p).conjugate if self.dual_exponent else Lp(self.p)
 
@@ -161,83 +161,6 @@ class Schatten(OfSingularValues):
         if same is None:
             raise ValueError(f"{self!r} cannot say itself in CVXPY: take p = 1, 2 or inf")
         return (same.conjugate if self.dual_exponent else same).atom(zeta, shape, cp)
-
-
-@dataclass(frozen=True)
-class OverRows(ConjugatedNorm):
-    """One norm of each row of the matrix K x MD, or of each column, and another one over them.
-
-    Parameters
-    ----------
-    inner : L1, L2, LInf or Lp
-        Of a row.
-    outer : L1, L2, LInf or Lp
-        Over the rows' norms.
-    of : {"rows", "columns"}
-        What has the inner norm.
-
-    Examples
-    --------
-    Steps that bring each row to Euclidean norm 1 are steepest descent in the largest row norm:
-
-    >>> import numpy as np
-    >>> from implicit_bias.norms import L2, LInf, OverRows
-    >>> norm, coef = OverRows(L2(), LInf()), np.array([[3.0, 4.0], [0.0, 1.0]])
-    >>> norm.value(coef), norm.dual(coef)
-    (5.0, 6.0)
-    >>> norm.maximiser(coef)
-    array([[0.6, 0.8],
-           [0. , 1. ]])
-    """
-
-    inner: ConjugatedNorm
-    outer: ConjugatedNorm
-    of: Literal["rows", "columns"] = "rows"
-
-    def __post_init__(self) -> None:
-        check_choice(self.of, "of", ("rows", "columns"))
-        for norm in (self.inner, self.outer):
-            if not isinstance(norm, Entrywise):
-                raise ValueError(f"rows and columns take L1, L2, LInf and Lp, got {norm!r}")
-
-    @property
-    def conjugate(self) -> OverRows:
-        """The same of the dual norms."""
-        return OverRows(self.inner.conjugate, self.outer.conjugate, self.of)
-
-    def value(self, coef: Array) -> float:
-        """Norm of the rows' norms."""
-        return self.outer.value(np.array([self.inner.value(row) for row in self._rows(coef)]))
-
-    def _bound(self, A: Enclosure) -> float:
-        parts = zip(self._rows(A.value), self._rows(A.radius), strict=True)
-        return self.outer.bound(exactly(np.array([self.inner.bound(Enclosure(*p)) for p in parts])))
-
-    def maximiser(self, V: Array) -> Array:
-        """Return that of each row, times that of the rows' dual norms."""
-        rows = self._rows(V)
-        shares = self.outer.maximiser(np.array([self.inner.dual(row) for row in rows]))
-        best = shares[:, None] * np.array([self.inner.maximiser(row) for row in rows])
-        return (best if self.of == "rows" else best.T).reshape(V.shape)
-
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return a group a row for a sum of Euclidean norms, or of maxima."""
-        found = self.inner.partition((1, 1, 2))
-        if self.outer != L1() or found is None or found.groups.any():
-            return None
-        matrix = shape[0], math.prod(shape[1:])
-        return Partition(np.indices(matrix)[int(self.of == "columns")].reshape(shape), found.inner)
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        matrix = _matrix_of(zeta, shape, cp)
-        rows = list(matrix if self.of == "rows" else matrix.T)
-        parts = [self.inner.atom(row, (1, row.size), cp) for row in rows]
-        return self.outer.atom(cp.hstack(parts), (1, len(parts)), cp)
-
-    def _rows(self, coef: Array) -> Array:
-        matrix = as_matrix(coef)
-        return matrix if self.of == "rows" else matrix.T
 
 
 def as_matrix(coef: Array) -> Array:

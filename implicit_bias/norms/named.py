@@ -39,7 +39,7 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     Raises
     ------
     ValueError
-        No such name, or groups for a norm that is a sum already, or somebody else's.
+        No such name, or groups for a norm that is no norm of features, or somebody else's.
     TypeError
         Neither a name, nor a norm.
 

@@ -149,7 +149,7 @@ class OneGroupNorm(Norm):
 
 
 class SumNorm(Norm):
-    """A norm that is the sum of norms of groups."""
+    """A norm that is the sum of norms of groups, and has no conjugate here."""
 
     @final
     def value(self, coef: Array) -> float:
@@ -181,8 +181,8 @@ class BoundedNorm(Norm):
         return self.bound(exactly(coef))
 
 
-class ConjugatedNorm(OneGroupNorm, BoundedNorm):
-    """A norm whose dual is another norm of this module, in one group."""
+class ConjugatedNorm(BoundedNorm):
+    """A norm whose dual is another norm of this package."""
 
     treats_classes_alike: ClassVar[bool] = True
 
@@ -195,6 +195,10 @@ class ConjugatedNorm(OneGroupNorm, BoundedNorm):
     def dual(self, V: Array) -> float:
         """Omega_* of V."""
         return self.conjugate.value(V)
+
+
+class UndividedNorm(OneGroupNorm, ConjugatedNorm):
+    """A norm whose dual is another norm of this package, in one group."""
 
     @final
     def dual_bounds(self, V: Enclosure) -> Array:
