@@ -16,18 +16,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
+from benchmarks.daniely2020.linear_methods import (
+    guaranteed_correlation,
+    hinge_loss,
+    hinge_lower_bound,
+    sets_of_size,
+    walsh_coefficients,
+)
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.drawing import common_legend, subplots
 from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.parities import (
-    ParityDistribution,
-    cube,
-    guaranteed_correlation,
-    hinge_loss,
-    hinge_lower_bound,
-)
+from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, GREY

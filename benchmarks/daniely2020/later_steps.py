@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks.daniely2020.linear_methods import hinge_loss
 from benchmarks.daniely2020.network import Point, Schedule, descend
 from benchmarks.daniely2020.parity_descent import (
     first_readout_bound,
@@ -25,7 +26,7 @@ from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.page import Judged
 from benchmarks.words import vanishing
 from implicit_bias.base.wording import percent
-from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
+from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
 
 # Of theorem 3.

@@ -16,6 +16,7 @@ import torch
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.daniely2020.linear_methods import least_hinge_loss
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Table, Training, build, outputs, train_by_adadelta
 from benchmarks.daniely2020.network import Schedule, descend
@@ -25,7 +26,7 @@ from benchmarks.harness import Experiment, Verdict, whole
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.datasets.parities import ParityDistribution, least_hinge_loss
+from implicit_bias.datasets.parities import ParityDistribution
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.report.style import BLACK

@@ -1,8 +1,29 @@
-"""What no linear method learns of parities: Walsh coefficients, and theorem 2 of the source.
+r"""What no linear method learns of parities: Walsh coefficients, and theorem 2 of the source.
 
-Symbols and the sharper bound are those of `implicit_bias.datasets.parities`.
+D_A, A and k are those of `implicit_bias.datasets.parities`.
 
-Source: Daniely and Malach (2020), "Learning parities with neural networks", section 2.
+=============  ==================  =============================================================
+symbol         shape               meaning
+=============  ==================  =============================================================
+psi(x)         (N,)                features of a linear method in [-1, 1], fixed before A is known
+w              (N,)                h(x) = <w, psi(x)>, ||w||_2 <= B
+c_S            (N,)                E[chi_S(x) psi(x)] over uniform bits: Walsh coefficients
+=============  ==================  =============================================================
+
+**Linear methods.** Theorem 2 of the source: if k <= n/16, there is an A of size k for which the
+hinge loss of every such h is at least 1/2 - sqrt(N) B / (sqrt(2) 2^k).
+Not in the paper; derived here, without k <= n/16:
+
+    L_{D_A}(h) >= 1/2 E_uniform[1 - y h(x)] = 1/2 - 1/2 <w, c_A> >= 1/2 - B/2 ||c_A||
+
+for every A, because the hinge loss is neither negative nor below 1 - y h; and by Parseval the
+squares ||c_A||^2 of all A of size k sum to at most N, so that the smallest is at most
+N / binom(n, k) (`hinge_lower_bound` of `guaranteed_correlation`). As binom(n, k) >= (n/k)^k >= 16^k
+this is below the published bound nowhere: sqrt(N) B / (2 4^k) against sqrt(N) B / (sqrt(2) 2^k).
+Random features, frozen gates z(x) x and with them the SVM under the group norm, whose Omega(zeta)
+is at least ||zeta||_2, are such linear methods.
+
+Source: Daniely and Malach (2020), "Learning parities with neural networks", section 2 and 4.
 """
 
 from __future__ import annotations
@@ -12,8 +33,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array, as_finite
-from implicit_bias.datasets.parities import cube
+from implicit_bias.base.validation import Array, as_finite, as_labels
+from implicit_bias.datasets.parities import check_size, cube
 
 
 def walsh_coefficients(values: ArrayLike) -> Array:
@@ -82,3 +103,84 @@ def published_lower_bound(n_bits: int, k: int, n_features: int, norm: ArrayLike)
     if not 0 <= 16 * k <= n_bits:
         raise ValueError(f"k must be in 0 .. n/16 = {n_bits / 16:g}, got {k}")
     return np.maximum(0.0, 0.5 - math.sqrt(n_features / 2.0) / 2**k * np.asarray(norm))
+
+
+def guaranteed_correlation(n_bits: int, k: int, n_features: int) -> float:
+    """Bound sqrt(N / binom(n, k)) on the smallest ||c_A|| of N features in [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        More relevant bits than bits.
+    """
+    check_size(n_bits, k)
+    return math.sqrt(n_features / math.comb(n_bits, k))
+
+
+def hinge_lower_bound(correlation: ArrayLike, norm: ArrayLike) -> Array:
+    """Bound the hinge loss on D_A of linear predictors of this norm from below; derived here.
+
+    Parameters
+    ----------
+    correlation : array_like
+        ||c_A|| of the features, or a bound on it.
+    norm : array_like
+        B, the largest ||w||_2.
+
+    Returns
+    -------
+    ndarray
+        max(0, 1/2 - B ||c_A|| / 2): proved at the head.
+    """
+    return np.maximum(0.0, 0.5 - 0.5 * np.asarray(norm) * np.asarray(correlation))
+
+
+def sample_shares(probabilities: ArrayLike | None, n_samples: int) -> Array:
+    """Return the weight of each sample, checked; equal ones where not given."""
+    if probabilities is None:
+        return np.full(n_samples, 1.0 / n_samples)
+    shares = as_finite(probabilities, "probabilities", 1)
+    if len(shares) != n_samples or (shares < 0).any() or not math.isclose(shares.sum(), 1.0):
+        raise ValueError(
+            f"probabilities must be {n_samples} numbers, 0 or more, that sum to 1: divide them by "
+            "their sum"
+        )
+    return shares
+
+
+def hinge_loss(y: ArrayLike, outputs: ArrayLike, probabilities: ArrayLike | None = None) -> float:
+    """Mean of max(0, 1 - y f(x)) over samples (m,), with these probabilities or equal ones.
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, no samples, probabilities that
+        are negative or do not sum to 1.
+    """
+    losses = np.maximum(0.0, 1.0 - _margins(y, outputs))
+    return float(sample_shares(probabilities, len(losses)) @ losses)
+
+
+def least_hinge_loss(y: ArrayLike, outputs: ArrayLike) -> float:
+    """Mean hinge loss of the best multiple c f of a predictor, c >= 0: its scale is left out.
+
+    In c the loss is convex and piecewise linear, so that the best c is 0 or a c at which one
+    sample has margin 1; all are tried.
+
+    Raises
+    ------
+    ValueError
+        NaN, shapes that do not fit, labels other than -1 and +1, or no samples.
+    """
+    margins = np.sort(_margins(y, outputs))[::-1]
+    positive = margins[margins > 0]
+    # At c = 1 / positive[j] samples 0 .. j have no loss, the others 1 - c * margin.
+    rest = len(margins) - 1 - np.arange(len(positive))
+    losses = (rest - (margins.sum() - np.cumsum(positive)) / positive) / len(margins)
+    return float(max(0.0, losses.min(initial=1.0)))
+
+
+def _margins(y: ArrayLike, outputs: ArrayLike) -> Array:
+    """Margins y f(x), shape (m,)."""
+    outputs = as_finite(outputs, "outputs", 1)
+    return as_labels(y, len(outputs)) * outputs

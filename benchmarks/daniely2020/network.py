@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import relu6
 
+from benchmarks.daniely2020.linear_methods import sample_shares
 from benchmarks.daniely2020.parity_first_step import TwoLayers
 from implicit_bias.base.validation import as_finite, as_labels
-from implicit_bias.datasets.parities import sample_shares
 
 
 @dataclass(frozen=True, kw_only=True)

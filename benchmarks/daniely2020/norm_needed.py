@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from benchmarks.daniely2020.linear_methods import published_lower_bound
-from benchmarks.daniely2020.parity_first_step import label_averages, start
-from benchmarks.harness import Experiment, Verdict, rows_of, whole
-from implicit_bias.datasets.parities import (
-    ParityDistribution,
+from benchmarks.daniely2020.linear_methods import (
     guaranteed_correlation,
     hinge_lower_bound,
+    published_lower_bound,
 )
+from benchmarks.daniely2020.parity_first_step import label_averages, start
+from benchmarks.harness import Experiment, Verdict, rows_of, whole
+from implicit_bias.datasets.parities import ParityDistribution
 
 # The hinge loss for which the least norm is asked.
 LOSS = 0.25

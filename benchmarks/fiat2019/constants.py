@@ -31,7 +31,6 @@ from implicit_bias.base.wording import percent
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gradient_gram import normalise
-from implicit_bias.training.losses import hinge
 
 DELTA = 0.05
 RELATIONS: dict[str, Callable[[float, float], bool]] = {
@@ -282,6 +281,11 @@ def linear_predictors(rng: np.random.Generator, draws: int) -> Iterator[Check]:
 
 
 # --- relation to ReLU ------------------------------------------------------------------------
+
+
+def hinge(margins: torch.Tensor) -> torch.Tensor:
+    """max(0, 1 - q) of each margin q = y f(x), the loss of support vector machines."""
+    return (1 - margins).relu()
 
 
 def theorem_4(rng: np.random.Generator, draws: int) -> Iterator[Check]:

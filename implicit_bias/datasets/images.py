@@ -11,10 +11,10 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.base.validation import check_choice
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
-from implicit_bias.datasets.own import ClassName, find_class, refuse_both, several_classes
+from implicit_bias.datasets.own import ClassName, select
 
 POSITIVE_DIGITS = (0, 1, 2, 3, 4)
 NEGATIVE_DIGITS = (5, 6, 7, 8, 9)
@@ -131,13 +131,12 @@ def load_images(
     images, digits = _read(name, subset)
     names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
     if classes is None:
-        plus, minus = _sides(positive, negative, names)
-        signs = _label_digits(digits, plus, minus)
-        chosen, y = signs != 0, signs[signs != 0]
-        called: tuple[str, ...] = (_join_names(minus, names), _join_names(plus, names))
-    else:
-        refuse_both(positive, negative)
-        y, chosen, called = several_classes(names, digits, _as_names(classes, names))
+        by_name = any(isinstance(item, str) for item in positive or ())
+        positive = POSITIVE_DIGITS if positive is None else positive
+        negative = NEGATIVE_DIGITS if negative is None and not by_name else negative
+    groups = {"positive": positive, "negative": negative, "classes": classes}
+    named = (_as_names(role, group, names) for role, group in groups.items())
+    y, chosen, called = select(names, digits, *named)
     images = images[chosen]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.
@@ -171,43 +170,12 @@ def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
     return pixels.reshape(-1, 8, 8), digits  # C order, as scikit-learn flattened them
 
 
-def _sides(
-    positive: Collection[ClassName] | None,
-    negative: Collection[ClassName] | None,
-    names: Sequence[str],
-) -> tuple[Collection[int], Collection[int]]:
-    """Digits of +1 and of -1, from digits, names, or None for the default."""
-    plus = POSITIVE_DIGITS if positive is None else _as_digits(positive, names)
-    if negative is not None:
-        return plus, _as_digits(negative, names)
-    if any(isinstance(item, str) for item in positive or ()):
-        return plus, tuple(sorted(set(range(10)) - set(plus)))
-    return plus, NEGATIVE_DIGITS
-
-
-def _as_digits(group: Collection[ClassName], names: Sequence[str]) -> tuple[int, ...]:
-    return tuple(find_class(item, names) if isinstance(item, str) else item for item in group)
-
-
-def _as_names(group: Collection[ClassName], names: Sequence[str]) -> tuple[str, ...]:
-    if not {item for item in group if not isinstance(item, str)} <= set(range(10)):
-        raise ValueError(f"classes={group!r}: name two or more of the digits 0 to 9")
+def _as_names(
+    role: str, group: Collection[ClassName] | None, names: Sequence[str]
+) -> tuple[str, ...] | None:
+    """Return the names of some digits, of which some may be named already."""
+    if group is None:
+        return None
+    if not group or not {item for item in group if not isinstance(item, str)} <= set(range(10)):
+        raise ValueError(f"{role}={group!r}: name one or more of the digits 0 to 9")
     return tuple(item if isinstance(item, str) else names[item] for item in group)
-
-
-def _label_digits(
-    digits: NDArray[Any], positive: Collection[int], negative: Collection[int]
-) -> Array:
-    """Label digits (n,) with +1, -1, or 0 for a digit of neither group."""
-    for role, group in (("positive", positive), ("negative", negative)):
-        if not group or not set(group) <= set(range(10)):
-            raise ValueError(f"{role}={group!r}: name one or more of the digits 0 to 9")
-    if common := set(positive) & set(negative):
-        raise ValueError(
-            f"digits {sorted(common)} are both positive and negative: name each in one group only"
-        )
-    return np.isin(digits, list(positive)).astype(np.float64) - np.isin(digits, list(negative))
-
-
-def _join_names(group: Collection[int], digit_names: Sequence[str]) -> str:
-    return ", ".join(digit_names[digit] for digit in sorted(set(group)))

@@ -303,18 +303,11 @@ def select(
     if classes is None:
         signs, called = two_classes(names, numbers, positive, negative)
         return signs[signs != 0], signs != 0, called
-    refuse_both(positive, negative)
-    return several_classes(names, numbers, classes)
-
-
-def refuse_both(
-    positive: Collection[ClassName] | None, negative: Collection[ClassName] | None
-) -> None:
-    """Refuse two sides beside classes that are to be kept apart."""
     if positive is not None or negative is not None:
         raise ValueError(
             "classes are kept apart, positive and negative are two sides: leave one of them out"
         )
+    return several_classes(names, numbers, classes)
 
 
 def find_class(asked: ClassName, names: Sequence[str]) -> int:

@@ -9,38 +9,21 @@ symbol         shape               meaning
 =============  ==================  =============================================================
 x              (n,)                bits, -1 or +1 (the source divides them by sqrt(n))
 A              k indices           relevant bits; the label is y = chi_A(x)
-psi(x)         (N,)                features of a linear method in [-1, 1], fixed before A is known
-w              (N,)                h(x) = <w, psi(x)>, ||w||_2 <= B
-c_S            (N,)                E[chi_S(x) psi(x)] over uniform bits: Walsh coefficients
 =============  ==================  =============================================================
 
-**Linear methods.** Theorem 2 of the source: if k <= n/16, there is an A of size k for which the
-hinge loss of every such h is at least 1/2 - sqrt(N) B / (sqrt(2) 2^k).
-Not in the paper; derived here, without k <= n/16:
+What the source proves, of linear methods and of gradient descent, is in `benchmarks/daniely2020`.
 
-    L_{D_A}(h) >= 1/2 E_uniform[1 - y h(x)] = 1/2 - 1/2 <w, c_A> >= 1/2 - B/2 ||c_A||
-
-for every A, because the hinge loss is neither negative nor below 1 - y h; and by Parseval the
-squares ||c_A||^2 of all A of size k sum to at most N, so that the smallest is at most
-N / binom(n, k) (`hinge_lower_bound` of `guaranteed_correlation`). As binom(n, k) >= (n/k)^k >= 16^k
-this is below the published bound nowhere: sqrt(N) B / (2 4^k) against sqrt(N) B / (sqrt(2) 2^k).
-Random features, frozen gates z(x) x and with them the SVM under the group norm, whose Omega(zeta)
-is at least ||zeta||_2, are such linear methods.
-
-What else the source proves, of gradient descent above all, is in `benchmarks/daniely2020`.
-
-Source: Daniely and Malach (2020), "Learning parities with neural networks", section 2 and 4.
+Source: Daniely and Malach (2020), "Learning parities with neural networks", section 2.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_features, as_finite, as_labels
+from implicit_bias.base.validation import Array, as_features
 from implicit_bias.datasets.dataset import Dataset
 
 # 2^20 points of the cube are 168 MB of bits.
@@ -88,7 +71,7 @@ class ParityDistribution:
         ValueError
             More relevant bits than bits, or an even number of them.
         """
-        _check_size(n_bits, k)
+        check_size(n_bits, k)
         drawn = np.random.default_rng(random_state).choice(n_bits, size=k, replace=False)
         return cls(n_bits, tuple(drawn.tolist()))
 
@@ -144,7 +127,8 @@ class ParityDistribution:
         return columns
 
 
-def _check_size(n_bits: int, k: int) -> None:
+def check_size(n_bits: int, k: int) -> None:
+    """Refuse more relevant bits than there are bits."""
     if not 0 <= k <= n_bits:
         raise ValueError(f"k must be in 0 .. {n_bits}, the number of bits, got {k}")
 
@@ -161,84 +145,3 @@ def cube(n_bits: int) -> Array:
         raise ValueError(f"n_bits must be in 1 .. {MAX_CUBE_BITS} to list all inputs, got {n_bits}")
     digits = np.arange(2**n_bits)[:, None] >> np.arange(n_bits) & 1
     return np.asarray(1.0 - 2.0 * digits, dtype=np.float64)
-
-
-def guaranteed_correlation(n_bits: int, k: int, n_features: int) -> float:
-    """Bound sqrt(N / binom(n, k)) on the smallest ||c_A|| of N features in [-1, 1].
-
-    Raises
-    ------
-    ValueError
-        More relevant bits than bits.
-    """
-    _check_size(n_bits, k)
-    return math.sqrt(n_features / math.comb(n_bits, k))
-
-
-def hinge_lower_bound(correlation: ArrayLike, norm: ArrayLike) -> Array:
-    """Bound the hinge loss on D_A of linear predictors of this norm from below; derived here.
-
-    Parameters
-    ----------
-    correlation : array_like
-        ||c_A|| of the features, or a bound on it.
-    norm : array_like
-        B, the largest ||w||_2.
-
-    Returns
-    -------
-    ndarray
-        max(0, 1/2 - B ||c_A|| / 2): proved at the head.
-    """
-    return np.maximum(0.0, 0.5 - 0.5 * np.asarray(norm) * np.asarray(correlation))
-
-
-def sample_shares(probabilities: ArrayLike | None, n_samples: int) -> Array:
-    """Return the weight of each sample, checked; equal ones where not given."""
-    if probabilities is None:
-        return np.full(n_samples, 1.0 / n_samples)
-    shares = as_finite(probabilities, "probabilities", 1)
-    if len(shares) != n_samples or (shares < 0).any() or not math.isclose(shares.sum(), 1.0):
-        raise ValueError(
-            f"probabilities must be {n_samples} numbers, 0 or more, that sum to 1: divide them by "
-            "their sum"
-        )
-    return shares
-
-
-def hinge_loss(y: ArrayLike, outputs: ArrayLike, probabilities: ArrayLike | None = None) -> float:
-    """Mean of max(0, 1 - y f(x)) over samples (m,), with these probabilities or equal ones.
-
-    Raises
-    ------
-    ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, no samples, probabilities that
-        are negative or do not sum to 1.
-    """
-    losses = np.maximum(0.0, 1.0 - _margins(y, outputs))
-    return float(sample_shares(probabilities, len(losses)) @ losses)
-
-
-def least_hinge_loss(y: ArrayLike, outputs: ArrayLike) -> float:
-    """Mean hinge loss of the best multiple c f of a predictor, c >= 0: its scale is left out.
-
-    In c the loss is convex and piecewise linear, so that the best c is 0 or a c at which one
-    sample has margin 1; all are tried.
-
-    Raises
-    ------
-    ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, or no samples.
-    """
-    margins = np.sort(_margins(y, outputs))[::-1]
-    positive = margins[margins > 0]
-    # At c = 1 / positive[j] samples 0 .. j have no loss, the others 1 - c * margin.
-    rest = len(margins) - 1 - np.arange(len(positive))
-    losses = (rest - (margins.sum() - np.cumsum(positive)) / positive) / len(margins)
-    return float(max(0.0, losses.min(initial=1.0)))
-
-
-def _margins(y: ArrayLike, outputs: ArrayLike) -> Array:
-    """Margins y f(x), shape (m,)."""
-    outputs = as_finite(outputs, "outputs", 1)
-    return as_labels(y, len(outputs)) * outputs

@@ -18,19 +18,7 @@ loss is the cross-entropy then.
 The losses are computed from their logarithm -f(q), which is still a number of ordinary size where
 the loss itself, exp(-100000) say, has long been 0 in any floating-point format.
 
-These are the conditions (B3) of Lyu and Li. Definition B.10 of Lippl et al., which they call the
-same, is of a smaller class, those of a tight exponential tail: l decreases to 0, l' is Lipschitz,
-and there are c, a, mu+, mu-, u+, u- > 0 with
-
-    -l'(u) <= c (1 + exp(-mu+ u)) exp(-a u)   for u > u+,
-    -l'(u) >= c (1 - exp(-mu- u)) exp(-a u)   for u > u-.
-
-The logistic loss has it with c = a = mu = 1, the exponential loss on half-lines u >= u0 only (its
-derivative is not Lipschitz on all of R). exp(-q^2), exp(-q^3), exp(-sqrt q) and (1+q)^-3 exp(-q)
-are exponential-like by (B3) and have no tight tail. `check_exponential_like` tests the first,
-`tight_tail` the second.
-
-Source: Lyu and Li (2020), appendix A, (B3); Lippl, Abbott, Chung (2022), definition B.10.
+Source: Lyu and Li (2020), appendix A, (B3).
 """
 
 from __future__ import annotations
@@ -145,20 +133,6 @@ LOSSES: dict[str, MarginLoss] = {
 SYNONYMS: dict[str, str] = {"cross-entropy": "logistic"}
 
 
-def hinge(margins: Tensor) -> Tensor:
-    """max(0, 1 - q) of each margin q = y f(x), the loss of support vector machines.
-
-    Its minimum is reached at finite weights, so it is no `MarginLoss`: training with it need not
-    go to a max-margin direction.
-
-    Examples
-    --------
-    >>> hinge(torch.tensor([-1.0, 0.5, 2.0]))
-    tensor([2.0000, 0.5000, 0.0000])
-    """
-    return (1 - margins).relu()
-
-
 def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """Return the loss of this name, or the loss itself.
 
@@ -192,10 +166,10 @@ def check_exponential_like(loss: MarginLoss) -> float:
     LossError
         A condition does not hold.
     """
-    grid = np.concatenate([np.linspace(-10, 1, 1101)[:-1], _geometric(1.0)])
-    f, slope = _f_and_slope(loss, grid)
+    grid = np.concatenate([np.linspace(-10, 1, 1101)[:-1], geometric(1.0)])
+    f, slope = f_and_slope(loss, grid)
     for values in (f, slope):
-        _require_finite(loss, grid, values)
+        require_finite(loss, grid, values)
     least, middle = int(slope.argmin()), int(np.searchsorted(grid, MIDDLE))
     if slope[least] <= 0:
         raise LossError(loss, "f'(q) must be positive", slope[least], grid[least])
@@ -206,94 +180,12 @@ def check_exponential_like(loss: MarginLoss) -> float:
     return max(_bound(loss, inverse=True), _bound(loss, inverse=False))
 
 
-@dataclass(frozen=True)
-class TightTail:
-    """Constants of a tight exponential tail: -l'(u) is near c exp(-a u), see the module's head.
-
-    Attributes
-    ----------
-    c, a : float
-        Factor and rate.
-    mu_upper, mu_lower : float
-        mu+ and mu-: how fast the relative deviation vanishes, above and below; infinity where
-        there is none.
-    """
-
-    c: float
-    a: float
-    mu_upper: float
-    mu_lower: float
-
-
-def tight_tail(loss: MarginLoss) -> TightTail:
-    """Find the constants of definition B.10 numerically, on margins from 1 to 1e8.
-
-    As with `check_exponential_like`, no finite check is a proof.
-
-    Raises
-    ------
-    LossError
-        -l'(u) exp(a u) has no limit that it reaches exponentially.
-
-    Examples
-    --------
-    >>> tail = tight_tail(LOSSES["logistic"])
-    >>> round(tail.c, 6), round(tail.a, 6), tail.mu_upper
-    (1.0, 1.0, inf)
-    """
-    q = _geometric(1.0)
-    f, slope = _f_and_slope(loss, q)
-    _require_finite(loss, q, f)
-    _require_finite(loss, q, slope)
-    if slope.min() <= 0:
-        first = int(slope.argmin())
-        raise LossError(loss, "f'(q) must be positive", slope[first], q[first])
-    middle = int(np.searchsorted(q, MIDDLE))
-    a = float(slope[-1])
-    if abs(slope[middle] - a) > ROUNDING * a:
-        raise LossError(
-            loss,
-            "f'(q) must reach its limit exponentially (definition B.10 of Lippl et al. 2022; it "
-            f"must be {a:.6g}, as at the end of the range)",
-            slope[middle],
-            q[middle],
-        )
-    # log(-l'(u) exp(a u)): f and a u lose digits alike, so they are subtracted first.
-    logarithm = np.log(slope) - (f - a * q)
-    deviation = np.expm1(np.clip(logarithm - logarithm[middle], -TAIL, TAIL))
-    rounding = 4.0 * np.finfo(float).eps * (f + a * q)
-    rounding += rounding[middle]  # the limit's own
-    late = np.abs(deviation[middle:]) > rounding[middle:]
-    if late.any():
-        first = middle + int(late.argmax())
-        raise LossError(
-            loss,
-            "-l'(u) exp(a u) must reach its limit exponentially (definition B.10 of Lippl et al. "
-            "2022; relative deviation from its value in the middle of the range: 0)",
-            deviation[first],
-            q[first],
-        )
-    # The limit c is the value in the middle, where the deviation itself has long vanished.
-    return TightTail(
-        c=float(np.exp(logarithm[middle])),
-        a=a,
-        mu_upper=_rate(q, deviation, rounding),
-        mu_lower=_rate(q, -deviation, rounding),
-    )
-
-
-def _rate(q: Array, deviation: Array, rounding: Array) -> float:
-    """Largest mu with deviation <= exp(-mu u) wherever it is more than rounding."""
-    seen = deviation > rounding
-    return float(np.min(-np.log(deviation[seen]) / q[seen], initial=math.inf))
-
-
-def _geometric(first: float) -> Array:
+def geometric(first: float) -> Array:
     """Grid from the given margin to the largest."""
     return np.geomspace(first, LARGEST, round(POINTS_A_DECADE * math.log10(LARGEST / first)))
 
 
-def _f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
+def f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
     """Compute f and f' at margins (n,)."""
     q = torch.tensor(margins, dtype=torch.float64, requires_grad=True)
     f = -loss.log_loss(q)
@@ -301,7 +193,8 @@ def _f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
     return f.detach().numpy(), slope.numpy()
 
 
-def _require_finite(loss: MarginLoss, margins: Array, values: Array) -> None:
+def require_finite(loss: MarginLoss, margins: Array, values: Array) -> None:
+    """Refuse a loss where f or f' (n,) is not finite at some margins (n,)."""
     if not np.isfinite(values).all():
         first = int(np.argmin(np.isfinite(values)))
         raise LossError(loss, "f and f' must be finite", values[first], margins[first])
@@ -319,7 +212,7 @@ def _check_continuous(loss: MarginLoss, grid: Array, slope: Array) -> None:
         ends = grid[start : start + 2]
         for _ in range(50):
             points = np.array([ends[0], ends.mean(), ends[1]])
-            f, at = _f_and_slope(loss, points)
+            f, at = f_and_slope(loss, points)
             left = int(abs(at[1] - at[0]) < abs(at[2] - at[1]))
             ends = points[left : left + 2]
             if not points[0] < points[1] < points[2]:
@@ -328,7 +221,7 @@ def _check_continuous(loss: MarginLoss, grid: Array, slope: Array) -> None:
         if jump > JUMP:
             condition = "f' must be continuous (no jump, relative to it)"
             raise LossError(loss, condition, jump, points[1])
-    f, _ = _f_and_slope(loss, grid)
+    f, _ = f_and_slope(loss, grid)
     integral = np.diff(grid) * (slope[1:] + slope[:-1]) / 2
     scale = np.maximum(integral, ROUNDING * np.abs(f[1:]))
     apart = np.abs(np.diff(f) - integral) / np.where(scale > 0, scale, 1.0)
@@ -362,8 +255,8 @@ def _bound(loss: MarginLoss, *, inverse: bool) -> float:
 
     As g'(x) = 1 / f'(g(x)), the first inequality at x = f(q) is f'(g(theta x)) <= K f'(q).
     """
-    q = _geometric(LARGE)
-    f, slope = _f_and_slope(loss, q)
+    q = geometric(LARGE)
+    f, slope = f_and_slope(loss, q)
     if f[0] <= 0:  # the inverse is needed where f is positive
         q, f, slope = q[f > 0], f[f > 0], slope[f > 0]
     largest, x = np.ones(len(q)), f if inverse else q

@@ -28,7 +28,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.problem.gating import UnitGates
-from implicit_bias.training.losses import hinge
 
 STUDY = catalogue.study("fiat2019")
 
@@ -75,7 +74,7 @@ def test_the_tables_carry_what_the_page_says() -> None:
 
 LOSSES: dict[published_training.LossName, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": functional.mse_loss,
-    "hinge": lambda outputs, labels: hinge(outputs * labels).mean(),
+    "hinge": lambda outputs, labels: constants.hinge(outputs * labels).mean(),
     "logistic": lambda outputs, labels: functional.softplus(-outputs * labels).mean(),
     "cross-entropy": functional.cross_entropy,
 }

@@ -8,19 +8,17 @@ import torch
 
 from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.linear_methods import (
+    guaranteed_correlation,
+    hinge_loss,
+    hinge_lower_bound,
+    least_hinge_loss,
     published_lower_bound,
     sets_of_size,
     walsh_coefficients,
 )
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits
-from implicit_bias.datasets.parities import (
-    ParityDistribution,
-    cube,
-    guaranteed_correlation,
-    hinge_loss,
-    hinge_lower_bound,
-)
+from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.solvers import solve
@@ -186,3 +184,59 @@ def test_the_last_step_of_the_published_proof(seed: int) -> None:
     lambdas = np.geomspace(1e-6, 1e6, 20001)
     terms = n_features / (lambdas * 2 ** (2 * k)) + lambdas * norm**2 / 2
     assert terms.min() == pytest.approx(math.sqrt(2 * n_features) * norm / 2**k, rel=1e-5)
+
+
+def test_more_relevant_bits_than_bits() -> None:
+    with pytest.raises(ValueError, match=r"k must be in 0 \.\. 3"):
+        guaranteed_correlation(3, 5, 10)
+
+
+def test_bound_is_never_negative() -> None:
+    np.testing.assert_array_equal(hinge_lower_bound(0.5, [0.0, 1.0, 4.0]), [0.5, 0.25, 0.0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_least_hinge_loss_is_that_of_the_best_multiple(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    y, outputs = rng.choice((-1.0, 1.0), 30), np.round(rng.normal(size=30), 1)
+    outputs += 0.2 * seed * y
+    margins = y * outputs
+    kinks = 1 / margins[margins > 0]
+    losses = [hinge_loss(y, c * outputs) for c in (0, *kinks, *np.geomspace(1e-3, 1e3, 500))]
+    assert least_hinge_loss(y, outputs) == pytest.approx(min(losses))
+
+
+def test_least_hinge_loss_of_what_is_right_wrong_or_nothing() -> None:
+    y = np.array([1.0, -1.0, 1.0])
+    assert least_hinge_loss(y, [0.1, -3.0, 2.0]) == 0.0
+    assert least_hinge_loss(y, [-0.1, 3.0, -2.0]) == 1.0  # no multiple is better than 0
+    assert least_hinge_loss(y, np.zeros(3)) == 1.0
+
+
+def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
+    """Linear predictors of the bits: c_A = 0, yet one of them errs on an eighth of D_A only."""
+    bits, y, p = on_the_cube(ParityDistribution(3, (0, 1, 2)))
+    outputs = bits @ [1.0, 1.0, -0.5]
+    assert p[y * outputs <= 0].sum() == pytest.approx(1 / 8)
+    losses = [hinge_loss(y, c * outputs, p) for c in np.linspace(0, 4, 401)]
+    assert min(losses) >= 0.5 - ROUNDING
+    # The bound is attained: by the mean of the relevant bits.
+    assert hinge_loss(y, bits.mean(axis=1), p) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("wrong", [[0.5, 0.4], [1.5, -0.5], [1.0]])
+def test_what_are_no_probabilities(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
+        hinge_loss([1, -1], [0.3, 0.4], wrong)
+
+
+def test_losses_refuse_what_would_broadcast() -> None:
+    """Outputs as a column, or labels 0 and 1, would give a number that means nothing."""
+    y = np.array([1.0, -1.0])
+    for loss in (hinge_loss, least_hinge_loss):
+        with pytest.raises(ValueError, match="outputs must have 1 dimension"):
+            loss(y, np.ones((2, 1)))
+        with pytest.raises(ValueError, match="one label a row"):
+            loss(y, [1.0])
+        with pytest.raises(ValueError, match="labels must be -1 or"):
+            loss([0, 1], [1.0, 2.0])

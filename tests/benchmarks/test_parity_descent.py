@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from benchmarks.daniely2020.linear_methods import hinge_loss
 from benchmarks.daniely2020.network import Schedule, descend
 from benchmarks.daniely2020.parity_descent import (
     corollary_4_sizes,
@@ -43,7 +44,7 @@ from benchmarks.daniely2020.parity_first_step import (
 from benchmarks.daniely2020.parity_separation import guaranteed_margin, separating_layer
 from cases import mostly_slow
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.parities import ParityDistribution, cube, hinge_loss
+from implicit_bias.datasets.parities import ParityDistribution, cube
 
 ROUNDING = 1e-12
 

@@ -5,13 +5,8 @@ import math
 import pytest
 import torch
 
-from implicit_bias.training.losses import (
-    LOSSES,
-    LossError,
-    MarginLoss,
-    check_exponential_like,
-    tight_tail,
-)
+from benchmarks.lippl2022.tight_tail import tight_tail
+from implicit_bias.training.losses import LOSSES, LossError, MarginLoss, check_exponential_like
 
 
 def test_constants_of_the_logistic_loss() -> None:
