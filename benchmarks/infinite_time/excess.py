@@ -36,8 +36,8 @@ from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
-from implicit_bias.report.figures.limit import decay_exponent, logarithmic
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION
+from implicit_bias.report.figures.limit import decay_exponent
+from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, logarithmic
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory

@@ -194,9 +194,9 @@ class Diagnosis:
 
     def plot(self) -> Figure:
         """Draw margins with their multipliers, the gaps by geometry, and the layers' bounds."""
-        from implicit_bias.diagnosis.picture import draw
+        from implicit_bias import report
 
-        return draw(self)
+        return report.draw_diagnosis(self)
 
     def plot_support(self, images: Tensor | ArrayLike, count: int = 16) -> Figure:
         """Draw the samples of the largest shares, with these, and the class each is held against.
@@ -213,10 +213,10 @@ class Diagnosis:
         ValueError
             Another number of samples, or no images.
         """
-        from implicit_bias.diagnosis.picture import draw_support
+        from implicit_bias import report
 
         check_count(count, "count")
-        return draw_support(self, np.asarray(torch.as_tensor(images).detach().cpu()), count)
+        return report.draw_support(self, np.asarray(torch.as_tensor(images).detach().cpu()), count)
 
 
 def _verdict(d: Diagnosis) -> str:

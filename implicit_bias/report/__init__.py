@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from implicit_bias.base import lazy
 
 if TYPE_CHECKING:
+    from implicit_bias.report.figures.diagnosis import draw_diagnosis, draw_support
     from implicit_bias.report.figures.overview import overview
     from implicit_bias.report.figures.recorder import draw_recorder
     from implicit_bias.report.page import report_on, write_limit, write_report, write_trajectory
     from implicit_bias.report.words import conclusions
 
 HOMES = {
+    "figures.diagnosis": ("draw_diagnosis", "draw_support"),
     "figures.overview": ("overview",),
     "figures.recorder": ("draw_recorder",),
     "page": ("report_on", "write_limit", "write_report", "write_trajectory"),

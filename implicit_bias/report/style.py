@@ -22,6 +22,7 @@ from typing import Any
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from implicit_bias.base.colours import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
@@ -108,3 +109,14 @@ def legend(figure: Figure) -> None:
     (ax,) = figure.axes
     handles, labels = ax.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2)
+
+
+def logarithmic(ax: Axes) -> None:
+    """Let both axes be logarithmic, with plain numbers: the style parses no mathematics."""
+    ax.set(xscale="log", yscale="log")
+    ax.grid(True)
+    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        if high < 100 * low:  # else powers of ten are enough
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())

@@ -12,13 +12,11 @@ from itertools import cycle
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from implicit_bias.measure.stationarity import balance, layer_norms
 from implicit_bias.networks import Network
 from implicit_bias.report.figures.base import Plot
-from implicit_bias.report.style import BLUE, COLOURS, GREY, LINES, VERMILION, panel
+from implicit_bias.report.style import BLUE, COLOURS, GREY, LINES, VERMILION, logarithmic, panel
 from implicit_bias.training.limit import LimitResult
 
 # Factor between the last step and the first one that counts for the exponent.
@@ -133,14 +131,3 @@ def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
         "The weights into and out of each unit. Gradient descent makes them equal in the limit.",
     )
     return (plot,)
-
-
-def logarithmic(ax: Axes) -> None:
-    """Let both axes be logarithmic, with plain numbers: the style parses no mathematics."""
-    ax.set(xscale="log", yscale="log")
-    ax.grid(True)
-    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-        if high < 100 * low:  # else powers of ten are enough
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())

@@ -115,7 +115,7 @@ def _predictor_images(
 ) -> Figure:
     images = coef[:, : shape[0] * shape[1]].reshape(-1, *shape)  # C order, as in Dataset
     tiles = [(title, images[column]) for row in rows for column, title in row]
-    return _image_grid(name, tiles, max(map(len, rows)), "PuOr_r", (-limit, limit))
+    return image_grid(name, tiles, max(map(len, rows)), "PuOr_r", (-limit, limit))
 
 
 def support_plots(subject: Subject) -> Iterator[Plot]:
@@ -154,10 +154,10 @@ def _support_images(subject: Subject, name: str) -> Figure:
         for label, n in zip(written, largest, strict=True)
     ]
     limits = (float(pixels.min()), float(pixels.max()))
-    return _image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits)
+    return image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits)
 
 
-def _image_grid(
+def image_grid(
     title: str,
     tiles: Sequence[tuple[str, Array]],
     n_columns: int,
@@ -165,8 +165,8 @@ def _image_grid(
     limits: tuple[float, float],
 ) -> Figure:
     """Images in rows of ``n_columns``, each under its own title."""
-    n_columns = min(n_columns, len(tiles))
-    n_rows = -(-len(tiles) // n_columns)
+    n_columns = max(1, min(n_columns, len(tiles)))
+    n_rows = max(1, -(-len(tiles) // n_columns))
     side = min(WIDTH / n_columns, WIDTH / 2.6)
     figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
     figure.suptitle(short_label(title), fontsize=10, fontweight="bold")

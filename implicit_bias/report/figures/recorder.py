@@ -5,8 +5,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from implicit_bias.report.figures.limit import logarithmic
-from implicit_bias.report.style import COLOURS, GREY, HEIGHT, LINES, MARKERS, WIDTH, style
+from implicit_bias.report.style import (
+    COLOURS,
+    GREY,
+    HEIGHT,
+    LINES,
+    MARKERS,
+    WIDTH,
+    logarithmic,
+    style,
+)
 
 # From this many steps on their axis is logarithmic, so that step 0 is not shown.
 MANY_STEPS = 100
