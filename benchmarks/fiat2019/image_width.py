@@ -30,12 +30,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from benchmarks.drawing import common_legend, subplots
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
 from benchmarks.harness import Experiment, Run, Verdict, growing
 from benchmarks.page import Judged
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
-from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 
 # Of the published search.

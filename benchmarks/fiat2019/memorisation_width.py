@@ -24,11 +24,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from benchmarks.drawing import subplots
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.harness import Experiment, Run, Verdict, rows_of
 from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION

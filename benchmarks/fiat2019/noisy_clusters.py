@@ -22,6 +22,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.drawing import subplots
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import (
     STEPS,
     LossName,
@@ -30,7 +31,6 @@ from benchmarks.fiat2019.published_training import (
 )
 from benchmarks.harness import Experiment, Run, Verdict, growing
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 
 NETWORKS: dict[str, Kind] = {"GaLU": "hard", "ReLU": "relu"}

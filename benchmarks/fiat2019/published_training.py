@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from benchmarks.fiat2019.gated_layers import GatedLayers
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gated_layers import GatedLayers
 
 STEPS, RATE, BATCH = 100_000, 0.001, 128
 # Steps between two calls of who watches.

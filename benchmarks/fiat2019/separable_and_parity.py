@@ -23,12 +23,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
 from benchmarks.harness import Experiment, Run, Verdict, growing
 from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, VERMILION

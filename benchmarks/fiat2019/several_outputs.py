@@ -34,12 +34,12 @@ from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
 from benchmarks.drawing import subplots
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import alternating_search
 from benchmarks.harness import Experiment, Run, Verdict, growing
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 

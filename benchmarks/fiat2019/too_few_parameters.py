@@ -25,12 +25,12 @@ from matplotlib.figure import Figure
 
 from benchmarks.drawing import subplots
 from benchmarks.fiat2019.gated_bounds import expected_loss
+from benchmarks.fiat2019.gated_layers import GatedLayers
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
 from benchmarks.harness import Experiment, Run, Verdict, growing
 from benchmarks.words import least_to_most
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gated_layers import GatedLayers
 from implicit_bias.kernels.least_squares import gated_features, least_squares
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from benchmarks.data import data_file
 from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Judged, Options, Run, Verdict, growing, rows_of
+from benchmarks.panigrahi2020.gram_spectrum import preprocess
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
@@ -24,7 +25,6 @@ from implicit_bias.kernels.gradient_gram import (
     gaussian_weights,
     infinite_gram,
     normalise,
-    preprocess,
 )
 from implicit_bias.report.style import BLUE, GREY
 

@@ -19,6 +19,7 @@ from benchmarks.panigrahi2020.gram_bounds import (
     linear_share,
     sufficient_depth,
 )
+from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
 from benchmarks.panigrahi2020.shared import (
     COLOUR,
     MARKER,
@@ -29,13 +30,7 @@ from benchmarks.panigrahi2020.shared import (
     plain_numbers,
 )
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    circle_points,
-    correlations,
-    eigenvalues,
-    separation,
-)
+from implicit_bias.kernels.gradient_gram import ACTIVATIONS, correlations, eigenvalues
 from implicit_bias.report.style import BLACK, COLOURS, GREY
 
 # Share of its limit at which an eigenvalue counts as large, and the n drawn against depth.

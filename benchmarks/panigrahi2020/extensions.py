@@ -13,20 +13,22 @@ from matplotlib.figure import Figure
 
 from benchmarks.drawing import subplots, tick_values
 from benchmarks.harness import Experiment, Judged, Verdict, whole
+from benchmarks.panigrahi2020.gram_spectrum import (
+    INITIALISATIONS,
+    KINKS,
+    circle_points,
+    sphere_eigenvalues,
+)
 from benchmarks.panigrahi2020.lower_bounds import close_points
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, power
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
-    INITIALISATIONS,
-    KINKS,
     Activation,
-    circle_points,
     eigenvalues,
     finite_eigenvalues,
     finite_gram,
     infinite_gram,
-    sphere_eigenvalues,
 )
 from implicit_bias.report.style import BLACK
 

@@ -16,13 +16,9 @@ from benchmarks.panigrahi2020.gram_bounds import (
     smoothed_bound,
     smoothed_power,
 )
+from benchmarks.panigrahi2020.gram_spectrum import circle_points, preprocess, separation
 from benchmarks.panigrahi2020.shared import number
 from benchmarks.words import vanishing
-from implicit_bias.kernels.gradient_gram import (
-    circle_points,
-    preprocess,
-    separation,
-)
 
 # Errata, in the order of the page.
 

@@ -9,8 +9,8 @@ symbol      meaning
 ==========  ============================================================================
 n, d'       number of samples; dimension of their span
 m           width
-delta       separation of the samples (`gradient_gram.separation`)
-sigma       noise of smoothed data (`gradient_gram.smoothed_points`)
+delta       separation of the samples (`gram_spectrum.separation`)
+sigma       noise of smoothed data (`gram_spectrum.smoothed_points`)
 kappa       probability of failure, here ``failure``
 lambda      smallest eigenvalue of G
 p           degree of a polynomial
@@ -77,7 +77,7 @@ def kink_bound(n_samples: int, separation: float, order: int) -> float:
     separation : float
         delta.
     order : int
-        r: 1 for ReLU, leaky ReLU and SELU, 2 for ELU (`gradient_gram.KINKS`).
+        r: 1 for ReLU, leaky ReLU and SELU, 2 for ELU (`gram_spectrum.KINKS`).
 
     Returns
     -------

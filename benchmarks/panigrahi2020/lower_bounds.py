@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Judged, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import kink_bound, relu_bound, trace_bound
+from benchmarks.panigrahi2020.gram_spectrum import KINKS, circle_points, separation
 from benchmarks.panigrahi2020.shared import (
     COLOUR,
     FIGURE_1,
@@ -24,15 +25,12 @@ from benchmarks.panigrahi2020.shared import (
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
-    KINKS,
     Activation,
-    circle_points,
     eigenvalues,
     finite_eigenvalues,
     gaussian_weights,
     infinite_gram,
     normalise,
-    separation,
 )
 
 

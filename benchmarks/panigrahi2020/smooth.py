@@ -17,13 +17,9 @@ from benchmarks.panigrahi2020.gram_bounds import (
     smooth_exponent,
     smooth_index,
 )
+from benchmarks.panigrahi2020.gram_spectrum import sphere_eigenvalues
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, SMOOTH, in_subspace, number, parts
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    finite_eigenvalues,
-    gaussian_weights,
-    sphere_eigenvalues,
-)
+from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_eigenvalues, gaussian_weights
 from implicit_bias.report.style import BLACK
 
 # Below this share of the largest an eigenvalue is rounding, here.

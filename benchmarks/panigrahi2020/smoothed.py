@@ -18,14 +18,10 @@ from benchmarks.panigrahi2020.gram_bounds import (
     smoothed_degree,
     smoothed_power,
 )
+from benchmarks.panigrahi2020.gram_spectrum import smoothed_points
 from benchmarks.panigrahi2020.shared import number, parts, power
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    eigenvalues,
-    infinite_gram,
-    smoothed_points,
-)
+from implicit_bias.kernels.gradient_gram import ACTIVATIONS, eigenvalues, infinite_gram
 from implicit_bias.report.style import COLOURS, GREY, MARKERS
 
 TANH, CUBIC = "tanh", "cubic"

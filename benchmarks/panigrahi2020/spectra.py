@@ -12,21 +12,23 @@ from matplotlib.lines import Line2D
 
 from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Judged, Verdict, whole
+from benchmarks.panigrahi2020.gram_spectrum import (
+    circle_points,
+    eigenvalue_bounds,
+    preprocess,
+    separation,
+    sphere_eigenvalues,
+)
 from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number, parts
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
     Activation,
-    circle_points,
-    eigenvalue_bounds,
     eigenvalues,
     finite_gram,
     gaussian_weights,
     infinite_gram,
-    preprocess,
-    separation,
-    sphere_eigenvalues,
 )
 from implicit_bias.report.style import GREY
 

@@ -20,12 +20,12 @@ from torch import Tensor
 from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Judged, Options, Run, Verdict
 from benchmarks.panigrahi2020.gram_bounds import descent_width, dynamics_width
+from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gated_least_squares import flow_losses, predicted_losses
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
-    circle_points,
     eigenvalues,
     finite_gram,
     gaussian_weights,

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from benchmarks.harness import Experiment, Judged, Verdict, whole
 from benchmarks.panigrahi2020.gram_bounds import polynomial_constraints, zero_index
+from benchmarks.panigrahi2020.gram_spectrum import polynomial_rank
 from benchmarks.panigrahi2020.shared import in_subspace, parts, plain_numbers
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
@@ -20,7 +21,6 @@ from implicit_bias.kernels.gradient_gram import (
     gaussian_weights,
     infinite_gram,
     polynomial,
-    polynomial_rank,
 )
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 

@@ -62,7 +62,7 @@ def unit_rows(X: ArrayLike, name: str = "X", tolerance: float = UNIT) -> Array:
     if len(X) and off.max() > tolerance:
         raise ValueError(
             f"row {int(off.argmax())} of {name} has length {norms[off.argmax()]:.6g}, not 1: pass "
-            f"normalise({name}), or preprocess(X), with rows of norm 1"
+            f"normalise({name}), with rows of norm 1"
         )
     return X
 

@@ -23,10 +23,10 @@ from benchmarks.fiat2019 import (
     several_outputs,
     too_few_parameters,
 )
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.harness import Verdict
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import least_squares as fitted
-from implicit_bias.kernels.gated_layers import GatedLayers, Kind
 from implicit_bias.problem.gating import UnitGates
 
 STUDY = catalogue.study("fiat2019")

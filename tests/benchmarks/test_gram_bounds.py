@@ -9,18 +9,17 @@ import torch
 from numpy.polynomial import chebyshev
 
 from benchmarks.panigrahi2020 import gram_bounds
+from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
-    circle_points,
     eigenvalues,
     finite_gram,
     gaussian_weights,
     infinite_gram,
     normalise,
     polynomial,
-    separation,
 )
 
 

@@ -9,10 +9,10 @@ from torch.nn import functional
 from benchmarks import catalogue, harness
 from benchmarks.harness import Verdict
 from benchmarks.panigrahi2020 import cifar_training, smooth, training, zeros
+from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from implicit_bias.kernels.gated_least_squares import predicted_losses
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
-    circle_points,
     finite_gram,
     gaussian_weights,
     infinite_gram,

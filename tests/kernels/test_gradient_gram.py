@@ -18,13 +18,8 @@ from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, Dual, hermite_coef
 from implicit_bias.kernels.gated_least_squares import limit_kernel
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
-    INITIALISATIONS,
-    KINKS,
     Activation,
-    circle_eigenvalues,
-    circle_points,
     correlations,
-    eigenvalue_bounds,
     eigenvalues,
     finite_eigenvalues,
     finite_gram,
@@ -32,11 +27,6 @@ from implicit_bias.kernels.gradient_gram import (
     infinite_gram,
     normalise,
     polynomial,
-    polynomial_rank,
-    preprocess,
-    separation,
-    smoothed_points,
-    sphere_eigenvalues,
 )
 from implicit_bias.problem import MarginProblem
 
@@ -128,33 +118,6 @@ def test_eigenvalues_without_squaring(name: str) -> None:
     np.testing.assert_allclose(few, eigenvalues(finite_gram(X, phi, [weights[:1]])), atol=TIGHT)
     with pytest.raises(ValueError, match="no units"):
         finite_eigenvalues(X, phi, [])
-
-
-@pytest.mark.parametrize("n", [6, 10])
-def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding(n: int) -> None:
-    """On an even whole circle the harmonic of degree n / 2 has rank 1, and tanh n / 2 zeros."""
-    X = circle_points(n, arc=2 * math.pi)
-    values = sphere_eigenvalues(X, ACTIVATIONS["tanh"])
-    expected = circle_eigenvalues(ACTIVATIONS["tanh"], n)
-    np.testing.assert_allclose(values[: n // 2], expected[: n // 2], rtol=CLOSE)
-    assert (values[n // 2 :] < 1e-22 * values[0]).all()
-
-
-def test_eigenvalues_far_below_the_rounding_of_a_matrix() -> None:
-    """At a width of one, rank 2: what is 0 is below 1e-30 of the largest, not below 1e-16."""
-    X = circle_points(9, 2)
-    values = finite_eigenvalues(X, polynomial([0.0, 0.0, 1.0]), gaussian_weights(30, 2))
-    assert values[2] > 1e-3 * values[0]
-    assert (values[3:] < 1e-28 * values[0]).all()
-
-
-@pytest.mark.parametrize("name", INITIALISATIONS)
-def test_initialisations_have_their_variances(name: str) -> None:
-    weights, biases, readouts = INITIALISATIONS[name].draw(4000, 5, seed=2)
-    expected = {"dzps": (1.0, 0.0), "fan-in": (0.2, 0.01), "fan-out": (1 / 4000, 1 / 4000)}[name]
-    assert float(weights.var()) == pytest.approx(expected[0], rel=0.05)
-    assert float(biases.var()) == pytest.approx(expected[1], rel=0.1)
-    assert float(readouts.var()) == pytest.approx(1.0, rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["relu", "swish"])
@@ -307,27 +270,6 @@ def test_classes_and_trained_readouts_at_infinite_width(name: str) -> None:
     np.testing.assert_allclose(infinite_gram(X, phi, readouts=4.0), 4 * infinite_gram(X, phi))
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 4, 7])
-@pytest.mark.parametrize("name", ["tanh", "swish", "cubic"])
-def test_eigenvalues_by_harmonics(name: str, dimension: int) -> None:
-    phi = ACTIVATIONS[name]
-    X = samples(12, dimension)
-    lifted = np.hstack([X, np.zeros((12, 2))])
-    expected = eigenvalues(infinite_gram(X, phi))
-    np.testing.assert_allclose(sphere_eigenvalues(lifted, phi), expected, atol=CLOSE * expected[0])
-    with pytest.raises(ValueError, match="kink"):
-        sphere_eigenvalues(X, ACTIVATIONS["relu"])
-
-
-def test_eigenvalues_by_harmonics_are_those_of_the_circle() -> None:
-    """Far below the rounding of a matrix: 1e-17 of the largest."""
-    tanh = ACTIVATIONS["tanh"]
-    found = sphere_eigenvalues(circle_points(64), tanh)
-    expected = circle_eigenvalues(tanh, 128)[:64] / 2
-    assert found[-1] < 1e-17 * found[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-3)
-
-
 @pytest.mark.parametrize("phi", [*map(ACTIVATIONS.get, SMOOTH), SINE], ids=lambda phi: phi.name)
 def test_kappa_is_its_hermite_series(phi: Activation) -> None:
     powers = RHO[:, None] ** np.arange(HERMITE_TERMS)
@@ -394,121 +336,7 @@ def test_smallest_eigenvalue_grows_with_depth(name: str) -> None:
         assert diagonal * smallest - TIGHT <= gram[-1] <= diagonal + TIGHT
 
 
-# --- data ----------------------------------------------------------------------------------
-
-
-def test_separation_is_the_sine_of_the_smallest_angle() -> None:
-    X = samples(8, 3)
-    pairs = itertools.permutations(X, 2)
-    brute = min(float(np.linalg.norm(b - (a @ b) * a)) for a, b in pairs)
-    assert separation(X) == pytest.approx(brute, rel=CLOSE)
-    assert separation(X * np.where(np.arange(8) % 2, 1, -1)[:, None]) == pytest.approx(brute)
-
-
-@pytest.mark.parametrize("n", [3, 10, 51])
-def test_separation_on_the_half_circle(n: int) -> None:
-    X = circle_points(n)
-    assert X.shape == (n, 10)
-    assert np.linalg.matrix_rank(X) == 2
-    assert separation(X) == pytest.approx(math.sin(math.pi / n), rel=CLOSE)
-
-
-def test_separation_of_samples_that_nearly_coincide() -> None:
-    angle = 1e-9  # its square is below the rounding of 1 - rho^2
-    X = np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)], [0.0, 1.0]])
-    assert separation(X) == pytest.approx(angle, rel=1e-6)
-    assert separation([[1.0, 0.0], [-1.0, 0.0]]) == 0.0
-    with pytest.raises(ValueError, match="at least two"):
-        separation([[1.0, 0.0]])
-
-
-def test_preprocessing_scales_fills_and_appends() -> None:
-    """The paper's: one scale for all rows, a coordinate that fills up, a constant."""
-    X = circle_points(10, arc=2 * math.pi)
-    assert separation(X) == pytest.approx(0.0, abs=CLOSE)
-    rows = np.vstack([3 * X, 1.5 * X[:1]])
-    prepared = preprocess(rows)
-    assert prepared.shape == (11, 12)
-    np.testing.assert_allclose(prepared[:, :10], rows / (3 * math.sqrt(2)), atol=TIGHT)
-    np.testing.assert_allclose(prepared[:10, 10], 0.0, atol=TIGHT)
-    np.testing.assert_allclose(prepared[10, 10] ** 2, 0.5 - 0.125, atol=TIGHT)
-    np.testing.assert_allclose(prepared[:, 11], math.sqrt(0.5), atol=TIGHT)
-    np.testing.assert_allclose(np.linalg.norm(prepared, axis=1), 1, atol=TIGHT)
-    assert (prepared @ prepared.T > -TIGHT).all()
-    assert separation(prepared[:10]) > 0.4
-    assert preprocess([[1.0, 0.0], [0.0, 0.0]])[1] == pytest.approx([0, 0, 0.5**0.5, 0.5**0.5])
-    with pytest.raises(ValueError, match="zero"):
-        preprocess([[0.0, 0.0], [0.0, 0.0]])
-
-
-def test_separation_after_preprocessing_is_that_of_the_distance() -> None:
-    X = preprocess(np.random.default_rng(1).standard_normal((9, 3)))
-    distance = min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(X, 2))
-    expected = distance * math.sqrt(1 - distance**2 / 4)
-    assert separation(X) == pytest.approx(expected, rel=1e-9)
-    assert distance / math.sqrt(2) <= separation(X) < distance
-
-
-def test_smoothed_points_stay_in_their_span() -> None:
-    X = circle_points(6)
-    near = smoothed_points(X, 0.1, seed=3)
-    np.testing.assert_allclose(np.linalg.norm(near, axis=1), 1, atol=TIGHT)
-    assert np.linalg.matrix_rank(np.vstack([X, near]), tol=1e-9) == 2
-    assert 0.01 < float(np.linalg.norm(near - X, axis=1).mean()) < 0.3
-    np.testing.assert_allclose(smoothed_points(X, 0.0), X, atol=TIGHT)
-
-
-def test_opposite_samples_cost_relu_its_odd_frequencies() -> None:
-    # On the whole circle phi' of ReLU is 1/2 plus an odd function: 3, 3 and 5 of 10 are lost.
-    relu = ACTIVATIONS["relu"]
-    X = circle_points(10, arc=2 * math.pi)
-    values = eigenvalues(infinite_gram(X, relu))
-    assert np.count_nonzero(values < CLOSE) == 3
-    assert eigenvalues(infinite_gram(preprocess(X), relu))[-1] > 1e-3
-
-
 # --- spectrum ------------------------------------------------------------------------------
-
-
-def monomials(X: Array, degree: int) -> Array:
-    """All products of so many columns."""
-    indices = itertools.combinations_with_replacement(range(X.shape[1]), degree)
-    return np.column_stack([X[:, list(index)].prod(axis=1) for index in indices])
-
-
-@pytest.mark.parametrize("unit_norm", [True, False])
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-@pytest.mark.parametrize("degrees", [(1,), (2,), (3,), (4,), (1, 3), (2, 3), (1, 2, 4)], ids=str)
-def test_zero_eigenvalues_of_polynomials(
-    degrees: tuple[int, ...], dimension: int, unit_norm: bool
-) -> None:
-    """Theorem 4.3 with the exact number: at a finite width, and of the features themselves."""
-    rng = np.random.default_rng(0)
-    n = 40
-    X = rng.standard_normal((n, dimension))
-    X = normalise(X) if unit_norm else X
-    rank = polynomial_rank(degrees, dimension, unit_norm=unit_norm)
-    features = np.column_stack([monomials(X, degree) for degree in degrees])
-    assert np.linalg.matrix_rank(features) == rank < n
-    phi = polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
-    basis, _ = np.linalg.qr(rng.standard_normal((6, dimension)))
-    lifted = X @ basis.T
-    gram = finite_gram(lifted, phi, gaussian_weights(500, 6))
-    assert np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == rank
-
-
-def test_a_constant_has_no_features() -> None:
-    with pytest.raises(ValueError, match=r"degrees must be at least 1, got \[0, 2\]"):
-        polynomial_rank([0, 2], 3)
-    assert polynomial_rank([], 3) == 0
-
-
-@pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("degree", [2, 3, 4])
-def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension: int) -> None:
-    X = samples(30, dimension)
-    values = eigenvalues(infinite_gram(X, polynomial([0.0] * degree + [1.0])))
-    assert np.count_nonzero(values > CLOSE * values[0]) == polynomial_rank([degree], dimension)
 
 
 def test_polynomial_is_evaluated() -> None:
@@ -522,88 +350,12 @@ def test_polynomial_is_evaluated() -> None:
         polynomial([3.0, 0.0])
 
 
-@pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_eigenvalues_keep_to_their_bounds(name: str, dimension: int) -> None:
-    phi, n = ACTIVATIONS[name], 25
-    values = eigenvalues(infinite_gram(samples(n, dimension), phi))
-    bounds = eigenvalue_bounds(phi, n, dimension)
-    assert (values <= bounds + 1e-12 * values[0]).all()
-    assert (np.diff(bounds) <= 0).all()
-    if name in ("quadratic", "cubic"):
-        rank = polynomial_rank([{"quadratic": 2, "cubic": 3}[name]], dimension)
-        assert (bounds[rank:] < 1e-12 * values[0]).all()
-
-
-@pytest.mark.parametrize("n", [7, 12])
-@pytest.mark.parametrize("name", SMOOTH)
-def test_circle_in_closed_form(name: str, n: int) -> None:
-    phi = ACTIVATIONS[name]
-    values = eigenvalues(infinite_gram(circle_points(n, arc=2 * math.pi), phi))
-    np.testing.assert_allclose(circle_eigenvalues(phi, n), values, atol=CLOSE * values[0])
-
-
-@pytest.mark.parametrize("n", [8, 15])
-def test_half_circle(n: int) -> None:
-    for name, share in (("tanh", 0.5), ("cubic", 0.5), ("swish", 1.0)):
-        phi = ACTIVATIONS[name]
-        values = eigenvalues(infinite_gram(circle_points(n), phi))
-        whole = share * circle_eigenvalues(phi, 2 * n)[:n]
-        assert (values <= whole + CLOSE * values[0]).all()
-        if share == 0.5:  # phi' is even: equality
-            np.testing.assert_allclose(values, whole, atol=CLOSE * values[0])
-
-
-def test_decay_of_tanh_on_the_circle() -> None:
-    # lambda_min / n ~ exp(-3/2 pi^(2/3) n^(2/3)); at n = 128 it is 1e-32, far below rounding.
-    n = np.array([48, 64, 96, 128])
-    smallest = [circle_eigenvalues(ACTIVATIONS["tanh"], 2 * k)[k - 1] for k in n]
-    slope = np.polyfit(n ** (2 / 3), np.log(smallest / n), 1)[0]
-    assert slope == pytest.approx(-1.5 * math.pi ** (2 / 3), rel=0.06)
-
-
-def test_closed_form_on_the_circle_needs_a_smooth_activation() -> None:
-    with pytest.raises(ValueError, match="relu fall too slowly: it has a kink"):
-        circle_eigenvalues(ACTIVATIONS["relu"], 10)
-
-
-@pytest.mark.parametrize(("name", "order"), KINKS.items())
-def test_kinks_are_where_the_derivative_jumps(name: str, order: int) -> None:
-    """Condition J_r: one-sided derivatives at 0 by autograd; those of ReLU and ELU jump by 1."""
-    jumps = []
-    for side in (-1e-9, 1e-9):
-        z = torch.tensor(side, dtype=torch.float64, requires_grad=True)
-        value = ACTIVATIONS[name].value(z)
-        found = [float(value.detach())]
-        for _ in range(2):
-            if not value.requires_grad:
-                found.append(0.0)
-                continue
-            (value,) = torch.autograd.grad(value, z, create_graph=True)
-            found.append(float(value.detach()))
-        jumps.append(found)
-    below, above = (np.array(found) for found in jumps)
-    steps = np.abs(above - below)
-    assert (steps[:order] < 1e-6).all()
-    assert steps[order] > 0.5
-    if name in ("relu", "elu"):
-        assert steps[order] == pytest.approx(1.0, abs=1e-6)
-
-
 def test_the_displayed_elu_is_another_function() -> None:
     """A slip of the paper: min(x, 0) (e^x - 1) has a jump in its first derivative."""
     z = torch.tensor(-1e-9, dtype=torch.float64, requires_grad=True)
     (displayed,) = torch.autograd.grad(z * torch.expm1(z), z)
     assert abs(float(displayed)) < 1e-6
     assert float(ACTIVATIONS["elu"].derivative(z)) == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", KINKS)
-def test_power_of_a_kink(name: str) -> None:
-    n = np.array([64, 96, 128])
-    smallest = [eigenvalues(infinite_gram(circle_points(k), ACTIVATIONS[name]))[-1] for k in n]
-    slope = np.polyfit(np.log(n), np.log(smallest), 1)[0]
-    assert slope == pytest.approx(1 - 2 * KINKS[name], abs=0.1)
 
 
 def test_duals_are_bounded_at_their_ends() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from implicit_bias.kernels.gated_layers import GatedLayers, Kind
+from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 
 
 def inputs(n: int = 5, d: int = 3) -> torch.Tensor:
