@@ -69,6 +69,8 @@ NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
 NORM_NAMES: tuple[NormName, ...] = get_args(NormName)
 Method: TypeAlias = Literal["plain", "momentum", "accelerated", "prox-linear"]
 METHOD_NAMES: tuple[Method, ...] = get_args(Method)
+# "cross-entropy" is the logistic loss, as it is called where there are many classes.
+LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
 OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
     "sgd": OptimizerLimit(

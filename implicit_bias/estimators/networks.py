@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     import torch
 
     from implicit_bias.networks import Network, NetworkOptions
+    from implicit_bias.training.configuration import OptimizerFactory
     from implicit_bias.training.history import HistoryPoint
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.losses import MarginLoss
     from implicit_bias.training.minibatch import OwnResult, TrainingResult
-    from implicit_bias.training.optimizers import OptimizerFactory
 
     AnyTraining: TypeAlias = TrainingResult | LimitResult | OwnResult
     # Trains the network in place; what it returns counts where it is a result or a number of steps.

@@ -19,17 +19,23 @@ from implicit_bias.base.options import (
     OPTIMIZER_NAMES,
     OptimizerName,
 )
+from implicit_bias.base.options import LossName as LossName
 from implicit_bias.base.options import Method as Method
 from implicit_bias.base.options import NormName as NormName
 from implicit_bias.base.validation import check_choice, check_count, check_number, check_seed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+    from torch.optim import Optimizer
+
     from implicit_bias.norms.tensors import ParameterNorm
     from implicit_bias.training.losses import MarginLoss
-    from implicit_bias.training.optimizers import OptimizerFactory
 
-# "cross-entropy" is the logistic loss, as it is called where there are many classes.
-LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
+    # Makes an optimizer of the trained parameters, with the step size of the first update.
+    OptimizerFactory: TypeAlias = Callable[[list[nn.Parameter]], Optimizer]
+
 Rule: TypeAlias = Literal["gradient", "local"]
 
 

@@ -33,8 +33,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from implicit_bias.base.options import LossName as LossName
 from implicit_bias.base.validation import Array
-from implicit_bias.training.configuration import LossName as LossName
 
 # From here on log(1 + e) = e - e^2 / 2 to the last bit of float64, e = exp(-margin).
 TAIL = 20.0

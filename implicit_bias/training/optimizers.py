@@ -23,7 +23,7 @@ Source: Bernstein et al. (2018), "signSGD", for sign descent with momentum (sign
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,9 +31,6 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from implicit_bias.base.options import OptimizerName
 from implicit_bias.training.configuration import TrainingConfig
-
-# Makes an optimizer of the trained parameters, with the step size of the first update.
-OptimizerFactory: TypeAlias = Callable[[list[nn.Parameter]], Optimizer]
 
 
 class SignDescent(Optimizer):
