@@ -49,7 +49,7 @@ from implicit_bias.runs.backends import LocalProcesses
 from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
-from implicit_bias.runs.grid import Axis, Grid, cell_key
+from implicit_bias.runs.grid import Grid, cell_key
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store
 
@@ -98,7 +98,7 @@ class Part:
         """Read a grid, or with ``quick`` only the first value of each of its axes."""
         grid = Grid.read(GRIDS / f"{name}.toml")
         if quick:
-            grid = Grid(tuple(Axis(axis.field, axis.values[:1]) for axis in grid.axes))
+            grid = Grid({field: axis[:1] for field, axis in grid.axes.items()})
         return cls(name, grid, Store(folder / name))
 
     def records(self) -> list[Record]:

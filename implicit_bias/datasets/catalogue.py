@@ -1,39 +1,28 @@
 """Data sets by name."""
 
-from collections.abc import Collection
+from typing import Unpack
 
 from implicit_bias.base.options import DATASET_NAMES, TOY_KINDS
 from implicit_bias.base.validation import check_choice
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.datasets.files import Subset
-from implicit_bias.datasets.images import load_images
-from implicit_bias.datasets.own import ClassName
+from implicit_bias.datasets.images import ImageOptions, load_images
 from implicit_bias.datasets.toys import make_toy
 
 
-def load(
-    name: str,
-    *,
-    positive: Collection[ClassName] | None = None,
-    negative: Collection[ClassName] | None = None,
-    classes: Collection[ClassName] | None = None,
-    subset: Subset = "train",
-) -> Dataset:
+def load(name: str, **options: Unpack[ImageOptions]) -> Dataset:
     """Load a data set by its name, for the command line.
 
     Parameters
     ----------
     name : str
         One of `DATASET_NAMES`.
-    positive, negative, classes : collection of int or str, optional
-        See `load_digits`; by default 0-4 and 5-9. Image sets only.
-    subset : {"train", "test"}
-        See `load_mnist`. Only MNIST and Fashion-MNIST have a test set.
+    **options
+        See `ImageOptions`; for image sets only.
 
     Returns
     -------
     Dataset
-        The data with the constant appended.
+        The data, if not asked otherwise with the constant appended.
 
     Raises
     ------
@@ -44,9 +33,7 @@ def load(
     """
     check_choice(name, "data set", DATASET_NAMES)
     if name not in TOY_KINDS:
-        return load_images(
-            name, subset=subset, positive=positive, negative=negative, classes=classes
-        )
-    if (subset, positive, negative, classes) != ("train", None, None, None):
+        return load_images(name, **options)
+    if any(value not in (None, "train") for value in options.values()):
         raise ValueError(f"{name} has no digits and no subsets: leave these options out")
     return make_toy(name)

@@ -71,62 +71,31 @@ _FIELDS = tuple(field.name for field in fields(RunConfig))
 
 
 @dataclass(frozen=True)
-class Axis:
-    """The values of one field of `RunConfig`.
-
-    Parameters
-    ----------
-    field : str
-        Its name.
-    values : tuple
-        At least one, no two equal.
-
-    Raises
-    ------
-    ValueError
-        An unknown field, or a value that it cannot have.
-    """
-
-    field: str
-    values: tuple[Any, ...]
-
-    def __post_init__(self) -> None:
-        if self.field not in _FIELDS:
-            raise ValueError(f"unknown key {cut(self.field)}: {_nearest(self.field)}")
-        if not self.values:
-            raise ValueError(f"{self.field} has no value: an axis needs at least one")
-        values = tuple(_typed(self.field, value) for value in self.values)
-        if len(set(values)) < len(values):
-            raise ValueError(f"{self.field} has a value twice: {cut(list(values))}")
-        object.__setattr__(self, "values", values)
-
-
-@dataclass(frozen=True)
 class Grid:
     """Cells to compute: the product of some axes.
 
     Parameters
     ----------
-    axes : tuple of Axis
-        The last one runs fastest; fields without an axis keep their default.
+    axes : mapping from str to tuple
+        The values of fields of `RunConfig`: of each at least one, no two equal. The last field
+        runs fastest; fields without an axis keep their default.
 
     Raises
     ------
     ValueError
-        More than `MOST_CELLS` cells, a cell that is no valid `RunConfig`, or two cells that would
-        have the same results.
+        An unknown field, or a value that it cannot have; more than `MOST_CELLS` cells, a cell that
+        is no valid `RunConfig`, or two cells that would have the same results.
     """
 
-    axes: tuple[Axis, ...]
+    axes: Mapping[str, tuple[Any, ...]]
 
     def __post_init__(self) -> None:
-        names = [axis.field for axis in self.axes]
-        if len(set(names)) < len(names):
-            raise ValueError(f"a grid has each field once, got {', '.join(names)}")
-        for axis in self.axes:
-            if axis.field in WITHOUT_EFFECT and len(axis.values) > 1:
-                raise ValueError(f"{axis.field} changes no result, so it cannot be an axis")
-        if (count := math.prod(len(axis.values) for axis in self.axes)) > MOST_CELLS:
+        axes = {field: _checked(field, values) for field, values in self.axes.items()}
+        object.__setattr__(self, "axes", axes)
+        for field in WITHOUT_EFFECT:
+            if len(axes.get(field, ())) > 1:
+                raise ValueError(f"{field} changes no result, so it cannot be an axis")
+        if (count := math.prod(map(len, axes.values()))) > MOST_CELLS:
             raise ValueError(
                 f"a grid has at most {MOST_CELLS} cells, this one {count}: split it into several, "
                 "which can share a store"
@@ -144,10 +113,9 @@ class Grid:
 
     @cached_property
     def _cells(self) -> tuple[RunConfig, ...]:
-        names = [axis.field for axis in self.axes]
         cells = []
-        for values in product(*(axis.values for axis in self.axes)):
-            chosen = dict(zip(names, values, strict=True))
+        for values in product(*self.axes.values()):
+            chosen = dict(zip(self.axes, values, strict=True))
             try:
                 cells.append(RunConfig(**chosen))
             except ValueError as error:
@@ -165,7 +133,7 @@ class Grid:
         return self._label(vars(cell))
 
     def _label(self, values: Mapping[str, Any]) -> str:
-        varying = [axis.field for axis in self.axes if len(axis.values) > 1]
+        varying = [field for field, axis in self.axes.items() if len(axis) > 1]
         return ", ".join(f"{name} {_text(values[name])}" for name in varying) or "the only one"
 
     @classmethod
@@ -177,7 +145,7 @@ class Grid:
         ValueError
             An unknown key (the nearest known one is named), an empty axis, a wrong value.
         """
-        return cls(tuple(_axis(key, value) for key, value in values.items()))
+        return cls({key: _axis(key, value) for key, value in values.items()})
 
     @classmethod
     def read(cls, file: str | Path) -> Self:
@@ -258,11 +226,23 @@ def _check_nodes(root: yaml.Node | None) -> None:
     raise ValueError(f"it stands for more than {MOST_NODES} values: write it without aliases")
 
 
-def _axis(key: str, value: Any) -> Axis:
+def _axis(key: str, value: Any) -> tuple[Any, ...]:
     is_axis = isinstance(value, list) and (
         not _holds_list(key) or all(isinstance(item, list) for item in value)
     )
-    return Axis(key, tuple(value) if is_axis else (value,))
+    return tuple(value) if is_axis else (value,)
+
+
+def _checked(field: str, axis: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the values of a field, each of its type."""
+    if field not in _FIELDS:
+        raise ValueError(f"unknown key {cut(field)}: {_nearest(field)}")
+    if not axis:
+        raise ValueError(f"{field} has no value: an axis needs at least one")
+    values = tuple(_typed(field, value) for value in axis)
+    if len(set(values)) < len(values):
+        raise ValueError(f"{field} has a value twice: {cut(list(values))}")
+    return values
 
 
 def _holds_list(field: str) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from implicit_bias.runs import grid as grid_module
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.grid import WITHOUT_EFFECT, Axis, Grid, cell_key
+from implicit_bias.runs.grid import WITHOUT_EFFECT, Grid, cell_key
 
 # Another value for each field than the default, or than what BASE says.
 BASE = RunConfig(dataset="mnist", train_size=500)
@@ -193,11 +193,6 @@ def test_other_files_are_refused(name: str, text: str, message: str, tmp_path: P
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         Grid.read(tmp_path / name)
-
-
-def test_a_field_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="each field once"):
-        Grid((Axis("units", (3,)), Axis("units", (4,))))
 
 
 def test_the_grid_of_the_benchmarks_is_one() -> None:
