@@ -31,12 +31,13 @@ from benchmarks.speed.runs import (
     TIME_LIMIT,
     Row,
     few_digits,
+    limit_processor_time,
     machine,
     outcome,
     warm_up,
 )
 from benchmarks.speed.scaling import Point, forget_peak, peak_memory
-from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded, limit_processor_time
+from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.datasets.catalogue import load

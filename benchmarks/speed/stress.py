@@ -37,7 +37,8 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
-from implicit_bias.base.processes import Pipe, Process, ProcessEnded, Reason, limit_processor_time
+from benchmarks.speed.runs import limit_processor_time
+from implicit_bias.base.processes import Pipe, Process, ProcessEnded, Reason
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import (

@@ -285,20 +285,6 @@ def _as_received(error: BaseException) -> BaseException | None:
     return None
 
 
-def limit_processor_time(seconds: float) -> None:
-    """Give this process so many more seconds of the processor, after which it ends.
-
-    Unlike those of the clock they do not depend on what else the machine does. `Process.receive`
-    reports the end as a time limit.
-    """
-    import resource  # not on Windows
-
-    if seconds < math.inf:
-        _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        limit = math.ceil(time.process_time() + seconds)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, most))
-
-
 def _limit_memory(gib: float) -> None:
     import resource  # not on Windows, where memory has no limit
 

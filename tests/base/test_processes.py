@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.speed.runs import limit_processor_time
 from implicit_bias.base.processes import (
     Pipe,
     Process,
     ProcessEnded,
     Reason,
     call_within,
-    limit_processor_time,
 )
 
 
