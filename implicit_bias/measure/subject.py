@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -306,12 +306,10 @@ class Subject:
         norm: ParameterNorm,
         *,
         seconds: float = SECONDS,
-        starts: Sequence[Array] | None = None,
         deadline: Deadline = NEVER,
     ) -> Multipliers:
         """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
-        program = self.at_margin_1(norm)
-        return best_multipliers(program, seconds=seconds, starts=starts, deadline=deadline)
+        return best_multipliers(self.at_margin_1(norm), seconds=seconds, deadline=deadline)
 
     def gap(self, norm: ParameterNorm, *, seconds: float = SECONDS) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""

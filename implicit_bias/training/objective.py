@@ -106,11 +106,8 @@ class Objective(ABC):
         self.set_weights(weights)
         outputs = self.trainee.outputs()
         log_losses = self.loss.log_loss(soft_margins(outputs, self.trainee.labels))
-        return self.mean_of(log_losses), self.trainee.smallest_margin(outputs), log_losses
-
-    def mean_of(self, log_losses: Tensor) -> float:
-        """F of the logarithms of the losses (N,)."""
-        return (torch.logsumexp(log_losses, dim=0) - math.log(len(log_losses))).item()
+        log_loss = torch.logsumexp(log_losses, dim=0) - math.log(len(log_losses))
+        return log_loss.item(), self.trainee.smallest_margin(outputs), log_losses
 
     def gradient(self, weights: Tensor) -> tuple[float, Tensor]:
         """F and its gradient (P,) at weights (P,)."""
