@@ -121,7 +121,7 @@ def test_lists_of_lists_are_axes_of_lists() -> None:
 def test_labels_name_what_varies() -> None:
     grid = Grid.from_mapping({"units": [3, 4], "models": [["svm-gln", "svm-l2"], ["svm-rc"]]})
     assert grid.label(grid.cells()[0]) == "units 3, models svm-gln+svm-l2"
-    assert Grid(()).label(RunConfig()) == "the only one"
+    assert Grid({}).label(RunConfig()) == "the only one"
 
 
 # Each line stands for nine times as many values as the line before it.
