@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from implicit_bias.bounds.certificate import Certificate, Status, certify
     from implicit_bias.bounds.run_certificate import certify_run
     from implicit_bias.comparison import Comparison, compare
-    from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, WhichNorm, diagnose, which_norm
+    from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, WhichNorm
+    from implicit_bias.diagnosis.diagnose import diagnose
     from implicit_bias.diagnosis.recorder import Recorder
+    from implicit_bias.diagnosis.which_norm import which_norm
     from implicit_bias.estimators import (
         GLNSVC,
         GaLUClassifier,
