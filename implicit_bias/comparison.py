@@ -33,7 +33,8 @@ from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
-from implicit_bias.bounds.certificate import Certificate, Status, certify, excess, norm_at_margin_1
+from implicit_bias.bounds.certificate import Certificate, Status, certify
+from implicit_bias.bounds.status import excess, norm_at_margin_1
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
-from implicit_bias.bounds.certificate import excess
+from implicit_bias.bounds.status import excess
 from implicit_bias.comparison import Comparison, first_svm
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier

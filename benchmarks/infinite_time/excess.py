@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from benchmarks.drawing import subplots
 from benchmarks.harness import Experiment, Options, Run, Verdict, option
 from implicit_bias.base.wording import percent
-from implicit_bias.bounds.certificate import excess
+from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.measure.stationarity import certify_network, kkt_measure
 from implicit_bias.networks import GLN

@@ -26,7 +26,8 @@ from benchmarks.speed.exact import find_lies
 from benchmarks.speed.runs import TIME_LIMIT, few_digits, outcome, warm_up
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve
 

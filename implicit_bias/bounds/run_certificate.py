@@ -7,7 +7,7 @@ For a predictor that is linear in its coefficients zeta, the gradient of a loss 
 with alpha_nk = -dL/dq_nk, so that the weights alpha >= 0 of the loss are dual variables, and each
 step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha)), as its iterate
 does from above. With a free offset the weights obey its equation only in the limit, and are
-repaired (`certificate.repaired`).
+repaired (`balance.repaired`).
 
 ===========  ===========================  ================================
 loss         of a sample, margins q_nk    weight of a margin
@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, check_choice, check_shape
-from implicit_bias.bounds.certificate import Certificate, certify, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.problem import MarginProblem
 
 RunLoss: TypeAlias = Literal["logistic", "exponential"]

@@ -106,7 +106,7 @@ def train(
     config = replace(config, steps=limit.steps, batch_size=None)
     data = load_data(config)
     from implicit_bias.base.atomic import check_writable
-    from implicit_bias.bounds.certificate import norm_at_margin_1
+    from implicit_bias.bounds.status import norm_at_margin_1
     from implicit_bias.estimators.saved_models import save_model
     from implicit_bias.report.page import write_limit
     from implicit_bias.runs.beside_svm import train_beside_svm

@@ -22,7 +22,7 @@ from implicit_bias.base.validation import (
     detached,
     pointing_to_the_page,
 )
-from implicit_bias.bounds.certificate import repaired
+from implicit_bias.bounds.balance import repaired
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts, Threshold
 from implicit_bias.solvers import Solution

@@ -19,7 +19,7 @@ from implicit_bias import estimators, infinite_width, networks, norms, problem, 
 from implicit_bias.base.tensors import FileError as FileError
 from implicit_bias.base.tensors import TensorFormat, Tensors
 from implicit_bias.base.version import VERSION
-from implicit_bias.bounds import certificate
+from implicit_bias.bounds import certificate, separability
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.problem import gating
 from implicit_bias.solvers import base
@@ -47,7 +47,7 @@ DATACLASSES: dict[str, type] = _by_name(
     *(norms.L1, norms.L2, norms.LInf, norms.Lp, norms.Spectral, norms.Nuclear),
     *(norms.Schatten, norms.OverRows),
     *(norms.SumOverGroups, norms.MaxOverGroups, norms.GroupNorm, norms.InRows),
-    *(problem.Architecture, certificate.Certificate, certificate.Conflict),
+    *(problem.Architecture, certificate.Certificate, separability.Conflict),
     *(base.BoundsAt, base.Solution, base.SolveStats),
     *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
     *(training.OwnLoop, training.OwnResult),

@@ -30,8 +30,7 @@ from implicit_bias.base.validation import (
     check_choice,
     check_number,
 )
-from implicit_bias.bounds.certificate import Conflict
-from implicit_bias.bounds.separability import prove_not_separable
+from implicit_bias.bounds.separability import Conflict, prove_not_separable
 from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
 from implicit_bias.problem import MarginProblem
 

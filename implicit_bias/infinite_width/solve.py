@@ -64,7 +64,9 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.linear import linprog
 from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import Array, as_features, as_finite, check_count, check_number
-from implicit_bias.bounds.certificate import Certificate, Conflict, Status, relative_gap
+from implicit_bias.bounds.certificate import Certificate, Status
+from implicit_bias.bounds.separability import Conflict
+from implicit_bias.bounds.status import relative_gap
 from implicit_bias.infinite_width.arrangement import TINY, Peaks, maximise, scattered
 from implicit_bias.infinite_width.problem import (
     LP_OPTIONS,

@@ -20,7 +20,8 @@ import numpy as np
 from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import percent
-from implicit_bias.bounds.certificate import certify, excess
+from implicit_bias.bounds.certificate import certify
+from implicit_bias.bounds.status import excess
 from implicit_bias.comparison import training_of
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import BinaryClassifier

@@ -72,7 +72,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import UnsuitableError
-from implicit_bias.bounds.certificate import Status, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet

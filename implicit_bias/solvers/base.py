@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import TOLERANCE
 from implicit_bias.base.validation import Array, UnsuitableError, check_count, check_number
 from implicit_bias.base.wording import html_table, number
-from implicit_bias.bounds.certificate import Certificate, Conflict, Status, find_conflict
+from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.exact import ExactAnswer
+from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.problem import MarginProblem
 
 # Factors of the features are cheaper than those of the samples with this many samples, this many of

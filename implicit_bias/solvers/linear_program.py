@@ -37,7 +37,8 @@ from numpy.typing import NDArray
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.linear import linprog
 from implicit_bias.base.validation import Array, UnsuitableError
-from implicit_bias.bounds.certificate import Status, certify, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
     Candidate,

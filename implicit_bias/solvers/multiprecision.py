@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, check_count
-from implicit_bias.bounds.certificate import Status, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import barrier

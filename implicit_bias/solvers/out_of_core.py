@@ -22,13 +22,9 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import showing
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array, as_class_labels, check_count, check_number
-from implicit_bias.bounds.certificate import (
-    Certificate,
-    Conflict,
-    Status,
-    find_conflict,
-    relative_gap,
-)
+from implicit_bias.bounds.certificate import Certificate, Status
+from implicit_bias.bounds.separability import Conflict, find_conflict
+from implicit_bias.bounds.status import relative_gap
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import repaired
+from implicit_bias.bounds.balance import repaired
 from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.euclidean import euclidean_form

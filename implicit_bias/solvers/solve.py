@@ -14,15 +14,10 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import Array, UnsuitableError
-from implicit_bias.bounds.certificate import (
-    QUIET,
-    Graded,
-    Status,
-    find_conflict,
-    grade,
-)
+from implicit_bias.bounds.certificate import QUIET, Graded, Status, grade
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
 from implicit_bias.bounds.separability import (
+    find_conflict,
     gordan_vertex,
     lacks_constant,
     offset_advice,

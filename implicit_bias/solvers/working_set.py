@@ -24,7 +24,8 @@ import numpy as np
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem

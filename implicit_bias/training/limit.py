@@ -79,7 +79,7 @@ from torch import Tensor, nn
 from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.base.validation import Array, as_finite, check_number
 from implicit_bias.base.wording import percent
-from implicit_bias.bounds.certificate import excess, norm_at_margin_1
+from implicit_bias.bounds.status import excess, norm_at_margin_1
 from implicit_bias.norms.tensors import PARAMETER_NORMS, as_parameter_norm
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cases import ROUNDING, SEPARABLE, build, cloud, gln, linear, mostly_slow, near_twin, separable
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify, dual_scale, find_conflict, grade
+from implicit_bias.bounds.certificate import Status, certify, dual_scale, grade
+from implicit_bias.bounds.separability import find_conflict
 from implicit_bias.problem import Features, MarginProblem, max_margin
 from implicit_bias.solvers import solve
 from oracles import (

@@ -15,15 +15,9 @@ from hypothesis import strategies as st
 from cases import FEATURES, GATES, ROUNDING, Stranger, mostly_slow, random_metric
 from cases import NORMS as OF_NAMES
 from cases import clusters as of_clusters
-from implicit_bias.bounds.certificate import (
-    Status,
-    certify,
-    find_conflict,
-    grade,
-    prove_not_separable,
-    repaired,
-)
-from implicit_bias.bounds.separability import gordan_vertex
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Status, certify, grade
+from implicit_bias.bounds.separability import find_conflict, gordan_vertex, prove_not_separable
 from implicit_bias.norms import L1, L2, GroupNorm, SumOverGroups, as_norm
 from implicit_bias.problem import MarginProblem, max_margin
 from oracles import check_signs, cvxpy_optimum, exact_bounds, hold

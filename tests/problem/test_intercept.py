@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cases import build, cloud, gln, linear
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify, grade, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import Status, certify, grade
 from implicit_bias.problem import MarginProblem
 from oracles import check_signs
 

@@ -20,7 +20,8 @@ from cases import (
 )
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import dual_scale, repaired
+from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.certificate import dual_scale
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact
 from implicit_bias.bounds.upper import best_scale, value_of_zero
 from implicit_bias.solvers.paths import C_grid, path_over_C, smallest_C
