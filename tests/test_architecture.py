@@ -3,8 +3,6 @@
 import ast
 import importlib
 import pydoc
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +10,12 @@ import pytest
 from importlinter.cli import lint_imports
 
 import implicit_bias
+from system import python
 
 PACKAGE = Path(implicit_bias.__file__).parent
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 FROZEN = (Path(__file__).parent / "fixtures" / "public_names.txt").read_text("utf-8").split()
-LIGHT = ["torch", "sklearn", "cvxpy", "pandas", "matplotlib", "scipy"]
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -52,39 +50,27 @@ def test_only_the_reference_imports_cvxpy(file: Path) -> None:
     assert uses == (parts(file) == ("solvers", "cvxpy_solver"))
 
 
-def test_import_is_light() -> None:
-    code = f"import sys, implicit_bias; print([m for m in {LIGHT} if m in sys.modules])"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+CONFIGURE = "import implicit_bias.training as t; t.LimitConfig(), t.TrainingConfig()"
+SOLVE = (
+    "import numpy as np, implicit_bias as ib;"
+    "p = ib.MarginProblem(np.eye(2), [1, -1], np.ones((2, 1)), [0]);"
+    "assert ib.solve(p).status is ib.Status.OPTIMAL"
+)
 
 
-@pytest.mark.parametrize("module", ["training.configuration", "protocols.lippl2022"])
-def test_configurations_need_no_torch(module: str) -> None:
-    code = (
-        f"import sys, implicit_bias.{module}\n"
-        "from implicit_bias.training import LimitConfig, TrainingConfig\n"
-        "LimitConfig(), TrainingConfig(), print('torch' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "False"
-
-
-@pytest.mark.slow
-def test_native_solve_needs_no_cvxpy() -> None:
-    code = (
-        "import sys, numpy as np, implicit_bias as ib;"
-        "p = ib.MarginProblem(np.eye(2), [1, -1], np.ones((2, 1)), [0]);"
-        "assert ib.solve(p).status is ib.Status.OPTIMAL;"
-        "print([m for m in ('cvxpy', 'sklearn', 'pandas') if m in sys.modules])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import implicit_bias", "torch sklearn cvxpy pandas matplotlib scipy"),
+        (f"import implicit_bias.training.configuration; {CONFIGURE}", "torch"),
+        (f"import implicit_bias.protocols.lippl2022; {CONFIGURE}", "torch"),
+        pytest.param(SOLVE, "cvxpy sklearn pandas", marks=pytest.mark.slow),
+        pytest.param("import implicit_bias.report.words", "matplotlib", marks=pytest.mark.slow),
+    ],
+)
+def test_what_does_not_need_a_package_does_not_load_it(code: str, absent: str) -> None:
+    loaded = python(f"{code}\nimport sys; print(*sys.modules)").split()
+    assert not {*absent.split()} & {*loaded}
 
 
 @pytest.mark.parametrize("name", implicit_bias.__all__)

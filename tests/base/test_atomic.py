@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from implicit_bias.base.atomic import check_writable, make_folder, write_tables, write_text
+from system import limited
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
@@ -24,15 +25,9 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
     write_text(tmp_path / "file", "kept")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
-        with pytest.raises(OSError, match=re.escape(str(tmp_path / "file"))):
-            write_text(tmp_path / "file", "x" * 10_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with limited(100), pytest.raises(OSError, match=re.escape(str(tmp_path / "file"))):
+        write_text(tmp_path / "file", "x" * 10_000)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["kept"]
 
 

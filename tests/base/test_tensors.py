@@ -11,6 +11,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
+from system import limited
 
 NOTES = TensorFormat("notes 2", older=("notes 1",), what="file of notes", cure="write them again")
 ARRAYS: dict[str, NDArray[Any]] = {
@@ -61,14 +62,8 @@ def test_a_changed_file_is_damaged(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"notes\.safetensors"):
-            NOTES.write(tmp_path / "notes.safetensors", ARRAYS, {})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with limited(64), pytest.raises(OSError, match=r"notes\.safetensors"):
+        NOTES.write(tmp_path / "notes.safetensors", ARRAYS, {})
     assert not list(tmp_path.iterdir())
 
 

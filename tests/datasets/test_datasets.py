@@ -6,8 +6,6 @@ import http.server
 import json
 import os
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -32,6 +30,7 @@ from implicit_bias.datasets.files import (
 )
 from implicit_bias.datasets.images import GARMENT_NAMES, load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.datasets.toys import make_toy
+from system import python
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TINY_DIGITS = np.array([5, 0, 4, 1, 9], dtype=np.uint8)
@@ -374,10 +373,7 @@ sys.modules["implicit_bias"].__path__ = [{str(package)!r}]
 import implicit_bias.datasets
 print(sorted({{"torch", "sklearn", "pooch", "scipy"}} & sys.modules.keys()))
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+    assert python(code) == "[]"
 
 
 # --- the real files ------------------------------------------------------------------------
