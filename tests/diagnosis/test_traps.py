@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from implicit_bias import Diagnosis, DiagnosisWarning, GLNClassifier, diagnose
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.subject import SeparationError
-from implicit_bias.training.losses import hinge
 from modules import Computed, drawn, frozen, layers, linear, own_labels, scale_weights, seeded
 
 D = 5
@@ -151,6 +150,10 @@ def test_modes_without_effect_are_no_trap_and_kept() -> None:
 
 def polynomial(outputs: Tensor, target: Tensor) -> Tensor:
     return (1.0 + (outputs * (2 * target - 1))).clamp_min(1e-3).pow(-2).mean()
+
+
+def hinge(margins: Tensor) -> Tensor:
+    return (1 - margins).relu()
 
 
 EXPONENTIAL = ["logistic", "exponential", F.soft_margin_loss, nn.BCEWithLogitsLoss()]
