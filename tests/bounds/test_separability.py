@@ -1,6 +1,9 @@
 """Proofs that no coefficients separate, and what they must not prove."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -21,6 +24,8 @@ from implicit_bias.bounds.separability import (
 )
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import solve
+
+Data: TypeAlias = tuple[Array, Array]
 
 
 def best_alpha(problem: MarginProblem) -> Array:
@@ -43,27 +48,18 @@ def best_alpha(problem: MarginProblem) -> Array:
     return np.asarray(np.maximum(found.x[:-1], 0.0))
 
 
-def random_labels(n: int, d: int, seed: int = 0) -> tuple[Array, Array]:
-    rng = np.random.default_rng(seed)
+def random_labels(n: int, d: int, change: Callable[[Array], Array] = np.copy) -> Data:
+    rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
     X[:, -1] = 1.0
-    return X, rng.choice([-1.0, 1.0], n)
-
-
-def integers(n: int, d: int) -> tuple[Array, Array]:
-    X, y = random_labels(n, d)
-    return np.round(3 * X), y
+    return change(X), rng.choice([-1.0, 1.0], n)
 
 
 INSEPARABLE = {
     "linear": lambda: build(random_labels(60, 5), linear),
-    "integers": lambda: build(
-        (np.round(3 * random_labels(60, 5)[0]), random_labels(60, 5)[1]), linear
-    ),
-    "offset": lambda: build((1e6 + random_labels(40, 3)[0], random_labels(40, 3)[1]), linear),
-    "wide-ranges": lambda: build(
-        (random_labels(40, 3)[0] * [1e9, 1e-9, 1.0], random_labels(40, 3)[1]), linear
-    ),
+    "integers": lambda: build(random_labels(60, 5, lambda X: np.round(3 * X)), linear),
+    "offset": lambda: build(random_labels(40, 3, lambda X: 1e6 + X), linear),
+    "wide-ranges": lambda: build(random_labels(40, 3, lambda X: X * [1e9, 1e-9, 1.0]), linear),
     "contexts": lambda: build(random_labels(300, 3), gln(4)),
     "many-features": lambda: build(random_labels(300, 70), linear),
     "many-contexts": lambda: build(random_labels(500, 8), gln(9)),
@@ -73,8 +69,7 @@ INSEPARABLE = {
 @pytest.mark.parametrize("name", INSEPARABLE)
 @pytest.mark.parametrize("intercept", [False, True])
 def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> None:
-    given = INSEPARABLE[name]()
-    problem = MarginProblem(given.X, given.y, given.gates, given.groups, intercept=intercept)
+    problem = replace(INSEPARABLE[name](), intercept=intercept)
     alpha = best_alpha(problem) + 1e-9 / problem.n_samples
     proof = prove_not_separable(problem, alpha)
     assert proof is not None
@@ -231,7 +226,7 @@ def test_constants_are_recognised() -> None:
 def test_two_of_many_classes_that_conflict_are_enough(intercept: bool, gated: bool) -> None:
     """The others, and their columns, have no part in the proof: no weight, or hardly any."""
     given = build(random_labels(500, 8), gln(9)) if gated else build(random_labels(300, 70), linear)
-    two = MarginProblem(given.X, given.y, given.gates, given.groups, intercept=intercept)
+    two = replace(given, intercept=intercept)
     rng = np.random.default_rng(1)
     n, more = given.n_samples, 40
     others = rng.normal(size=(more, given.X.shape[1]))

@@ -96,15 +96,6 @@ def test_the_best_offset_of_a_soft_margin(scale: float) -> None:
     assert (graded.coef / coef)[0, 0] == pytest.approx(best.x[0], rel=0.1)
 
 
-def test_zero_coefficients_miss_the_minority() -> None:
-    X, y = cloud(9, 3)
-    problem = MarginProblem(X, y, np.ones((9, 1)), np.zeros(1, dtype=int), C=2.0, intercept=True)
-    assert certify(problem).upper == pytest.approx(2.0 * 2 * 4)
-    graded = grade(problem, np.zeros((1, 3)), np.ones(9), Status.ITERATION_LIMIT)
-    margins = y * graded.intercept
-    assert 2.0 * np.maximum(0, 1 - margins).sum() == pytest.approx(graded.certificate.upper)
-
-
 def test_subsets_and_gates_keep_the_intercept() -> None:
     problem = replace(build(cloud(), gln(2)), intercept=True)
     assert problem.subset(np.arange(4)).intercept

@@ -155,12 +155,6 @@ def test_bounds_by_the_time_limit_are_kept() -> None:
     assert found.certificate.upper == pytest.approx(known, rel=1e-12)
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, np.inf, np.nan])
-def test_times_that_are_none_are_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="max_seconds"):
-        solve(PROBLEM, max_seconds=seconds)
-
-
 def test_a_linear_program_in_which_highs_goes_in_circles() -> None:
     """The search for a proof, where no program has a solution; on some processors it ends."""
     rng = np.random.default_rng(2)

@@ -16,7 +16,6 @@ from cases import NORMS, clusters, separable
 from implicit_bias import Status, max_margin, solve
 from implicit_bias.norms import L1, L2, LInf, Lp, MaxOverGroups, Norm, Nuclear, SumOverGroups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.masked_gram import masked_gram
 from oracles import check_overlap
 
 DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
@@ -112,23 +111,6 @@ def test_a_class_without_samples_never_wins() -> None:
         found = solve(whole, "interior-point")
         same = solve(max_margin(X, np.where(y == 1, 1, y), C=C, intercept=True), "interior-point")
         assert found.certificate.upper == pytest.approx(same.certificate.upper, rel=1e-5)
-
-
-# --- the parts -------------------------------------------------------------------------------
-
-
-def test_the_class_mask_on_one_gram_matrix() -> None:
-    """Q[(n,k),(m,l)] = <e_yn - e_k, e_ym - e_l> (Z Z')_nm (X X')_nm."""
-    problem = separable("groups")
-    rows = problem.constraints
-    features = problem.features.of_rows(rows)
-    Z, X, K = np.asarray(problem.gates), problem.X, np.eye(3)
-    found = masked_gram(features.X, features.sparse_gates.toarray())
-    pairs = list(zip(rows.samples, rows.rivals, strict=True))
-    for p, (n, k) in enumerate(pairs[:20]):
-        for q, (m, j) in enumerate(pairs[:20]):
-            mask = (K[problem.owners[n]] - K[k]) @ (K[problem.owners[m]] - K[j])
-            assert found[p, q] == pytest.approx(mask * (Z[n] @ Z[m]) * (X[n] @ X[m]))
 
 
 # --- published sets --------------------------------------------------------------------------

@@ -43,15 +43,6 @@ def test_an_object_solves_as_its_name_does(solver: Solver) -> None:
     assert by_object.problem is PROBLEM
 
 
-def test_an_object_has_its_own_options() -> None:
-    with pytest.raises(ValueError, match="its own options"):
-        solve(PROBLEM, InteriorPoint(), tol=1e-9)
-    with pytest.raises(TypeError, match="must be a name or a Solver"):
-        solve(PROBLEM, InteriorPoint)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least 1"):
-        InteriorPoint(max_iterations=0)
-
-
 def linear_problem(X: Array, offset: float = 0.0) -> MarginProblem:
     y = np.where(X[:, 0] > offset, 1.0, -1.0)
     return MarginProblem(X, y, np.ones((len(X), 1)), np.array([0]))
@@ -174,36 +165,55 @@ def test_masked_gram_against_loops() -> None:
     np.testing.assert_allclose(masked_gram(X, Z), phi @ phi.T, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"tol": "x"}, "tolerance must be a number.*pass"),
-        ({"tol": True}, "tolerance must be a number"),
-        ({"feasibility_tol": None}, "tolerance must be a number"),
-        ({"device": None}, "device must be a name.*pass 'cpu'"),
-        ({"start": 5}, "start must be a Solution.*pass"),
-        ({"max_memory": "x"}, "max_memory must be a number"),
-        ({"on_progress": 5}, "on_progress must be a function"),
-    ],
-)
-def test_arguments_of_the_wrong_type_name_the_cure(options: dict[str, Any], word: str) -> None:
-    with pytest.raises(TypeError, match=word):
-        solve(PROBLEM, **options)
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"problem": np.ones((3, 2))}, TypeError, "solve takes a MarginProblem, not a ndarray: pass M"),
+    ({"solver": "qp"}, ValueError, f"solver must be one of {', '.join(SOLVER_NAMES)}.*'qp'"),
+    ({"solver": InteriorPoint}, TypeError, "must be a name or a Solver"),
+    ({"solver": InteriorPoint(), "tol": 1e-9}, ValueError, "its own options"),
+    *(
+        ({option: value}, ValueError, f"the {name} tolerance must be in")
+        for option, name in (
+            ("tol", "gap"),
+            ("feasibility_tol", "feasibility"),
+            ("infeasibility_tol", "infeasibility"),
+        )
+        for value in (0.0, -1e-3, 1.0, 2.0, np.nan)
+    ),
+    ({"tol": "x"}, TypeError, "tolerance must be a number.*pass"),
+    ({"tol": True}, TypeError, "tolerance must be a number"),
+    ({"feasibility_tol": None}, TypeError, "tolerance must be a number"),
+    ({"device": None}, TypeError, "device must be a name.*pass 'cpu'"),
+    *(
+        ({"device": name}, ValueError, f"device '{name}' cannot be used.*choose 'cpu'")
+        for name in ("nowhere", "meta")
+    ),
+    ({"start": 5}, TypeError, "start must be a Solution.*pass"),
+    ({"on_progress": 5}, TypeError, "on_progress must be a function"),
+    *(({"max_iterations": n}, ValueError, "max_iterations must be at least 1") for n in (0, -1)),
+    *(
+        ({"max_iterations": n}, ValueError, "max_iterations must be a whole number")
+        for n in ("a", 1.5, True)
+    ),
+    *(({"max_seconds": s}, ValueError, "max_seconds") for s in (0, -1.0, np.inf, np.nan)),
+    *(({"max_memory": most}, ValueError, "max_memory must be") for most in (-1.0, np.nan)),
+    ({"max_memory": "x"}, TypeError, "max_memory must be a number"),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"max_iterations": "a"}, "max_iterations must be a whole number"),
-        ({"max_iterations": 1.5}, "max_iterations must be a whole number"),
-        ({"max_iterations": True}, "max_iterations must be a whole number"),
-        ({"max_memory": -1.0}, "max_memory must be"),
-        ({"max_memory": np.nan}, "max_memory must be"),
-    ],
-)
-def test_limits_that_are_none_are_refused(options: dict[str, Any], word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        solve(PROBLEM, **options)
+@pytest.mark.parametrize(("options", "error", "word"), REFUSED)
+def test_wrong_arguments_name_cause_and_cure(
+    options: dict[str, Any], error: type[Exception], word: str
+) -> None:
+    with pytest.raises(error, match=word):
+        solve(**{"problem": PROBLEM, **options})
+
+
+def test_solvers_refuse_what_solve_does() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        InteriorPoint(max_iterations=0)
+    for name in ("gap", "feasibility", "infeasibility"):
+        with pytest.raises(ValueError, match=f"the {name} tolerance must be in"):
+            Tolerances(**{name: 2.0})
 
 
 def test_certify_takes_problems_only() -> None:

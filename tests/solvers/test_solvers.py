@@ -41,7 +41,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.solvers import SOLVER_NAMES, BoundsAt, Solution, SolveError, Tolerances, solve
+from implicit_bias.solvers import BoundsAt, Solution, SolveError, solve
 from oracles import (
     loop_decision,
     loop_dual_norms,
@@ -130,12 +130,6 @@ def test_solvers_agree_on_decisions(name: str) -> None:
     problem = separable(name)
     first, second = (problem.decision(solution(name, solver).coef) for solver in NATIVE)
     np.testing.assert_allclose(first, second, atol=DECISION_ATOL)
-
-
-def test_auto_is_a_native_solver() -> None:
-    found = solve(separable("gln"))
-    assert found.stats.solver == "interior-point"
-    assert found.status is Status.OPTIMAL
 
 
 def test_working_set_beyond_its_first_set() -> None:
@@ -370,26 +364,6 @@ def test_a_missing_solver_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch
         solve(separable("gln"), "ecos")
 
 
-def test_only_problems_are_solved() -> None:
-    with pytest.raises(TypeError, match="solve takes a MarginProblem, not a ndarray: pass Margin"):
-        solve(np.ones((3, 2)))  # type: ignore[arg-type]
-
-
-def test_unknown_solver() -> None:
-    with pytest.raises(ValueError, match=f"solver must be one of {', '.join(SOLVER_NAMES)}.*'qp'"):
-        solve(separable("gln"), "qp")
-
-
-@pytest.mark.parametrize("value", [0.0, -1e-3, 1.0, 2.0, np.nan])
-@pytest.mark.parametrize("name", ["gap", "feasibility", "infeasibility"])
-def test_tolerance_out_of_range(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"the {name} tolerance must be in"):
-        Tolerances(**{name: value})
-    option = "tol" if name == "gap" else f"{name}_tol"
-    with pytest.raises(ValueError, match=f"the {name} tolerance"):
-        solve(separable("gln"), **{option: value})  # type: ignore[arg-type]
-
-
 def indices(mask: NDArray[np.bool_]) -> list[int]:
     return np.flatnonzero(mask).tolist()
 
@@ -426,16 +400,6 @@ def test_inseparable_data_with_a_large_C(C: float) -> None:
 def test_data_beyond_the_range_of_squares_are_refused(size: float) -> None:
     with pytest.raises(ValueError, match="multiply X by a constant"):
         MarginProblem(size * np.eye(2), np.ones(2), np.ones((2, 1)), np.zeros(1, dtype=int))
-
-
-def test_bad_options_are_refused() -> None:
-    problem = SEPARABLE["gln"]()
-    for device in ("nowhere", "meta"):
-        with pytest.raises(ValueError, match=f"device '{device}' cannot be used.*choose 'cpu'"):
-            solve(problem, device=device)
-    for limit in (0, -1):
-        with pytest.raises(ValueError, match="max_iterations must be at least 1"):
-            solve(problem, max_iterations=limit)
 
 
 def test_errors_reach_other_processes_whole() -> None:

@@ -1,6 +1,7 @@
 """One C a sample: what such a problem equals, its bounds against rationals, and its paths."""
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -21,9 +22,10 @@ from cases import (
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
-from implicit_bias.bounds.certificate import dual_scale
+from implicit_bias.bounds.certificate import dual_scale, grade
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact
 from implicit_bias.bounds.upper import best_scale, value_of_zero
+from implicit_bias.problem.gating import Gating
 from implicit_bias.solvers.paths import C_grid, path_over_C, smallest_C
 from oracles import exact_bounds, fractions
 
@@ -31,12 +33,13 @@ TWO, THREE = separable("l2-binary-weights-intercept"), separable("l2-weights-int
 N = TWO.n_samples
 
 
+@pytest.mark.parametrize("gating", [gln(3), units(3)], ids=["gln", "units"])
 @pytest.mark.parametrize("solver", ["auto", "working-set", "active-set", "ecos"])
-def test_gated_programs_take_weights(solver: str) -> None:
+def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gating]) -> None:
     """ECOS solves the dual, so that it says the box in another way than the native methods."""
-    problem = replace(build((TWO.X, TWO.y), gln(3)), C=TWO.C)
-    assert problem.n_groups == 3
-    found = solve(problem, **asked(solver, 1e-6))
+    problem = replace(build((TWO.X, TWO.y), gating), C=TWO.C)
+    assert problem.n_groups >= 3
+    found = solve(problem, **asked(solver, 1e-6, 6))
     reference = solve(problem, "clarabel", 1e-7)
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(reference.certificate.upper, rel=1e-5)
@@ -104,7 +107,9 @@ def test_bounds_are_those_of_rationals(seed: int, norm: str) -> None:
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("problem", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize(
+    "problem", [TWO, THREE, replace(TWO, C=2.0)], ids=["two", "three", "equal weights"]
+)
 def test_the_value_of_zero_is_that_of_its_best_offsets(
     problem: MarginProblem, intercept: bool
 ) -> None:
@@ -112,8 +117,11 @@ def test_the_value_of_zero_is_that_of_its_best_offsets(
     sums = [float(problem.box[problem.owners == k].sum()) for k in set(problem.owners)]
     best = min(sum(sums), *(2.0 * (sum(sums) - own) for own in sums)) if intercept else sum(sums)
     assert value_of_zero(problem) == pytest.approx(best, rel=1e-14)
-    zero = certify(problem, np.zeros(problem.coef_shape))
-    assert zero.upper == pytest.approx(best, rel=1e-14)
+    coef = np.zeros(problem.coef_shape)
+    assert certify(problem, coef).upper == pytest.approx(best, rel=1e-14)
+    graded = grade(problem, coef, np.zeros(problem.alpha_shape), Status.ITERATION_LIMIT)
+    losses = np.maximum(0.0, 1.0 - problem.margins(problem.decision(coef), graded.intercept))
+    assert problem.box @ losses == pytest.approx(graded.certificate.upper)
 
 
 def test_scales_and_offsets_are_the_best() -> None:
@@ -156,12 +164,3 @@ def test_paths_scale_all_weights_alike(intercept: bool) -> None:
     assert (problem.shares * grid[-1] >= hard.alpha * (1 - 1e-12)).all()
     below = replace(problem, C=0.999 * smallest_C(problem) * problem.shares)
     assert solve(below).certificate.lower == pytest.approx(value_of_zero(below), rel=1e-5)
-
-
-def test_units_that_are_trained_keep_weights_in_a_subset() -> None:
-    """The working set prices all samples, each at its own C."""
-    problem = replace(build((TWO.X, TWO.y), units(3)), C=TWO.C)
-    small = solve(problem, **asked("working-set", 1e-7, 6))
-    assert small.status is Status.OPTIMAL
-    whole = solve(problem, tol=1e-7)
-    assert small.certificate.upper == pytest.approx(whole.certificate.upper, rel=1e-6)
