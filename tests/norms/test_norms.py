@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import mul
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,7 +12,6 @@ import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from gmpy2 import mpfr, mpq
-from numpy.typing import NDArray
 
 from cases import random_metric
 from implicit_bias import Status, max_margin, solve
@@ -37,7 +37,8 @@ from implicit_bias.norms import (
 )
 from implicit_bias.problem import MarginProblem
 
-Exact: TypeAlias = Callable[[Array], mpfr]
+# Values of a norm and of its dual.
+Pair: TypeAlias = tuple[Callable[[Array], mpfr], Callable[[Array], mpfr]]
 
 BITS = 300
 # What the digits of the oracle leave open.
@@ -83,61 +84,46 @@ def test_groups_are_checked() -> None:
 # --- norms by definition ---------------------------------------------------------------------
 
 
-def power(p: float, conjugate: bool = False) -> Exact:
-    """Return the p-th root of the sum of p-th powers, or the same of p / (p - 1)."""
-
-    def norm(values: Array) -> mpfr:
-        sizes = [abs(mpfr(v)) for v in values.ravel().tolist()]
-        largest = max(sizes)
-        one_over_p = 1 / mpfr(p)
-        if conjugate:
-            one_over_p = 1 - one_over_p
-        if largest == 0 or one_over_p == 0:
-            return largest
-        if one_over_p == 1:
-            return sum(sizes, mpfr(0))
-        total = sum(((v / largest) ** (1 / one_over_p) for v in sizes), mpfr(0))
-        return largest * total**one_over_p
-
-    return norm
+def root_of_powers(values: Array, one_over_p: mpfr) -> mpfr:
+    sizes = [abs(mpfr(v)) for v in values.ravel().tolist()]
+    largest = max(sizes)
+    if largest == 0 or one_over_p == 0:
+        return largest
+    if one_over_p == 1:
+        return total(sizes)
+    return largest * total([(v / largest) ** (1 / one_over_p) for v in sizes]) ** one_over_p
 
 
-def singular_values(values: Array) -> list[mpfr]:
+def powers(p: float) -> Pair:
+    """Return the p-th root of the sum of p-th powers, and the same of p / (p - 1)."""
+    return (
+        lambda values: root_of_powers(values, 1 / mpfr(p)),
+        lambda values: root_of_powers(values, 1 - 1 / mpfr(p)),
+    )
+
+
+def singular_values(values: Array) -> Array:
     """Roots of the eigenvalues of the smaller Gram matrix, to 300 digits, of the largest's size."""
     matrix = values.reshape(len(values), -1)
     matrix = matrix.T if len(matrix) > matrix.shape[1] else matrix
     largest = float(np.abs(matrix).max())
     if largest == 0:
-        return [mpfr(0)]
+        return numbers([mpfr(0)])
     rows = [[mpq(v) / mpq(largest) for v in row] for row in matrix.tolist()]
     gram = [[sum(map(mul, a, b), mpq(0)) for a in rows] for b in rows]
     with mpmath.workdps(200):
         entries = [[mpmath.mpf(int(v.numerator)) / int(v.denominator) for v in r] for r in gram]
         squares = mpmath.eigsy(mpmath.matrix(entries), eigvals_only=True)
         roots = [mpmath.nstr(mpmath.sqrt(max(square, 0)), 120) for square in squares]
-    return [mpfr(found) * mpfr(largest) for found in roots]
+    return numbers([mpfr(found) * mpfr(largest) for found in roots])
 
 
 def numbers(values: list[mpfr]) -> Array:
     return np.array(values, dtype=object)
 
 
-def singular(norm: Exact) -> Exact:
-    return lambda values: norm(numbers(singular_values(values)))
-
-
 def total(parts: Sequence[mpfr]) -> mpfr:
     return sum(parts, mpfr(0))
-
-
-def over(
-    groups: NDArray[np.int64], axis: int, norm: Exact, join: Callable[[list[mpfr]], mpfr]
-) -> Exact:
-    def joined(values: Array) -> mpfr:
-        parts = (np.compress(groups == g, values, axis) for g in range(int(groups.max()) + 1))
-        return join([norm(part) for part in parts])
-
-    return joined
 
 
 def moved(values: Array, by: Array) -> Array:
@@ -146,28 +132,35 @@ def moved(values: Array, by: Array) -> Array:
     return np.array(sums, dtype=object).reshape(values.shape)
 
 
-def spectral(values: Array) -> mpfr:
-    return max(singular_values(values))
+def of(change: Callable[[Array], Array], pair: Pair) -> Pair:
+    """Return the norms of what is made of an array."""
+    return lambda values: pair[0](change(values)), lambda values: pair[1](change(values))
 
 
-def nuclear(values: Array) -> mpfr:
-    return total(singular_values(values))
-
-
-def in_rows(norm: Exact, n_rows: int) -> Exact:
-    return lambda values: norm(values.reshape(n_rows, -1, values.shape[-1]))
-
-
-def over_rows(inner: Exact, outer: Exact, *, columns: bool = False) -> Exact:
+def of_lines(inner: Pair, outer: Pair, columns: bool = False) -> Pair:
     """Norm of the norms of the rows of values (K, M, D), or of the columns of (K, M D)."""
 
-    def joined(values: Array) -> mpfr:
+    def joined(values: Array, place: int) -> mpfr:
         lines = values.reshape(len(values), -1)
-        return outer(numbers([inner(line) for line in (lines.T if columns else lines)]))
+        lines = lines.T if columns else lines
+        return outer[place](numbers([inner[place](line) for line in lines]))
 
-    return joined
+    return partial(joined, place=0), partial(joined, place=1)
 
 
+def over(groups: Any, pair: Pair, axis: int = -2, outer: Pair | None = None) -> Pair:
+    """Sum of a norm over groups, or another norm of these."""
+    joins = ABSOLUTE if outer is None else outer
+
+    def joined(values: Array, place: int) -> mpfr:
+        parts = (np.compress(groups == g, values, axis) for g in range(int(max(groups)) + 1))
+        return joins[place](numbers([pair[place](part) for part in parts]))
+
+    return partial(joined, place=0), partial(joined, place=1)
+
+
+EUCLID, LARGEST, ABSOLUTE, CUBES = powers(2.0), powers(math.inf), powers(1.0), powers(3.0)
+SPECTRAL, NUCLEAR = of(singular_values, LARGEST), of(singular_values, ABSOLUTE)
 SHAPE = (3, 4, 5)
 # One group of many columns and many of one, and the same of features.
 WIDE = np.repeat(np.arange(61), [60, *[1] * 60])
@@ -207,119 +200,69 @@ class WeightedWithAtom(Weighted):
 
 
 class Case(NamedTuple):
-    """A norm, by definition its value and its dual, and the shape of its coefficients."""
+    """A norm, by definition with its dual, and the shape of its coefficients."""
 
     norm: Norm
-    value: Exact
-    dual: Exact
+    pair: Pair
     shape: tuple[int, ...] = SHAPE
+
+
+def in_rows(values: Array) -> Array:
+    return values.reshape(2, -1, values.shape[-1])
 
 
 def of_gates(norm: GroupNorm, shape: tuple[int, ...] = SHAPE) -> Case:
     """Return the sum over the groups of plain gates; apart, those of each class count."""
-
-    def groups(join: Callable[[list[mpfr]], mpfr]) -> Exact:
-        return over(norm.plain_groups, -2, euclid, join)
-
-    def apart(join: Callable[[list[mpfr]], mpfr]) -> Exact:
-        of_all = groups(join)
-        return lambda values: (
-            join([of_all(part[None]) for part in values]) if norm.apart else of_all(values)
-        )
-
-    return Case(norm, lambda coef: apart(total)(norm.plain_coef(coef)), apart(max), shape)
+    value, dual = over(norm.plain_groups, EUCLID)
+    if norm.apart:
+        value, dual = over(np.arange(shape[0]), over(norm.plain_groups, EUCLID), -3)
+    return Case(norm, (lambda coef: value(norm.plain_coef(coef)), dual), shape)
 
 
-euclid, largest, absolute = power(2.0), power(math.inf), power(1.0)
-cubic, of_cubic = power(3.0), power(3.0, conjugate=True)
 CASES: dict[str, Case] = {
-    "l1": Case(L1(), absolute, largest),
-    "l2": Case(L2(), euclid, euclid),
-    "linf": Case(LInf(), largest, absolute),
-    **{f"lp{p}": Case(Lp(p), power(p), power(p, conjugate=True)) for p in EXPONENTS},
-    **{
-        f"schatten{p}": Case(Schatten(p), singular(power(p)), singular(power(p, True)))
-        for p in EXPONENTS
-    },
-    "rows": Case(OverRows(L2(), L1()), over_rows(euclid, absolute), over_rows(euclid, largest)),
-    "largest-row": Case(
-        OverRows(L2(), LInf()), over_rows(euclid, largest), over_rows(euclid, absolute)
-    ),
-    "maxima-of-columns": Case(
-        OverRows(LInf(), L1(), "columns"),
-        over_rows(largest, absolute, columns=True),
-        over_rows(absolute, largest, columns=True),
-    ),
-    "cubes-of-columns": Case(
-        OverRows(LInf(), Lp(3.0), "columns"),
-        over_rows(largest, cubic, columns=True),
-        over_rows(absolute, of_cubic, columns=True),
-    ),
-    "l1-of-columns": Case(
-        OverRows(L1(), Lp(3.0), "columns"),
-        over_rows(absolute, cubic, columns=True),
-        over_rows(largest, of_cubic, columns=True),
-    ),
-    "many-classes": Case(Lp(3.0), cubic, of_cubic, (100, 2, 3)),
-    "spectral": Case(Spectral(), spectral, nuclear),
-    "nuclear": Case(Nuclear(), nuclear, spectral),
-    "spectral-of-many-classes": Case(Spectral(), spectral, nuclear, (100, 1, 3)),
-    "nuclear-of-one-row": Case(Nuclear(), nuclear, spectral, (1, 4, 5)),
-    "features": Case(
-        GroupL2(FEATURES), over(FEATURES, -1, euclid, total), over(FEATURES, -1, euclid, max)
-    ),
-    "group-lasso": Case(
-        GroupL2(WIDE),
-        over(WIDE, -1, euclid, total),
-        over(WIDE, -1, euclid, max),
-        (2, 1, len(WIDE)),
-    ),
-    "linf-of-features": Case(
-        SumOverGroups(LInf(), FEATURES, axis=-1),
-        over(FEATURES, -1, largest, total),
-        over(FEATURES, -1, absolute, max),
-    ),
-    "largest-l1": Case(
-        MaxOverGroups(L1(), FEATURES, axis=-1),
-        over(FEATURES, -1, absolute, max),
-        over(FEATURES, -1, largest, total),
-    ),
+    "l1": Case(L1(), ABSOLUTE),
+    "l2": Case(L2(), EUCLID),
+    "linf": Case(LInf(), LARGEST),
+    **{f"lp{p}": Case(Lp(p), powers(p)) for p in EXPONENTS},
+    **{f"schatten{p}": Case(Schatten(p), of(singular_values, powers(p))) for p in EXPONENTS},
+    "rows": Case(OverRows(L2(), L1()), of_lines(EUCLID, ABSOLUTE)),
+    "largest-row": Case(OverRows(L2(), LInf()), of_lines(EUCLID, LARGEST)),
+    "maxima-of-columns": Case(OverRows(LInf(), L1(), "columns"), of_lines(LARGEST, ABSOLUTE, True)),
+    "cubes-of-columns": Case(OverRows(LInf(), Lp(3), "columns"), of_lines(LARGEST, CUBES, True)),
+    "l1-of-columns": Case(OverRows(L1(), Lp(3.0), "columns"), of_lines(ABSOLUTE, CUBES, True)),
+    "many-classes": Case(Lp(3.0), CUBES, (100, 2, 3)),
+    "spectral": Case(Spectral(), SPECTRAL),
+    "nuclear": Case(Nuclear(), NUCLEAR),
+    "spectral-of-many-classes": Case(Spectral(), SPECTRAL, (100, 1, 3)),
+    "nuclear-of-one-row": Case(Nuclear(), NUCLEAR, (1, 4, 5)),
+    "features": Case(GroupL2(FEATURES), over(FEATURES, EUCLID, -1)),
+    "group-lasso": Case(GroupL2(WIDE), over(WIDE, EUCLID, -1), (2, 1, len(WIDE))),
+    "linf-of-features": Case(SumOverGroups(LInf(), FEATURES, -1), over(FEATURES, LARGEST, -1)),
+    "largest-l1": Case(MaxOverGroups(L1(), FEATURES, -1), over(FEATURES, ABSOLUTE, -1, LARGEST)),
     "largest-lp": Case(
         MaxOverGroups(Lp(1e16), WIDE),
-        over(WIDE, -2, power(1e16), max),
-        over(WIDE, -2, power(1e16, conjugate=True), total),
+        over(WIDE, powers(1e16), outer=LARGEST),
         (2, len(WIDE), 1),
     ),
-    "nuclear-per-gate": Case(
-        SumOverGroups(Nuclear(), GATES),
-        over(GATES, -2, nuclear, total),
-        over(GATES, -2, spectral, max),
-    ),
-    "layers": Case(
-        MaxOverGroups(Spectral(), GATES),
-        over(GATES, -2, spectral, max),
-        over(GATES, -2, nuclear, total),
-    ),
+    "nuclear-per-gate": Case(SumOverGroups(Nuclear(), GATES), over(GATES, NUCLEAR)),
+    "layers": Case(MaxOverGroups(Spectral(), GATES), over(GATES, SPECTRAL, outer=LARGEST)),
     "nuclear-in-rows": Case(
-        InRows(SumOverGroups(Nuclear(), OF_ROWS), 2),
-        in_rows(over(OF_ROWS, -2, nuclear, total), 2),
-        in_rows(over(OF_ROWS, -2, spectral, max), 2),
+        InRows(SumOverGroups(Nuclear(), OF_ROWS), 2), of(in_rows, over(OF_ROWS, NUCLEAR))
     ),
     "spectral-in-rows": Case(
-        InRows(SumOverGroups(Spectral(), np.array([0, 1])), 2),
-        in_rows(over(np.array([0, 1]), -2, spectral, total), 2),
-        in_rows(over(np.array([0, 1]), -2, nuclear, max), 2),
+        InRows(SumOverGroups(Spectral(), np.arange(2)), 2),
+        of(in_rows, over(np.arange(2), SPECTRAL)),
         (1, 4, 5),
     ),
-    "l1-in-rows": Case(InRows(L1(), 2), absolute, largest),
+    "l1-in-rows": Case(InRows(L1(), 2), ABSOLUTE),
     "gates": of_gates(GroupNorm(GATES)),
     "wide-gates": of_gates(GroupNorm(WIDE), (2, len(WIDE), 1)),
     "gates-apart": of_gates(GroupNorm(GATES, apart=True)),
     "metric": of_gates(GroupNorm(GATES, {0: random_metric(2, 2)})),
     "metric-singular": of_gates(GroupNorm(GATES, {0: random_metric(2, 1)})),
     "metric-apart": of_gates(GroupNorm(GATES, {0: random_metric(2, 1)}, apart=True)),
-    "own": Case(as_norm(Weighted()), weighted_sum, weighted_maximum),
-    "own-with-atom": Case(as_norm(WeightedWithAtom()), weighted_sum, weighted_maximum),
+    "own": Case(as_norm(Weighted()), (weighted_sum, weighted_maximum)),
+    "own-with-atom": Case(as_norm(WeightedWithAtom()), (weighted_sum, weighted_maximum)),
 }
 RARE = {f"{kind}{p}" for kind in ("lp", "schatten") for p in EXPONENTS if p not in USUAL_EXPONENTS}
 USUAL = [name for name, case in CASES.items() if case.shape == SHAPE and name not in RARE]
@@ -344,7 +287,7 @@ def arrays(seed: int, norm: Norm) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("name", USUAL)
 def test_values_and_duals_are_those_of_the_definition(name: str) -> None:
-    norm, value, dual, _ = CASES[name]
+    norm, (value, dual), _ = CASES[name]
     coef, V = arrays(0, norm)
     assert norm.value(coef) == pytest.approx(float(value(coef)), rel=1e-9)
     assert norm.group_norms(coef).sum() == pytest.approx(norm.value(coef))
@@ -407,7 +350,7 @@ def values_of(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def check(name: str, rng: np.random.Generator) -> None:
-    norm, value, dual, shape = CASES[name]
+    norm, (value, dual), shape = CASES[name]
     coef = values_of(rng, shape)
     bound = norm.value_bound(coef)
     exact = value(coef)
