@@ -21,6 +21,8 @@ POWER_ROUNDINGS = 8
 class Entrywise(UndividedNorm):
     """A root of the sum of powers of absolute values, of one exponent.
 
+    Value and maximiser are made of operations that numpy's arrays and torch's tensors share.
+
     Attributes
     ----------
     exponent : float
@@ -44,10 +46,10 @@ class Entrywise(UndividedNorm):
     @final
     def value(self, coef: Array) -> float:
         """Root of the sum of powers of absolute values, of which the largest is brought to 1."""
-        sizes = np.abs(coef)
+        sizes = abs(coef)
         if self.exponent == 1:
             return float(sizes.sum())
-        largest = float(sizes.max(initial=0.0))
+        largest = float(sizes.max()) if math.prod(sizes.shape) else 0.0
         if largest in (0.0, math.inf) or math.isinf(self.exponent):
             return largest
         shares = (sizes / largest) ** self.exponent
@@ -60,15 +62,15 @@ class Entrywise(UndividedNorm):
         These are the signs for p = infinity, V over its norm for p = 2, and the sign of the largest
         entry for p = 1.
         """
-        sizes = np.abs(V)
+        sizes = abs(V)
+        signs = V / (sizes + (sizes == 0))
         if self.exponent == 1:
-            found = np.zeros(V.shape)
-            found.flat[sizes.argmax()] = 1.0
-        else:
-            largest = sizes.max(initial=0.0) or 1.0
-            found = (sizes / largest) ** (1.0 / (self.exponent - 1.0))
-        found *= np.sign(V)
-        return np.asarray(found / (self.value(found) or 1.0))
+            found = 0.0 * signs
+            place = np.unravel_index(int(sizes.argmax()), tuple(sizes.shape))
+            found[place] = signs[place]
+            return found
+        found = signs * (sizes / (LInf().value(sizes) or 1.0)) ** (1.0 / (self.exponent - 1.0))
+        return found / (self.value(found) or 1.0)
 
     @final
     def _bound(self, A: Enclosure) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, Undivided
 
 
 class OfSingularValues(UndividedNorm):
-    """A norm of the singular values of the matrix K x MD, as entries.
+    """A norm of the singular values of the matrix K x MD, as entries; of tensors of torch, too.
 
     Attributes
     ----------
@@ -27,14 +28,16 @@ class OfSingularValues(UndividedNorm):
 
     def value(self, coef: Array) -> float:
         """Norm of the singular values."""
-        return self.entries.value(_singular_values(coef))
+        return self.entries.value(_linalg(coef).svdvals(as_matrix(coef)))
 
     def maximiser(self, V: Array) -> Array:
         """Return the singular vectors of V, with the maximiser of its singular values."""
-        U, s, Vt = np.linalg.svd(as_matrix(V), full_matrices=False)
+        U, s, Vt = _linalg(V).svd(as_matrix(V), full_matrices=False)
         # Those that are 0 but for rounding would be 1 in the polar factor.
-        shares = self.entries.maximiser(np.where(s > RANK_TOLERANCE * s[0], s, 0.0))
-        return np.asarray(((U * shares) @ Vt).reshape(V.shape))
+        unit = np.finfo(str(s.dtype).removeprefix("torch.")).eps
+        tolerance = max(RANK_TOLERANCE, float(unit) * max(len(U), Vt.shape[1]))
+        shares = self.entries.maximiser(s * (s > tolerance * s[0]))
+        return ((U * shares) @ Vt).reshape(V.shape)
 
     def partition(self, shape: Shape) -> Partition | None:
         """Return that of the Euclidean norm, for a matrix of one row."""
@@ -172,8 +175,10 @@ def _matrix_of(zeta: Any, shape: Shape, cp: Any) -> Any:
     return cp.reshape(zeta, (shape[0], math.prod(shape[1:])), order="C")
 
 
-def _singular_values(coef: Array) -> Array:
-    return np.asarray(np.linalg.svd(as_matrix(coef), compute_uv=False))
+def _linalg(array: object) -> Any:
+    """Linear algebra of numpy, or of torch for its tensors."""
+    torch = sys.modules.get("torch")  # without it, nothing is a tensor
+    return torch.linalg if torch and isinstance(array, torch.Tensor) else np.linalg
 
 
 def _norm_of_orthonormal(U: Array) -> float:

@@ -47,7 +47,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import singledispatch
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
 import numpy as np
@@ -55,17 +54,7 @@ import torch
 from torch import Tensor
 
 from implicit_bias.base.validation import Array, check_choice, check_number
-from implicit_bias.norms import (
-    L1,
-    L2,
-    RANK_TOLERANCE,
-    LInf,
-    Norm,
-    Nuclear,
-    OfSingularValues,
-    OverRows,
-    Spectral,
-)
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, OfSingularValues, OverRows, Spectral
 from implicit_bias.norms.entries import Entrywise
 
 Parameters: TypeAlias = Mapping[str, Tensor]
@@ -191,7 +180,7 @@ class ComposedNorm(ParameterNorm):
         """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
         shares = self.outer.maximiser(self.tensor_dual_norms(v))
         return {
-            name: share * self.unit(name) * maximiser_of(self.inner_of(name), tensor)
+            name: share * self.unit(name) * _maximiser_of(self.inner_of(name), tensor)
             if share
             else torch.zeros_like(tensor)
             for share, (name, tensor) in zip(shares.tolist(), v.items(), strict=True)
@@ -215,11 +204,13 @@ class ComposedNorm(ParameterNorm):
 
     def tensor_norms(self, theta: Parameters) -> Array:
         """Return the inner norm of each tensor over its scale, in their order."""
-        return np.array([value_of(self.inner_of(k), t) / self.unit(k) for k, t in theta.items()])
+        inner = [(self.inner_of(name), self.unit(name), t) for name, t in theta.items()]
+        return np.array([norm.value(_for_norm(norm, t)) / unit for norm, unit, t in inner])
 
     def tensor_dual_norms(self, v: Parameters) -> Array:
         """Return the inner dual norm of each tensor times its scale, in their order."""
-        return np.array([dual_of(self.inner_of(k), t) * self.unit(k) for k, t in v.items()])
+        inner = [(self.inner_of(name), self.unit(name), t) for name, t in v.items()]
+        return np.array([norm.dual(_for_norm(norm, t)) * unit for norm, unit, t in inner])
 
     def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
         """Say it in CVXPY."""
@@ -376,67 +367,15 @@ def as_matrix(tensor: Tensor) -> Tensor:
     return tensor.reshape(matrix_shape(tensor.shape))
 
 
-# --- the norms of arrays, of tensors ---------------------------------------------------------
+def _for_norm(norm: Norm, tensor: Tensor) -> Any:
+    """Return a tensor as the matrix that a norm takes: of torch where it does, else of numpy."""
+    matrix = as_matrix(tensor.detach())
+    if isinstance(norm, OfSingularValues):
+        return matrix
+    return matrix.double() if isinstance(norm, Entrywise) else matrix.double().cpu().numpy()
 
 
-@singledispatch
-def value_of(norm: Norm, tensor: Tensor) -> float:
-    """Omega of a tensor as a matrix, through numpy where nothing better is known."""
-    return norm.value(_as_array(tensor))
-
-
-@singledispatch
-def dual_of(norm: Norm, tensor: Tensor) -> float:
-    """Omega_* of a tensor as a matrix, through numpy where nothing better is known."""
-    return norm.dual(_as_array(tensor))
-
-
-@singledispatch
-def maximiser_of(norm: Norm, tensor: Tensor) -> Tensor:
+def _maximiser_of(norm: Norm, tensor: Tensor) -> Tensor:
     """Return the tensor of norm 1 of the largest inner product with this one."""
-    found = norm.maximiser(_as_array(tensor))
+    found = norm.maximiser(_for_norm(norm, tensor))
     return torch.as_tensor(found, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
-
-
-def _as_array(tensor: Tensor) -> Array:
-    return as_matrix(tensor.detach()).double().cpu().numpy()
-
-
-def _p_norm(tensor: Tensor, p: float) -> float:
-    found = torch.linalg.vector_norm(tensor.detach(), p, dtype=torch.float64)
-    return found.item()
-
-
-def _of_singular_values(norm: OfSingularValues, tensor: Tensor) -> float:
-    values = torch.linalg.svdvals(as_matrix(tensor.detach()))
-    return norm.entries.value(values.double().cpu().numpy())
-
-
-def _maximiser_of_entries(norm: Entrywise, tensor: Tensor) -> Tensor:
-    """Return the same as `Entrywise.maximiser`."""
-    sizes = tensor.detach().abs()
-    if norm.exponent == 1:
-        found = sizes.new_zeros(sizes.shape)
-        found.view(-1)[sizes.argmax()] = 1.0
-    else:
-        found = (sizes / (_p_norm(sizes, math.inf) or 1.0)) ** (1.0 / (norm.exponent - 1.0))
-    found *= tensor.detach().sign()
-    return found / (_p_norm(found, norm.exponent) or 1.0)
-
-
-def _maximiser_of_singular_values(norm: OfSingularValues, tensor: Tensor) -> Tensor:
-    """Singular vectors, with the maximiser of the singular values that are not rounding."""
-    U, s, Vt = torch.linalg.svd(as_matrix(tensor.detach()), full_matrices=False)
-    tolerance = max(RANK_TOLERANCE, torch.finfo(s.dtype).eps * max(U.shape[0], Vt.shape[1]))
-    values = torch.where(s > tolerance * s[0], s, 0.0).double().cpu().numpy()
-    shares = torch.as_tensor(norm.entries.maximiser(values)).to(s)
-    return cast(Tensor, (U * shares) @ Vt).reshape(tensor.shape)
-
-
-for entries in (L1, L2, LInf):
-    value_of.register(entries, lambda norm, tensor: _p_norm(tensor, norm.exponent))
-value_of.register(OfSingularValues, _of_singular_values)
-for kind in (L1, L2, LInf, OfSingularValues):
-    dual_of.register(kind, lambda norm, tensor: value_of(norm.conjugate, tensor))
-maximiser_of.register(Entrywise, _maximiser_of_entries)
-maximiser_of.register(OfSingularValues, _maximiser_of_singular_values)
