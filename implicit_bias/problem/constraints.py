@@ -156,12 +156,17 @@ class Constraints:
     @property
     def labels(self) -> sp.csr_array:
         """b_p, shape (R, K')."""
-        n, row = self.n_classes, np.arange(len(self))
+        return self.of_each_class(sp.csr_array(np.ones((len(self), 1))))
+
+    def of_each_class(self, columns: sp.csr_array) -> sp.csr_array:
+        """b_p (x) c_p, shape (R, K' m), of columns c (R, m): those of class 0 first."""
+        m, row = columns.shape[1], np.repeat(np.arange(len(self)), np.diff(columns.indptr))
+        shape = len(self), m * self.n_classes
         own, rival = (
-            sp.csr_array((np.ones(len(self)), (row, of)), shape=(len(self), n))[:, : self.width]
+            sp.csr_array((columns.data, (row, columns.indices + m * of[row])), shape)
             for of in (self.owners, self.rivals)
         )
-        return own - rival
+        return (own - rival)[:, : m * self.width]
 
     @property
     def offset_classes(self) -> Integers:

@@ -24,7 +24,6 @@ groups     (M,)      group of each gate column
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -138,16 +137,8 @@ class Features:
         Their margins are scores of coefficients (K' M, D), one class after the other. A group has
         the columns of all classes.
         """
-        gates = self.sparse_gates[rows.samples]
-        n_rows, width = gates.shape
-        place = np.repeat(np.arange(n_rows), np.diff(gates.indptr))
-        columns = [gates.indices + width * of[place] for of in (rows.owners, rows.rivals)]
-        column = np.concatenate(columns)
-        scored = column < rows.width * width
-        entries = np.concatenate([gates.data, -gates.data])[scored]
-        index = np.concatenate([place, place])[scored], column[scored]
-        combined = sp.csr_array((entries, index), shape=(n_rows, rows.width * width))
-        return Features(self.X[rows.samples], combined, np.tile(self.groups, rows.width))
+        gates = rows.of_each_class(self.sparse_gates[rows.samples])
+        return Features(self.X[rows.samples], gates, np.tile(self.groups, rows.width))
 
 
 def scores(X: Array, gates: GateMatrix, coef: Array) -> Array:
@@ -181,7 +172,9 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     """
     values = np.empty(len(X))
     few = are_few(gates)
-    for rows, Z in _blocks(gates):
+    for start in range(0, len(X), BLOCK):
+        rows = slice(start, start + BLOCK)
+        Z = gates if len(X) <= BLOCK else gates[rows]  # a copy would take longer than its use
         if few:
             values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:
@@ -199,13 +192,6 @@ def _adjoint(X: Array, gates: GateMatrix, weights: Array) -> Array:
         rows = used[start : start + BLOCK]
         V += dense(gates[rows]).T @ (X[rows] * weights[rows, None])
     return V
-
-
-def _blocks(gates: GateMatrix) -> Iterator[tuple[slice, GateMatrix]]:
-    """Yield BLOCK rows at a time; one block is no copy, which would take longer than its use."""
-    for start in range(0, gates.shape[0], BLOCK):
-        rows = slice(start, start + BLOCK)
-        yield rows, gates if gates.shape[0] <= BLOCK else gates[rows]
 
 
 def are_few(gates: GateMatrix) -> bool:

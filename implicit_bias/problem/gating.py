@@ -55,11 +55,11 @@ WEIGHT_SCALE = 36.0
 # 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
 MAX_HYPERPLANES = 16
 THRESHOLD_SCALE = 9.0
-# Gates of projections and thresholds.
-FIRINGS: dict[str, Callable[[Array, Array], NDArray[Any]]] = {
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "sigmoid": lambda projections, thresholds: scipy.special.expit(projections - thresholds),
+# Gates of projections less thresholds, a difference whose sign no rounding changes.
+FIRINGS: dict[str, Callable[[Array], Any]] = {
+    ">": lambda differences: differences > 0,
+    ">=": lambda differences: differences >= 0,
+    "sigmoid": scipy.special.expit,
 }
 # Projections this near to each other, as a share of the largest, are those of equal samples.
 TIE = 1e-12
@@ -494,13 +494,10 @@ class UnitGates(Gating):
         """Gates of the units, shape (n, H) or (n, H + 1), dense."""
         X = as_features(X, self.n_features)
         projections = _projections(X, self.weights, self.single_precision)
-        if callable(self.firing):
-            gates = as_finite(
-                self.firing(projections - self.thresholds), "the gates that firing returns", 2
-            )
-            check_shape(gates, "the gates that firing returns", projections.shape, "one an entry")
-        else:
-            gates = FIRINGS[self.firing](projections, self.thresholds).astype(np.float64)
+        fires = self.firing if callable(self.firing) else FIRINGS[self.firing]
+        found = fires(projections - self.thresholds)
+        gates = as_finite(found, "the gates that firing returns", 2)
+        check_shape(gates, "the gates that firing returns", projections.shape, "one an entry")
         if self.always_on:
             gates = np.column_stack([gates, np.ones(len(X))])
         return gates
@@ -585,15 +582,13 @@ def _median(projections: Array) -> Array:
     middle: Array = (lower + upper) / 2
     equal = TIE * np.abs(projections).max(axis=0)
     for column in zip(*np.nonzero(upper - lower <= equal), strict=True):
-        values = projections[(slice(None), *column)]
-        above = values[values > lower[column] + equal[column]]
-        below = values[values < lower[column] - equal[column]]
-        if len(above):
-            middle[column] = (values[values < above.min()].max() + above.min()) / 2
-        elif len(below):
-            middle[column] = (values[values > below.max()].min() + below.max()) / 2
-        else:  # all samples are equal: all of them are above
-            middle[column] = lower[column] - (abs(lower[column]) or 1.0)
+        values = np.sort(projections[(slice(None), *column)])
+        gap = np.searchsorted(values, lower[column] + equal[column], side="right")
+        if gap == n:  # nothing is above
+            gap = np.searchsorted(values, lower[column] - equal[column])
+        # Where all samples are equal, all of them are above.
+        below_all = lower[column] - (abs(lower[column]) or 1.0)
+        middle[column] = (values[gap - 1] + values[gap]) / 2 if gap else below_all
     return middle
 
 

@@ -178,20 +178,16 @@ class MarginProblem:
                 "groups of their columns, or pose a problem without gates by max_margin(X, y)"
             )
         X = owned(as_finite(self.X, "X", 2), self.X)
+        if X.shape[1] == 0:
+            raise ValueError(f"X has no features: shape {X.shape}")
         labels, classes = as_class_labels(self.y, len(X), self.classes)
         y = owned(labels, self.y)
         gates = _as_gates(self.gates)
-        group_norm, norm = _as_problem_norm(self.norm, self.groups, self.metric, gates.shape[1])
+        shape = (1, gates.shape[1], X.shape[1])
+        group_norm, norm = _as_norms(self.norm, self.groups, self.metric, shape, classes)
         n = len(X)
-        if X.shape[1] == 0:
-            raise ValueError(f"X has no features: shape {X.shape}")
         if gates.shape[0] != n:
             raise ValueError(f"gates must have one row a sample: {n}, got {gates.shape[0]}")
-        if gates.shape[1] != len(group_norm.groups):
-            raise ValueError(
-                f"groups must name the group of each of the {gates.shape[1]} gate columns, "
-                f"got {len(group_norm.groups)} entries"
-            )
         C = _as_weights(self.C, n)
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
@@ -200,8 +196,6 @@ class MarginProblem:
                 "all labels are equal, so the intercept alone separates and the optimum is 0: "
                 "pass samples of both classes, or intercept=False"
             )
-        if classes is None:
-            group_norm, norm = _as_gate_norm(group_norm, norm, X.shape[1])
         checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
         checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
         for name, value in {**checked, "C": C, "classes": classes}.items():
@@ -606,53 +600,45 @@ def check_C(given: object) -> float:  # noqa: N802 - C is a name
     return float(C)
 
 
-def _as_problem_norm(
+def _as_norms(
     norm: Norm | HasValueAndDual | str | None,
     groups: NDArray[np.int64] | None,
     metric: Mapping[int, Array] | None,
-    n_gates: int,
+    shape: tuple[int, int, int],
+    classes: int | None,
 ) -> tuple[GroupNorm, Norm]:
-    """Return the group norm of gate columns, and the norm of the problem: often the same."""
-    if norm is None:
-        if groups is None:
-            raise ValueError(
-                f"groups are missing: number the group of each of the {n_gates} gate columns "
-                "(np.arange(M) for a unit a column), or pass another norm, such as norm='l2'"
-            )
-        group_norm = GroupNorm(groups, metric)
-        return group_norm, group_norm
-    chosen = as_norm(norm)
-    if groups is None:
-        groups = chosen.groups if isinstance(chosen, GroupNorm) else np.zeros(n_gates, np.int64)
+    """Return the group norm of gate columns, and the norm of the problem: often the same.
+
+    A norm of two classes that is one of gate columns, such as l2, which is one group, is recognised
+    (coefficients have this shape), so that all solvers of group norms, and all their certificates,
+    take it.
+    """
+    if norm is None and groups is None:
+        raise ValueError(
+            f"groups are missing: number the group of each of the {shape[1]} gate columns "
+            "(np.arange(M) for a unit a column), or pass another norm, such as norm='l2'"
+        )
+    chosen = GroupNorm(cast(Any, groups), metric) if norm is None else as_norm(norm)
     if isinstance(chosen, GroupNorm):
-        same_metric = metric is None or metric is chosen.metric
-        if not (same_metric and np.array_equal(chosen.groups, as_groups(groups))):
+        of_gates = chosen
+        same_metric = norm is None or metric is None or metric is chosen.metric
+        same_groups = groups is None or np.array_equal(chosen.groups, as_groups(groups))
+        if not (same_metric and same_groups):
             raise ValueError(
                 "norm is a GroupNorm of other groups, or with another metric, than those given: "
                 "pass the same groups and no metric, or norm=None"
             )
-        return chosen, chosen
-    if metric is not None:
+    elif metric is not None:
         raise ValueError(f"a metric belongs to the group norm, not to {chosen!r}: pass norm=None")
-    return GroupNorm(groups), chosen
-
-
-def _as_gate_norm(group_norm: GroupNorm, norm: Norm, n_features: int) -> tuple[GroupNorm, Norm]:
-    """Recognise a norm of two classes that is a group norm of gate columns, such as l2: one group.
-
-    So that all solvers of group norms, and all their certificates, take it.
-    """
-    if norm is group_norm:
-        return group_norm, norm
-    shape = (1, len(group_norm.groups), n_features)
-    found = norm.partition(shape)
-    if found is None or found.inner != "l2":
-        return group_norm, norm
-    groups = found.groups.reshape(shape[1:])  # C order: gate column, feature
-    if (groups != groups[:, :1]).any():
-        return group_norm, norm
-    same = GroupNorm(groups[:, 0])
-    return same, same
+    else:
+        of_gates = GroupNorm(np.zeros(shape[1], np.int64) if groups is None else groups)
+    of_columns = "they name the group of each gate column"
+    check_shape(of_gates.groups, "groups", shape[1:2], of_columns)
+    found = chosen.partition(shape) if classes is None and chosen is not of_gates else None
+    if found is not None and found.inner == "l2":
+        if (found.groups == found.groups[..., :1]).all():
+            of_gates = chosen = GroupNorm(found.groups[0, :, 0])
+    return of_gates, chosen
 
 
 def _as_gates(gates: object) -> GateMatrix:

@@ -307,7 +307,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "groups-float": ({"groups": np.array([0.5, 0, 1])}, "1-D array of whole numbers"),
     "groups-none": ({"groups": None}, "groups are missing"),
     "gates-none": ({"gates": None}, "max_margin"),
-    "groups-short": ({"groups": np.array([0, 1])}, "each of the 3 gate columns, got 2"),
+    "groups-short": ({"groups": np.array([0, 1])}, r"groups must have shape \(3,\), got \(2,\)"),
     "groups-2d": ({"groups": np.array([[0, 0, 1]])}, "1-D array of whole numbers"),
     "groups-empty": ({"groups": np.array([], dtype=int)}, "groups must be a 1-D array"),
     "metric-shape": ({"metric": {0: np.eye(3)}}, r"metric of group 0 must have shape \(2, 2\)"),
