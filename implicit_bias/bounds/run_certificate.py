@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
+import scipy.special
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, check_choice, check_shape
@@ -149,9 +150,8 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
     """
     logarithms = -margins
     if loss == "logistic":
-        largest = np.maximum(logarithms.max(axis=1, keepdims=True), 0.0)
-        total = np.exp(-largest) + np.exp(logarithms - largest).sum(axis=1, keepdims=True)
-        logarithms = logarithms - largest - np.log(total)
+        total = scipy.special.logsumexp(logarithms, axis=1, keepdims=True)
+        logarithms = logarithms - np.logaddexp(0.0, total)
     return np.asarray(np.exp(logarithms - logarithms.max()))
 
 
@@ -166,12 +166,8 @@ def _coefficients(
         coef = _as_array(model)
     if problem.n_gates == 1 and coef.shape == (problem.norm_shape[0], problem.X.shape[1]):
         coef = coef.reshape(problem.coef_shape)
-    if coef.shape != problem.coef_shape:
-        raise ValueError(
-            f"the model's coefficients have shape {coef.shape}, and those of the problem "
-            f"{problem.coef_shape}, (K,) M, D: one row a class, or one in all for two classes, and "
-            "one column a feature"
-        )
+    meaning = "(K,) M, D: one row a class, or one in all for two classes, and one column a feature"
+    check_shape(coef, "the model's coefficients", problem.coef_shape, meaning)
     if intercept is None:
         return coef, problem.no_offset
     return coef, problem.as_intercept(_as_array(intercept).reshape(-1))

@@ -275,7 +275,9 @@ class PrimalPoint:
         # The value is convex in c, with the best offset at each c.
 
         def offset(c: float) -> float:
-            return _hinge_offset(problem.y, c * f[:, 0], problem.shares) / c
+            # The hinge loss of c (f + b) as a function of c b: half way where it is flat.
+            slope = -problem.shares[positive].sum()
+            return 0.5 * sum(_flat_between(slope, problem.y - c * f[:, 0], problem.shares)) / c
 
         def value(c: float) -> float:
             return self._value_at(c, problem.y * (f[:, 0] + offset(c)))
@@ -338,18 +340,13 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
     if np.isinf(largest):
         smallest = float(margins.min())
         return 1.0 / smallest if smallest > 0 else 0.0
-    # Convex and piecewise linear: its slope rises by C m at c = 1 / m, for each margin m > 0. All
-    # over the largest C, which may be huge.
-    rises = margins * (C / largest)
-    order = np.flatnonzero(margins > 0)
-    order = order[np.argsort(-margins[order])]
-    positive = margins[order]
+    # Its slope rises by C m at c = 1 / m, for each margin m > 0. All over the largest C, which may
+    # be huge.
+    rises, positive = margins * (C / largest), margins > 0
     slope = norm / largest - float(rises.sum())
-    if slope >= 0 or len(positive) == 0:
+    if slope >= 0 or not positive.any():
         return 0.0
-    after = slope + np.cumsum(rises[order])
-    turn = int(np.searchsorted(after, 0.0))  # `after` rises, so this is the first one >= 0
-    return float(1.0 / positive[min(turn, len(positive) - 1)])
+    return _flat_between(slope, 1.0 / margins[positive], rises[positive])[0]
 
 
 def golden(value: Callable[[float], float], right: float) -> float:
@@ -367,18 +364,17 @@ def golden(value: Callable[[float], float], right: float) -> float:
     return inner[0] if values[0] <= values[1] else inner[1]
 
 
-def _hinge_offset(y: Array, f: Array, weights: Array) -> float:
-    """Minimise sum_n weights_n max(0, 1 - y_n (f_n + b)) over b: convex, piecewise linear.
+def _flat_between(slope: float, kinks: Array, rises: Array) -> tuple[float, float]:
+    """Return the kinks between which a convex piecewise linear function is smallest.
 
-    The slope is that of the positive samples far to the left, and rises by weights_n at each
-    b = y_n - f_n. Where it is 0 between two of them, b is half way.
+    Its slope rises at each kink, from the one that is given, below 0; where it goes through 0 at a
+    kink both are this one.
     """
-    kinks = y - f
     order = np.argsort(kinks)
-    passed = np.cumsum(weights[order])
-    turns = [np.searchsorted(passed, weights[y > 0].sum(), side) for side in ("left", "right")]
-    left, right = kinks[order[np.minimum(turns, len(y) - 1)]]
-    return 0.5 * float(left + right)
+    after = slope + np.cumsum(rises[order])
+    turns = [np.searchsorted(after, 0.0, side) for side in ("left", "right")]
+    left, right = kinks[order[np.minimum(turns, len(kinks) - 1)]]
+    return float(left), float(right)
 
 
 def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:

@@ -32,7 +32,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array, as_features, as_finite, check_number
+from implicit_bias.base.validation import Array, as_features, as_finite, check_number, check_shape
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
 from implicit_bias.norms import RANK_TOLERANCE
 
@@ -125,10 +125,7 @@ def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
         Not one entry a sample.
     """
     residual = as_finite(residual, "residual", 1)
-    if len(residual) != len(gram):
-        raise ValueError(
-            f"residual has {len(residual)} entries for {len(gram)} samples of the Gram matrix"
-        )
+    check_shape(residual, "residual", gram.shape[:1], "one entry a sample of the Gram matrix")
     values, vectors = scipy.linalg.eigh(gram)
     return values, (vectors.T @ residual) ** 2 / len(residual)
 

@@ -28,7 +28,7 @@ from implicit_bias.base.rounding import (
     row_norms,
     sum_up,
 )
-from implicit_bias.base.validation import Array, as_finite
+from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.norms.groups import as_groups
 from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, SumNorm, exactly
 
@@ -303,11 +303,8 @@ def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> di
         if size == 0:
             raise ValueError(f"metric names group {g!r}, but there is no such group")
         matrix = as_finite(P, f"metric of group {g}", 2)
-        if matrix.shape != (size, size):
-            raise ValueError(
-                f"metric of group {g} must have shape ({size}, {size}), one row a gate column "
-                f"of the group, got {matrix.shape}"
-            )
+        of_columns = "one row a gate column of the group"
+        check_shape(matrix, f"metric of group {g}", (size, size), of_columns)
         scale = np.abs(matrix).max()
         if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-12 * scale):
             raise ValueError(f"metric of group {g} is not symmetric: pass (P + P') / 2")

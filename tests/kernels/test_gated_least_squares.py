@@ -224,7 +224,7 @@ def test_predicted_losses_are_the_linear_recursion() -> None:
     np.testing.assert_allclose(predicted, expected, rtol=1e-8)
     with pytest.raises(ValueError, match=r"step_size must be in \(0, 2 / l_max\)"):
         galu.predicted_losses(gram, residual, step_size=1.4 * step, steps=steps)
-    with pytest.raises(ValueError, match="residual has 3 entries for 8 samples"):
+    with pytest.raises(ValueError, match=r"residual must have shape \(8,\), got \(3,\)"):
         galu.predicted_losses(gram, residual[:3], step_size=step, steps=steps)
 
 
