@@ -21,7 +21,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 
 from implicit_bias.base.validation import (
     Array,
@@ -30,9 +29,11 @@ from implicit_bias.base.validation import (
     check_choice,
     check_number,
 )
-from implicit_bias.bounds.separability import Conflict, prove_not_separable
+from implicit_bias.bounds.separability import Conflict
+from implicit_bias.bounds.status import Status
 from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
 from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers.solve import solve
 
 Activation: TypeAlias = (
     Literal["relu", "leaky relu", "absolute value", "linear plus relu"] | tuple[float, float]
@@ -43,9 +44,6 @@ SLOPES = {
     "absolute value": (-1.0, 1.0),
     "linear plus relu": (1.0, 2.0),
 }
-# An exact proof that the data are not separable is tried where the linear part of h, over
-# sum_n alpha_n ||x_n||, is below this.
-TRY_PROOF = 1e-6
 # Inputs that lie on one line are among those whose directions differ by less than this.
 NEAR_LINE = 1e-12
 # Norms between which squares neither overflow nor lose digits.
@@ -382,24 +380,12 @@ def _linear_gordan(problem: InfiniteWidthProblem, samples: NDArray[np.int64]) ->
     """Weights >= 0 of the unit inputs of some samples whose labelled sum is proven to reach 0."""
     if not len(samples):
         return None
-    y, units = problem.y[samples], problem.inputs[samples]
-    rows = (units * y[:, None]).T
-    ones, n = np.ones((len(rows), 1)), len(samples)
-    found = linprog(  # min t subject to |linear part| <= t, weights in the simplex
-        np.append(np.zeros(n), 1.0),
-        A_ub=np.block([[rows, -ones], [-rows, -ones]]),
-        b_ub=np.zeros(2 * len(rows)),
-        A_eq=np.append(np.ones(n), 0.0)[None, :],
-        b_eq=[1.0],
-        method="highs",
-        options=LP_OPTIONS,
-    )
-    if found.status != 0 or found.fun > TRY_PROOF:
+    gates, group = np.ones((len(samples), 1)), np.zeros(1, dtype=np.int64)
+    linear = MarginProblem(problem.X[samples], problem.y[samples], gates, group)
+    found = solve(linear, "feature-space")
+    if found.status is not Status.NOT_SEPARABLE:
         return None
-    linear = MarginProblem(problem.X[samples], y, np.ones((n, 1)), np.zeros(1, dtype=np.int64))
-    alpha = np.maximum(found.x[:n], 0.0) / problem.sizes[samples]
-    proof = prove_not_separable(linear, alpha / alpha.sum())
-    return None if proof is None else np.asarray(proof.alpha * problem.sizes[samples])
+    return np.asarray(found.alpha * problem.sizes[samples])
 
 
 def _conflict(problem: InfiniteWidthProblem, shares: Array) -> Conflict:

@@ -46,7 +46,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -55,13 +54,12 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
+from implicit_bias.norms.tensors import dual_of, value_of
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Breakdown, Point
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, Touching
-
-NormOf: TypeAlias = Callable[[Tensor], float]
 
 # What a diagonal may be raised by, as a share, where rounding made a matrix indefinite.
 RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
@@ -288,7 +286,7 @@ class ClassMatrices(Balls):
         self.columns = [] if groups is None else _columns(groups, problem.X.shape[1], data.device)
         self.n_balls = max(len(self.columns), 1)
         self.ball_shape = (1, r * F) if norm == L2() else (self.n_balls * r, F)
-        self._norm, self._dual_norm = NORMS.get(norm, NORMS[Nuclear()])
+        self._norm = norm if groups is None else Nuclear()  # of each part
 
     @staticmethod
     def layout(problem: MarginProblem, rows: Constraints) -> Layout:
@@ -311,11 +309,11 @@ class ClassMatrices(Balls):
 
     def norm(self, primal: Tensor) -> float:
         """Omega of zeta."""
-        return sum(self._norm(part) for part in self._parts(primal))
+        return sum(value_of(self._norm, part) for part in self._parts(primal))
 
     def dual_norm(self, V: Tensor) -> float:
         """Omega_* of V."""
-        return max(self._dual_norm(part) for part in self._parts(V))
+        return max(dual_of(self._norm, part) for part in self._parts(V))
 
     def inside(self, V: Tensor) -> Tensor:
         """Matrices (r, F) in the shape of the balls; of several one below the other.
@@ -671,36 +669,6 @@ def _columns(groups: Integers, n_features: int, device: torch.device) -> list[Te
     """Columns of the features z(x) (x) x that belong to each group of gates."""
     own = torch.tensor(np.repeat(groups, n_features), device=device)
     return [torch.nonzero(own == g)[:, 0] for g in range(int(groups.max()) + 1)]
-
-
-def _total(A: Tensor) -> float:
-    return float(A.abs().sum())
-
-
-def _largest(A: Tensor) -> float:
-    return float(A.abs().max())
-
-
-def _euclidean(A: Tensor) -> float:
-    return float(A.norm())
-
-
-def _nuclear(A: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(A, "nuc"))
-
-
-def _spectral(A: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(A, 2))
-
-
-# Omega and Omega_* of matrices in the shape of the ball.
-NORMS: dict[Norm, tuple[NormOf, NormOf]] = {
-    L1(): (_total, _largest),
-    LInf(): (_largest, _total),
-    L2(): (_euclidean, _euclidean),
-    Nuclear(): (_nuclear, _spectral),
-    Spectral(): (_spectral, _nuclear),
-}
 
 
 def symmetric(A: Tensor) -> Tensor:

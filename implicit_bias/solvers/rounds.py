@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, primal_bound
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.problem.constraints import worst_rows
+from implicit_bias.problem.constraints import Integers, worst_rows
 from implicit_bias.solvers.iteration import Answer, Run, Steps, nothing_yet
 
 Found = TypeVar("Found")
-Integers = NDArray[np.int64]
 NONE: Integers = np.zeros(0, dtype=np.int64)
 
 
@@ -192,7 +191,7 @@ def solve_on_some(
     first: Array,
     below: float,
     count: int,
-    fits: Callable[[int], bool] = lambda size: True,
+    fits: Callable[[int], bool],
 ) -> Found:
     """Solve on the rows of the smallest prices, which others join until none is violated.
 
@@ -222,7 +221,8 @@ def solve_on_some(
     >>> import numpy as np
     >>> values = np.array([3.0, 9.0, 4.0, 7.0, 9.0])
     >>> least = lambda rows: values[rows].max()
-    >>> float(solve_on_some(least, lambda top: top - values, values, 0.0, 2))
+    >>> always = lambda size: True
+    >>> float(solve_on_some(least, lambda top: top - values, values, 0.0, 2, always))
     9.0
     """
     chosen = np.argsort(first, kind="stable")[:count]

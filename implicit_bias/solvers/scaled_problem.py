@@ -566,11 +566,12 @@ def peak_memory(
 class MergedInputs:
     """Inputs (N, D) with all constant features merged into one, and the way back.
 
-    If those are all 0, and not ``always``, none is left of them.
+    If those are all 0, and not ``always``, none is left of them. Without ``merge`` all stay: for
+    norms that tell them apart.
     """
 
-    def __init__(self, X: Array, *, always: bool = True) -> None:
-        constant = (X == X[0]).all(axis=0)
+    def __init__(self, X: Array, *, always: bool = True, merge: bool = True) -> None:
+        constant = merge & (X == X[0]).all(axis=0)
         self.varying, self._constant = np.flatnonzero(~constant), np.flatnonzero(constant)
         self._values = X[0, constant]
         top = float(np.abs(self._values).max(initial=TINY))  # so that no square overflows
@@ -597,16 +598,6 @@ class MergedInputs:
     def inside(self, rows: Array) -> Array:
         """Rows (M, D), projected on the span of the merged inputs, as rows (M, D')."""
         return np.hstack([rows[:, self.varying], rows[:, self._constant] @ self._shares])
-
-
-class KeptInputs:
-    """Inputs as they are, for norms that tell them apart: those of `MergedInputs`, unchanged."""
-
-    def of(self, X: Array) -> Array:
-        """Return the inputs."""
-        return X
-
-    expand = inside = of
 
 
 @dataclass(frozen=True, eq=False)
@@ -643,9 +634,9 @@ class Layout:
     merge: bool = True
 
     @cached_property
-    def inputs(self) -> MergedInputs | KeptInputs:
+    def inputs(self) -> MergedInputs:
         """The inputs, merged or not."""
-        return MergedInputs(self.X, always=False) if self.merge else KeptInputs()
+        return MergedInputs(self.X, always=False, merge=self.merge)
 
     @cached_property
     def gates(self) -> RotatedGates:

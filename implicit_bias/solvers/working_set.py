@@ -29,7 +29,7 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.constraints import spread
+from implicit_bias.problem.constraints import Integers, spread
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
@@ -48,7 +48,7 @@ from implicit_bias.solvers.interior_point import (
     has_features,
 )
 from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
-from implicit_bias.solvers.rounds import Exchange, Integers, RowRounds
+from implicit_bias.solvers.rounds import Exchange, RowRounds
 from implicit_bias.solvers.scaled_problem import peak_memory
 
 
