@@ -46,6 +46,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -54,7 +55,6 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
-from implicit_bias.norms.tensors import dual_of, value_of
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.solvers.base import Start
@@ -309,11 +309,11 @@ class ClassMatrices(Balls):
 
     def norm(self, primal: Tensor) -> float:
         """Omega of zeta."""
-        return sum(value_of(self._norm, part) for part in self._parts(primal))
+        return sum(self._norm.value(part) for part in self._parts(primal))
 
     def dual_norm(self, V: Tensor) -> float:
         """Omega_* of V."""
-        return max(dual_of(self._norm, part) for part in self._parts(V))
+        return max(self._norm.dual(part) for part in self._parts(V))
 
     def inside(self, V: Tensor) -> Tensor:
         """Matrices (r, F) in the shape of the balls; of several one below the other.
@@ -392,7 +392,7 @@ class ClassMatrices(Balls):
         """Eigenvalues of the slack, or its entries."""
         return 2 * primal.numel() if self.entries else len(primal)
 
-    def _parts(self, A: Tensor) -> list[Tensor]:
+    def _parts(self, A: Tensor) -> list[Any]:  # norms take tensors as arrays
         if not self.columns:
             return [A]
         whole = self.whole(A)
