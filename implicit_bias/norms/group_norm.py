@@ -158,18 +158,38 @@ class GroupNorm(SumNorm):
     # --- the equivalent norm without metric
 
     @cached_property
+    def _basis(self) -> tuple[sp.csr_array, Array]:
+        """Eigenvectors of the metric (M, M'), block diagonal, and eigenvalues (M',), without null.
+
+        Columns of groups without a metric, which come first, are those of the identity.
+        """
+        metric = self.metric or {}
+        columns = [np.flatnonzero(~np.isin(self.groups, list(metric)))]
+        blocks, values = [sp.eye_array(len(columns[0]))], [np.ones(len(columns[0]))]
+        for g, P in metric.items():
+            of_group, vectors = _kept(P)
+            columns.append(np.flatnonzero(self.groups == g))
+            blocks.append(sp.csr_array(vectors))
+            values.append(of_group)
+        whole = sp.csr_array(sp.block_diag(blocks, format="csr"))
+        return whole[np.argsort(np.concatenate(columns))], np.concatenate(values)
+
+    @cached_property
     def root(self) -> sp.csr_array:
         """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
-        order = np.concatenate([self._without, *(columns for _, columns, _ in self._roots)])
-        blocks = [sp.eye_array(len(self._without))] if len(self._without) else []
-        whole = sp.block_diag([*blocks, *(root.matrix for _, _, root in self._roots)], format="csr")
-        return sp.csr_array(whole)[np.argsort(order)]
+        vectors, values = self._basis
+        return sp.csr_array(vectors @ sp.diags_array(np.sqrt(values)))
 
     @cached_property
     def _factor(self) -> sp.csr_array | Array:
         """R, as the kind of array with which products take less time."""
-        few = self.root.nnz < FEW * self.root.shape[0] * self.root.shape[1]
-        return self.root if few else self.root.toarray()
+        return _for_products(self.root)
+
+    @cached_property
+    def _inverse(self) -> sp.csr_array | Array:
+        """R^+, shape (M', M), in the same way."""
+        vectors, values = self._basis
+        return _for_products(sp.csr_array((vectors @ sp.diags_array(1.0 / np.sqrt(values))).T))
 
     @cached_property
     def plain_groups(self) -> NDArray[np.int64]:
@@ -182,13 +202,7 @@ class GroupNorm(SumNorm):
 
     def plain_coef(self, coef: Array) -> Array:
         """Return u (M', D) with R u = coef (M, D), or nearest to it; the same of (K, M, D)."""
-        if self.metric is None:
-            return coef
-        plain = np.empty((*coef.shape[:-2], len(self.plain_groups), coef.shape[-1]))
-        plain[..., : len(self._without), :] = coef[..., self._without, :]
-        for g, columns, root in self._roots:
-            plain[..., self.plain_groups == g, :] = root.inverse @ coef[..., columns, :]
-        return plain
+        return coef if self.metric is None else _times(self._inverse, coef)
 
     def plain_norms(self, coef: Array) -> Array:
         """||u_g|| of each group, shape (G,), of u (M', D): primal and dual are the same here."""
@@ -222,11 +236,11 @@ class GroupNorm(SumNorm):
 
     def _where_in_range(self, coef: Array, norms: Array) -> Array:
         """Return norms (G,) of the groups, in place, but inf where zeta_g leaves P_g's range."""
-        by_class = norms.reshape(-1, self.n_groups)  # a view
-        for g, columns, root in self._roots:
-            parts = coef[..., columns, :].reshape(-1, len(columns), coef.shape[-1])
-            outside = np.array([root.excludes(part) for part in parts])
-            by_class[outside if self.apart else outside.any(keepdims=True), g] = np.inf
+        if self.metric is not None:
+            euclidean = GroupNorm(self.groups, apart=self.apart)
+            vectors = _for_products(self._basis[0])
+            outside = euclidean.plain_norms(coef - _times(vectors, _times(vectors.T, coef)))
+            norms[outside > RANGE_TOLERANCE * euclidean.plain_norms(coef)] = np.inf
         return norms
 
     def groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
@@ -238,18 +252,6 @@ class GroupNorm(SumNorm):
             return groups
         return groups + self.n_groups * np.repeat(np.arange(n_classes), len(self.plain_groups))
 
-    @cached_property
-    def _without(self) -> NDArray[np.int64]:
-        """Columns of the groups that have no metric."""
-        return np.flatnonzero(~np.isin(self.groups, list(self.metric or {})))
-
-    @cached_property
-    def _roots(self) -> list[tuple[int, NDArray[np.int64], _Root]]:
-        return [
-            (g, np.flatnonzero(self.groups == g), _Root.of(P))
-            for g, P in (self.metric or {}).items()
-        ]
-
 
 def _times(R: sp.sparray | Array, A: Array) -> Array:
     """R A of A (M, D), or of each class of (K, M, D)."""
@@ -258,38 +260,16 @@ def _times(R: sp.sparray | Array, A: Array) -> Array:
     return np.stack([np.asarray(R @ part) for part in A])
 
 
-@dataclass(frozen=True, eq=False)
-class _Root:
-    """A metric P (m, m) by its positive eigenvalues (r,) and their eigenvectors (m, r).
+def _for_products(R: sp.csr_array) -> sp.csr_array | Array:
+    """Return a matrix as the kind of array with which products take less time."""
+    return R if R.nnz < FEW * R.shape[0] * R.shape[1] else R.toarray()
 
-    ``null`` (m, m - r) has the others.
-    """
 
-    values: Array
-    vectors: Array
-    null: Array
-
-    @classmethod
-    def of(cls, P: Array) -> _Root:
-        values, vectors = scipy.linalg.eigh(P)
-        keep = values > RANK_TOLERANCE * len(P) * values[-1]
-        return cls(values[keep], vectors[:, keep], vectors[:, ~keep])
-
-    @property
-    def matrix(self) -> Array:
-        """R (m, r) of full column rank with P = R R'."""
-        return np.asarray(self.vectors * np.sqrt(self.values))
-
-    @cached_property
-    def inverse(self) -> Array:
-        """R^+, shape (r, m)."""
-        return np.asarray((self.vectors / np.sqrt(self.values)).T)
-
-    def excludes(self, coef: Array) -> bool:
-        """Whether coefficients (m, D) leave the range of P."""
-        unit = coef / (np.abs(coef).max(initial=0.0) or 1.0)
-        outside = np.linalg.norm(self.null.T @ unit)
-        return bool(outside > RANGE_TOLERANCE * np.linalg.norm(unit))
+def _kept(P: Array) -> tuple[Array, Array]:
+    """Positive eigenvalues (r,) of a metric P (m, m), and their eigenvectors (m, r)."""
+    values, vectors = scipy.linalg.eigh(P)
+    keep = values > RANK_TOLERANCE * len(P) * values[-1]
+    return values[keep], vectors[:, keep]
 
 
 def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> dict[int, Array]:
@@ -314,6 +294,7 @@ def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> di
                 f"metric of group {g} is not positive semi-definite (or zero): smallest "
                 f"eigenvalue {smallest:.3g}"
             )
-        root = _Root.of(matrix).matrix
+        values, vectors = _kept(matrix)
+        root = vectors * np.sqrt(values)
         checked[int(g)] = root @ root.T
     return checked
