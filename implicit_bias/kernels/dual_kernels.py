@@ -220,16 +220,11 @@ def _gaussian_products(
     return products
 
 
-def _rule(length: float, n_nodes: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on [0, length]."""
-    nodes, weights = _unit_rule(n_nodes)
-    return length * (nodes + 1) / 2, length * weights / 2
-
-
 @cache
-def _unit_rule(n_nodes: int) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on [-1, 1]: eigenvalues of a matrix of this order."""
-    return legendre.leggauss(n_nodes)
+def _rule(length: float, n_nodes: int) -> tuple[Array, Array]:
+    """Gauss-Legendre nodes and weights on [0, length]: eigenvalues of a matrix of this order."""
+    nodes, weights = legendre.leggauss(n_nodes)
+    return length * (nodes + 1) / 2, length * weights / 2
 
 
 def _values(function: Callable[[Tensor], Tensor], points: Array) -> Array:

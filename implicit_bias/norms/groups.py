@@ -107,7 +107,13 @@ class _OverGroups(OverParts):
     axis: int = -2
 
     def __post_init__(self) -> None:
-        _check_parts(self.norm, self.axis)
+        if not isinstance(self.norm, ConjugatedNorm):
+            raise ValueError(
+                f"groups take one of L1, L2, LInf, Lp, Spectral and Nuclear, got {self.norm!r}: a "
+                "sum of Euclidean norms with a metric is GroupNorm"
+            )
+        if self.axis not in (-1, -2):
+            raise ValueError(f"axis must be -2 (gate columns) or -1 (features), got {self.axis!r}")
         object.__setattr__(self, "groups", as_groups(self.groups))
 
     @final
@@ -258,16 +264,6 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
     7.0
     """
     return SumOverGroups(L2(), np.asarray(groups), axis=-1)
-
-
-def _check_parts(norm: object, axis: int) -> None:
-    if not isinstance(norm, ConjugatedNorm):
-        raise ValueError(
-            f"groups take one of L1, L2, LInf, Lp, Spectral and Nuclear, got {norm!r}: a sum of "
-            "Euclidean norms with a metric is GroupNorm"
-        )
-    if axis not in (-1, -2):
-        raise ValueError(f"axis must be -2 (gate columns) or -1 (features), got {axis!r}")
 
 
 @dataclass(frozen=True, eq=False)

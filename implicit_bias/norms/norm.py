@@ -162,8 +162,15 @@ class SumNorm(Norm):
         return float(self.dual_norms(V).max())
 
 
-class BoundedNorm(Norm):
-    """A norm with an upper bound over an enclosure."""
+class ConjugatedNorm(Norm):
+    """A norm with a bound over an enclosure, whose dual is another norm of this package."""
+
+    treats_classes_alike: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def conjugate(self) -> ConjugatedNorm:
+        """The dual norm."""
 
     @abstractmethod
     def _bound(self, A: Enclosure) -> float:
@@ -179,17 +186,6 @@ class BoundedNorm(Norm):
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as a real number."""
         return self.bound(exactly(coef))
-
-
-class ConjugatedNorm(BoundedNorm):
-    """A norm whose dual is another norm of this package."""
-
-    treats_classes_alike: ClassVar[bool] = True
-
-    @property
-    @abstractmethod
-    def conjugate(self) -> ConjugatedNorm:
-        """The dual norm."""
 
     @final
     def dual(self, V: Array) -> float:
