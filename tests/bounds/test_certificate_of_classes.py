@@ -105,25 +105,6 @@ def test_random_bounds_bracket_the_optimum(
 # --- equivalences ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "factor"),
-    [("l2", 2**-0.5), ("spectral", 2**-0.5), ("nuclear", 2**-0.5), ("l1", 1.0), ("linf", 0.5)],
-)
-def test_two_classes_are_the_binary_program_up_to_a_factor(name: str, factor: float) -> None:
-    X, y = clusters(k=2)
-    binary = max_margin(X, 2 * y - 1, name)
-    classes = replace(binary, y=y, classes=2)
-    rng = np.random.default_rng(4)
-    alpha, w = rng.exponential(size=24), X.T @ (2.0 * y - 1)
-    as_pairs = np.zeros((24, 2))
-    as_pairs[np.arange(24), 1 - y] = alpha
-    one = certify(binary, w[None], alpha)
-    two = certify(classes, np.stack([-w, w])[:, None] / 2, as_pairs)
-    assert two.lower == pytest.approx(factor * one.lower, rel=1e-12)
-    assert two.upper == pytest.approx(factor * one.upper, rel=1e-12)
-    assert two.min_margin == pytest.approx(one.min_margin)
-
-
 @pytest.mark.parametrize("name", NORMS)
 def test_permuted_classes_and_duplicated_samples_change_nothing(name: str) -> None:
     problem = posed(name)

@@ -40,17 +40,6 @@ def optimum(
     return np.asarray(zeta.value), float(program.value)
 
 
-@pytest.mark.parametrize("weight", [0.3, 2.0])
-@pytest.mark.parametrize("loss", NAMES)
-def test_bounds_meet_at_the_optimum(loss: LossName, weight: float) -> None:
-    problem = gated()
-    coef, value = optimum(problem, loss, weight, problem.y)
-    grade = certify_regularised(problem, coef, loss=loss, weight=weight)
-    assert grade.upper == pytest.approx(value, rel=1e-6)
-    assert grade.lower <= value * (1 + 1e-6)
-    assert grade.gap < 1e-3 if loss == "hinge" else grade.gap < 1e-5
-
-
 def test_real_targets() -> None:
     problem = gated()
     targets = np.random.default_rng(1).normal(size=25) * 3
@@ -62,18 +51,24 @@ def test_real_targets() -> None:
 
 
 @pytest.mark.parametrize("loss", NAMES)
-@pytest.mark.parametrize("seed", range(5))
-def test_bounds_hold_for_any_coefficients(loss: LossName, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "weight"), [(0, 0.3), (0, 2.0), *((seed, 0.7) for seed in range(5))]
+)
+def test_bounds_hold_for_any_coefficients(loss: LossName, seed: int, weight: float) -> None:
+    """Without noise those of two of these problems meet."""
     problem, rng = gated(seed), np.random.default_rng(seed)
-    coef, value = optimum(problem, loss, 0.7, problem.y)
+    coef, value = optimum(problem, loss, weight, problem.y)
     for noise in (0.0, 1e-3, 0.3, 3.0):
         moved = coef + noise * rng.normal(size=coef.shape)
-        grade = certify_regularised(problem, moved, loss=loss, weight=0.7)
+        grade = certify_regularised(problem, moved, loss=loss, weight=weight)
         assert grade.lower <= value * (1 + 1e-6) + 1e-9
         assert grade.upper >= value * (1 - 1e-6)
         assert 0 <= grade.gap <= 1
+        if noise == 0.0 and weight != 0.7:
+            assert grade.upper == pytest.approx(value, rel=1e-6)
+            assert grade.gap < (1e-3 if loss == "hinge" else 1e-5)
         # The dual is feasible, and has the value that is claimed.
-        assert problem.dual_norms(grade.dual * problem.y).max() <= 0.7 * (1 + 1e-12)
+        assert problem.dual_norms(grade.dual * problem.y).max() <= weight * (1 + 1e-12)
         dual = LOSSES[loss].dual_values(problem.y, grade.dual).sum()
         assert grade.lower == pytest.approx(max(dual, 0.0))
 

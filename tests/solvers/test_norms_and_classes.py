@@ -16,7 +16,7 @@ from cases import NORMS, clusters, separable
 from implicit_bias import Status, max_margin, solve
 from implicit_bias.norms import L1, L2, LInf, Lp, MaxOverGroups, Norm, Nuclear, SumOverGroups
 from implicit_bias.problem import MarginProblem
-from oracles import check_overlap
+from oracles import check_attained, check_overlap
 
 DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"
 BALL_SOLVERS = ("interior-point", "feature-space")
@@ -50,9 +50,11 @@ def test_optima_known_by_symmetry(norm: str, solver: str) -> None:
 def test_two_classes_are_labels_of_two_signs_up_to_a_factor(
     norm: str, factor: float, solver: str
 ) -> None:
-    binary = solve(separable(f"{norm}-binary"), tol=1e-9).certificate.upper
-    found = solve(separable(f"{norm}-two"), solver, 1e-8).certificate.upper
-    assert found == pytest.approx(factor * binary, rel=1e-7)
+    binary = solve(separable(f"{norm}-binary"), tol=1e-9).certificate
+    found = solve(separable(f"{norm}-two"), solver, 1e-8)
+    check_attained(separable(f"{norm}-two"), found)
+    assert found.certificate.upper == pytest.approx(factor * binary.upper, rel=1e-7)
+    assert found.certificate.min_margin == pytest.approx(binary.min_margin)
 
 
 @pytest.mark.slow

@@ -129,6 +129,8 @@ def test_grid_of_C() -> None:
     ratios = grid[1:] / grid[:-1]
     np.testing.assert_allclose(ratios, ratios[0])
     assert ratios[0] > 1
+    soft = solve(replace(problem, C=10.0))
+    assert C_grid(problem, soft, 3)[-1] == pytest.approx(largest_C(soft))
     with pytest.raises(ValueError, match="must be at least 2"):
         C_grid(problem, solution, 1)
 
