@@ -12,6 +12,8 @@ import torch
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
+from implicit_bias.training import history, minibatch, trainee
+
 torch.set_num_threads(1)
 threadpool_limits(1, user_api="blas")
 settings.register_profile("no-deadline", deadline=None)
@@ -26,3 +28,18 @@ def no_solver_hides_a_defect(caplog: pytest.LogCaptureFixture) -> Iterator[None]
         for record in caplog.get_records(when):
             hidden = record.name == "implicit_bias.solvers.base" and record.levelno > logging.INFO
             assert not hidden, record.exc_text
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C in the first training, at the tenth point of its history."""
+    calls = iter(range(1000))
+
+    class Pressed(history.Observer):
+        def __call__(self, step: int) -> history.HistoryPoint:
+            if next(calls) == 10:
+                raise KeyboardInterrupt
+            return super().__call__(step)
+
+    for module in (minibatch, trainee):
+        monkeypatch.setattr(module, "Observer", Pressed)

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias.datasets.toys import make_toy
 from implicit_bias.networks import GLN, Network
-from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.figures.limit import decay_exponent, limit_plots, unit_weights_plots
 from implicit_bias.report.style import style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
-
-DATA = make_toy("blobs", n_samples=40, random_state=0)
-GATING = HyperplaneContexts.random(DATA.X, 4, 1, random_state=0)
+from training.samples import GATING, X, Y, gln
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +20,7 @@ def result() -> LimitResult:
     def measure(network: Network) -> dict[str, float]:
         return {"own": 1.0 / network.norm()}
 
-    return train_to_limit(GLN([GATING]), DATA.X, DATA.y, config, optimum=1e-3, measure=measure)
+    return train_to_limit(gln(), X, Y, config, optimum=1e-3, measure=measure)
 
 
 def test_exponent_of_the_tail() -> None:
@@ -66,7 +62,7 @@ def test_a_history_without_positive_steps(result: LimitResult) -> None:
 
 
 def test_weights_of_the_units() -> None:
-    network = GLN([GATING])
+    network = gln()
     with torch.no_grad():
         network.hidden_weights[0][:2] = 0.0  # a dead unit
     (plot,) = unit_weights_plots(network)
@@ -81,6 +77,6 @@ def test_weights_of_the_units() -> None:
 
 def test_networks_without_units_to_draw() -> None:
     assert unit_weights_plots(GLN([GATING, GATING])) == ()
-    network = GLN([GATING])
+    network = gln()
     torch.nn.init.zeros_(network.readout)
     assert unit_weights_plots(network) == ()

@@ -1,53 +1,87 @@
-"""Training beside the certified SVM, as a library function."""
+"""Training beside the certified SVM, as a library function; and what bounds of a model are of."""
+
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
 
-from implicit_bias import solve
-from implicit_bias.networks import GLN, ReLUNetwork
-from implicit_bias.problem import Architecture
+from implicit_bias import GLNClassifier, solve
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.networks import GLN, Network, ReLUNetwork
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import Data, load_data
+from implicit_bias.runs.data import load_data
+from implicit_bias.runs.grading import grade
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import SolveError
 from implicit_bias.training.limit import LimitConfig
+from modules import known
 
 CONFIG = RunConfig(dataset="blobs", train_size=40, units=3)
 
 
-@pytest.fixture(scope="module")
-def data() -> Data:
-    return load_data(CONFIG)
+@cache
+def train() -> Dataset:
+    return load_data(CONFIG).parts.train
 
 
-def test_a_network_of_fixed_gates_goes_to_its_svm(data: Data) -> None:
-    train = data.parts.train
-    network = GLN([ModelFactory(CONFIG, data).contexts()], seed=0)
-    trained = train_beside_svm(
-        network, train.X, train.y, LimitConfig(steps=2000), until_excess=0.05
-    )
+def gln(classes: int | None = None, *, shared: bool = False) -> GLN:
+    contexts = ModelFactory(CONFIG, load_data(CONFIG)).contexts()
+    return GLN([contexts], classes=classes, shared=shared, seed=0)
+
+
+def test_a_network_of_fixed_gates_goes_to_its_svm() -> None:
+    network, X, y = gln(), train().X, train().y
+    trained = train_beside_svm(network, X, y, LimitConfig(steps=2000), until_excess=0.05)
     assert trained.network is network
-    assert trained.solution is not None
-    optimum = solve(Architecture(network.gating()).problem(train.X, train.y)).certificate.lower
-    assert trained.solution.certificate.lower == pytest.approx(optimum)
+    optimum = solve(network.architecture().problem(X, y)).certificate.lower
+    assert known(trained.solution).certificate.lower == pytest.approx(optimum)
     assert 0 < trained.excess <= 0.05
     assert trained.excess == trained.limit.history[-1].excess
 
 
-def test_a_network_that_trains_its_gates_has_no_svm(data: Data) -> None:
-    train = data.parts.train
-    network = ReLUNetwork(train.n_features, [4], seed=1)
-    trained = train_beside_svm(network, train.X, train.y, LimitConfig(steps=20))
+@pytest.mark.parametrize("build", [lambda: ReLUNetwork(3, [4]), lambda: gln(4, shared=True)])
+def test_a_network_that_its_svm_does_not_bound_has_none(build: Callable[[], Network]) -> None:
+    """One that trains its gates, and one whose classes share their units."""
+    network = build()
+    y = np.arange(len(train().y)) % 4 if network.classes else train().y
+    trained = train_beside_svm(network, train().X, y, LimitConfig(steps=20))
     assert trained.solution is None
     assert np.isnan(trained.excess)
     assert "residual" in trained.limit.history[-1].measures
 
 
-def test_an_svm_without_a_solution_is_told(data: Data) -> None:
-    train = data.parts.train
-    network = GLN([ModelFactory(CONFIG, data).contexts()], seed=0)
-    X = np.concatenate([train.X, train.X])
-    y = np.concatenate([train.y, -train.y])  # each sample with both labels
+def test_an_svm_without_a_solution_is_told() -> None:
+    X = np.concatenate([train().X, train().X])
+    y = np.concatenate([train().y, -train().y])  # each sample with both labels
     with pytest.raises(SolveError):
-        train_beside_svm(network, X, y, LimitConfig(steps=20))
+        train_beside_svm(gln(), X, y, LimitConfig(steps=20))
+
+
+@pytest.mark.slow
+def test_towards_the_svm_of_groups_of_class_and_unit() -> None:
+    """The norm of one network a class comes down to the certified optimum, from above."""
+    rng, y = np.random.default_rng(3), np.arange(24) % 4
+    X = rng.normal(size=(4, 6))[y] + 0.1 * rng.normal(size=(24, 6))
+    network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=0)], classes=4, seed=0)
+    found = train_beside_svm(network, X, y, LimitConfig(steps=600))
+    assert known(known(found.solution).problem).n_groups == 4 * 3
+    excess = [point.excess for point in found.limit.history if np.isfinite(point.excess)]
+    assert min(excess) >= -1e-9
+    assert found.excess < 0.05
+    assert found.limit.history[-1].disagreement == 0
+    assert found.limit.history[-1].measures["residual"] < 0.2
+
+
+def test_units_that_classes_share_are_graded_by_their_program() -> None:
+    """A sum of nuclear norms, which native solvers take."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 8)
+    X = 4.0 * np.eye(3)[y] + 0.3 * rng.normal(size=(24, 3))
+    model = GLNClassifier(3, steps=300, learning_rate=0.3, shared=True, random_state=0).fit(X, y)
+    found = grade(model, Dataset("three", X, y, ("a", "b", "c"), has_constant=False)).values
+    assert "SVM" in found["lower_from"]
+    assert found["lower_by_multipliers"] < found["lower"] <= found["upper"]
+    assert found["svm_status"] == "optimal"

@@ -1,42 +1,29 @@
 """Training towards the limit: right gradients, honest descent, the SVM at the end, checkpoints."""
 
-import json
 import math
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from cases import cloud, mostly_slow
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.cli import main
-from implicit_bias.datasets.dataset import split
-from implicit_bias.datasets.files import DATA_VARIABLE
-from implicit_bias.datasets.images import load_mnist
-from implicit_bias.datasets.toys import make_toy
-from implicit_bias.estimators.saved_models import load_model
 from implicit_bias.measure.kinks import gap_across_kinks
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import (
     GROWTH,
-    CheckpointError,
     ComparisonPredictor,
     Ending,
     LimitConfig,
@@ -48,15 +35,14 @@ from implicit_bias.training.limit import (
 from implicit_bias.training.losses import LOSSES, LossError, MarginLoss
 from implicit_bias.training.objective import State
 from implicit_bias.training.trainee import as_trainee
+from mnist import contexts, needs_mnist, parts
+from modules import Computed, known, layers, scale_weights
+from training.samples import GATING, SHORT, X, Y, gln
 
-DATA = make_toy("blobs", n_samples=40, random_state=0)
-X, Y = DATA.X, DATA.y
-GATING = HyperplaneContexts.random(X, 4, 1, random_state=0)
 NO_HYPERPLANES = HyperplaneContexts.random(X, 1, 0, random_state=0)
 CLOUD = cloud()
 CLOUD_GATING = HyperplaneContexts.random(CLOUD[0], 4, 1, random_state=0)
-SHORT = LimitConfig(steps=60, checkpoint_every=10)
-OWN_LOSS = MarginLoss("own", lambda q: -q - 3.0 * torch.log1p(torch.nn.functional.softplus(q)))
+OWN_LOSS = MarginLoss("own", lambda q: -q - 3.0 * torch.log1p(nn.functional.softplus(q)))
 LOGISTIC = LOSSES["logistic"]
 METHODS: tuple[Method, ...] = ("plain", "momentum", "accelerated")
 NETWORKS: dict[str, Callable[[], Network]] = {
@@ -66,10 +52,6 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "ReLU": lambda: ReLUNetwork(X.shape[1], [8, 4]),
     "frozen gates": lambda: FrozenGateReLU(ReLUNetwork(X.shape[1], [8, 4])),
 }
-
-
-def gln(seed: int = 0) -> GLN:
-    return GLN([GATING], seed=seed)
 
 
 def problem_of(network: Network) -> MarginProblem:
@@ -84,18 +66,12 @@ def svm() -> Solution:
     return solution
 
 
-def weights_of(network: Network) -> Array:
-    return torch.nn.utils.parameters_to_vector(network.parameters()).detach().numpy()
-
-
 def states(network: Network, config: LimitConfig, y: Array = Y) -> list[State]:
     """All states of a training, step by step."""
     descent = _Descent(as_trainee(network, X, y), config)
     found = [descent.start()]
     while found[-1].step < config.steps:
-        following = descent.advance(found[-1])
-        assert following is not None
-        found.append(following)
+        found.append(known(descent.advance(found[-1])))
     return found
 
 
@@ -262,9 +238,7 @@ def test_a_dead_unit_stays_dead() -> None:
 def test_scale_of_the_weights_may_be_anything() -> None:
     for scale in (1e-3, 30.0):
         network = gln()
-        with torch.no_grad():
-            for weights in network.parameters():
-                weights.mul_(scale)
+        scale_weights(network, scale)
         result = train_to_limit(network, X, Y, SHORT)
         assert result.history[-1].log_loss < result.history[0].log_loss
 
@@ -286,24 +260,19 @@ def test_until_excess() -> None:
     assert before.history[-1].excess > 0.02
 
 
-class Kinked(torch.nn.Module):
+def kinked() -> nn.Module:
     """f(x) = x (a + b + c - 10 relu(c)): the largest normalised margin is that of c = 0, a = b."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = torch.nn.Parameter(torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return x (a + b + c - 10 relu(c))."""
-        slope: torch.Tensor = self.weights.sum() - 10.0 * torch.relu(self.weights[2])
-        return x * slope
+    return Computed(
+        lambda m, x: x * (m.weights.sum() - 10.0 * torch.relu(m.weights[2])),
+        weights=torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64),
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss(method: Method) -> None:
     """At c = 0 autograd takes the slope of c < 0, and its step leads to c > 0."""
     config = LimitConfig(steps=300, method=method)
-    result = train_to_limit(Kinked(), np.array([[1.0], [2.0]]), [1, 1], config)
+    result = train_to_limit(kinked(), np.array([[1.0], [2.0]]), [1, 1], config)
     assert result.ending is Ending.STEPS
     assert result.history[0].normalised_margin == pytest.approx(1.0)
     assert max(point.normalised_margin for point in result.history) > 1.3  # of sqrt(2)
@@ -324,11 +293,7 @@ def test_no_relu_network_stalls_at_a_positive_margin() -> None:
         spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
         X = np.column_stack([centres[place] + spread, np.ones(64)])
         torch.manual_seed(seed)
-        network = torch.nn.Sequential(
-            torch.nn.Linear(3, 64, bias=False),
-            torch.nn.ReLU(),
-            torch.nn.Linear(64, 1, bias=False),
-        ).double()
+        network = layers(3, 64, 1).double()
         labels = rng.permutation(np.resize([-1, 1], 9))[place]
         result = train_to_limit(network, X, labels, LimitConfig(steps=3000))
         assert result.ending is Ending.STEPS
@@ -408,123 +373,6 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
     assert "excess" in err
 
 
-# --- checkpoints ---------------------------------------------------------------------------------
-
-
-def stop_at(step: int) -> Callable[[LimitPoint], None]:
-    def on_point(point: LimitPoint) -> None:
-        if point.step >= step:
-            raise KeyboardInterrupt
-
-    return on_point
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_resumption_is_bit_identical(method: Method, tmp_path: Path) -> None:
-    config = replace(SHORT, method=method, loss=LOSSES["logistic"])
-    complete, network, file = gln(), gln(), tmp_path / "state.safetensors"
-    options: dict[str, Any] = {"optimum": 1.0, "measure": lambda n: {"own": np.float32(n.norm())}}
-    expected = train_to_limit(complete, X, Y, config, **options)
-    part = train_to_limit(network, X, Y, config, checkpoint=file, on_point=stop_at(28), **options)
-    assert part.ending is Ending.INTERRUPTED
-    assert part.history[-1].step == 28
-    # The weights of the network that resumes do not count: those of the checkpoint do.
-    other = gln(seed=5)
-    result = train_to_limit(other, X, Y, config, checkpoint=file, resume=True, **options)
-    np.testing.assert_array_equal(weights_of(other), weights_of(complete))
-    assert result.frame().equals(expected.frame())
-
-
-def test_more_steps_continue_a_finished_training(tmp_path: Path) -> None:
-    file = tmp_path / "state.safetensors"
-    train_to_limit(gln(), X, Y, replace(SHORT, steps=33), checkpoint=file)
-    network, complete = gln(), gln()
-    result = train_to_limit(network, X, Y, SHORT, checkpoint=file, resume=True)
-    expected = train_to_limit(complete, X, Y, SHORT)
-    np.testing.assert_array_equal(weights_of(network), weights_of(complete))
-    assert result.frame().equals(expected.frame())
-
-
-KILLED = """
-import os, signal, sys
-sys.path.insert(0, {tests!r})
-import torch
-torch.set_num_threads(1)
-from training.test_limit import SHORT, X, Y, gln, train_to_limit
-
-def kill(point):
-    if point.step >= 36:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-train_to_limit(gln(), X, Y, SHORT, checkpoint={file!r}, on_point=kill)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_training_loses_only_what_is_since_the_checkpoint(tmp_path: Path) -> None:
-    file = tmp_path / "state.safetensors"
-    code = KILLED.format(tests=str(Path(__file__).parents[1]), file=str(file))
-    killed = subprocess.run([sys.executable, "-c", code], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert [path.name for path in tmp_path.iterdir()] == [file.name]
-    done: list[int] = []
-    network, complete = gln(), gln()
-    train_to_limit(
-        network,
-        X,
-        Y,
-        SHORT,
-        checkpoint=file,
-        resume=True,
-        on_point=lambda point: done.append(point.step),
-    )
-    assert min(done) > 30  # the last multiple of 10 before 36
-    train_to_limit(complete, X, Y, SHORT)
-    np.testing.assert_array_equal(weights_of(network), weights_of(complete))
-
-
-def test_a_checkpoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
-    file = tmp_path / "state.safetensors"
-    train_to_limit(gln(), X, Y, SHORT, checkpoint=file, resume=True)  # nothing there: from anew
-    before = file.read_bytes()
-    with pytest.raises(FileExistsError, match="resume=True"):
-        train_to_limit(gln(), X, Y, SHORT, checkpoint=file)
-    assert file.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("network", "X", "Y", "config"),
-    [
-        (gln(), X + 1.0, Y, SHORT),
-        (gln(), X, -Y, SHORT),
-        (GLN([HyperplaneContexts.random(X, 4, 1, random_state=1)]), X, Y, SHORT),
-        (GLN([GATING, GATING]), X, Y, SHORT),
-        (gln(), X, Y, replace(SHORT, method="plain")),
-        (gln(), X, Y, replace(SHORT, loss=LOSSES["logistic"])),
-        (gln(), X, Y, replace(SHORT, loss=MarginLoss("exponential", lambda q: -2.0 * q))),
-    ],
-    ids=["inputs", "labels", "gates", "depth", "method", "loss", "loss of the same name"],
-)
-def test_a_checkpoint_of_another_training_is_refused(
-    network: Network, X: Array, Y: Array, config: LimitConfig, tmp_path: Path
-) -> None:
-    file = tmp_path / "state.safetensors"
-    train_to_limit(gln(), DATA.X, DATA.y, SHORT, checkpoint=file)
-    with pytest.raises(CheckpointError, match="of another training"):
-        train_to_limit(network, X, Y, config, checkpoint=file, resume=True)
-
-
-@pytest.mark.parametrize("content", [b"", b"nonsense", None])
-def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) -> None:
-    file = tmp_path / "state.safetensors"
-    train_to_limit(gln(), X, Y, SHORT, checkpoint=file)
-    file.write_bytes(file.read_bytes()[:-100] if content is None else content)
-    with pytest.raises(
-        CheckpointError, match=r"state\.safetensors is no checkpoint, or is damaged"
-    ):
-        train_to_limit(gln(), X, Y, SHORT, checkpoint=file, resume=True)
-
-
 # --- bad use -------------------------------------------------------------------------------------
 
 
@@ -540,6 +388,8 @@ def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) ->
         ("momentum", 1.0),
         ("friction", 0.0),
         ("scale_friction", math.inf),
+        ("norm", "l3"),
+        ("chunk", 0),
     ],
 )
 def test_configuration_out_of_range(name: str, value: object) -> None:
@@ -559,10 +409,17 @@ def test_a_loss_without_an_implicit_bias_is_refused() -> None:
         LimitConfig(loss=MarginLoss("student", lambda q: -2.0 * torch.asinh(q)))
 
 
+def broken() -> GLN:
+    network = gln()
+    nn.init.constant_(network.readout, math.nan)
+    return network
+
+
 @pytest.mark.parametrize(
     ("build", "options", "message"),
     [
         (lambda: GLN([GATING], dtype=torch.float32), {}, "float64"),
+        (broken, {}, "not finite"),
         (gln, {"until_excess": 0.01}, "optimum"),
         (gln, {"optimum": 0.0}, "optimum must be positive"),
         (gln, {"optimum": 1.0, "until_excess": 0.0}, "until_excess must be"),
@@ -584,100 +441,22 @@ def test_a_reference_has_one_decision_an_input() -> None:
         ComparisonPredictor(X, Y[:-1])
 
 
-def test_weights_that_are_not_finite_are_refused() -> None:
-    network = gln()
-    torch.nn.init.constant_(network.readout, math.nan)
-    with pytest.raises(ValueError, match="not finite"):
-        train_to_limit(network, X, Y, SHORT)
-
-
-# --- the command line ----------------------------------------------------------------------------
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    small = ["--dataset", "blobs", "--train-size", "60", "--units", "4"]
-    monkeypatch.setattr(sys, "argv", ["implicit-bias", "train", *arguments, *small])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    return int(stop.value.code or 0)
-
-
-def test_train_until_excess(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Interrupted and resumed, the command saves the network, and the history, of one run."""
-    monkeypatch.chdir(tmp_path)
-    asked = ["gd-gln", "--until-excess", "0.01", "--checkpoint", "state.safetensors", "--json"]
-    assert run(monkeypatch, *asked, "--limit-steps", "20") == 0
-    short = json.loads(capsys.readouterr().out)
-    assert (short["steps"], short["ending"]) == (20, Ending.STEPS.message)
-    assert short["excess"] > 0.01
-    assert run(monkeypatch, *asked) == 2
-    assert "--resume" in capsys.readouterr().err
-    assert run(monkeypatch, *asked, "--resume", "--out", "resumed.safetensors") == 0
-    resumed = json.loads(capsys.readouterr().out)
-    assert run(monkeypatch, *asked[:3], "--out", "sub/through.safetensors") == 0
-    output, errors = capsys.readouterr()
-    assert "excess" in errors
-    assert "Picture: sub/through-limit-excess.png" in output
-    assert "residual: share of the weights that no multipliers explain; slackness: " in output
-    assert resumed["ending"] == Ending.REACHED.message
-    assert 0.0 < resumed["excess"] <= 0.01
-    assert {Path(picture).name for picture in resumed["pictures"]} == {
-        f"resumed-limit-{name}.png"
-        for name in ("excess", "residual", "slackness", "min-margin", "balance", "units")
-    }  # there is no disagreement to draw on data as easy as these
-    assert all(Path(picture).is_file() for picture in resumed["pictures"])
-    models = [load_model(f"{name}.safetensors").model for name in ("resumed", "sub/through")]
-    assert models[0].history()[-1].step == resumed["steps"]
-    views = [model.margin_view() for model in models]
-    assert views[0] is not None
-    assert views[1] is not None
-    np.testing.assert_array_equal(views[0].coef, views[1].coef)
-
-
-def test_train_so_many_steps_towards_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A ReLU network's gates move, so there is no optimum to exceed, but a KKT residual."""
-    monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, "gd-relu", "--limit-steps", "200", "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["steps"] == 200
-    assert facts["excess"] is None
-    assert 0.0 < facts["residual"] < 1.0
-    names = {Path(picture).name for picture in facts["pictures"]}
-    assert "gd-relu-limit-residual.png" in names
-    assert "gd-relu-limit-excess.png" not in names
-
-
 # --- publication ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
-    reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
-)
+@needs_mnist
 def test_published_cell() -> None:
     """N=500, H=10, C=2: it is finite time that keeps the network from its SVM."""
-    mnist = load_mnist()
-    data = split(mnist, 500, 12_000, seed=1)
-    gating = lippl2022.draw_contexts(
-        data.train.X, 10, 1, threshold="median", reference=mnist.X, seed=1
-    )
-    problem = MarginProblem(data.train.X, data.train.y, gating.gates(data.train.X), gating.groups)
+    train, gating, unseen = parts().train, contexts(), parts().validation.X
+    problem = MarginProblem(train.X, train.y, gating.gates(train.X), gating.groups)
     solution = solve(problem, tol=1e-9)
-    validation = data.validation.X
+    decision = gated_linear(unseen, gating.gates(unseen), solution.coef)
     result = train_to_limit(
         GLN([gating], seed=1),
-        data.train.X,
-        data.train.y,
-        LimitConfig(steps=4000),
+        *(train.X, train.y, LimitConfig(steps=4000)),
         optimum=solution.certificate.lower,
-        reference=ComparisonPredictor(
-            validation, gated_linear(validation, gating.gates(validation), solution.coef)
-        ),
+        reference=ComparisonPredictor(unseen, decision),
     )
     by_2000 = [point for point in result.history if point.step <= 2000][-1]
     assert by_2000.excess <= 0.005

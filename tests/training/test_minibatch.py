@@ -1,57 +1,33 @@
 """Training: reproducible, equal to a loop by hand, kept when interrupted, loud when diverged."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.toys import make_toy
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.frozen import train_beside_frozen
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.losses import LOSSES, LossName, MarginLoss
 from implicit_bias.training.minibatch import TrainingConfig, TrainingDiverged, _batches, train
+from modules import weights_of
+from system import stop_at
+from training.samples import GATING, X, Y, gln
 
-DATA = make_toy("blobs", n_samples=40, random_state=0)
-X, Y = DATA.X, DATA.y
-GATING = HyperplaneContexts.random(X, 4, 1, random_state=0)
 SHORT = TrainingConfig(steps=30, batch_size=16, record=8)
 
 
-def gln(seed: int = 0) -> GLN:
-    return GLN([GATING], seed=seed)
-
-
 def weights_after(config: TrainingConfig, network: Network | None = None) -> Array:
-    result = train(network or gln(), X, Y, config)
-    return torch.nn.utils.parameters_to_vector(result.network.parameters()).detach().numpy()
+    return weights_of(train(network or gln(), X, Y, config).network)
 
 
 # --- the algorithm ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_full_batch_equals_gradient_descent_by_hand(loss: LossName) -> None:
-    config = TrainingConfig(steps=6, batch_size=None, learning_rate=0.1, momentum=0.5, loss=loss)
-    network = gln()
-    parameters = list(network.parameters())
-    velocities = [torch.zeros_like(p) for p in parameters]
-    y = torch.tensor(Y)
-    for step in range(6):
-        margins = y * network(*network.prepare(X))
-        losses = torch.log1p(torch.exp(-margins)) if loss == "logistic" else torch.exp(-margins)
-        gradients = torch.autograd.grad(losses.mean(), parameters)
-        for p, v, gradient in zip(parameters, velocities, gradients, strict=True):
-            v.mul_(0.5).add_(gradient)
-            p.data -= (0.1 if step < 3 else 0.025) * v
-    by_hand = torch.nn.utils.parameters_to_vector(parameters).detach().numpy()
-    np.testing.assert_allclose(weights_after(config), by_hand, rtol=1e-10)
 
 
 def test_what_does_not_change_the_training() -> None:
@@ -62,20 +38,21 @@ def test_what_does_not_change_the_training() -> None:
 
 
 def test_an_epoch_takes_each_sample_once() -> None:
-    batches = [np.asarray(batch) for batch in islice(_batches(40, SHORT), 6)]
+    batches = [np.asarray(batch) for batch in itertools.islice(_batches(40, SHORT), 6)]
     assert [len(batch) for batch in batches] == [16, 16, 8, 16, 16, 8]
     first, second = np.concatenate(batches[:3]), np.concatenate(batches[3:])
     assert sorted(first) == sorted(second) == list(range(40))
     assert not np.array_equal(first, second)
 
 
-def test_training_is_reproducible_and_the_global_generator_stays() -> None:
+@pytest.mark.parametrize("config", [SHORT, replace(SHORT, rule="local")], ids=["", "local"])
+def test_training_is_reproducible_and_the_global_generator_stays(config: TrainingConfig) -> None:
     state = torch.get_rng_state()
-    first, again = weights_after(SHORT), weights_after(SHORT)
+    first, again = weights_after(config), weights_after(config)
     assert torch.equal(torch.get_rng_state(), state)
     np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, weights_after(replace(SHORT, seed=1)))
-    assert not np.array_equal(first, weights_after(SHORT, gln(seed=1)))
+    assert not np.array_equal(first, weights_after(replace(config, seed=1)))
+    assert not np.array_equal(first, weights_after(config, gln(seed=1)))
 
 
 @pytest.mark.parametrize(
@@ -165,17 +142,21 @@ def test_both_copies_are_one_while_no_gate_changes() -> None:
     assert [point.distance for point in result.divergence] == [0.0] * len(result.divergence)
 
 
-def test_copies_are_compared_at_the_steps_that_both_reached(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def ninth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C in the ninth evaluation of the loss: points 0 and 1 of 30, then step 6."""
+    calls = itertools.count(1)
+
     def loss_then_interrupt(margins: torch.Tensor) -> torch.Tensor:
-        calls.append(len(margins))
-        if len(calls) == 9:  # in the live training, at step 6, between the points 1 and 30
+        if next(calls) == 9:
             raise KeyboardInterrupt
         return torch.nn.functional.softplus(-margins)
 
-    calls: list[int] = []
     monkeypatch.setitem(LOSSES, "logistic", MarginLoss("stop", torch.neg, loss_then_interrupt))
+
+
+@pytest.mark.usefixtures("ninth")
+def test_copies_are_compared_at_the_steps_that_both_reached() -> None:
     network = ReLUNetwork(X.shape[1], [8], seed=1)
     result = train_beside_frozen(network, X, Y, replace(SHORT, record=3))
     assert result.live.interrupted
@@ -246,16 +227,24 @@ def test_a_loss_of_ones_own() -> None:
 # --- history ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("record", [8, (3, 17)])
-def test_history_describes_the_network(record: int | tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("record", "classes"), [(8, None), ((3, 17), None), (8, 4)])
+def test_history_describes_the_network(record: int | tuple[int, ...], classes: int | None) -> None:
     reported: list[HistoryPoint] = []
-    config = replace(SHORT, record=record)
-    result = train(gln(), X, Y, config, on_point=reported.append)
+    config = replace(SHORT, record=record, loss="cross-entropy" if classes else "logistic")
+    start = ReLUNetwork(X.shape[1], [6], classes=4) if classes else gln()
+    y = np.arange(len(Y)) % 4 if classes else Y
+    result = train(start, X, y, config, on_point=reported.append)
     assert result.history == tuple(reported)
     assert [point.step for point in reported] == sorted(config.recorded_steps())
     assert (result.steps, result.interrupted) == (SHORT.steps, False)
-    last, margins = result.history[-1], Y * result.network.decision(X)
-    assert last.loss == pytest.approx(np.log1p(np.exp(-margins)).mean())
+    last, f = result.history[-1], result.network.decision(X)
+    if classes:
+        margins = np.array([row[k] - np.delete(row, k).max() for row, k in zip(f, y, strict=True)])
+        loss = cross_entropy(torch.tensor(f), torch.tensor(y)).item()
+    else:
+        margins = y * f
+        loss = np.log1p(np.exp(-margins)).mean()
+    assert last.loss == pytest.approx(loss)
     assert last.error == np.mean(margins <= 0)
     assert last.min_margin == pytest.approx(margins.min())
     assert last.norm == pytest.approx(result.network.norm())
@@ -322,14 +311,6 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
 # --- when it ends early ----------------------------------------------------------------------
 
 
-def stop_at(step: int) -> Callable[[HistoryPoint], None]:
-    def on_point(point: HistoryPoint) -> None:
-        if point.step >= step:
-            raise KeyboardInterrupt
-
-    return on_point
-
-
 def test_interruption_at_a_point_keeps_the_history() -> None:
     complete = train(gln(), X, Y, SHORT)
     stop = complete.history[4].step
@@ -339,15 +320,8 @@ def test_interruption_at_a_point_keeps_the_history() -> None:
     assert result.history == complete.history[:5]
 
 
-def test_interruption_between_points_adds_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def loss_then_interrupt(margins: torch.Tensor) -> torch.Tensor:
-        calls.append(len(margins))
-        if len(calls) == 9:  # two measurements (steps 0 and 1 of 30), then the batch of step 6
-            raise KeyboardInterrupt
-        return -margins
-
-    calls: list[int] = []
-    monkeypatch.setitem(LOSSES, "logistic", MarginLoss("stop", torch.neg, loss_then_interrupt))
+@pytest.mark.usefixtures("ninth")
+def test_interruption_between_points_adds_the_last_one() -> None:
     result = train(gln(), X, Y, replace(SHORT, record=3))
     assert result.interrupted
     assert [point.step for point in result.history] == [0, 1, 6]

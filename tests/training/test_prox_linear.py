@@ -1,12 +1,9 @@
 """The prox-linear method: its programs, its descent, and where it ends."""
 
-from pathlib import Path
-
 import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.measure.homogeneity import HomogeneityError
@@ -14,11 +11,12 @@ from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import NormName
-from implicit_bias.training.limit import CheckpointError, Ending
+from implicit_bias.training.limit import Ending
 from implicit_bias.training.prox_linear import MOST_ENTRIES, ProxLinear
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import as_trainee
-from training.test_any_module import LABELS, NORMS, SIGNS, X2, TwoLayers, X, linear, weights_of
+from modules import Computed, known, weights_of
+from training.samples import LABELS, NORMS, SIGNS, X2, X4, flat, two_layers
 
 
 def prox_linear(**options: object) -> LimitConfig:
@@ -28,10 +26,10 @@ def prox_linear(**options: object) -> LimitConfig:
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("classes", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_linear_module_ends_at_the_certified_optimum(norm: NormName, classes: int) -> None:
-    inputs, labels = (X2, SIGNS) if classes == 1 else (X, LABELS)
+    inputs, labels = (X2, SIGNS) if classes == 1 else (X4, LABELS)
     optimum = solve(max_margin(inputs, labels, norm), tol=1e-10).certificate.lower
     config = prox_linear(steps=200, norm=norm)
-    result = train_to_limit(linear(classes), inputs, labels, config, optimum=optimum)
+    result = train_to_limit(flat(classes), inputs, labels, config, optimum=optimum)
     assert result.ending is Ending.STALLED
     assert result.history[-1].excess == pytest.approx(0.0, abs=1e-7)
 
@@ -42,23 +40,21 @@ def test_a_network_comes_nearer_than_by_steepest_descent(norm: NormName) -> None
     """In 120 steps; steepest descent is far away in l1 and linf."""
     gaps = []
     for config in (LimitConfig(steps=120, norm=norm), prox_linear(steps=120, norm=norm)):
-        module = TwoLayers()
-        train_to_limit(module, X, LABELS, config)
-        gaps.append(as_trainee(module, X, LABELS, as_parameter_norm(norm)).gap())
+        module = two_layers()
+        train_to_limit(module, X4, LABELS, config)
+        gaps.append(as_trainee(module, X4, LABELS, as_parameter_norm(norm)).gap())
     assert not gaps[0] < 0.5  # or not separated
     assert gaps[1] < 0.05
 
 
 def test_the_norm_at_margin_1_falls_in_each_step() -> None:
-    module, norm = TwoLayers(), as_parameter_norm("linf")
-    trainee = as_trainee(module, X, LABELS, norm)
+    module, norm = two_layers(), as_parameter_norm("linf")
+    trainee = as_trainee(module, X4, LABELS, norm)
     config = prox_linear(norm="linf")
     descent = ProxLinear(trainee, config, before=SteepestDescent(trainee, config))
     state, sizes = descent.start(), list[float]()
     while len(sizes) < 10:
-        following = descent.advance(state)
-        assert following is not None
-        state = following
+        state = known(descent.advance(state))
         if state.min_margin > 0:
             assert state.min_margin == pytest.approx(1.0)
             sizes.append(norm.value(descent.by_name(state.weights)))
@@ -68,14 +64,13 @@ def test_the_norm_at_margin_1_falls_in_each_step() -> None:
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_step_by_hand(norm: NormName) -> None:
     """The program on all pairs, said in other words to another solver, then scaled to margin 1."""
-    module, geometry = TwoLayers(), as_parameter_norm(norm)
-    train_to_limit(module, X, LABELS, LimitConfig(steps=60))
-    trainee = as_trainee(module, X, LABELS, geometry)
+    module, geometry = two_layers(), as_parameter_norm(norm)
+    train_to_limit(module, X4, LABELS, LimitConfig(steps=60))
+    trainee = as_trainee(module, X4, LABELS, geometry)
     config = prox_linear(norm=norm)
     descent = ProxLinear(trainee, config, before=SteepestDescent(trainee, config))
     state = descent.start()
-    following = descent.advance(state)
-    assert following is not None
+    following = known(descent.advance(state))
     gradients = trainee.gradients
     theta = state.weights.numpy()
     J = gradients.rows(state.weights, np.arange(len(gradients.pairs)))
@@ -103,52 +98,22 @@ def test_a_step_by_hand(norm: NormName) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_resumes_to_the_bit(tmp_path: Path) -> None:
-    def trained(folder: Path, steps: int) -> TwoLayers:
-        module = TwoLayers()
-        config = prox_linear(steps=steps, norm="linf")
-        train_to_limit(
-            module, X, LABELS, config, checkpoint=folder / "state.safetensors", resume=True
-        )
-        return module
-
-    trained(tmp_path, 50)
-    (other := tmp_path / "whole").mkdir()
-    expected = weights_of(trained(other, 60))
-    np.testing.assert_array_equal(weights_of(trained(tmp_path, 60)), expected)
-    file = tmp_path / "state.safetensors"
-    with pytest.raises(CheckpointError):
-        train_to_limit(
-            TwoLayers(), X, LABELS, LimitConfig(norm="linf"), checkpoint=file, resume=True
-        )
-
-
-@pytest.mark.slow
 def test_pairs_outside_the_first_program_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = TwoLayers()
+    expected = two_layers()
     config = prox_linear(steps=20, norm="l2")
-    train_to_limit(expected, X, LABELS, config)
+    train_to_limit(expected, X4, LABELS, config)
     monkeypatch.setattr("implicit_bias.training.prox_linear.FIRST_PAIRS", 5)
-    module = TwoLayers()
-    train_to_limit(module, X, LABELS, config)
+    module = two_layers()
+    train_to_limit(module, X4, LABELS, config)
     np.testing.assert_allclose(weights_of(module), weights_of(expected), atol=1e-4)
 
 
-class Wide(nn.Module):
-    """More weights than the programs hold gradients of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.Parameter(torch.zeros(MOST_ENTRIES // 30, dtype=torch.float64))
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Compute the outputs (n,)."""
-        return X.sum(dim=1) * self.weights.sum()
-
-
 def test_what_it_does_not_take_is_refused() -> None:
+    """As where there are more weights than the programs hold gradients of."""
+    many = torch.zeros(MOST_ENTRIES // 30, dtype=torch.float64)
+    wide = Computed(lambda m, x: x.sum(dim=1) * m.weights.sum(), weights=many)
     with pytest.raises(ValueError, match="gradients"):
-        train_to_limit(Wide(), X2, SIGNS, prox_linear())
+        train_to_limit(wide, X2, SIGNS, prox_linear())
     contexts = HyperplaneContexts.random(X2, 4, 1, random_state=0)
     with pytest.raises(HomogeneityError, match="readout_bias"):
         train_to_limit(GLN([contexts], readout_bias=True), X2, SIGNS, prox_linear())

@@ -1,0 +1,43 @@
+"""Samples and modules that are trained: two classes for gated networks, four for any module."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from implicit_bias.datasets.toys import make_toy
+from implicit_bias.networks import GLN
+from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.training.configuration import LimitConfig, NormName
+from modules import Computed, seeded
+
+BLOBS = make_toy("blobs", n_samples=40, random_state=0)
+X, Y = BLOBS.X, BLOBS.y
+GATING = HyperplaneContexts.random(X, 4, 1, random_state=0)
+# A training of a few seconds.
+SHORT = LimitConfig(steps=60, checkpoint_every=10)
+
+RNG = np.random.default_rng(0)
+# Two classes and four, with rotated centres, so that the norms' directions differ.
+CENTRES = 2.0 * RNG.normal(size=(4, 5))
+LABELS = np.arange(32) % 4
+X4 = CENTRES[LABELS] + 0.5 * RNG.normal(size=(32, 5))
+SIGNS = np.where(LABELS < 2, 1.0, -1.0)
+X2 = X4 + SIGNS[:, None] * CENTRES[0] / 2
+NORMS: tuple[NormName, ...] = ("l2", "l1", "linf", "spectral")
+
+
+def gln(seed: int = 0) -> GLN:
+    return GLN([GATING], seed=seed)
+
+
+def two_layers(outputs: int = 4) -> nn.Module:
+    """Build a ReLU network that this package did not write."""
+    weights = {"first": torch.empty(6, 5), "second": torch.empty(outputs, 6)}
+    return seeded(Computed(lambda m, x: torch.relu(x @ m.first.T) @ m.second.T, **weights))
+
+
+def flat(outputs: int = 1, scale: float = 0.0) -> nn.Linear:
+    """Build a linear module whose weights are all the same."""
+    module = nn.Linear(5, outputs, bias=False).double()
+    nn.init.constant_(module.weight, scale)
+    return module

@@ -1,0 +1,161 @@
+"""Checkpoints: a training that ends early goes on to the bit, and no other one takes its file."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from cases import mostly_slow
+from implicit_bias import LimitConfig, train_to_limit
+from implicit_bias.networks import GLN
+from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.training.limit import CheckpointError, Ending
+from implicit_bias.training.losses import MarginLoss
+from modules import layers, scale_weights, seeded, weights_of
+from system import stop_at
+from training.samples import GATING, LABELS, SHORT, SIGNS, X2, X4, X, Y, gln, two_layers
+
+# A module, samples, labels and a configuration.
+Training = tuple[Callable[[], nn.Module], Any, Any, LimitConfig]
+
+
+def of_blobs(
+    build: Callable[[], nn.Module] = gln, X: Any = X, y: Any = Y, **changes: Any
+) -> Training:
+    return build, X, y, replace(SHORT, **changes)
+
+
+def of_four(steps: int = 9, **options: Any) -> Training:
+    return two_layers, X4, LABELS, LimitConfig(steps=steps, checkpoint_every=5, **options)
+
+
+def activated(activation: nn.Module) -> Training:
+    def build() -> nn.Module:
+        return seeded(layers(5, 4, 1, between=lambda: activation))
+
+    return build, X2, SIGNS, LimitConfig(steps=5)
+
+
+TRAININGS = {
+    "plain": of_blobs(method="plain", loss="logistic"),
+    "momentum": of_blobs(method="momentum", loss="logistic"),
+    "accelerated": of_blobs(method="accelerated", loss="logistic"),
+    "steepest": of_four(30, norm="spectral", chunk=9),
+    "prox-linear": of_four(20, norm="linf", method="prox-linear"),
+}
+
+
+@pytest.mark.parametrize("name", mostly_slow(TRAININGS, [*TRAININGS][:4]))
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_resumption_is_bit_identical(interrupted: bool, name: str, tmp_path: Path) -> None:
+    """After Ctrl-C, and where a training that has finished is asked for more steps."""
+    build, inputs, labels, config = TRAININGS[name]
+    complete, other, file = build(), build(), tmp_path / "state.safetensors"
+    options: dict[str, Any] = {"measure": lambda n: {"own": np.float32(weights_of(n).max())}}
+    options |= {"optimum": 1.0} if build is gln else {}
+    expected = train_to_limit(complete, inputs, labels, config, **options)
+    early = config.steps // 2 - 2
+    asked = config if interrupted else replace(config, steps=early)
+    on_point = stop_at(early) if interrupted else None
+    options |= {"checkpoint": file}
+    part = train_to_limit(build(), inputs, labels, asked, on_point=on_point, **options)
+    assert part.ending is (Ending.INTERRUPTED if interrupted else Ending.STEPS)
+    assert part.history[-1].step == early
+    scale_weights(other, 2.0)  # they do not count: those of the checkpoint do
+    result = train_to_limit(other, inputs, labels, config, resume=True, **options)
+    np.testing.assert_array_equal(weights_of(other), weights_of(complete))
+    assert result.frame().equals(expected.frame())
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+from implicit_bias import train_to_limit
+from training.samples import SHORT, X, Y, gln
+
+def kill(point):
+    if point.step >= 36:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train_to_limit(gln(), X, Y, SHORT, checkpoint=sys.argv[2], on_point=kill)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_training_loses_only_what_is_since_the_checkpoint(tmp_path: Path) -> None:
+    file, tests = tmp_path / "state.safetensors", Path(__file__).parents[1]
+    command = [sys.executable, "-c", KILLED, str(tests), str(file)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    done: list[int] = []
+    network, complete = gln(), gln()
+    kept: dict[str, Any] = {"checkpoint": file, "resume": True}
+    train_to_limit(network, X, Y, SHORT, on_point=lambda point: done.append(point.step), **kept)
+    assert min(done) > 30  # the last multiple of 10 before 36
+    train_to_limit(complete, X, Y, SHORT)
+    np.testing.assert_array_equal(weights_of(network), weights_of(complete))
+
+
+def test_a_checkpoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    file = tmp_path / "state.safetensors"
+    train_to_limit(gln(), X, Y, SHORT, checkpoint=file, resume=True)  # nothing there: from anew
+    before = file.read_bytes()
+    with pytest.raises(FileExistsError, match="resume=True"):
+        train_to_limit(gln(), X, Y, SHORT, checkpoint=file)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "other"),
+    [
+        *(
+            (of_blobs(), changed, "training")
+            for changed in (
+                of_blobs(X=X + 1.0),
+                of_blobs(y=-Y),
+                of_blobs(lambda: GLN([HyperplaneContexts.random(X, 4, 1, random_state=1)])),
+                of_blobs(lambda: GLN([GATING, GATING])),
+                of_blobs(method="plain"),
+                of_blobs(loss="logistic"),
+                of_blobs(loss=MarginLoss("exponential", lambda q: -2.0 * q)),
+            )
+        ),
+        (of_four(norm="spectral"), of_four(), "training"),
+        (of_four(norm="spectral"), of_four(norm="linf"), "training"),
+        (of_four(), of_four(chunk=3), "training"),
+        pytest.param(
+            of_four(norm="linf", method="prox-linear"),
+            *(of_four(norm="linf"), "training"),
+            marks=pytest.mark.slow,
+        ),
+        (activated(nn.ReLU()), activated(nn.LeakyReLU(0.2)), "module"),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(
+    first: Training, second: Training, other: str, tmp_path: Path
+) -> None:
+    file, module = tmp_path / "state.safetensors", second[0]()
+    train_to_limit(first[0](), *first[1:], checkpoint=file)
+    before = weights_of(module)
+    with pytest.raises(CheckpointError, match=f"of another {other}"):
+        train_to_limit(module, *second[1:], checkpoint=file, resume=True)
+    np.testing.assert_array_equal(weights_of(module), before)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "state.safetensors"
+    train_to_limit(gln(), X, Y, SHORT, checkpoint=file)
+    file.write_bytes(file.read_bytes()[:-100] if content is None else content)
+    words = r"state\.safetensors is no checkpoint, or is damaged"
+    with pytest.raises(CheckpointError, match=words):
+        train_to_limit(gln(), X, Y, SHORT, checkpoint=file, resume=True)
