@@ -177,7 +177,7 @@ def diagnose(
         if unfit is not None:
             obstacles.insert(0, unfit)
         elif trained_by or optimizer is None:
-            obstacles += standstill(subject.itself, optimizer)
+            obstacles += standstill(subject.itself, optimizer, loss, leading=leading)
     gap_lower = min(measured["gap_lower"], measured["gap_across_kinks"])
     rose = recorder and gap_rose(recorder, geometry.name, gap_lower)
     if rose:

@@ -30,6 +30,8 @@ from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_
 # fourfold for an exponential tail, twofold for exp(-sqrt q), 1.14-fold for (1 + q)^-p.
 TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 
+# Gradients of a loss that miss their sum, 0, by this share of the largest are rounding errors.
+ROUNDED = 0.5
 # A gap has risen if it is above an earlier one by this share.
 ROSE = 1e-2
 
@@ -196,7 +198,9 @@ def limit_of(
     return norm, "", [Obstacle(other, cure), *obstacles]
 
 
-def standstill(subject: Subject, optimizer: object) -> Iterator[Obstacle]:
+def standstill(
+    subject: Subject, optimizer: object, loss: object = None, *, leading: bool = False
+) -> Iterator[Obstacle]:
     """Say what brings the training to a halt at the parameters as they are.
 
     Parameters
@@ -205,38 +209,77 @@ def standstill(subject: Subject, optimizer: object) -> Iterator[Obstacle]:
         The module.
     optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
         What trained the module. The epsilon is known of objects alone.
+    loss : str, MarginLoss, callable or None
+        What was minimised; None is cross-entropy of many classes, the logistic loss of two.
+    leading : bool
+        Whether the module is homogeneous in the limit only, so that `train_to_limit` refuses it.
     """
     smallest, names = subject.min_margin, subject.gradients.shapes
     trained = {k: p for k, p in subject.gradients.module.named_parameters() if k in names}
     dtype = next(iter(trained.values())).dtype
-    if smallest > 0 and not torch.exp(torch.tensor(-smallest, dtype=dtype)):
+    fault = _fault_of_slopes(loss, smallest, subject.gradients.classes, dtype)
+    if fault:
         double = "" if dtype == torch.float64 else "in float64, or "
+        logarithm = "the logarithm of the loss (`torch.logsumexp(-margins, 0)` is near it)"
         yield Obstacle(
-            f"at a smallest margin of {number(smallest, 3)} the loss's gradient is 0 in "
-            f"{str(dtype).removeprefix('torch.')}, so training stands still",
-            f"train on {double}by `train_to_limit`, which takes the loss's logarithm",
+            f"at a smallest margin of {number(smallest, 3)} the loss's gradient {fault} in "
+            f"{str(dtype).removeprefix('torch.')}",
+            f"train on {double}by minimising {logarithm}"
+            if leading
+            else f"train on {double}by `train_to_limit`, which takes the loss's logarithm",
             warns=False,
         )
-    eps, size = _epsilon(subject, trained, optimizer)
+    name, eps, size = _epsilon(subject, trained, optimizer)
     if eps > size:
+        other = "minimise the loss's logarithm" if leading else "use `train_to_limit`"
         yield Obstacle(
-            f"the optimizer's eps of {eps:.3g} is above its gradients (at most {size:.2g}), "
+            f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
             "so its steps shrink as those of gradient descent do",
-            "train with an eps far below them, or by `train_to_limit`",
+            f"train with an eps far below {size:.2g}, or {other} (gradients of the logarithm do "
+            "not shrink: if it was minimised already, this does not matter)",
         )
+
+
+def _fault_of_slopes(
+    loss: object, margin: float, classes: int | None, dtype: torch.dtype
+) -> str | None:
+    """Say what is wrong with the loss's gradient in a precision at a margin; None if nothing is.
+
+    A loss of differences of outputs has gradients that sum to 0. Cross-entropy computes that of the
+    own class as p - 1, of which only rounding is left where p is nearly 1.
+    """
+    if margin <= 0:
+        return None
+    if not torch.exp(torch.tensor(-margin, dtype=dtype)):
+        return "is 0"
+    if classes is None or isinstance(loss, MarginLoss):
+        return None
+    loss = nn.functional.cross_entropy if loss is None or isinstance(loss, str) else loss
+    outputs = torch.zeros(1, classes, dtype=dtype)
+    outputs[0, 0] = margin
+    outputs.requires_grad_()
+    try:
+        (slopes,) = torch.autograd.grad(loss(outputs, torch.zeros(1, dtype=torch.int64)), outputs)  # type: ignore[operator]
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return None  # not the targets that this loss takes
+    if slopes.sum().abs() > ROUNDED * slopes.abs().max():
+        return "is mostly rounding errors"
+    return None
 
 
 def _epsilon(
     subject: Subject, trained: dict[str, nn.Parameter], optimizer: object
-) -> tuple[float, float]:
-    """Return the first epsilon that is above all gradients of its group, and their largest size.
+) -> tuple[str, float, float]:
+    """Return an optimizer whose epsilon is above all gradients of a group, it, and their size.
 
     Sizes are root mean squares of the entries where steps are divided by those of each entry, and
     Euclidean norms where they are divided by that of the matrix (Muon).
     """
-    groups = [group for group in groups_of(optimizer) if group.get("eps", 0.0) > 0.0]
+    several = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
+    groups = [(one, group) for one in several for group in groups_of(one)]
+    groups = [(one, group) for one, group in groups if group.get("eps", 0.0) > 0.0]
     if not groups:
-        return 0.0, 0.0
+        return "", 0.0, 0.0
     gradients, q = subject.gradients, subject.margins.reshape(len(subject.gradients.labels), -1)
     # The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum exp(-q_n)).
     log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
@@ -244,15 +287,15 @@ def _epsilon(
     v = gradients.combine(gradients.theta, loss_weights(subject.margins, gradients.rivals))
     by_name = gradients.parameters(v)
     tensors = {id(p): by_name[name] for name, p in trained.items()}
-    for group in groups:
+    for one, group in groups:
         held = [tensors[id(p)] for p in group["params"] if id(p) in tensors]
         sizes = [
             largest * float(g.norm()) / (1.0 if "ns_steps" in group else math.sqrt(g.numel()))
             for g in held
         ]
         if sizes and group["eps"] > max(sizes):
-            return float(group["eps"]), max(sizes)
-    return 0.0, 0.0
+            return _name_of(one), float(group["eps"]), max(sizes)
+    return "", 0.0, 0.0
 
 
 class HasGaps(Protocol):

@@ -10,7 +10,8 @@ from torch import nn
 from diagnosis.test_traps import X, quiet, relu, single
 from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
 from implicit_bias.base.wording import percent_bounds
-from modules import known, of, own_labels, scale_weights
+from implicit_bias.training.losses import as_loss
+from modules import known, linear, of, own_labels, scale_weights, seeded
 
 LONGER = "train longer"
 
@@ -39,6 +40,31 @@ def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, word: str) -
         found = diagnose(module, X.to(dtype), labels)
     assert word in found.verdict
     assert (LONGER in found.verdict) == (found.cures == ())
+
+
+@pytest.mark.parametrize("leading", [False, True])
+@pytest.mark.parametrize(("margin", "dtype"), [(20.0, torch.float32), (40.0, torch.float64)])
+def test_a_gradient_of_rounding_errors_is_seen(
+    margin: float, dtype: torch.dtype, leading: bool
+) -> None:
+    """Cross-entropy computes p - 1: its gradient has another direction than the exact one."""
+    module = seeded(linear(X.shape[1], 3), 1)
+    labels = module(X).argmax(dim=1)
+    scale_weights(module, margin / diagnose(module, X, labels).min_margin)
+    outputs = module(X)
+    rivals = ~nn.functional.one_hot(labels, 3).bool()
+    margins = (outputs.gather(1, labels[:, None]) - outputs)[rivals]
+    exact = torch.autograd.grad(torch.logsumexp(-margins, 0), module.weight)[0]
+    module, inputs = module.to(dtype), X.to(dtype)
+    loss = nn.functional.cross_entropy(module(inputs), labels)
+    found = torch.autograd.grad(loss, module.weight)[0].double()
+    assert nn.functional.cosine_similarity(exact.ravel(), found.ravel(), dim=0) < 0.95
+    verdict = diagnose(module, inputs, labels, leading=leading).verdict
+    assert "rounding errors" in verdict
+    assert ("train_to_limit" in verdict) != leading
+    assert LONGER not in verdict
+    precise = as_loss("logistic")
+    assert LONGER in diagnose(module, inputs, labels, loss=precise, leading=leading).verdict
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam])

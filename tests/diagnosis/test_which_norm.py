@@ -11,7 +11,7 @@ from torch import nn
 
 from diagnosis.test_gap import classes, network, trained_to_limit
 from implicit_bias import DiagnosisWarning, SeparationError, max_margin, solve, which_norm
-from modules import known, of, own_labels
+from modules import known, of, own_labels, scale_weights
 
 X, Y = classes()
 INPUTS = torch.tensor(X)
@@ -107,6 +107,19 @@ def test_the_optimizers_own_norm_joins() -> None:
     with pytest.warns(DiagnosisWarning, match="weight decay"):
         found = which_norm(module, INPUTS, Y, optimizer=decayed)
     assert "linf, the optimizer's own norm" in found.conclusion
+
+
+def test_what_stops_a_training_is_said_here_too() -> None:
+    """Steps that an epsilon ends, rounding errors in the gradients; and the optimizer's norm."""
+    _, module = between()
+    optimizer = torch.optim.Adam(module.parameters(), eps=1e9)
+    with pytest.warns(DiagnosisWarning, match=r"Adam's eps of 1e\+09"):
+        found = which_norm(module, INPUTS, Y, norms=["l2"], optimizer=optimizer)
+    assert found.best is None
+    assert "The optimizer's own norm is linf, in which the KKT gap is" in found.conclusion
+    assert "no nearer" not in found.conclusion
+    scale_weights(module, 1e3)
+    assert "rounding errors" in which_norm(module, INPUTS, Y, norms=["l2"]).conclusion
 
 
 def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
