@@ -542,15 +542,16 @@ class GLN(Network):
         )
         if readout_gating is not None:
             GatedReadout(readout_gating, gatings[0])  # refuses contexts that do not fit
-        self.gatings, self.readout_gating, self._layers = tuple(gatings), readout_gating, layers
+        self.gatings, self.readout_gating = tuple(gatings), readout_gating
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D) and, for each layer, the weight row h * C + c of each unit.
 
         The readout is a layer of one unit, where it has contexts.
         """
-        rows = (torch.tensor(gating.columns(X), device=self.device) for gating in self._layers)
-        return self._as_inputs(X), *rows
+        layers = (*self.gatings, self.readout_gating)
+        columns = (gating.columns(X) for gating in layers if gating is not None)
+        return self._as_inputs(X), *(torch.tensor(rows, device=self.device) for rows in columns)
 
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
         own = _parts(products, 1, self.n_networks)
