@@ -6,9 +6,13 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Figure
 from PIL import Image
+
+from implicit_bias.report.style import COLOURS, LINES, MARKERS
 
 DPI, N_COLOURS = 150, 256
 
@@ -17,6 +21,28 @@ def subplots(size: tuple[float, float], rows: int = 1, columns: int = 1, **optio
     """Return a figure of a size in inches and its panels, as matplotlib's function does."""
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
+
+
+def curves(
+    ax: Axes,
+    frame: pd.DataFrame,
+    by: str,
+    x: str,
+    y: str,
+    *,
+    label: str = "{}",
+    markers: bool = False,
+    **look: Any,
+) -> None:
+    """Draw a curve for each value of a column, told apart by colour, line and perhaps marker.
+
+    Points that are not finite are left out.
+    """
+    for place, (value, run) in enumerate(frame.groupby(by, sort=False)):
+        look |= {"color": COLOURS[place], "linestyle": LINES[place % len(LINES)]}
+        marker = MARKERS[place] if markers else ""
+        run = run[np.isfinite(run[y])]
+        ax.plot(run[x], run[y], marker=marker, label=label.format(value), **look)
 
 
 def tick_values(ax: Axes, values: Iterable[float]) -> None:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -33,6 +33,13 @@ from benchmarks.catalogue import HOME, Entry, Study
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import style
+
+Row = dict[str, Any]
+Rows = Iterator[Row]
+# A table, whenever it has grown.
+Frames = Iterator[pd.DataFrame]
+# Whatever pandas makes a table of: rows one by one, columns by name, or a table.
+Tabular = pd.DataFrame | dict[str, Any] | Iterable[Row]
 
 
 class Misuse(ValueError):
@@ -156,7 +163,7 @@ class OneFile:
         write_atomically(file, frame.to_parquet)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Experiment:
     """A table that is measured, its picture, what it shows, and the verdict.
 
@@ -171,14 +178,14 @@ class Experiment:
     found : callable
         What a table shows, in Markdown: paragraphs, lists, tables; all numbers from the table. The
         sentence that decides is emphasised, ``**Like this.**``, where it is not the first one.
-    verdict : callable
-        Whether the claim stands by a table.
-    judge : callable
-        Where several claims of the study rest on the table: what it says of each, by name.
     tabulate : callable
         What of a table a reader wants to see: a string in every cell.
+    verdict : callable
+        Whether the claim stands by a table.
     draw : callable or None
         The picture of a table.
+    judge : callable
+        Where several claims of the study rest on the table: what it says of each, by name.
     brief : callable or None
         The core of what a table shows, for a summary of many experiments.
     options : type
@@ -187,26 +194,27 @@ class Experiment:
         How its table is kept.
     """
 
-    measure: Callable[[Run[Any]], Iterator[pd.DataFrame]]
+    measure: Callable[[Run[Any]], Frames]
     found: Callable[[pd.DataFrame], str]
-    tabulate: Callable[[pd.DataFrame], pd.DataFrame]
+    tabulate: Callable[[pd.DataFrame], Tabular]
     verdict: Callable[[pd.DataFrame], Verdict] = lambda frame: Verdict.ANSWERED
-    judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = lambda frame: {}
     draw: Callable[[pd.DataFrame], Figure] | None = None
+    _: KW_ONLY
+    judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = lambda frame: {}
     brief: Callable[[pd.DataFrame], str] | None = None
     options: type[Options] = Options
     tables: Tables = OneFile()
 
 
-def whole(measure: Callable[[bool], pd.DataFrame]) -> Callable[[Run[Any]], Iterator[pd.DataFrame]]:
+def whole(measure: Callable[[bool], Tabular]) -> Callable[[Run[Any]], Frames]:
     """Measure at once, small or not, a table that nothing shorter can stand for.
 
     ``attrs["cpu_seconds"]`` of the table is what it took.
     """
 
-    def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
+    def measured(run: Run[Any]) -> Frames:
         started = time.process_time()
-        frame = measure(run.quick)
+        frame = pd.DataFrame(measure(run.quick))
         frame.attrs["cpu_seconds"] = time.process_time() - started
         yield frame
 
@@ -216,9 +224,9 @@ def whole(measure: Callable[[bool], pd.DataFrame]) -> Callable[[Run[Any]], Itera
 def growing(
     run: Run[Any],
     settings: Iterable[Mapping[str, Any]],
-    rows: Callable[..., Iterable[Mapping[str, Any]]],
+    rows: Callable[..., Tabular],
     kept: pd.DataFrame | None = None,
-) -> Iterator[pd.DataFrame]:
+) -> Frames:
     """Measure one setting after the other, but for those that the table has already.
 
     Parameters
@@ -237,13 +245,15 @@ def growing(
         columns = list(setting)
         if set(columns) <= set(frame) and (frame[columns] == pd.Series(setting)).all(axis=1).any():
             continue
-        more = pd.DataFrame([{**setting, **row} for row in rows(**setting)])
+        more = pd.DataFrame(rows(**setting)).reset_index(drop=True)
+        for place, column in enumerate(name for name in columns if name not in more):
+            more.insert(place, column, setting[column])
         frame = pd.concat([frame, more], ignore_index=True) if len(frame) else more
         run.say(", ".join(f"{name} {value}" for name, value in setting.items()))
         yield frame
 
 
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def rows_of(frame: pd.DataFrame) -> list[Row]:
     """Return the rows of a table."""
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 

@@ -109,7 +109,7 @@ def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
                 [_claim(each, found[each.name]) for each in claims]
                 or [wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}")]
             ),
-            markdown_table(experiment.tabulate(frame)),
+            markdown_table(pd.DataFrame(experiment.tabulate(frame))),
         ]
     )
 

@@ -3,55 +3,72 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from benchmarks.harness import Run
+from benchmarks.harness import Experiment, Row, Rows, Run, Tabular, Verdict, growing
 from implicit_bias.base.wording import percent
 
 SizesT = TypeVar("SizesT", bound=Any)
-SettingT = TypeVar("SettingT")
 
 
-def at_sizes(
-    settings: Callable[[SizesT], Sequence[SettingT]],
-    rows: Callable[[SizesT, SettingT], Iterator[dict[str, Any]]],
+def grid(**axes: Iterable[Any]) -> list[Row]:
+    """Return every combination of the values of these columns, the last column's changing first."""
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+def sized(
+    settings: Callable[[SizesT], Sequence[Row]],
+    rows: Callable[..., Rows],
+    found: Callable[[pd.DataFrame], str],
+    tabulate: Callable[[pd.DataFrame], Tabular],
+    verdict: Callable[[pd.DataFrame], Verdict],
+    draw: Callable[[pd.DataFrame], Figure],
     *,
     quick: SizesT,
     whole: SizesT,
-) -> Callable[[Run[Any]], Iterator[pd.DataFrame]]:
-    """Measure the rows of each setting, and go on after those that are kept at the same sizes.
+) -> Experiment:
+    """Make an experiment whose settings are measured at some sizes, quick ones or all.
 
-    ``attrs`` of the table has the ``sizes``, how many settings are ``done`` and of how many, and
-    the ``cpu_seconds`` that they took.
+    A setting has the columns that tell it apart; `rows` gets the sizes and these by keyword, and
+    yields the other columns. A stopped run goes on after the settings that are kept at the same
+    sizes. ``attrs`` of the table has the ``sizes``, how many settings are ``done`` and of how many,
+    and the ``cpu_seconds`` that they took; the sizes are said after what the table shows.
     """
 
     def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
         sizes = quick if run.quick else whole
-        frame = run.kept
-        if frame.attrs.get("sizes") != in_words(sizes):
-            frame = pd.DataFrame()
-        done, seconds = frame.attrs.get("done", 0), frame.attrs.get("cpu_seconds", 0.0)
-        wanted = settings(sizes)
-        for count, setting in enumerate(wanted[done:], start=done + 1):
-            started = time.process_time()
-            more = pd.DataFrame(list(rows(sizes, setting)))
-            seconds += time.process_time() - started
-            frame = pd.concat([frame, more], ignore_index=True) if len(frame) else more
+        kept = run.kept
+        if kept.attrs.get("sizes") != in_words(sizes):
+            kept = pd.DataFrame()
+        done, seconds = kept.attrs.get("done", 0), kept.attrs.get("cpu_seconds", 0.0)
+        wanted, started = settings(sizes), time.process_time()
+        left = growing(run, wanted[done:], partial(rows, sizes), kept)
+        for count, frame in enumerate(left, start=done + 1):
             frame.attrs = {
                 "sizes": in_words(sizes),
                 "done": count,
                 "settings": len(wanted),
-                "cpu_seconds": seconds,
+                "cpu_seconds": seconds + time.process_time() - started,
             }
-            run.say(f"{count} of {len(wanted)}: {setting}, {seconds:.0f} s")
             yield frame
 
-    return measured
+    def said(frame: pd.DataFrame) -> str:
+        sizes = frame.attrs["sizes"].items()
+        words = "; ".join(f"{name.replace('_', ' ')}: {size}" for name, size in sizes)
+        part = ""
+        if frame.attrs["done"] < frame.attrs["settings"]:
+            part = f" Measured so far: {frame.attrs['done']} of {frame.attrs['settings']} settings."
+        return f"{found(frame)}\n\nSizes: {words}.{part}"
+
+    return Experiment(measured, said, tabulate, verdict, draw)
 
 
 def log_spaced(last: int, points: int, first: int = 1) -> list[int]:
@@ -62,20 +79,6 @@ def log_spaced(last: int, points: int, first: int = 1) -> list[int]:
 def in_words(sizes: Any) -> dict[str, str]:
     """Return each size of an instance of ``Sizes``, as it is written."""
     return {name: _listed(size) for name, size in asdict(sizes).items()}
-
-
-def with_sizes(found: Callable[[pd.DataFrame], str]) -> Callable[[pd.DataFrame], str]:
-    """Say at which sizes a table was measured after what it shows."""
-
-    def said(frame: pd.DataFrame) -> str:
-        sizes = frame.attrs["sizes"].items()
-        words = "; ".join(f"{name.replace('_', ' ')}: {size}" for name, size in sizes)
-        part = ""
-        if frame.attrs["done"] < frame.attrs["settings"]:
-            part = f" Measured so far: {frame.attrs['done']} of {frame.attrs['settings']} settings."
-        return f"{found(frame)}\n\nSizes: {words}.{part}"
-
-    return said
 
 
 def margin_share(share: float) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+
+from implicit_bias.base.validation import Array
 
 # Longest line of a page.
 LINE = 100
@@ -35,10 +37,16 @@ def decisive(text: str) -> str:
     return END.split(items)[0] if listed and len(sentences) == 1 else sentences[0]
 
 
-def least_to_most(counts: pd.Series[int]) -> str:
-    """Say how many there are of each: "5", or "2 to 5" where not all have the same."""
-    least, most = counts.min(), counts.max()
-    return f"{least}" if least == most else f"{least} to {most}"
+def span(values: pd.Series[Any] | Array, write: str | Callable[[Any], str] = "") -> str:
+    """Write the least and the largest of some numbers: "2 to 5", or "2" where both are written so.
+
+    ``write`` is a format, or writes one of them.
+    """
+    ends = [
+        format(end, write) if isinstance(write, str) else write(end)
+        for end in (values.min(), values.max())
+    ]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def vanishing(value: float) -> str:

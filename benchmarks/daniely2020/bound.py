@@ -6,14 +6,11 @@ is beside ours in `norm_needed`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from benchmarks.daniely2020.linear_methods import (
@@ -24,10 +21,10 @@ from benchmarks.daniely2020.linear_methods import (
     walsh_coefficients,
 )
 from benchmarks.daniely2020.looks import LOOKS
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Rows, Verdict, whole
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.parities import ParityDistribution, cube
+from implicit_bias.datasets import parities
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, GREY
@@ -76,11 +73,10 @@ class Linear:
         return self.X.shape[1] * self.gates.shape[1]
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Norm, exact loss and bound of every method, draw of A and strength of the margin."""
     sizes = QUICK if quick else FULL
     subsets = sets_of_size(sizes.n_bits, sizes.k)
-    rows: list[dict[str, Any]] = []
     for name, method in linear_methods(sizes.n_bits, sizes.units).items():
         norms = correlations(method, sizes.n_bits)
         facts = {
@@ -95,13 +91,12 @@ def measure(quick: bool) -> pd.DataFrame:
             "mean_correlation": float(np.sqrt(np.mean(norms[subsets] ** 2))),
         }
         for seed in range(sizes.seeds):
-            rows += [facts | row for row in soft_margins(method, norms, sizes, seed)]
-    return pd.DataFrame(rows)
+            yield from (facts | row for row in soft_margins(method, norms, sizes, seed))
 
 
 def linear_methods(n_bits: int, units: int) -> dict[str, Linear]:
     """Return frozen gates, the same under the group norm, and two kinds of random features."""
-    X = np.column_stack([cube(n_bits), np.ones(2**n_bits)])
+    X = np.column_stack([parities.cube(n_bits), np.ones(2**n_bits)])
     gates = UnitGates.random(X, units, threshold="zero", always_on=False, random_state=1).gates(X)
     together, alone = np.zeros(units, dtype=np.int64), np.zeros(1, dtype=np.int64)
     ones = np.ones((len(X), 1))
@@ -137,10 +132,10 @@ def correlations(method: Linear, n_bits: int) -> Array:
     return np.sqrt(reduce(np.add, flipped, squares))  # squares itself: the constant input
 
 
-def soft_margins(method: Linear, norms: Array, sizes: Sizes, seed: int) -> Iterator[dict[str, Any]]:
+def soft_margins(method: Linear, norms: Array, sizes: Sizes, seed: int) -> Rows:
     """Soft margins of all strengths on samples from D_A; their norms and exact losses."""
-    distribution = ParityDistribution.random(sizes.n_bits, sizes.k, random_state=seed)
-    bits = cube(sizes.n_bits)
+    distribution = parities.ParityDistribution.random(sizes.n_bits, sizes.k, random_state=seed)
+    bits = parities.cube(sizes.n_bits)
     y, probabilities = distribution.labels(bits), distribution.probabilities(bits)
     drawn = np.random.default_rng(seed).choice(len(bits), sizes.train_size, p=probabilities)
     correlation = float(norms[distribution.mask])
@@ -161,25 +156,21 @@ def soft_margins(method: Linear, norms: Array, sizes: Sizes, seed: int) -> Itera
         }
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """For each method: N, correlations with the parities, and losses over their bound."""
-    rows = []
     for name, margins in frame.groupby("method", sort=False):
         first = margins.iloc[0]
         drawn = ", ".join(f"{value:.4f}" for value in margins["correlation"].unique())
-        rows.append(
-            {
-                "method": str(name),
-                "N": str(first["n_features"]),
-                "norm of c_A, A as drawn": drawn,
-                "mean over all A (rms)": f"{first['mean_correlation']:.4f}",
-                "least of all A": f"{first['least_correlation']:.4f}",
-                "least, proved at most": f"{first['proved']:.3f}",
-                "least loss": f"{margins['loss'].min():.3f}",
-                "least of loss - bound": f"{(margins['loss'] - margins['bound']).min():.3f}",
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "method": str(name),
+            "N": str(first["n_features"]),
+            "norm of c_A, A as drawn": drawn,
+            "mean over all A (rms)": f"{first['mean_correlation']:.4f}",
+            "least of all A": f"{first['least_correlation']:.4f}",
+            "least, proved at most": f"{first['proved']:.3f}",
+            "least loss": f"{margins['loss'].min():.3f}",
+            "least of loss - bound": f"{(margins['loss'] - margins['bound']).min():.3f}",
+        }
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -227,6 +218,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(below and (frame["least_correlation"] <= frame["proved"]).all())
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

@@ -7,23 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.daniely2020.parity_first_step import (
-    OPEN_SHARE_ERROR,
-    correlation_bound,
-    first_step,
-    good_share,
-    is_good,
-    label_averages,
-    open_share,
-    start,
-)
-from benchmarks.drawing import common_legend
-from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.page import Judged
-from benchmarks.words import least_to_most, markdown_table
+from benchmarks.daniely2020 import parity_first_step as parity
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.words import markdown_table, span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution
@@ -54,29 +43,29 @@ FULL = Sizes(
 QUICK = Sizes(rows=((3, 11, 64), (3, 21, 64), (7, 21, 64), (7, 31, 64)), samples=500)
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Measure what the lemmas speak of, for every k and n."""
     sizes = QUICK if quick else FULL
-    return pd.DataFrame(of_size(*row, sizes.samples) for row in sizes.rows)
+    return (of_size(*row, sizes.samples) for row in sizes.rows)
 
 
 def of_size(k: int, n: int, units: int, samples: int) -> dict[str, float]:
     """One row: exact averages of one draw of units, from the start and after the step."""
     distribution = ParityDistribution.random(n, k)
-    initial = start(n, k, units)
+    initial = parity.start(n, k, units)
     signs, biases, readout = (
         values[:units] for values in (initial.weights, initial.biases, initial.readout)
     )
-    at = label_averages(distribution, signs, n**-0.5, biases)
+    at = parity.label_averages(distribution, signs, n**-0.5, biases)
     # Bits of A, the other bits, and all that is off A, the constant of the bias included.
     on = np.isin(np.arange(n + 1), distribution.relevant)
     other = ~on[:n]
-    good = is_good(distribution, signs)
-    bound, uniform = correlation_bound(n, k), np.abs(at.uniform[:, ~on])
+    good = parity.is_good(distribution, signs)
+    bound, uniform = parity.correlation_bound(n, k), np.abs(at.uniform[:, ~on])
     # Of the logarithms of binomial probabilities; at many bits the bound is below it.
     rounding = 4 * n * math.log(n) * np.finfo(float).eps
     alpha = at.easy[good][:, on][:, 0] / 2.0
-    moved = first_step(distribution, initial)
+    moved = parity.first_step(distribution, initial)
     common = (alpha * readout[good])[:, None] / math.sqrt(n)
     return {
         "k": k,
@@ -84,7 +73,7 @@ def of_size(k: int, n: int, units: int, samples: int) -> dict[str, float]:
         "units": units,
         "samples": samples,
         "good": float(good.mean()),
-        "good_exact": good_share(k),
+        "good_exact": parity.good_share(k),
         "good_bound": 1.0 / (14.0 * math.sqrt(k)),
         "alpha_least": float(alpha.min()),
         "alpha_largest": float(alpha.max()),
@@ -108,7 +97,7 @@ def lemma_8(
     """Return the least C of lemma 8 for h = y and h = y x_j, j in A: means 0 and 1/2 over D_A."""
     n, k = distribution.n_bits, distribution.k
     active = (signs[:, ~on[:n]] != 0).sum(axis=1)
-    phi = np.array([open_share(n, k, int(m), 1.0 / (8 * k)) for m in active])
+    phi = np.array([parity.open_share(n, k, int(m), 1.0 / (8 * k)) for m in active])
     errors = np.maximum(
         np.abs(averages[:, n]), np.abs(averages[:, on] - phi[:, None] / 2.0).max(axis=1)
     )
@@ -120,22 +109,18 @@ def rms(values: ArrayLike) -> float:
     return math.sqrt(float(np.mean(np.square(values))))
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Shares, alpha, and root mean squares, for every k and n."""
-    rows = []
     for _, row in frame.iterrows():
-        rows.append(
-            {
-                "k, n": f"{row['k']:.0f}, {row['n']:.0f}",
-                "good units": percent(row["good"]),
-                "alpha of good units": f"{row['alpha_least']:.4f} to {row['alpha_largest']:.4f}",
-                "on A": f"{row['on']:.4f}",
-                "off A": f"{row['off']:.6f}",
-                "off A, good units, at most": f"{row['off_good']:.0e}",
-                "noise of samples": f"{row['noise']:.4f}",
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "k, n": f"{row['k']:.0f}, {row['n']:.0f}",
+            "good units": percent(row["good"]),
+            "alpha of good units": f"{row['alpha_least']:.4f} to {row['alpha_largest']:.4f}",
+            "on A": f"{row['on']:.4f}",
+            "off A": f"{row['off']:.6f}",
+            "off A, good units, at most": f"{row['off_good']:.0e}",
+            "noise of samples": f"{row['noise']:.4f}",
+        }
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -164,7 +149,7 @@ def found(frame: pd.DataFrame) -> str:
         "a noise of (open gates / samples)^(1/2) is added to each entry, good or not. It does not "
         "fall with n: beyond some twenty bits it is larger than the entries of all units off A.\n\n"
         + markdown_table(lemmas(frame))
-        + f"\n\nSizes: {least_to_most(frame['units'])} units from the source's start, n odd; all "
+        + f"\n\nSizes: {span(frame['units'])} units from the source's start, n odd; all "
         f"averages are exact sums; the noise is that of {first['samples']:.0f} samples. Lemma 9 "
         f"asks for 7 <= k <= n^(1/4) / (2 sqrt 2), so for n >= {LEAST_BITS:,} bits: "
         f"{len(assumed(frame))} of {len(frame)} sizes have that many."
@@ -174,29 +159,29 @@ def found(frame: pd.DataFrame) -> str:
 def lemmas(frame: pd.DataFrame) -> pd.DataFrame:
     """Constants of lemmas 5 to 9, over all sizes."""
 
-    def span(column: str) -> str:
-        return f"{frame[column].min():.2g} to {frame[column].max():.2g}"
+    def ours(column: str) -> str:
+        return span(frame[column], ".2g")
 
     at, asked, derived = LEMMA_5_AT, 1 - 1 / LEMMA_5_AT, 1 - 1 / LEMMA_5_AT**2
     within = percent(frame["lemma_5_within"].min())
     lemma_6 = (frame["lemma_5"] / (frame["n"] - 1)).max()
+    most = parity.OPEN_SHARE_ERROR
     share = f"at least {within} (derived: {percent(derived)})"
     rows = [
         (f"5, c = {at:g}", "share within lemma 5's bound", f"at least {percent(asked)}", share),
-        ("5", "c of the largest entry", "c with probability 1 - 1/c", span("lemma_5")),
+        ("5", "c of the largest entry", "c with probability 1 - 1/c", ours("lemma_5")),
         ("6", "C of the largest entry", "C with probability 1 - 1/C", f"at most {lemma_6:.2g}"),
-        ("8", "C of h = y and h = y x_j", f"{OPEN_SHARE_ERROR:.2f} (derived)", span("lemma_8")),
-        ("9", "on A, distance from alpha u / sqrt(n)", "at most C_1", span("lemma_9_on")),
-        ("9", "off A, times n - 1", "at most C_2", span("lemma_9_off")),
-        ("9", "movement of the bias, times sqrt(n)", "at most C_3", span("lemma_9_bias")),
+        ("8", "C of h = y and h = y x_j", f"{most:.2f} (derived)", ours("lemma_8")),
+        ("9", "on A, distance from alpha u / sqrt(n)", "at most C_1", ours("lemma_9_on")),
+        ("9", "off A, times n - 1", "at most C_2", ours("lemma_9_off")),
+        ("9", "movement of the bias, times sqrt(n)", "at most C_3", ours("lemma_9_bias")),
     ]
     return pd.DataFrame(rows, columns=["lemma", "what is measured", "paper", "ours"])
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the gradient against n for each k, with its limits."""
-    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
-    panels = figure.subplots(1, frame["k"].nunique(), sharey=True, squeeze=False)[0]
+    figure, (panels,) = subplots((8.4, 4.4), 1, frame["k"].nunique(), sharey=True, squeeze=False)
     for ax, (k, rows) in zip(panels, frame.groupby("k"), strict=True):
         n = rows["n"]
         ax.plot(n, rows["on"], "s-", color=BLUE, label="on A, all units")
@@ -212,7 +197,7 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     zero = (frame["off_good"] < 1e-9).all()
     lemma_5 = (frame["lemma_5_within"] >= 1 - 1 / LEMMA_5_AT).all()
-    lemma_8 = (frame["lemma_8"] <= OPEN_SHARE_ERROR).all()
+    lemma_8 = (frame["lemma_8"] <= parity.OPEN_SHARE_ERROR).all()
     return Verdict.of(zero and lemma_5 and lemma_8, zero)
 
 
@@ -241,6 +226,4 @@ def lemma_9(frame: pd.DataFrame) -> Judged:
     )
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

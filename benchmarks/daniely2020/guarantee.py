@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import Any
 
 import pandas as pd
 
-from benchmarks.daniely2020.parity_descent import (
-    ParitySizes,
-    Theorem3Terms,
-    corollary_4_sizes,
-    published_step,
-    sizes_for,
-    theorem_3_order,
-    theorem_3_terms,
-)
-from benchmarks.harness import Experiment, Verdict, rows_of, whole
+from benchmarks.daniely2020 import parity_descent as descent
+from benchmarks.harness import Experiment, Row, Rows, Verdict, rows_of, whole
 
 RUN, LEAST, COROLLARY = "a run of ours", "least for the bound", "the proof of corollary 4"
 # n, k, q and T of runs: those of the later steps, and the largest of the first step's page.
@@ -33,30 +24,30 @@ def measure(quick: bool) -> pd.DataFrame:
     return pd.DataFrame(rows())
 
 
-def rows() -> Iterator[dict[str, Any]]:
+def rows() -> Rows:
     """Sizes of runs, the least for which the bound is eps, and those of corollary 4."""
     for n, k, pairs, steps in RUNS:
-        terms = asdict(theorem_3_terms(n, k, pairs, steps))
-        yield _row(RUN, k, math.nan, ParitySizes(pairs, steps, n)) | terms
+        terms = asdict(descent.theorem_3_terms(n, k, pairs, steps))
+        yield _row(RUN, k, math.nan, descent.ParitySizes(pairs, steps, n)) | terms
     for k in KS:
         for eps in EPS:
-            yield _row(LEAST, k, eps, sizes_for(eps, k, DELTA))
-            yield _row(COROLLARY, k, eps, corollary_4_sizes(eps, k, DELTA))
+            yield _row(LEAST, k, eps, descent.sizes_for(eps, k, DELTA))
+            yield _row(COROLLARY, k, eps, descent.corollary_4_sizes(eps, k, DELTA))
 
 
-def _row(what: str, k: int, eps: float, sizes: ParitySizes) -> dict[str, Any]:
+def _row(what: str, k: int, eps: float, sizes: descent.ParitySizes) -> Row:
     return {
         "what": what,
         "k": k,
         "eps": eps,
         **asdict(sizes),
-        "bound": theorem_3_order(sizes.n_bits, k, sizes.pairs, sizes.steps),
+        "bound": descent.theorem_3_order(sizes.n_bits, k, sizes.pairs, sizes.steps),
     }
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Sizes and bounds."""
-    return pd.DataFrame(
+    return (
         {
             "sizes": row["what"],
             "k": str(row["k"]),
@@ -65,7 +56,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "T": f"{row['steps']:.3g}",
             "n": f"{row['n_bits']:.3g}",
             "bound on the loss": f"{row['bound']:.3g}",
-            "eta_t": f"{published_step(row['k'], row['pairs'], row['steps']):.1g}",
+            "eta_t": f"{descent.published_step(row['k'], row['pairs'], row['steps']):.1g}",
         }
         for row in rows_of(frame)
     )
@@ -76,7 +67,7 @@ def found(frame: pd.DataFrame) -> str:
     runs, printed, least = (frame[frame["what"] == what] for what in (RUN, COROLLARY, LEAST))
     one: Any = rows_of(runs)[0]
     first: Any = rows_of(least)[0]
-    names = [each.name for each in fields(Theorem3Terms)]
+    names = [each.name for each in fields(descent.Theorem3Terms)]
     terms = ", ".join(f"{one[name]:.3g}" for name in names)
     over, proved = (rows["bound"] / rows["eps"] for rows in (printed, least))
     return (
@@ -100,4 +91,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((least["bound"] <= least["eps"]).all())
 
 
-EXPERIMENT = Experiment(measure=whole(measure), found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict)

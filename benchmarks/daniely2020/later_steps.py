@@ -8,23 +8,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
+from benchmarks.daniely2020 import parity_descent as descent
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import hinge_loss
 from benchmarks.daniely2020.network import Point, Schedule, descend
-from benchmarks.daniely2020.parity_descent import (
-    first_readout_bound,
-    largest_decay,
-    moved_loss_bound,
-    movement_bound,
-    published_step,
-)
-from benchmarks.daniely2020.parity_first_step import TwoLayers, start
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.page import Judged
-from benchmarks.words import vanishing
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.words import span, vanishing
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.report.style import BLUE, GREY, ORANGE, VERMILION
@@ -52,21 +44,21 @@ FULL = Sizes(
 QUICK = Sizes(starts=((7, 0),), k=3, pairs=100, steps=100, own_step=0.5, own_steps=1000)
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Points of all descents: loss, error, and how far the weights are below their bounds."""
     sizes = QUICK if quick else FULL
-    return pd.DataFrame(row for n, seed in sizes.starts for row in of_start(n, seed, sizes))
+    return (row for n, seed in sizes.starts for row in of_start(n, seed, sizes))
 
 
-def of_start(n: int, seed: int, sizes: Sizes) -> Iterator[dict[str, Any]]:
+def of_start(n: int, seed: int, sizes: Sizes) -> Rows:
     """Descend on the whole distribution from one start, with each step size."""
     distribution = ParityDistribution.random(n, sizes.k, random_state=seed)
     bits = cube(n)
     y, shares = distribution.labels(bits), distribution.probabilities(bits)
-    initial = start(n, sizes.k, sizes.pairs, random_state=seed)
-    printed = start(n, sizes.k, sizes.pairs, printed=True, random_state=seed)
-    published = published_step(sizes.k, sizes.pairs, sizes.steps)
-    decay = largest_decay(n, sizes.k)
+    initial = parity.start(n, sizes.k, sizes.pairs, random_state=seed)
+    printed = parity.start(n, sizes.k, sizes.pairs, printed=True, random_state=seed)
+    published = descent.published_step(sizes.k, sizes.pairs, sizes.steps)
+    decay = descent.largest_decay(n, sizes.k)
     schedules = {
         THEOREM: Schedule(step=published, decay=decay, steps=sizes.steps, record=20),
         LONGER: Schedule(step=50 * published, decay=0.0, steps=sizes.steps, record=20),
@@ -88,7 +80,8 @@ def of_start(n: int, seed: int, sizes: Sizes) -> Iterator[dict[str, Any]]:
             "printed_output": float(np.abs(printed.outputs(bits)).max()),
             "printed_active": float(shares @ (y * printed.outputs(bits) < 1)),
             "output": float(np.abs(initial.outputs(bits)).max()),
-            "lemma_14": float(np.abs(first.readout).max()) / first_readout_bound(n, sizes.k),
+            "lemma_14": float(np.abs(first.readout).max())
+            / descent.first_readout_bound(n, sizes.k),
         }
         for point in history:
             moved = ratios(point, first, facts) if point.step > 1 else {}
@@ -109,9 +102,9 @@ def of_start(n: int, seed: int, sizes: Sizes) -> Iterator[dict[str, Any]]:
             )
 
 
-def ratios(point: Point, first: TwoLayers, facts: dict[str, Any]) -> dict[str, float]:
+def ratios(point: Point, first: parity.TwoLayers, facts: dict[str, Any]) -> dict[str, float]:
     """Largest movement over its bound: lemma 15, for steps of at most 1/2."""
-    bound = movement_bound(facts["n"], facts["k"], facts["eta"], facts["decay"], point.step)
+    bound = descent.movement_bound(facts["n"], facts["k"], facts["eta"], facts["decay"], point.step)
     now = point.network
     return {
         "lemma_15_readout": float(np.abs(now.readout).max()) / bound.readout,
@@ -123,7 +116,7 @@ def ratios(point: Point, first: TwoLayers, facts: dict[str, Any]) -> dict[str, f
 
 def fixed_layer(
     point: Point,
-    first: TwoLayers,
+    first: parity.TwoLayers,
     layer: SeparatingLayer,
     facts: dict[str, Any],
     on: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -134,8 +127,8 @@ def fixed_layer(
         hinge_loss(y, network.hidden(bits) @ layer.readout, shares)
         for network in (first, point.network)
     )
-    bound = movement_bound(facts["n"], facts["k"], facts["eta"], facts["decay"], point.step)
-    allowed = moved_loss_bound(bound, layer.norm, layer.n_used)
+    bound = descent.movement_bound(facts["n"], facts["k"], facts["eta"], facts["decay"], point.step)
+    allowed = descent.moved_loss_bound(bound, layer.norm, layer.n_used)
     return {"fixed_loss": now, "lemma_16": abs(now - before) / allowed}
 
 
@@ -147,30 +140,24 @@ def runs(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame]]:
         yield *at, rows
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Losses, errors, and ratios of lemmas 14 to 16, the worst of the seeds."""
-    rows = []
     for name, n, points in runs(frame):
         least = points.groupby("seed")[["loss", "error"]].min()
         last = points.groupby("seed")[["loss"]].last()
-        rows.append(
-            {
-                "n": str(n),
-                "step size": f"{name}, {points['eta'].iloc[0]:.3g}",
-                "steps": str(points["steps"].iloc[0]),
-                "least loss": f"{least['loss'].min():.3f} to {least['loss'].max():.3f}",
-                "last loss": f"{last['loss'].min():.3f} to {last['loss'].max():.3f}",
-                "least error": f"{percent(least['error'].min())} to "
-                f"{percent(least['error'].max())}",
-                "lemma 14": f"{points['lemma_14'].max():.2f}",
-                "15: u, w, b": ", ".join(
-                    f"{points[f'lemma_15_{part}'].max():.2g}"
-                    for part in ("readout", "weights", "bias")
-                ),
-                "16": f"{points['lemma_16'].max():.1g}",
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "n": str(n),
+            "step size": f"{name}, {points['eta'].iloc[0]:.3g}",
+            "steps": str(points["steps"].iloc[0]),
+            "least loss": span(least["loss"], ".3f"),
+            "last loss": span(last["loss"], ".3f"),
+            "least error": span(least["error"], percent),
+            "lemma 14": f"{points['lemma_14'].max():.2f}",
+            "15: u, w, b": ", ".join(
+                f"{points[f'lemma_15_{part}'].max():.2g}" for part in ("readout", "weights", "bias")
+            ),
+            "16": f"{points['lemma_16'].max():.1g}",
+        }
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -181,17 +168,16 @@ def found(frame: pd.DataFrame) -> str:
     jump = own[own["step"] > 1].nlargest(1, "loss").iloc[0]
     one = frame.iloc[0]
     return (
-        f"With the theorem's own step size the loss falls to {high[THEOREM]:.2f}, that of the "
-        f"mean of the relevant bits (1/2), with 50 times as much to {high[LONGER]:.2f}. A step "
-        f"size of our own, {own['eta'].iloc[0]:g}, brings every start to a loss of "
-        f"{high[OWN]:.2g}, but not smoothly: one loss at step {jump['step']} is still "
-        f"{jump['loss']:.2f}. So the theorem's start and first step lead to the parity, with other "
-        "later steps than its own, which are made for widths that cannot be run.\n\n"
-        f"The start: paired as (w, b, -u), |g| is {vanishing(frame['output'].max())}; paired "
-        f"as printed, (-w, -b, -u), it is up to {frame['printed_output'].max():.0f}, and "
-        f"{percent(frame['printed_active'].min())} to {percent(frame['printed_active'].max())} of "
-        "the inputs have an active hinge, by which the first gradient is no correlation with the "
-        "label.\n\n"
+        f"With the theorem's own step size the loss falls to {high[THEOREM]:.2f}, that of the mean "
+        f"of the relevant bits (1/2), with 50 times as much to {high[LONGER]:.2f}. A step size of "
+        f"our own, {own['eta'].iloc[0]:g}, brings every start to a loss of {high[OWN]:.2g}, but "
+        f"not smoothly: one loss at step {jump['step']} is still {jump['loss']:.2f}. So the "
+        "theorem's start and first step lead to the parity, with other later steps than its own, "
+        "which are made for widths that cannot be run.\n\n"
+        f"The start: paired as (w, b, -u), |g| is {vanishing(frame['output'].max())}; paired as "
+        f"printed, (-w, -b, -u), it is up to {frame['printed_output'].max():.0f}, and "
+        f"{span(frame['printed_active'], percent)} of the inputs have an active hinge, by which "
+        "the first gradient is no correlation with the label.\n\n"
         f"Sizes: the whole distribution, k = {one['k']}, q = {one['pairs']} pairs, "
         f"{frame.groupby(['n', 'seed']).ngroups} starts, biases trained; lambda = k/n with the "
         "theorem's step size and 0 with the others."
@@ -236,6 +222,4 @@ def lemmas_14_to_16(frame: pd.DataFrame) -> Judged:
     )
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import least_hinge_loss
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Table, Training, build, outputs, train_by_adadelta
 from benchmarks.daniely2020.network import Schedule, descend
-from benchmarks.daniely2020.parity_first_step import start
-from benchmarks.drawing import common_legend, subplots, tick_values
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.drawing import Figure, common_legend, subplots, tick_values
+from benchmarks.harness import Experiment, Rows, Verdict, whole
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
@@ -73,15 +72,15 @@ QUICK = Sizes(
 )
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Hinge loss and error on D_A of every method, for every n and seed."""
     sizes = QUICK if quick else FULL
-    return pd.DataFrame(
+    return (
         row for n in sizes.bits for seed in range(sizes.seeds) for row in of_bits(n, seed, sizes)
     )
 
 
-def of_bits(n: int, seed: int, sizes: Sizes) -> Iterator[dict[str, Any]]:
+def of_bits(n: int, seed: int, sizes: Sizes) -> Rows:
     """One row a method, for one draw of A, samples and weights."""
     distribution = ParityDistribution.random(n, K, random_state=seed)
     train, test = (
@@ -109,7 +108,7 @@ def outputs_of_all(
 ) -> Iterator[tuple[str, Array]]:
     """Train every method; name and outputs (n',) on the test samples, which end in a constant."""
     bits = train.X[:, :-1]
-    initial = start(bits.shape[1], K, sizes.pairs, random_state=seed)
+    initial = parity.start(bits.shape[1], K, sizes.pairs, random_state=seed)
     yield (
         THEOREM,
         descend(bits, train.y, initial, sizes.schedule)[-1].network.outputs(test.X[:, :-1]),
@@ -151,10 +150,10 @@ def linear_methods(frame: pd.DataFrame, column: str) -> dict[str, dict[int, floa
     return {name: row for name, row in found.items() if name not in (THEOREM, NETWORK)}
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Hinge loss and error of every method and n."""
     losses, wrong = by_method(frame, "hinge_loss"), by_method(frame, "error")
-    return pd.DataFrame(
+    return (
         {
             "hinge loss, error": method,
             **{f"n = {n}": f"{row[n]:.2f}, {percent(wrong[method][n])}" for n in row},
@@ -226,6 +225,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(learns and fails, learns or fails)
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import relu6
 
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import sample_shares
-from benchmarks.daniely2020.parity_first_step import TwoLayers
 from implicit_bias.base.validation import as_finite, as_labels
 
 
@@ -62,13 +62,13 @@ class Point:
     step: int
     loss: float
     error: float
-    network: TwoLayers
+    network: parity.TwoLayers
 
 
 def descend(
     X: ArrayLike,
     y: ArrayLike,
-    initial: TwoLayers,
+    initial: parity.TwoLayers,
     schedule: Schedule,
     *,
     probabilities: ArrayLike | None = None,
@@ -126,5 +126,5 @@ def descend(
     return tuple(history)
 
 
-def _copied(parameters: list[Tensor]) -> TwoLayers:
-    return TwoLayers(*(parameter.detach().numpy().copy() for parameter in parameters))
+def _copied(parameters: list[Tensor]) -> parity.TwoLayers:
+    return parity.TwoLayers(*(parameter.detach().numpy().copy() for parameter in parameters))

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import (
     guaranteed_correlation,
     hinge_lower_bound,
     published_lower_bound,
 )
-from benchmarks.daniely2020.parity_first_step import label_averages, start
-from benchmarks.harness import Experiment, Verdict, rows_of, whole
-from implicit_bias.datasets.parities import ParityDistribution
+from benchmarks.harness import Experiment, Rows, Verdict, rows_of, whole
+from benchmarks.words import span
+from implicit_bias.datasets import parities
 
 # The hinge loss for which the least norm is asked.
 LOSS = 0.25
@@ -36,22 +37,24 @@ FULL = Sizes(
 QUICK = Sizes(bits=((3, 48),), units=8, draws=5)
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """One row for each k and n: bounds and exact correlations of gated features."""
     sizes = QUICK if quick else FULL
-    return pd.DataFrame(of_size(k, n, sizes) for k, n in sizes.bits)
+    return (of_size(k, n, sizes) for k, n in sizes.bits)
 
 
 def of_size(k: int, n: int, sizes: Sizes) -> dict[str, float]:
     """Features z(x) x_j and z(x), z the gates of the network of theorem 3 at its start."""
-    initial = start(n, k, sizes.units, random_state=1)
+    initial = parity.start(n, k, sizes.units, random_state=1)
     signs, biases = initial.weights[: sizes.units], initial.biases[: sizes.units]
     n_features = sizes.units * (n + 1)
     norms = []
     for seed in range(sizes.draws):
-        distribution = ParityDistribution.random(n, k, random_state=seed)
+        distribution = parities.ParityDistribution.random(n, k, random_state=seed)
         # The label times a feature, over uniform bits: c_A.
-        norms.append(np.linalg.norm(label_averages(distribution, signs, n**-0.5, biases).uniform))
+        norms.append(
+            np.linalg.norm(parity.label_averages(distribution, signs, n**-0.5, biases).uniform)
+        )
     published = 1.0 - 2.0 * float(published_lower_bound(n, k, n_features, 1e-6))
     return {
         "k": k,
@@ -75,9 +78,9 @@ def norm_at(correlation: float) -> float:
     return norm
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Least norms."""
-    return pd.DataFrame(
+    return (
         {
             "k, n": f"{row['k']}, {row['n']}",
             "N": str(row["n_features"]),
@@ -99,13 +102,12 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"For a loss of {LOSS:g} real features take {all_of_it.min():,.0f} to "
         f"{all_of_it.max():.2g} times the norm of theorem 2. By theorem 2 some A takes at least "
-        f"{frame['published'].min():.2g} to {frame['published'].max():.2g}; by the bound that we "
-        f"derive {ratio.min():.2g} to {ratio.max():.2g} times as much. Features as they are, the "
-        "gates of the theorem's own start times the bits, take "
-        f"{own.min():.2g} to {own.max():.2g} times as much again: the theorem is for the worst "
-        "features, which these are far from.\n\n"
-        f"Sizes: {one['units']:.0f} gates, c_A exact for {one['draws']:.0f} random A, "
-        "n from 16 k on, as theorem 2 asks."
+        f"{span(frame['published'], '.2g')}; by the bound that we derive {span(ratio, '.2g')} "
+        "times as much. Features as they are, the gates of the theorem's own start times the bits, "
+        f"take {span(own, '.2g')} times as much again: the theorem is for the worst features, "
+        "which these are far from.\n\n"
+        f"Sizes: {one['units']:.0f} gates, c_A exact for {one['draws']:.0f} random A, n from 16 k "
+        "on, as theorem 2 asks."
     )
 
 
@@ -115,4 +117,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(ordered.all())
 
 
-EXPERIMENT = Experiment(measure=whole(measure), found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict)

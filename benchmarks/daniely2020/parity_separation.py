@@ -34,7 +34,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from benchmarks.daniely2020.parity_first_step import TwoLayers, hidden_ranges
+from benchmarks.daniely2020 import parity_first_step as parity
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import ParityDistribution, cube
 
@@ -70,22 +70,27 @@ class SeparatingLayer:
 
 
 def _label_and_ranges(
-    distribution: ParityDistribution, units: TwoLayers
+    distribution: ParityDistribution, units: parity.TwoLayers
 ) -> tuple[Array, Array, Array]:
     """Labels of the relevant bits, and the middle and half the length of each unit's range."""
-    _, lowest, highest = hidden_ranges(distribution, units)
+    _, lowest, highest = parity.hidden_ranges(distribution, units)
     labels = cube(distribution.k).prod(axis=1)
     return labels, (lowest + highest) / 2.0, (highest - lowest) / 2.0
 
 
-def guaranteed_margin(distribution: ParityDistribution, units: TwoLayers, readout: Array) -> float:
+def guaranteed_margin(
+    distribution: ParityDistribution, units: parity.TwoLayers, readout: Array
+) -> float:
     """Bound y <u, h(x)> from below over all inputs; each unit's worst case is taken by itself."""
     y, middle, half = _label_and_ranges(distribution, units)
     return float((y * (middle @ readout) - half @ np.abs(readout)).min())
 
 
 def separating_layer(
-    distribution: ParityDistribution, units: TwoLayers, *, least: Literal["max", "sum"] = "max"
+    distribution: ParityDistribution,
+    units: parity.TwoLayers,
+    *,
+    least: Literal["max", "sum"] = "max",
 ) -> SeparatingLayer | None:
     """Find a second layer that separates all inputs, or None if the units guarantee none.
 

@@ -8,19 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.daniely2020.parity_first_step import (
-    TwoLayers,
-    first_step,
-    hidden_ranges,
-    is_good,
-    start,
-    worst_errors,
-)
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.parity_separation import separating_layer
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Rows, Verdict, whole
+from benchmarks.words import span
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
@@ -52,20 +45,22 @@ FULL = tuple(
 QUICK = tuple(Size(3, n, 30, seed=1) for n in (9, 101))
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Separating layers, and shares of units near a hinge, for every size and seed."""
-    return pd.DataFrame(of_size(size) for size in (QUICK if quick else FULL))
+    return (of_size(size) for size in (QUICK if quick else FULL))
 
 
 def of_size(size: Size) -> dict[str, float]:
     """One row; without a separating layer its numbers are missing."""
     distribution = ParityDistribution.random(size.n, size.k, random_state=size.seed)
-    initial = start(size.n, size.k, size.q, random_state=size.seed)
-    units = first_step(distribution, initial)
-    good = is_good(distribution, initial.weights)
-    only_good = TwoLayers(units.weights[good], units.biases[good], units.readout[good])
+    initial = parity.start(size.n, size.k, size.q, random_state=size.seed)
+    units = parity.first_step(distribution, initial)
+    good = parity.is_good(distribution, initial.weights)
+    only_good = parity.TwoLayers(units.weights[good], units.biases[good], units.readout[good])
     levels = [r for r in range(-size.k, size.k + 1, 2)]
-    shares = [float((worst_errors(distribution, units, r) <= 2 * EPS).mean()) for r in levels]
+    shares = [
+        float((parity.worst_errors(distribution, units, r) <= 2 * EPS).mean()) for r in levels
+    ]
     row = {
         **asdict(size),
         "eps": EPS,
@@ -90,11 +85,13 @@ def of_size(size: Size) -> dict[str, float]:
         "norm_constant": spread.norm * math.sqrt(size.q) / size.k**5,
         "used_constant": spread.n_used * size.k**2.5 / size.q,
         "few_used": few.n_used,
-        "largest_output": float(hidden_ranges(distribution, only_good)[2].max()),
+        "largest_output": float(parity.hidden_ranges(distribution, only_good)[2].max()),
     }
 
 
-def listed_margin(distribution: ParityDistribution, units: TwoLayers, readout: np.ndarray) -> float:
+def listed_margin(
+    distribution: ParityDistribution, units: parity.TwoLayers, readout: np.ndarray
+) -> float:
     """Smallest margin over all inputs, one by one; nan where they are too many to list."""
     if distribution.n_bits > MAX_CUBE_BITS:
         return math.nan
@@ -131,32 +128,27 @@ def found(frame: pd.DataFrame) -> str:
     wide = frame[frame["q"] >= WIDE]
     norms = wide["norm_constant"]
     return (
-        f"With q = {WIDE} pairs a separating layer exists for "
-        f"{int(wide['separates'].sum())} of {len(wide)} starts, although lemma 12 "
-        f"asks for {frame['lemma_12_width'].min():.0f} pairs at the least. Of all {len(frame)} "
-        f"starts it exists for {len(yes)}. Lemma 12's width k^7 log((k+1)/delta) is "
-        f"{frame['lemma_12_width'].max():.2g} for k = 7 (delta = {DELTA:g}, constant 1). "
-        "There is none where no good unit has its kink between two neighbouring values of z: the "
-        f"kink is near b n / (alpha |u|), so that few are far out. With q = {WIDE} the norm is "
-        f"{norms.min():.2g} to {norms.max():.2g} times k^5 / sqrt(q): B of the lemma is a small "
-        "number. The layer of least "
-        f"largest weight reads {yes['used_constant'].min():.2g} to "
-        f"{yes['used_constant'].max():.2g} times q / k^(5/2) units; the one of least sum of "
-        f"weights reads {yes['few_used'].min():.0f} to {yes['few_used'].max():.0f}. "
-        "The good units, of which it reads some, have outputs of at most "
-        f"{yes['largest_output'].max():.2f} (lemma 12: at most 1). Where the inputs "
-        "can be listed, the smallest margin over all of them is "
-        f"{listed['listed_margin'].min():.6f} or more. "
-        f"Units within 2 eps = {2 * EPS:g} of a hinge psi_r on all inputs: "
-        f"{percent(frame['mean_share'].min())} to {percent(frame['mean_share'].max())} of all, in "
-        "the mean over r. Lemma 11 says at least eps / (112 k^(5/2)), which is "
-        f"{percent(frame['share_bound'].min())} to {percent(frame['share_bound'].max())} here. "
-        f"After the step |u| is at most {frame['readout'].max():.2f} times k / sqrt(n) (lemma 14: "
-        "at most once).\n\n"
+        f"With q = {WIDE} pairs a separating layer exists for {int(wide['separates'].sum())} of "
+        f"{len(wide)} starts, although lemma 12 asks for {frame['lemma_12_width'].min():.0f} pairs "
+        f"at the least. Of all {len(frame)} starts it exists for {len(yes)}. Lemma 12's width k^7 "
+        f"log((k+1)/delta) is {frame['lemma_12_width'].max():.2g} for k = 7 (delta = {DELTA:g}, "
+        "constant 1). There is none where no good unit has its kink between two neighbouring "
+        "values of z: the kink is near b n / (alpha |u|), so that few are far out. With q = "
+        f"{WIDE} the norm is {span(norms, '.2g')} times k^5 / sqrt(q): B of the lemma is a small "
+        f"number. The layer of least largest weight reads {span(yes['used_constant'], '.2g')} "
+        "times q / k^(5/2) units; the one of least sum of weights reads "
+        f"{span(yes['few_used'], '.0f')}. The good units, of which it reads some, have outputs of "
+        f"at most {yes['largest_output'].max():.2f} (lemma 12: at most 1). Where the inputs can be "
+        f"listed, the smallest margin over all of them is {listed['listed_margin'].min():.6f} or "
+        f"more. Units within 2 eps = {2 * EPS:g} of a hinge psi_r on all inputs: "
+        f"{span(frame['mean_share'], percent)} of all, in the mean over r. Lemma 11 says at least "
+        f"eps / (112 k^(5/2)), which is {span(frame['share_bound'], percent)} here. After the step "
+        f"|u| is at most {frame['readout'].max():.2f} times k / sqrt(n) (lemma 14: at most "
+        "once).\n\n"
         f"Sizes: the exact first step of {frame['seed'].nunique()} starts for each size; k = 3 and "
-        "5 are below the lemma's k >= 7, and no n here fulfils k <= c n^(1/10) with c = 1: for "
-        "k = 7 that is n = 7^10, some 3e8. Lemma 11 asks for 7 <= k <= c eps^(1/4) n^(1/8), with a "
-        "c that is not given."
+        "5 are below the lemma's k >= 7, and no n here fulfils k <= c n^(1/10) with c = 1: for k = "
+        "7 that is n = 7^10, some 3e8. Lemma 11 asks for 7 <= k <= c eps^(1/4) n^(1/8), with a c "
+        "that is not given."
     )
 
 
@@ -196,6 +188,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(rows["separates"].all() and shape and near, near)
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

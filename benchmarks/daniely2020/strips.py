@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
-from benchmarks.drawing import common_legend
-from benchmarks.harness import Experiment, Options, Run, Verdict, growing
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Frames, Options, Rows, Run, Verdict, growing
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_mnist
@@ -77,16 +75,14 @@ QUICK = Sizes(
 )
 
 
-def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Options]) -> Frames:
     """Train one model after another; rows are epochs. Quick: on the 8 x 8 digits."""
     sizes, pools = (QUICK, small_images()) if run.quick else (FULL, mnist())
     jobs = [asdict(job) for job in sizes.jobs]
     return growing(run, jobs, lambda **job: train(Job(**job), sizes, *pools))
 
 
-def train(
-    job: Job, sizes: Sizes, train_pool: Dataset, test_pool: Dataset
-) -> Iterator[dict[str, object]]:
+def train(job: Job, sizes: Sizes, train_pool: Dataset, test_pool: Dataset) -> Rows:
     """One row an epoch of one training; test strips have images of their own."""
     train_strips = draw_strips(train_pool, job.k, job.strips, seed=2 * job.seed + 1)
     test_strips = draw_strips(test_pool, job.k, sizes.test_strips, seed=2 * job.seed + 2)
@@ -138,11 +134,11 @@ def main_strips(frame: pd.DataFrame) -> int:
     return int(models.index[models == models.max()].max())
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Test accuracies after the last epoch, every k and number of strips, beside the source's."""
     last = last_epochs(frame)
     sizes = sorted(set(zip(last["k"], last["strips"], strict=True)))
-    return pd.DataFrame(
+    return (
         {
             "test accuracy": model,
             **{f"paper, k = {k}": words[model] for k, words in PUBLISHED.items()},
@@ -213,8 +209,7 @@ def _with_more(trained: pd.DataFrame) -> str:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw test accuracy against the epoch, a panel for each k; the legend has the strips."""
-    figure = Figure(figsize=(8.4, 4.4), layout="constrained")
-    panels = figure.subplots(1, frame["k"].nunique(), sharey=True, squeeze=False)[0]
+    figure, (panels,) = subplots((8.4, 4.4), 1, frame["k"].nunique(), sharey=True, squeeze=False)
     main = main_strips(frame)
     others = sorted(set(frame["strips"]) - {main})
     line_of = dict(zip(others, itertools.cycle([":", "--", "-."])))
@@ -252,4 +247,4 @@ def judged(frame: pd.DataFrame, asked: float) -> Verdict:
     return Verdict.of(alike and apart, alike or apart)
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

@@ -17,12 +17,12 @@ import itertools
 import numpy as np
 import pandas as pd
 import scipy.linalg
-from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019 import galu_clusters as theory
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Rows, Verdict, whole
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.kernels.least_squares import gated_features
@@ -43,10 +43,9 @@ def predictions(train: Array, y: Array, test: Array) -> tuple[Array, float]:
     return test @ coef, float(np.abs(train @ coef - y).max())
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Fit several numbers of samples at several radii."""
     n, d, seeds, tests = (3, 4, 1, 100) if quick else (5, 10, 4, 1000)
-    rows = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         V = normalise(rng.normal(size=(n, d)))
@@ -66,23 +65,20 @@ def measure(quick: bool) -> pd.DataFrame:
             outputs, training = predictions(phi, train.y, test_phi)
             full = np.bincount(train.cluster, minlength=n) >= d
             wrong = np.abs(outputs - test.y) > EXACT * radius
-            rows.append(
-                {
-                    "n": n,
-                    "d": d,
-                    "k": k,
-                    "seed": seed,
-                    "radius": radius,
-                    "rank": i,
-                    "m": m,
-                    "split": theory.splits(filters, V, radius).mean(),
-                    "training_error": training / radius,
-                    "wrong": wrong.mean(),
-                    "wrong_in_full": wrong[full[test.cluster]].mean() if full.any() else np.nan,
-                    "too_few": binom.cdf(d - 1, m, 1 / n),
-                }
-            )
-    return pd.DataFrame(rows)
+            yield {
+                "n": n,
+                "d": d,
+                "k": k,
+                "seed": seed,
+                "radius": radius,
+                "rank": i,
+                "m": m,
+                "split": theory.splits(filters, V, radius).mean(),
+                "training_error": training / radius,
+                "wrong": wrong.mean(),
+                "wrong_in_full": wrong[full[test.cluster]].mean() if full.any() else np.nan,
+                "too_few": binom.cdf(d - 1, m, 1 / n),
+            }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -131,24 +127,23 @@ def found(frame: pd.DataFrame) -> str:
     events, drawn, allowed = counts.sum(), int((counts > 0.5).sum()), len(counts) * DELTA
     samples = theory.sufficient_samples(first["n"], first["d"], 0.1, DELTA)
     return (
-        f"n = {first['n']:.0f}, d = {first['d']:.0f}, k = {frame['k'].min()} to "
-        f"{frame['k'].max()}, mean of {frame['seed'].nunique()} draws.\n\n"
+        f"n = {first['n']:.0f}, d = {first['d']:.0f}, k = {span(frame['k'])}, mean of "
+        f"{frame['seed'].nunique()} draws.\n\n"
         f"- At the paper's radius ({published['radius'].mean():.1e}) every fit is exact: training "
         f"errors are at most {largest:.0e} of the radius. Predictions in clusters of d or more "
         f"samples (which span the space) are wrong in {100 * full:.1f} % of the cases, as theorem "
-        f"7 says: whatever exact solution it is. At m = {published['m'].max()} "
-        f"{100 * most:.1f} % of all predictions are wrong; theorem 6, with c = 1, asks for "
-        f"m = {samples} for 10 %.\n"
+        f"7 says: whatever exact solution it is. At m = {published['m'].max()} {100 * most:.1f} % "
+        f"of all predictions are wrong; theorem 6, with c = 1, asks for m = {samples} for 10 %.\n"
         f"- Filters that may split a cluster at that radius: {events:.0f} of {pairs:,} pairs of a "
         f"filter and a cluster, in {drawn} of {frame['seed'].nunique()} draws. Lemma 6 says at "
         f"most {allowed:.1g} of them are to be expected, lemma 7 none in a draw with probability "
         f"{1 - DELTA:g}. No sample lay on the other side of a filter: the fit of that draw is "
         "exact, too.\n"
         "- At larger radii filters split clusters, and the gates tell no longer which map applies "
-        f"(share of the filters that may split a given cluster, and of wrong predictions in full "
+        "(share of the filters that may split a given cluster, and of wrong predictions in full "
         f"clusters): {larger}.\n"
-        "- Lemma 5 is off by a factor of at most "
-        f"{bound_ratio(int(first['d'])):.2f} for small radii at this d: sqrt(pi / 2) for large d."
+        f"- Lemma 5 is off by a factor of at most {bound_ratio(int(first['d'])):.2f} for small "
+        "radii at this d: sqrt(pi / 2) for large d."
     )
 
 
@@ -182,6 +177,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(exact and theorem)
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

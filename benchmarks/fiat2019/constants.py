@@ -11,8 +11,7 @@ Source: Fiat, Malach, Shalev-Shwartz: [L] arXiv:1906.05032 (2019), [C] the submi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -23,8 +22,7 @@ from torch.nn.functional import softplus
 from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019 import galu_clusters as clusters
 from benchmarks.fiat2019 import gated_bounds
-from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.page import Judged
+from benchmarks.harness import Experiment, Judged, Row, Rows, Verdict, whole
 from benchmarks.words import vanishing
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -40,24 +38,12 @@ RELATIONS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One row: ours should stand in the relation to what the paper gives."""
-
-    statement: str
-    what: str
-    paper: float
-    relation: str
-    ours: float
-    slip: bool = False
-
-
 def _check(
     relation: str, statement: str, what: str, ours: float, paper: float, *, slip: bool = False
-) -> Check:
-    return Check(
-        statement=statement, what=what, paper=paper, relation=relation, ours=ours, slip=slip
-    )
+) -> Row:
+    """Return a row: ours should stand in the relation to what the paper gives, but for a slip."""
+    found = {"statement": statement, "what": what, "paper": paper}
+    return found | {"relation": relation, "ours": ours, "slip": slip}
 
 
 at_most, at_least, equal = (partial(_check, relation) for relation in RELATIONS)
@@ -76,7 +62,7 @@ def gates_of(X: Array, filters: Array) -> Array:
 # --- optimisation ----------------------------------------------------------------------------
 
 
-def lemma_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def lemma_1(rng: np.random.Generator, draws: int) -> Rows:
     """Share of draws that fail at the printed width, and at the smaller one."""
     m, d = 30, 15
     X = sphere(m, d, rng)
@@ -97,7 +83,7 @@ def lemma_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         yield at_most("[L] Lemma 1", what, float(np.mean(failed)), DELTA)
 
 
-def lemma_2(rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def lemma_2(rng: np.random.Generator, draws: int) -> Rows:
     """Check the ingredients: the norm of X, and the Khatri-Rao bound beside lambda(X)."""
     for m, d in ((400, 200), (200, 40), (400, 20)):
         norms = [np.linalg.norm(sphere(m, d, rng), 2) for _ in range(draws // 10)]
@@ -129,7 +115,7 @@ def lemma_2(rng: np.random.Generator, draws: int) -> Iterator[Check]:
 # --- clusters --------------------------------------------------------------------------------
 
 
-def clustered(rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def clustered(rng: np.random.Generator, draws: int) -> Rows:
     """Lemmas 3 to 7 and 10."""
     for n in (5, 10, 20):
         d = clusters.sufficient_dimension(n, DELTA, constant=clusters.PRINTED_DIMENSION)
@@ -212,7 +198,7 @@ def clustered(rng: np.random.Generator, draws: int) -> Iterator[Check]:
 # --- generalisation --------------------------------------------------------------------------
 
 
-def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def theorem_3(rng: np.random.Generator, draws: int) -> Rows:
     """Check the steps of the proof; the width is too large to run."""
     m, d, k = 20, 10, 4000
     X = sphere(m, d, rng)
@@ -247,7 +233,7 @@ def theorem_3(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     )
 
 
-def linear_predictors(rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def linear_predictors(rng: np.random.Generator, draws: int) -> Rows:
     """[C] section 4.2.1 and lemma 1."""
     X = rng.normal(size=(50, 8))
     signs = rng.choice([-1.0, 1.0], size=(20 * draws, 50))
@@ -288,7 +274,7 @@ def hinge(margins: torch.Tensor) -> torch.Tensor:
     return (1 - margins).relu()
 
 
-def theorem_4(rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def theorem_4(rng: np.random.Generator, draws: int) -> Rows:
     """Gradients of both networks by autograd, where outputs are in [-1, 1] and where not."""
     m, d, k = 200, 20, 30
     X = sphere(m, d, rng) * rng.random((m, 1)) ** (1 / d)
@@ -332,7 +318,7 @@ def gradient_distance(
     return float(np.linalg.norm(slopes[0] - slopes[1]) / np.linalg.norm(slopes[1]))
 
 
-def theorem_5(rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def theorem_5(rng: np.random.Generator, draws: int) -> Rows:
     """Check a step of the proof, which fails as printed, what holds in its place, and lemma 11."""
     d, eps, k = 20, 1.0, 20_000
     U, x = rng.normal(size=(k, d)), np.eye(d)[0]
@@ -399,11 +385,11 @@ CHECKS = (
 )
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Make all checks."""
     rng = np.random.default_rng(0)
     draws = 40 if quick else 400
-    return pd.DataFrame([asdict(check) for make in CHECKS for check in make(rng, draws)])
+    return (check for make in CHECKS for check in make(rng, draws))
 
 
 def holds(frame: pd.DataFrame) -> pd.Series:
@@ -486,4 +472,4 @@ def theorem_5_judged() -> Judged:
     )
 
 
-EXPERIMENT = Experiment(measure=whole(measure), found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict)

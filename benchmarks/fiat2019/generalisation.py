@@ -16,25 +16,23 @@ import math
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019.constants import DELTA, gates_of, sphere
-from benchmarks.harness import Experiment, Verdict, rows_of, whole
+from benchmarks.harness import Experiment, Rows, Verdict, rows_of, whole
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Fit several sizes at two widths, and by the kernel itself."""
     d, centres, tests, seeds, sizes = (
         (5, 10, 500, 1, (20, 40)) if quick else (10, 20, 2000, 3, (25, 50, 100, 200, 400, 800))
     )
     widths = (500,) if quick else (1000, 4000)
-    rows = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         Z, test = sphere(centres, d, rng), sphere(tests, d, rng)
@@ -57,15 +55,14 @@ def measure(quick: bool) -> pd.DataFrame:
                 "size": float(y @ dual),
                 "loss": np.mean((outputs - truth) ** 2) / 2,
             }
-            rows.append(shared | found)
+            yield shared | found
             for k in widths:
                 filters = rng.normal(size=(k, d))
                 scaled = gates_of(X, filters) / math.sqrt(k)
                 fit = least_squares(X, scaled, y)
                 decision = fit.decision(test, gates_of(test, filters) / math.sqrt(k))
                 found = {"width": k, "size": float(np.sum(fit.coef**2))}
-                rows.append(shared | found | {"loss": np.mean((decision - truth) ** 2) / 2})
-    return pd.DataFrame(rows)
+                yield shared | found | {"loss": np.mean((decision - truth) ** 2) / 2}
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -167,6 +164,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(exponent(losses) <= -1 and bool((losses <= risk_bounds(wide)).all()))
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

@@ -19,21 +19,19 @@ published; figure 3 of arXiv:1906.05032 (2019), whose values are not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from benchmarks.drawing import common_legend, subplots
+from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict, growing
-from benchmarks.page import Judged
+from benchmarks.harness import Experiment, Frames, Judged, Rows, Run, Verdict, growing
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
@@ -92,14 +90,12 @@ def reduced(train_X: Array, test_X: Array, components: int) -> tuple[Array, Arra
     return centred @ directions, (test_X - mean) @ directions
 
 
-def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Any]) -> Frames:
     """Train at every setting; quick: the widest of each network, on digits of 8 x 8 pixels."""
     load = cache(small if run.quick else images)
     steps = 200 if run.quick else STEPS
 
-    def trained(
-        dataset: str, network: str, width: int, rate: float, alpha: float
-    ) -> Iterator[dict[str, Any]]:
+    def trained(dataset: str, network: str, width: int, rate: float, alpha: float) -> Rows:
         model = NETWORKS[network]
         first, last, y, test_y = load(dataset, model.components)
         layers = GatedLayers(
@@ -240,13 +236,12 @@ def found(frame: pd.DataFrame) -> str:
     dearer = (one - errors).groupby("network").max().dropna()
     counts = trained.groupby("network")["rate"].nunique()
     return (
-        f"**GaLU0 is {apart.min():.1f} to {apart.max():.1f} points above ReLU (published "
-        f"{published.min():.1f} to {published.max():.1f}), and {linear.min():.1f} to "
-        f"{linear.max():.1f} below the linear network.** With “similar” as at most a quarter of "
-        f"the way from ReLU to the linear network the verdict would be: "
+        f"**GaLU0 is {span(apart, '.1f')} points above ReLU (published {span(published, '.1f')}), "
+        f"and {span(linear, '.1f')} below the linear network.** With “similar” as at most a "
+        "quarter of the way from ReLU to the linear network the verdict would be: "
         f"{judged(frame, 0.25).value}.\n\n"
-        f"- Our errors are {off.min():+.1f} to {off.max():+.1f} points off the published ones. "
-        "In the table the published value is in brackets.\n"
+        f"- Our errors are {span(off, '+.1f')} points off the published ones. In the table the "
+        "published value is in brackets.\n"
         f"- One training of {trained['steps'].iloc[0]:,} steps a cell and setting; the paper has "
         f"means of 4. Of the {len(RATES)} published rates all cells have "
         f"{', '.join(f'{counts[name]} ({name})' for name in names)}; of GaLU0 each with "
@@ -273,8 +268,8 @@ def compared(frame: pd.DataFrame, one: str, other: str) -> Judged:
     ahead = 100 * (cells[other] - cells[one])
     return Judged(
         verdict=Verdict.of((ahead > 0).all(), (ahead > 0).mean() > 0.5),
-        result=f"The error of “{other}” minus that of “{one}” is {ahead.min():+.1f} to "
-        f"{ahead.max():+.1f} points in {len(ahead)} cells of one training each.",
+        result=f"The error of “{other}” minus that of “{one}” is {span(ahead, '+.1f')} points in "
+        f"{len(ahead)} cells of one training each.",
     )
 
 
@@ -307,4 +302,4 @@ def judged(frame: pd.DataFrame, share: float) -> Verdict:
     return Verdict.of(better and near.all() and poorer, better)
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

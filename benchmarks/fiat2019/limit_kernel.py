@@ -14,67 +14,60 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.fiat2019.gated_bounds import khatri_rao_bound
-from benchmarks.harness import Experiment, Verdict, whole
-from implicit_bias.kernels.gated_least_squares import (
-    PUBLISHED_CHERNOFF,
-    limit_kernel,
-    smallest_eigenvalue,
-    sufficient_width,
-)
+from benchmarks.harness import Experiment, Rows, Verdict, whole
+from benchmarks.words import span
+from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels.least_squares import gated_gram
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Measure finite gates at several widths, and the eigenvalue at several dimensions."""
     m, d, seeds = (30, 10, 1) if quick else (200, 40, 3)
     widths = [2**i for i in range(2, 8 if quick else 16)]
-    rows = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         X = sphere(m, d, rng)
-        kappa, eigenvalue, sufficient = limit_kernel(X), smallest_eigenvalue(X), sufficient_width(X)
-        printed = sufficient_width(X, constant=PUBLISHED_CHERNOFF)
+        kappa, eigenvalue, sufficient = (
+            galu.limit_kernel(X),
+            galu.smallest_eigenvalue(X),
+            galu.sufficient_width(X),
+        )
+        printed = galu.sufficient_width(X, constant=galu.PUBLISHED_CHERNOFF)
         inner = X @ X.T
         both = np.divide(kappa, inner, out=np.zeros_like(kappa), where=inner != 0)
         spread = np.sqrt(np.sum(both * (1 - both) * inner**2))
         for k in widths:
             gates = UnitGates(rng.normal(size=(k, d)), np.zeros(k)).gates(X)
             gram = gated_gram(X, gates) / k
-            rows.append(
-                {
-                    "part": "width",
-                    "m": m,
-                    "d": d,
-                    "seed": seed,
-                    "k": k,
-                    "distance": np.linalg.norm(gram - kappa),
-                    "expected_distance": spread / np.sqrt(k),
-                    "eigenvalue": max(np.linalg.eigvalsh(gram)[0], 0.0),
-                    "limit": eigenvalue,
-                    "sufficient_width": sufficient,
-                    "printed_width": printed,
-                }
-            )
+            yield {
+                "part": "width",
+                "m": m,
+                "d": d,
+                "seed": seed,
+                "k": k,
+                "distance": np.linalg.norm(gram - kappa),
+                "expected_distance": spread / np.sqrt(k),
+                "eigenvalue": max(np.linalg.eigvalsh(gram)[0], 0.0),
+                "limit": eigenvalue,
+                "sufficient_width": sufficient,
+                "printed_width": printed,
+            }
         for dimension in (5, 10) if quick else (10, 20, 40, 80, 160, 320):
             X = sphere(m, dimension, rng)
-            rows.append(
-                {
-                    "part": "dimension",
-                    "m": m,
-                    "d": dimension,
-                    "seed": seed,
-                    "eigenvalue": smallest_eigenvalue(X),
-                    "khatri_rao": khatri_rao_bound(X),
-                }
-            )
-    return pd.DataFrame(rows)
+            yield {
+                "part": "dimension",
+                "m": m,
+                "d": dimension,
+                "seed": seed,
+                "eigenvalue": galu.smallest_eigenvalue(X),
+                "khatri_rao": khatri_rao_bound(X),
+            }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -119,7 +112,7 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"m = {m} inputs on the sphere of R^{d}, mean of {widths['seed'].nunique()} draw(s).\n\n"
         "- K/k goes to kappa like 1/sqrt(k), with the constant of the theory: measured over "
-        f"expected distance is {ratios.min():.2f} to {ratios.max():.2f}.\n"
+        f"expected distance is {span(ratios, '.2f')}.\n"
         f"- **Half of lambda(X), all that a linear rate needs, is reached at k = {half:.0f}, where "
         f"m/d = {m / d:.0f}; lemma 1 proves it, with 99 %, for k = "
         f"{widths['printed_width'].mean():,.0f}.** With the constant 6.518 that its matrix "
@@ -161,6 +154,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(converges and below and (2 * wide["eigenvalue"] >= wide["limit"]).all())
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict, rows_of
-from benchmarks.words import least_to_most
+from benchmarks.harness import Experiment, Frames, Run, Verdict, rows_of
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import least_squares
 from implicit_bias.problem.gating import UnitGates
@@ -104,7 +103,7 @@ def widest(m: int, d: int) -> int:
     return 3 * math.ceil(m / d)
 
 
-def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Any]) -> Frames:
     """Try what the searches ask for: a row is a width, and the error at it."""
     sizes, d, repeats, steps = (
         ((32, 64), 16, 1, 1000) if run.quick else (SIZES, INPUTS, REPEATS, STEPS)
@@ -142,14 +141,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     ax.plot(line, needed(line), color=GREY, linestyle=":", label="m/d, and few samples silent")
     for name, colour, marker in NETWORKS:
         rows = frame[frame["network"] == name]
-        ax.plot(
-            rows["m"] / rows["d"],
-            rows["width"],
-            marker,
-            color=colour,
-            alpha=0.6,
-            label=LABELS[name],
-        )
+        look = {"color": colour, "alpha": 0.6, "label": LABELS[name]}
+        ax.plot(rows["m"] / rows["d"], rows["width"], marker, **look)
     ax.set(xscale="log", yscale="log", xlabel="m/d", ylabel="smallest width that memorises")
     ticks = sorted(ratio.unique())
     ax.xaxis.set_ticks(ticks, [f"{tick:.0f}" for tick in ticks])
@@ -177,20 +170,16 @@ def found(frame: pd.DataFrame) -> str:
     means = by_size(frame)
     ratios = means[["closed", "GaLU", "ReLU"]].div(means["m/d"], axis=0)
     words = "; ".join(
-        f"{LABELS[name]} {ratios[name].min():.2f} to {ratios[name].max():.2f}"
-        for name in ("closed", "GaLU", "ReLU")
+        f"{LABELS[name]} {span(ratios[name], '.2f')}" for name in ("closed", "GaLU", "ReLU")
     )
     repeats = frame.groupby(["m", "network"])["seed"].nunique()
     off = means[["GaLU", "ReLU"]].sub(means["closed"], axis=0).to_numpy()
     return (
-        f"d = {frame['d'].iloc[0]}, mean of {least_to_most(repeats)} repeats ({REPEATS} "
-        "published).\n\n"
+        f"d = {frame['d'].iloc[0]}, mean of {span(repeats)} repeats ({REPEATS} published).\n\n"
         f"- Widths over m/d: {words}.\n"
         "- A closed form needs m/d, as kd coefficients fit no more than kd labels, but where so "
         "few hard gates (on average a share 2^-k of the samples has all closed) ask for k = "
-        "log2(1/0.01) "
-        f"(derived here). The trained mean widths are {off.min():+.1f} to {off.max():+.1f} units "
-        f"off "
+        f"log2(1/0.01) (derived here). The trained mean widths are {span(off, '+.1f')} units off "
         "the closed form's, whose filters are others: at these sizes the training comes as far as "
         "least squares."
     )
@@ -227,4 +216,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(bool((ratios < 2).all(axis=None)))
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

@@ -14,14 +14,12 @@ figure's file.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import (
     STEPS,
@@ -29,7 +27,7 @@ from benchmarks.fiat2019.published_training import (
     outputs_of,
     train_as_published,
 )
-from benchmarks.harness import Experiment, Run, Verdict, growing
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
 from implicit_bias.base.validation import Array
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 
@@ -92,7 +90,7 @@ def squared_norm(network: GatedLayers) -> float:
 
 def trained(
     network: GatedLayers, task: str, X: Array, y: Array, *, m: int, steps: int, seed: int
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Train on the first m samples; errors of both parts after a tenth, half and all steps."""
     targets, rows = y[:, None], []
 
@@ -111,7 +109,7 @@ def trained(
     return rows
 
 
-def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Any]) -> Frames:
     """Train both networks at each noise; a repeat more at a time."""
     m, tests, steps = (100, 500, 2000) if run.quick else (1000, 9000, STEPS)
     frame = run.kept if "squared_norm" in run.kept else pd.DataFrame()
@@ -119,7 +117,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         # A repeat has all noises.
         frame = frame[frame.groupby("seed")["noise"].transform("nunique") == len(NOISE)]
 
-    def repeat(seed: int) -> Iterator[dict[str, Any]]:
+    def repeat(seed: int) -> Rows:
         for task, noise, (name, kind) in itertools.product(TASKS, NOISE, NETWORKS.items()):
             rng = np.random.default_rng([seed, round(10 * noise)])
             X, y = clusters(m + tests, 30, 30, noise, task, rng)
@@ -272,4 +270,4 @@ def judged(frame: pd.DataFrame, most: float) -> Verdict:
     return Verdict.of(similar.all() and grows, similar.any() and grows)
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

@@ -19,11 +19,11 @@ import itertools
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.noisy_clusters import clusters
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Rows, Verdict, whole
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import gated_gram, least_squares, positive_eigen
 from implicit_bias.problem import gated_linear
@@ -39,10 +39,9 @@ PUBLISHED = {
 }
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Fit the same inputs and filters at each noise, drawn some times."""
     m, tests, d, k, seeds, draws = (120, 400, 10, 10, 1, 2) if quick else (1000, 4000, 30, 30, 6, 4)
-    rows = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         gating = UnitGates(rng.normal(size=(k, d)), np.zeros(k))
@@ -53,12 +52,9 @@ def measure(quick: bool) -> pd.DataFrame:
         for (i, noise), draw in itertools.product(enumerate(NOISE), range(draws)):
             row = fitted(X, gates, clean + noise * rng.normal(size=m + tests), m)
             rise = row["two_norm_square"] - start["two_norm_square"]
-            rows.append(
-                {"m": m, "d": d, "k": k, "seed": seed, "noise": noise, "draw": draw, **row}
-                | {"theory": start["gap"] + slope * rise, "slope": slope}
-                | {f"published_{name}": values[i] for name, values in PUBLISHED.items()}
-            )
-    return pd.DataFrame(rows)
+            case = {"m": m, "d": d, "k": k, "seed": seed, "noise": noise, "draw": draw, **row}
+            published = {f"published_{name}": values[i] for name, values in PUBLISHED.items()}
+            yield case | {"theory": start["gap"] + slope * rise, "slope": slope} | published
 
 
 def fitted(X: Array, gates: Array, y: Array, m: int) -> dict[str, float]:
@@ -121,11 +117,10 @@ def found(frame: pd.DataFrame) -> str:
         f"of its mean for the 2-norm, within {spread['one_norm_square']:.0f} % for the 1-norm, in "
         f"each of {frame['seed'].nunique()} draws of the inputs.** The noise's part outweighs the "
         "rest, and scales both norms alike: this experiment cannot tell the two apart.\n\n"
-        f"- The slope is that of the theory, {slopes.min():.2e} to {slopes.max():.2e} in the "
-        f"draws: measured and predicted gaps differ by at most {100 * error:.0f} %.\n"
-        f"- Our mean squared 2-norms are {over.min():.2f} to {over.max():.2f} times the published "
-        "ones. They differ between draws of inputs and filters, of which the paper names no "
-        "number.\n\n"
+        f"- The slope is that of the theory, {span(slopes, '.2e')} in the draws: measured and "
+        f"predicted gaps differ by at most {100 * error:.0f} %.\n"
+        f"- Our mean squared 2-norms are {span(over, '.2f')} times the published ones. They differ "
+        "between draws of inputs and filters, of which the paper names no number.\n\n"
         f"m = {frame['m'].iloc[0]}, k = {frame['k'].iloc[0]}, d = {frame['d'].iloc[0]}; "
         f"{frame['draw'].nunique()} draws of the noise for each of the inputs and filters. In the "
         "table: mean, range over the draws of inputs, and the published value in brackets."
@@ -161,6 +156,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((spread < 0.2).all(), (spread < 0.2).any())
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

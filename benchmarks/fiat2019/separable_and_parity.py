@@ -15,19 +15,19 @@ Source: Fiat, Malach, Shalev-Shwartz (2019), arXiv:1906.05032, figure 4.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import Experiment, Run, Verdict, growing
-from benchmarks.words import least_to_most
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
+from benchmarks.sizes import grid
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.problem.gating import UnitGates
@@ -68,7 +68,7 @@ def monte_carlo(d: int, filters: int) -> float:
     return float(np.sqrt(np.mean(correlations**2)))
 
 
-def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Any]) -> Frames:
     """Measure test errors by task and width, and correlations by dimension."""
     d, m, tests, steps = (20, 500, 500, 1000) if run.quick else (100, 50_000, 10_000, STEPS)
     largest, filters = (6, 200) if run.quick else (LARGEST_CUBE, 2000)
@@ -77,7 +77,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         # Shorter trainings are done again.
         frame = frame[(frame["part"] != "error") | (frame["steps"] == steps)]
     else:
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for bits in range(2, 20 if run.quick else 101, 2):
             row = {"part": "correlation", "d": bits, "correlation": parity_correlation(bits)}
             rows.append(
@@ -85,9 +85,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
             )
         frame = pd.DataFrame(rows)
 
-    def trained(
-        part: str, seed: int, width: int, task: str, network: str
-    ) -> Iterator[dict[str, Any]]:
+    def trained(part: str, seed: int, width: int, task: str, network: str) -> Rows:
         X, y = TASKS[task](m + tests, d, np.random.default_rng(seed))
         layers = GatedLayers([d, width, 1], NETWORKS[network], bias=False, seed=seed)
         train_as_published(layers, X[:m], y[:m, None], "hinge", steps=steps, seed=seed)
@@ -95,17 +93,13 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         found = {"train_error": float(wrong[:m].mean()), "error": float(wrong[m:].mean())}
         yield {"d": d, "m": m, "steps": steps, **found}
 
-    wanted = [
-        {"part": "error", "seed": seed, "width": width, "task": task, "network": name}
-        for seed, width, task, name in itertools.product(range(REPEATS), WIDTHS, TASKS, NETWORKS)
-    ]
+    wanted = grid(part=["error"], seed=range(REPEATS), width=WIDTHS, task=TASKS, network=NETWORKS)
     return growing(run, wanted, trained, frame)
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw errors against the width, and correlations against the dimension."""
-    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
-    *panels, right = figure.subplots(1, 3)
+    figure, (*panels, right) = subplots((10.5, 3.4), 1, 3)
     errors = frame[frame["part"] == "error"]
     for ax, task in zip(panels, TASKS, strict=True):
         for name, (colour, mark) in LOOKS.items():
@@ -149,9 +143,7 @@ def found(frame: pd.DataFrame) -> str:
         index="seed", columns=["width", "network"], values="error"
     )
     ahead = {width: by_seed[width, "GaLU"] - by_seed[width, "ReLU"] for width in widths}
-    lead = "; ".join(
-        f"k = {width} {lead.min():+.2f} to {lead.max():+.2f}" for width, lead in ahead.items()
-    )
+    lead = "; ".join(f"k = {width} {span(lead, '+.2f')}" for width, lead in ahead.items())
     lines = "; ".join(
         f"k = {width}: GaLU {means['separable', 'GaLU', width]:.2f} %, "
         f"ReLU {means['separable', 'ReLU', width]:.2f} %"
@@ -159,19 +151,18 @@ def found(frame: pd.DataFrame) -> str:
     )
     return (
         f"d = {errors['d'].iloc[0]:.0f}, m = {errors['m'].iloc[0]:,.0f}, "
-        f"{errors['steps'].iloc[0]:,.0f} steps, mean of {least_to_most(repeats)} repeats.\n\n"
-        "- **On separable data ReLU errs less than GaLU by, in points over the repeats, "
-        f"{lead}; on parity all test errors lie between {parity.min():.3f} and "
-        f"{parity.max():.3f}.** The paper has a visible advantage of ReLU, at widths that are not "
-        f"said. Test errors on separable data: {lines}.\n"
-        "- On parity (published: chance) the training error falls to "
-        f"{train['GaLU']:.3f} (GaLU) and {train['ReLU']:.3f} (ReLU).\n"
+        f"{errors['steps'].iloc[0]:,.0f} steps, mean of {span(repeats)} repeats.\n\n"
+        f"- **On separable data ReLU errs less than GaLU by, in points over the repeats, {lead}; "
+        f"on parity all test errors lie between {parity.min():.3f} and {parity.max():.3f}.** The "
+        "paper has a visible advantage of ReLU, at widths that are not said. Test errors on "
+        f"separable data: {lines}.\n"
+        f"- On parity (published: chance) the training error falls to {train['GaLU']:.3f} (GaLU) "
+        f"and {train['ReLU']:.3f} (ReLU).\n"
         "- The correlation of parity with gated coordinates, which is the first gradient of both "
         "networks (one and the same by theorem 4, which asks for inputs in the unit ball: bits "
-        "over sqrt d), agrees with its closed form within "
-        f"{100 * off:.1f} % for d up to {known.index.max():.0f}, and is {largest:.0e} at d = "
-        f"{correlations.index[-1]:.0f}: no sample of feasible size shows it. For odd d it is 0, "
-        "for every filter."
+        f"over sqrt d), agrees with its closed form within {100 * off:.1f} % for d up to "
+        f"{known.index.max():.0f}, and is {largest:.0e} at d = {correlations.index[-1]:.0f}: no "
+        "sample of feasible size shows it. For odd d it is 0, for every filter."
     )
 
 
@@ -193,4 +184,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(fail and learn and better, fail and learn)
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

@@ -22,23 +22,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import alternating_search
-from benchmarks.harness import Experiment, Run, Verdict, growing
+from benchmarks.harness import Experiment, Frames, Rows, Run, Verdict, growing
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
@@ -80,7 +80,7 @@ def relu_suffices(width: int, X: Array, Y: Array, seed: int, *, steps: int) -> b
     return False
 
 
-def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Any]) -> Frames:
     """Search the width for each number of outputs; then train the published widths."""
     frame = run.kept
     if frame.empty:
@@ -96,7 +96,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
         if p <= most
     }
 
-    def trained(part: str, seed: int, p: int) -> Iterator[dict[str, Any]]:
+    def trained(part: str, seed: int, p: int) -> Rows:
         rng = np.random.default_rng([1, p, seed])
         X = rng.normal(size=(PUBLISHED_SIZE, PUBLISHED_INPUTS))
         Y = rng.normal(size=(PUBLISHED_SIZE, p))
@@ -216,20 +216,19 @@ def found(frame: pd.DataFrame) -> str:
         for p, relu, gated in zip(*(PUBLISHED[key] for key in ("p", "ReLU", "GaLU")), strict=True)
     )
     return (
-        f"Search: m = {first['m']:.0f}, d = {first['d']:.0f}, mean of "
-        f"{frame['seed'].nunique()} draw(s), alternating search of {first['iterations']:.0f} "
-        f"rounds.\n\n"
-        f"- **GaLU over ReLU, for several outputs: {ratio.min():.2f} to {ratio.max():.2f} "
-        f"(published at p = 128: {wide['GaLU'] / wide['ReLU']:.2f}); the published widths, trained "
-        f"{repeats} times for p = {', '.join(map(str, PUBLISHED['p']))}, leave errors of "
-        f"{means.min():.3f} to {means.max():.3f}.** The widths are searched at m = "
-        f"{first['m']:.0f}, of GaLU by alternating search, not by Adam as published.\n"
+        f"Search: m = {first['m']:.0f}, d = {first['d']:.0f}, mean of {frame['seed'].nunique()} "
+        f"draw(s), alternating search of {first['iterations']:.0f} rounds.\n\n"
+        f"- **GaLU over ReLU, for several outputs: {span(ratio, '.2f')} (published at p = 128: "
+        f"{wide['GaLU'] / wide['ReLU']:.2f}); the published widths, trained {repeats} times for p "
+        f"= {', '.join(map(str, PUBLISHED['p']))}, leave errors of {span(means, '.3f')}.** The "
+        f"widths are searched at m = {first['m']:.0f}, of GaLU by alternating search, not by Adam "
+        "as published.\n"
         f"- All GaLU widths for several outputs lie between {low.min():.1f} times the needed and "
-        f"{high.max():.2f} times the sufficient one, and at {count.min():.2f} to {count.max():.2f} "
-        "of what a count of parameters asks for: the two layers are fitted to each other.\n"
-        f"- GaLU's published widths for several outputs are {theirs.min():.2f} to "
-        f"{theirs.max():.2f} of that count at their size. Theirs are larger, trained for 100,000 "
-        "steps, and have bias units; our search stops after its rounds, not at a minimum.\n"
+        f"{high.max():.2f} times the sufficient one, and at {span(count, '.2f')} of what a count "
+        "of parameters asks for: the two layers are fitted to each other.\n"
+        f"- GaLU's published widths for several outputs are {span(theirs, '.2f')} of that count at "
+        "their size. Theirs are larger, trained for 100,000 steps, and have bias units; our search "
+        "stops after its rounds, not at a minimum.\n"
         f"- Published smallest widths, ReLU and GaLU (crosses): {published}.\n"
         f"- At the published size and widths (m = {PUBLISHED_SIZE}, d = {PUBLISHED_INPUTS}, bias "
         f"units, the published training), where the mean of {REPEATS} repeats is to be just below "
@@ -272,4 +271,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(alike and between and published and repeats, alike and between and published)
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

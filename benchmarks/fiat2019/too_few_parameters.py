@@ -15,21 +15,19 @@ and figure 2 of arXiv:1906.05032 (2019). The values are those of the figure's fi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_bounds import expected_loss
 from benchmarks.fiat2019.gated_layers import GatedLayers
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
-from benchmarks.harness import Experiment, Run, Verdict, growing
-from benchmarks.words import least_to_most
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import gated_features, least_squares
 from implicit_bias.problem.gating import UnitGates
@@ -77,7 +75,7 @@ def drawn(seed: int, m: int, d: int, k: int) -> tuple[Array, Array, UnitGates]:
     return X, y, UnitGates(rng.normal(size=(k, d)), np.zeros(k), ">=")
 
 
-def closed_form(seed: int, m: int, d: int, k: int) -> dict[str, Any]:
+def closed_form(seed: int, m: int, d: int, k: int) -> Row:
     """Fit GaLU by least squares: one row."""
     X, y, gating = drawn(seed, m, d, k)
     found = least_squares(X, gating.gates(X), y)
@@ -95,7 +93,7 @@ def closed_form(seed: int, m: int, d: int, k: int) -> dict[str, Any]:
     }
 
 
-def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Any]) -> Frames:
     """Fit each size in closed form; then redraw filters at some, and train networks at all."""
     proposals, steps, repeats, sizes, small = (
         (30, 500, 1, QUICK_SIZES, QUICK_SIZES)
@@ -104,7 +102,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     )
     frame = run.kept if "variance" in run.kept else pd.DataFrame()
 
-    def fitted(network: str, seed: int, m: int, d: int, k: int) -> Iterator[dict[str, Any]]:
+    def fitted(network: str, seed: int, m: int, d: int, k: int) -> Rows:
         row = closed_form(seed, m, d, k)
         if network == "ReLU":
             X, y, _ = drawn(seed, m, d, k)
@@ -125,7 +123,7 @@ def measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
     return growing(run, wanted, fitted, frame)
 
 
-def improved(seed: int, m: int, d: int, k: int, proposals: int) -> dict[str, Any]:
+def improved(seed: int, m: int, d: int, k: int, proposals: int) -> Row:
     """Redraw filters, and time that against a pseudo-inverse."""
     X, y, gating = drawn(seed, m, d, k)
     start = process_time()
@@ -206,7 +204,7 @@ def found(frame: pd.DataFrame) -> str:
 def how_many(frame: pd.DataFrame, name: str) -> str:
     """Sizes and draws of a network."""
     draws = frame[frame["network"] == name].groupby(["m", "d", "k"])["seed"].count()
-    return f"{name}: {len(draws)} sizes, {least_to_most(draws)} draws"
+    return f"{name}: {len(draws)} sizes, {span(draws)} draws"
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
@@ -237,4 +235,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(theorem and better and near, theorem)
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Rows, Tabular, Verdict, whole
 from implicit_bias.base.wording import percent
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.runs.configuration import RunConfig
@@ -17,14 +17,14 @@ from implicit_bias.runs.data import load_data
 from implicit_bias.runs.trajectory import context_trajectory
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Take the gates at some steps of one training, and solve for each."""
     setting = (
         RunConfig(dataset="digits", train_size=100, units=10, steps=100)
         if quick
         else RunConfig(dataset="mnist", protocol="lippl2022", train_size=1000, units=50)
     )
-    return pd.DataFrame(asdict(point) for point in context_trajectory(setting, load_data(setting)))
+    return (asdict(point) for point in context_trajectory(setting, load_data(setting)))
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -50,7 +50,7 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(flips and learns, flips or learns)
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Errors and disagreements at each step."""
     columns = {
         "gates changed": "gates_changed",
@@ -60,9 +60,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
         "trained network": "disagreement_at_end",
     }
     cells = {name: frame[column].map(percent) for name, column in columns.items()}
-    return pd.DataFrame({"step": frame["step"].astype(str), **cells})
+    return {"step": frame["step"].astype(str), **cells}
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=trajectory_figure, found=found, verdict=verdict, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, trajectory_figure)

@@ -19,26 +19,21 @@ Source: Lippl, Abbott, Chung (2022), program (6) and theorem 3.1, for any depth;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.drawing import subplots
-from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
-from benchmarks.lippl2022.gln_predictors import (
-    first_layer_coef,
-    first_layer_gates,
-    path_contexts,
-    path_norm,
-)
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Experiment, Frames, Misuse, Options, Rows, Run, Verdict, option
+from benchmarks.lippl2022 import gln_predictors as gln
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import certify
+from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import GLN
@@ -55,48 +50,6 @@ from implicit_bias.training.limit import LimitConfig, train_to_limit
 GIVEN = ("dataset", "train_size", "units", "steps")
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A network in the limit; disagreements are shares of the validation samples.
-
-    Attributes
-    ----------
-    layers, seed : int
-        L, and the seed of the initial weights.
-    optimum : float
-        Certified lower bound on the norm of the path SVM, so on that of any such network.
-    norm : float
-        (||theta||^2 / L)^(L/2) at smallest margin 1.
-    balance, dependence, sharing : float
-        The factors of norm / optimum; see the head.
-    residual : float
-        KKT residual of theorem 3.1.
-    conditional_excess : float
-        Share by which the network's norm is above the optimum of the conditional SVM.
-    error, path_error : float
-        Errors of the network and of the path SVM.
-    from_two_layers, from_paths, from_conditional, from_seeds : float
-        Disagreement with the SVM-GLN of one hidden layer, with the path SVM, with the
-        conditional SVM, and with networks of other initial weights (mean).
-    """
-
-    layers: int
-    seed: int
-    optimum: float
-    norm: float
-    balance: float
-    dependence: float
-    sharing: float
-    residual: float
-    conditional_excess: float
-    error: float
-    path_error: float
-    from_two_layers: float
-    from_paths: float
-    from_conditional: float
-    from_seeds: float = np.nan
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeepOptions(Options):
     """What one can ask of it; rows of other choices stay in the table."""
@@ -109,7 +62,7 @@ class DeepOptions(Options):
     steps: int = option(5000, "steps towards the limit")
 
 
-def measure(run: Run[DeepOptions]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[DeepOptions]) -> Frames:
     """Train the networks and solve the SVMs of the depths that are not in the table."""
     asked = run.options
     if run.quick:
@@ -132,7 +85,7 @@ def measure(run: Run[DeepOptions]) -> Iterator[pd.DataFrame]:
             config = LimitConfig(steps=asked.steps)
             train_to_limit(network, data.parts.train.X, data.parts.train.y, config)
         found = measured(networks, list(asked.seeds), data.parts, two_layers)
-        rows = pd.DataFrame([asdict(row) for row in found]).assign(**given)
+        rows = pd.DataFrame(found).assign(**given)
         run.say(f"L = {depth}: done")
         kept = pd.concat([kept, rows], ignore_index=True) if len(kept) else rows
         yield kept
@@ -153,62 +106,68 @@ def dealt_out(contexts: HyperplaneContexts, n_layers: int, X: Array) -> list[Hyp
 
 def measured(
     networks: list[GLN], seeds: list[int], data: Split, two_layers: NDArray[np.bool_]
-) -> list[Trained]:
-    """Compare networks of one architecture, trained from the weights of several seeds."""
+) -> Rows:
+    """Compare networks of one architecture in the limit, trained from the weights of several seeds.
+
+    ==========================  ==================================================================
+    layers, seed                L, and the seed of the initial weights
+    optimum                     certified lower bound on the norm of the path SVM, so on that of
+                                any such network
+    norm                        (||theta||^2 / L)^(L/2) at smallest margin 1
+    balance, dependence,        the factors of norm / optimum; see the head
+    sharing
+    residual                    KKT residual of theorem 3.1
+    conditional_excess          share by which the network's norm is above the optimum of the
+                                conditional SVM
+    error, path_error           errors of the network and of the path SVM
+    from_two_layers,            disagreement, as a share of the validation samples, with the
+    from_paths,                 SVM-GLN of one hidden layer, with the path SVM, with the
+    from_conditional,           conditional SVM, and with networks of other initial weights (mean)
+    from_seeds
+    ==========================  ==================================================================
+    """
     train, validation = data.train, data.validation
-    paths = Architecture(path_contexts(networks[0].gatings, train.X))
+    paths = Architecture(gln.path_contexts(networks[0].gatings, train.X))
     by_paths, solution = _svm(paths, data)
     optimum = solution.certificate.lower
     predictions = [network.decision(validation.X) > 0 for network in networks]
-    rows = []
     for i, (network, seed, predicted) in enumerate(zip(networks, seeds, predictions, strict=True)):
         found = stationarity(network, network.prepare(train.X), train.y)
         sizes = np.array([float(weights.detach().norm()) for weights in network.parameters()])
         degree = network.n_layers
         norm = float(np.mean(sizes**2) ** (degree / 2))
         given = MarginProblem(
-            train.X, train.y, first_layer_gates(network, train.X), network.gatings[0].groups
+            train.X, train.y, gln.first_layer_gates(network, train.X), network.gatings[0].groups
         )
         conditional = solve(given)
-        gates = first_layer_gates(network, validation.X)
+        gates = gln.first_layer_gates(network, validation.X)
         by_conditional = gated_linear(validation.X, gates, conditional.coef) > 0
         others = [other for j, other in enumerate(predictions) if j != i]
-        rows.append(
-            Trained(
-                layers=degree,
-                seed=seed,
-                optimum=optimum,
-                norm=norm / found.min_margin,
-                balance=norm / float(np.prod(sizes)),
-                dependence=float(np.prod(sizes)) / path_norm(network),
-                sharing=path_norm(network) / found.min_margin / optimum,
-                residual=found.residual,
-                conditional_excess=certify(given, first_layer_coef(network)).upper
-                / conditional.certificate.lower
-                - 1.0,
-                error=_share(predicted, validation.y > 0),
-                path_error=_share(by_paths, validation.y > 0),
-                from_two_layers=_share(predicted, two_layers),
-                from_paths=_share(predicted, by_paths),
-                from_conditional=_share(predicted, by_conditional),
-                from_seeds=float(np.mean([_share(predicted, other) for other in others]))
-                if others
-                else np.nan,
-            )
-        )
-    return rows
+        given_upper = certify(given, gln.first_layer_coef(network)).upper
+        apart = [_share(predicted, other) for other in others]
+        yield {
+            "layers": degree,
+            "seed": seed,
+            "optimum": optimum,
+            "norm": norm / found.min_margin,
+            "balance": norm / float(np.prod(sizes)),
+            "dependence": float(np.prod(sizes)) / gln.path_norm(network),
+            "sharing": gln.path_norm(network) / found.min_margin / optimum,
+            "residual": found.residual,
+            "conditional_excess": excess(given_upper, conditional.certificate.lower),
+            "error": _share(predicted, validation.y > 0),
+            "path_error": _share(by_paths, validation.y > 0),
+            "from_two_layers": _share(predicted, two_layers),
+            "from_paths": _share(predicted, by_paths),
+            "from_conditional": _share(predicted, by_conditional),
+            "from_seeds": float(np.mean(apart)) if apart else np.nan,
+        }
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows of the first choice of data, width and steps, with norm / bound."""
     first = (frame[list(GIVEN)] == frame[list(GIVEN)].iloc[0]).all(axis=1)
     return frame[first].assign(ratio=frame["norm"] / frame["optimum"])
-
-
-def _range(values: pd.Series[float], write: Callable[[float], str] = "{:.2f}".format) -> str:
-    """Smallest to largest."""
-    low, high = write(values.min()), write(values.max())
-    return low if low == high else f"{low} to {high}"
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -220,32 +179,32 @@ def found(frame: pd.DataFrame) -> str:
     later = ""
     if len(more):
         norms = " and ".join(
-            _range(rows["norm"] / rows["optimum"]) for _, rows in more.groupby("layers")
+            span(rows["norm"] / rows["optimum"], ".2f") for _, rows in more.groupby("layers")
         )
         later = (
             f", and more steps do not bring them together: after {more['steps'].iloc[0]:,} they "
             f"have norms of {norms} times the bound, and disagree by "
-            f"{_range(more['from_seeds'], percent)}. Their KKT residuals, "
-            f"{_range(more['residual'], '{:.3f}'.format)} by then, still fall slowly: what is left "
-            "is in the upper layers"
+            f"{span(more['from_seeds'], percent)}. Their KKT residuals, "
+            f"{span(more['residual'], '.3f')} by then, still fall slowly: what is left is in the "
+            "upper layers"
         )
     return (
         f"{first['dataset']}, N = {first['train_size']}; {first['units']} hyperplanes dealt out, "
         f"so that all depths see the same contexts; {first['steps']:,} accelerated steps from "
         f"{shown['seed'].nunique()} initial weights each, smallest to largest.\n\n"
-        "- With two layers the norm predicts everything: one limit, from all initial weights "
-        f"(norm / bound {_range(two['ratio'], '{:.4f}'.format)}).\n"
+        "- With two layers the norm predicts everything: one limit, from all initial weights (norm "
+        f"/ bound {span(two['ratio'], '.4f')}).\n"
         "- With more layers it predicts the first layer, given what the upper ones have learned: "
         f"there the network is within {percent(deep['conditional_excess'].max())} of a convex "
-        f"optimum, and disagrees with it on {_range(deep['from_conditional'], percent)}.\n"
-        f"- It misses the upper layers. The networks are {_range(deep['ratio'])} times above the "
-        f"bound by paths. The layers are nearly balanced ({_range(deep['balance'])}) and nearly "
-        f"independent ({_range(deep['dependence'])}), so this comes from what the bound lets paths "
-        "do and weights that paths share do not (or from stationary points far above the best: "
-        "the two cannot be told apart by a lower bound alone).\n"
+        f"optimum, and disagrees with it on {span(deep['from_conditional'], percent)}.\n"
+        f"- It misses the upper layers. The networks are {span(deep['ratio'], '.2f')} times above "
+        f"the bound by paths. The layers are nearly balanced ({span(deep['balance'], '.2f')}) and "
+        f"nearly independent ({span(deep['dependence'], '.2f')}), so this comes from what the "
+        "bound lets paths do and weights that paths share do not (or from stationary points far "
+        "above the best: the two cannot be told apart by a lower bound alone).\n"
         "- The limit depends on the initial weights. Networks of one architecture disagree with "
-        f"each other on {_range(deep['from_seeds'], percent)}, with the two-layer SVM on "
-        f"{_range(deep['from_two_layers'], percent)}{later}."
+        f"each other on {span(deep['from_seeds'], percent)}, with the two-layer SVM on "
+        f"{span(deep['from_two_layers'], percent)}{later}."
     )
 
 
@@ -256,27 +215,23 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(exact.all(), exact[shown["layers"] == 2].all())
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Factors and disagreements by depth."""
-    rows = []
     for depth, there in _shown(frame).groupby("layers"):
-        rows.append(
-            {
-                "layers": str(depth),
-                "norm / bound": _range(there["ratio"], "{:.4f}".format),
-                "dependence": _range(there["dependence"]),
-                "sharing": _range(there["sharing"], "{:.4f}".format),
-                "KKT residual": _range(there["residual"], "{:.3f}".format),
-                "excess, SVM given the upper layers": _range(there["conditional_excess"], percent),
-                "error": _range(there["error"], percent),
-                "path SVM's error": _range(there["path_error"], percent),
-                "disagreement: two-layer SVM": _range(there["from_two_layers"], percent),
-                "path SVM": _range(there["from_paths"], percent),
-                "other initial weights": _range(there["from_seeds"], percent),
-                "SVM given the upper layers": _range(there["from_conditional"], percent),
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "layers": str(depth),
+            "norm / bound": span(there["ratio"], ".4f"),
+            "dependence": span(there["dependence"], ".2f"),
+            "sharing": span(there["sharing"], ".4f"),
+            "KKT residual": span(there["residual"], ".3f"),
+            "excess, SVM given the upper layers": span(there["conditional_excess"], percent),
+            "error": span(there["error"], percent),
+            "path SVM's error": span(there["path_error"], percent),
+            "disagreement: two-layer SVM": span(there["from_two_layers"], percent),
+            "path SVM": span(there["from_paths"], percent),
+            "other initial weights": span(there["from_seeds"], percent),
+            "SVM given the upper layers": span(there["from_conditional"], percent),
+        }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -332,6 +287,4 @@ def _share(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
     return float(np.mean(one != other))
 
 
-EXPERIMENT = Experiment(
-    measure=measure, draw=draw, found=found, verdict=verdict, tabulate=tabulate, options=DeepOptions
-)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw, options=DeepOptions)

@@ -24,10 +24,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots
-from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Experiment, Options, Rows, Run, Verdict, option
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Dataset
@@ -251,10 +250,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.ANSWERED if arrived else Verdict.OPEN
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Excess and disagreement of each training at some steps; those recorded are near them."""
     runs = dict(list(_shown(frame).groupby("training", sort=False)))
-    rows = []
     for step in SHOWN:
         row = {"steps": f"{step:,}"}
         for name in LOOKS:
@@ -262,8 +260,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             near = abs(nearest["step"] - step) <= 0.05 * step
             words = f"{percent(nearest['excess'])}, {percent(nearest['disagreement'])}"
             row[name] = words if near else ""
-        rows.append(row)
-    return pd.DataFrame(rows)
+        yield row
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -321,11 +318,4 @@ def _solved(problem: MarginProblem) -> Solution:
     return solution
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=ExcessOptions,
-)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw, options=ExcessOptions)

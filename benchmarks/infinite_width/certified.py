@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots, tick_values
-from benchmarks.harness import Experiment, Verdict, rows_of
+from benchmarks.drawing import Figure, subplots, tick_values
+from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import sized
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
@@ -84,37 +81,35 @@ class Case:
         return f"{self.kind}: {self.name}"
 
 
-def settings(sizes: Sizes) -> list[Case]:
+def cases(sizes: Sizes) -> list[Case]:
     """List all data sets."""
     found = [
         Case(RANDOM, f"{n} samples", *random_points(n, seed)) for seed, n in enumerate(sizes.random)
     ]
     found += [Case(PUBLISHED, f"4 × 4, {n} samples", *clusters(4, n, 0)) for n in sizes.published]
-    for rank, counts in ((4, sizes.rank_4), (5, sizes.rank_5)):
-        found += [
-            Case(HIGHER, f"rank {rank}, {n} samples", *clusters(3, n, 0, n_features=rank))
-            for n in counts
-        ]
-    for rank, counts in ((6, sizes.rank_6), (15, sizes.rank_15)):
-        found += [
-            Case(
-                HIGHER,
-                f"rank {rank}, {n} samples",
-                *clusters(3, n, 0, n_features=rank),
-                expected=None,
-                rounds=30,
-            )
-            for n in counts
-        ]
-    X, y = random_points(max(sizes.random) // 2, 0)
+    for rank, counts, expected, rounds in (
+        (4, sizes.rank_4, Status.OPTIMAL, 300),
+        (5, sizes.rank_5, Status.OPTIMAL, 300),
+        (6, sizes.rank_6, None, 30),
+        (15, sizes.rank_15, None, 30),
+    ):
+        for n in counts:
+            data, name = clusters(3, n, 0, n_features=rank), f"rank {rank}, {n} samples"
+            found.append(Case(HIGHER, name, *data, expected=expected, rounds=rounds))
+    n = max(sizes.random) // 2
+    X, y = random_points(n, 0)
     activations: tuple[Activation, ...] = ("leaky relu", "absolute value", "linear plus relu")
     found += [Case(OTHER, str(activation), X, y, activation) for activation in activations]
     found += [Case(OTHER, f"C = {C:g}", X, y, C=C) for C in (0.1, 10.0)]
-    n = max(sizes.random) // 2
     found += [
         Case(CLASSES, f"{k} classes, {n} samples", *sectors(n, k, seed=k)) for k in sizes.classes
     ]
     return found + degenerate()
+
+
+def settings(sizes: Sizes) -> list[Row]:
+    """Every set once."""
+    return [{"kind": case.kind, "name": case.name} for case in cases(sizes)]
 
 
 def random_points(n: int, seed: int) -> tuple[Array, Array]:
@@ -144,60 +139,43 @@ def degenerate() -> list[Case]:
     line = np.column_stack([np.ones(8), np.arange(8.0), 2.0 * np.arange(8.0)])
     signs = np.where(np.arange(8) % 2, 1.0, -1.0)
     X, y = random_points(10, 0)
-    none = Status.NOT_SEPARABLE
-    found = [
-        Case(DEGENERATE, "grid with the labels of a chessboard", grid, chess),
-        Case(DEGENERATE, "every point twice", np.vstack([X, X]), np.append(y, y)),
-        Case(DEGENERATE, "points on one line", line, signs),
-        Case(
-            DEGENERATE,
+    optimal, none = Status.OPTIMAL, Status.NOT_SEPARABLE
+    sets: list[tuple[str, Array, Array, Status | None]] = [
+        ("grid with the labels of a chessboard", grid, chess, optimal),
+        ("every point twice", np.vstack([X, X]), np.append(y, y), optimal),
+        ("points on one line", line, signs, optimal),
+        (
             "antipodal points of one label",
             np.vstack([X[:, 1:], -X[:, 1:]]),
             np.append(y, y),
+            optimal,
         ),
-        Case(
-            DEGENERATE,
-            "two equal points of opposite labels",
-            np.vstack([X, X[:1]]),
-            np.append(y, -y[0]),
-            expected=none,
-        ),
-        Case(
-            DEGENERATE,
+        ("two equal points of opposite labels", np.vstack([X, X[:1]]), np.append(y, -y[0]), none),
+        (
             "a point twice as far of the opposite label",
-            np.vstack([X, 2.0 * X[:1]]),
+            np.vstack([X, 2 * X[:1]]),
             np.append(y, -y[0]),
-            expected=none,
+            none,
         ),
-        Case(
-            DEGENERATE,
-            "an input that is 0",
-            np.vstack([X, 0.0 * X[:1]]),
-            np.append(y, 1.0),
-            expected=none,
-        ),
+        ("an input that is 0", np.vstack([X, 0 * X[:1]]), np.append(y, 1.0), none),
     ]
     for angle in (1e-6, 1e-9, 1e-12):
         pair = np.array([[1.0, 0.3], [1.0, 0.3 + angle], [1.0, 0.3 + 2 * angle]])
-        labels = np.array([1.0, -1.0, 1.0])
-        found.append(
-            Case(DEGENERATE, f"opposite labels {angle:g} apart", pair, labels, expected=None)
-        )
-    return found
+        sets.append((f"opposite labels {angle:g} apart", pair, np.array([1.0, -1.0, 1.0]), None))
+    return [Case(DEGENERATE, name, X, y, expected=expected) for name, X, y, expected in sets]
 
 
-def rows(sizes: Sizes, case: Case) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, kind: str, name: str) -> Rows:
     """One row: what was found, and the largest |h| that the attack finds."""
+    case = next(case for case in cases(sizes) if (case.kind, case.name) == (kind, name))
     started = time.process_time()
     found = max_margin(case.X, case.y, case.C, activation=case.activation, max_rounds=case.rounds)
     seconds, attacked = time.process_time() - started, np.nan
     if found.conflict is None:
-        strategy = attack_lengths if case.kind == CLASSES else attack
+        strategy = attack_lengths if kind == CLASSES else attack
         attacked = strategy(found.problem.dual_function(found.alpha), sizes.directions)
     certificate = found.certificate
     yield {
-        "kind": case.kind,
-        "name": case.name,
         "samples": len(case.y),
         "rank": found.problem.rank,
         "status": found.status.label,
@@ -355,10 +333,4 @@ def _share(share: float) -> str:
     return f"{share:.4f}" if share < 0.999 else f"1 - {max(1.0 - share, 0.0):.0e}"
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

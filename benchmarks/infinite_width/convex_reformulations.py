@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from itertools import chain
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Row, Rows, Tabular, Verdict
 from benchmarks.infinite_width.clusters import clusters
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.regularised import LossName, certify_regularised
@@ -54,14 +54,6 @@ QUICK = Sizes(
 )
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A loss, and its weight as a share of the largest that matters."""
-
-    loss: LossName
-    share: float
-
-
 @dataclass(frozen=True, eq=False)
 class Answer:
     """What a method has after some work."""
@@ -73,13 +65,12 @@ class Answer:
     dual: Array | None = None
 
 
-def settings(sizes: Sizes) -> list[Setting]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every loss at every weight."""
-    losses: tuple[LossName, ...] = ("squared", "logistic", "hinge")
-    return [Setting(loss, share) for loss in losses for share in sizes.weights]
+    return grid(loss=("squared", "logistic", "hinge"), share=sizes.weights)
 
 
-def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, loss: LossName, share: float) -> Rows:
     """One row an answer: its certified bounds, and the seconds that it took, grading aside."""
     X, y = clusters(sizes.k, sizes.samples, 0, n_features=sizes.features)
     directions = np.random.default_rng(0).normal(size=(sizes.gates, sizes.features))
@@ -87,35 +78,26 @@ def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
     gates, kept = np.unique((X @ directions.T > 0).astype(np.float64), axis=1, return_index=True)
     kept, gates = kept[gates.any(axis=0)], gates[:, gates.any(axis=0)]
     problem = MarginProblem(X, y, gates, np.arange(gates.shape[1]))
-    slopes = 0.5 * np.ones(len(y)) if setting.loss == "logistic" else np.ones(len(y))
-    weight = setting.share * float(problem.dual_norms(slopes).max())
-    if setting.loss == "hinge":
+    slopes = 0.5 * np.ones(len(y)) if loss == "logistic" else np.ones(len(y))
+    weight = share * float(problem.dual_norms(slopes).max())
+    if loss == "hinge":
         answers = _on_path(problem, weight, sizes)
     else:
-        answers = _by_fista(problem, setting.loss, weight, sizes)
+        answers = _by_fista(problem, loss, weight, sizes)
+    if loss == "squared" and find_spec("scnn") is not None:
+        answers = chain(answers, _by_scnn(problem, directions[kept], weight, sizes))
     for answer in answers:
-        yield _graded(problem, setting, weight, answer)
-    if setting.loss == "squared" and find_spec("scnn") is not None:
-        for answer in _by_scnn(problem, directions[kept], weight, sizes):
-            yield _graded(problem, setting, weight, answer)
-
-
-def _graded(
-    problem: MarginProblem, setting: Setting, weight: float, answer: Answer
-) -> dict[str, Any]:
-    grade = certify_regularised(
-        problem, answer.coef, loss=setting.loss, weight=weight, dual=answer.dual
-    )
-    return {
-        "loss": setting.loss,
-        "share": setting.share,
-        "method": answer.method,
-        "work": answer.work,
-        "seconds": answer.seconds,
-        "lower": grade.lower,
-        "upper": grade.upper,
-        "gap": grade.gap,
-    }
+        grade = certify_regularised(
+            problem, answer.coef, loss=loss, weight=weight, dual=answer.dual
+        )
+        yield {
+            "method": answer.method,
+            "work": answer.work,
+            "seconds": answer.seconds,
+            "lower": grade.lower,
+            "upper": grade.upper,
+            "gap": grade.gap,
+        }
 
 
 def _by_fista(
@@ -195,8 +177,9 @@ def _by_scnn(
 def draw(frame: pd.DataFrame) -> Figure:
     """Certified gap against seconds, a panel a loss, a line a method and weight."""
     losses = list(dict.fromkeys(frame["loss"]))
-    figure = Figure(figsize=(3.3 * len(losses), 3.3), layout="constrained")
-    panels = figure.subplots(1, len(losses), sharex=True, sharey=True, squeeze=False)[0]
+    figure, (panels,) = subplots(
+        (3.3 * len(losses), 3.3), 1, len(losses), sharex=True, sharey=True, squeeze=False
+    )
     for ax, loss in zip(panels, losses, strict=True):
         of_loss = frame[frame["loss"] == loss]
         for (method, share), line in of_loss.groupby(["method", "share"]):
@@ -257,24 +240,16 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(sound and bool((ends(frame)["gap"] < SOLVED).all()), sound)
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Seconds and certified gap of every answer."""
-    return pd.DataFrame(
-        {
-            "loss": frame["loss"],
-            "weight / largest": frame["share"].map("{:g}".format),
-            "method": frame["method"],
-            "iterations, or tolerance": frame["work"].map("{:g}".format),
-            "seconds": frame["seconds"].map("{:.3f}".format),
-            "certified gap": frame["gap"].map("{:.1e}".format),
-        }
-    )
+    return {
+        "loss": frame["loss"],
+        "weight / largest": frame["share"].map("{:g}".format),
+        "method": frame["method"],
+        "iterations, or tolerance": frame["work"].map("{:g}".format),
+        "seconds": frame["seconds"].map("{:.3f}".format),
+        "certified gap": frame["gap"].map("{:.1e}".format),
+    }
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

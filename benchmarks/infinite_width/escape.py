@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots
-from benchmarks.harness import Experiment, Verdict, rows_of
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.infinite_width.pictures import AXIS, EXTENT, GRID, Plane, bare, grid_inputs, kink
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import grid, sized
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import NetworkGrade, certify, max_margin
@@ -46,12 +46,12 @@ WHOLE = Sizes()
 QUICK = Sizes(samples=16, starts=2, steps=300, added=3)
 
 
-def settings(sizes: Sizes) -> list[int]:
+def settings(sizes: Sizes) -> list[Row]:
     """List the starts."""
-    return list(range(sizes.starts))
+    return grid(start=range(sizes.starts))
 
 
-def rows(sizes: Sizes, start: int) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, start: int) -> Rows:
     """One row for each unit that is added: the best second layer, and what the oracle says."""
     X, y = clusters(sizes.k, sizes.samples, 0)
     best = max_margin(X, y)
@@ -66,7 +66,6 @@ def rows(sizes: Sizes, start: int) -> Iterator[dict[str, Any]]:
                 "oracle": largest_through(grade, grid_inputs()).astype(np.float32),
             }
         yield {
-            "start": start,
             "added": added,
             "share": grade.share[0],
             "refit": best.certificate.lower / grade.refit_norm,
@@ -157,7 +156,7 @@ def found(frame: pd.DataFrame) -> str:
     finite = counts[np.isfinite(counts)]
     words = f"{len(finite)} of {len(counts)} starts reach {percent(REACHED)} of the maximum"
     if len(finite):
-        words += f" with {finite.min():.0f} to {finite.max():.0f} units added"
+        words += f" with {span(finite, '.0f')} units added"
     missing = ((ends["oracle_value"] > ONE) | (ends["refit"] == 0)).sum()
     separating = ends.loc[ends["refit"] > 0, "oracle_value"].median()
     lowers = (frame["with_unit"] >= frame["refit"] * (1.0 - 1e-9)).mean()
@@ -193,10 +192,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return table.loc[shown].reset_index(drop=True)
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

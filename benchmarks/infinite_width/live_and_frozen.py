@@ -7,18 +7,15 @@ cells the optimum is a lower bound of the variation norm, and a loose one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import tick_values
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.drawing import Figure, subplots, tick_values
+from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status, certify
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
@@ -60,18 +57,18 @@ WHOLE = Sizes()
 QUICK = Sizes(samples=(8, 16), draws=1, width=32, steps=200)
 
 
-def settings(sizes: Sizes) -> list[int]:
+def settings(sizes: Sizes) -> list[Row]:
     """Numbers of samples."""
-    return list(sizes.samples)
+    return grid(samples=sizes.samples)
 
 
-def rows(sizes: Sizes, samples: int) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, samples: int) -> Rows:
     """One row a draw and family of gates: the gated norm and the ratio."""
     for draw in range(sizes.draws):
-        yield from _of_draw(sizes, samples, draw)
+        yield from ({"draw": draw, **row} for row in _of_draw(sizes, samples, draw))
 
 
-def _of_draw(sizes: Sizes, samples: int, draw: int) -> Iterator[dict[str, Any]]:
+def _of_draw(sizes: Sizes, samples: int, draw: int) -> Rows:
     X, y = clusters(sizes.k, samples, draw)
     live = max_margin(X, y)
     trained = train(X[None], y[None], sizes.width, sizes.steps, seed=draw)
@@ -84,8 +81,6 @@ def _of_draw(sizes: Sizes, samples: int, draw: int) -> Iterator[dict[str, Any]]:
     for name, Z in gates.items():
         _, certificate = gated_optimum(X, y, Z)
         yield {
-            "samples": samples,
-            "draw": draw,
             "gates": name,
             "n_gates": Z.shape[1],
             "norm": certificate.lower if np.isinf(certificate.upper) else certificate.upper,
@@ -139,8 +134,7 @@ def gated_optimum(X: Array, y: Array, gates: Array) -> tuple[Array, Certificate]
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Ratio of the live to the frozen norm against the number of samples, by family of gates."""
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-    ax = figure.add_subplot()
+    figure, ax = subplots((6.4, 3.6))
     for name, (colour, look) in LOOKS.items():
         rows = frame[(frame["gates"] == name) & frame["separates"]]
         by_size = rows.groupby("samples")["ratio"].median()
@@ -193,10 +187,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(cells).rename_axis("gates").reset_index()
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -7,17 +7,15 @@ tell why they do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import grid, sized
 from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import certify, max_margin
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
@@ -48,12 +46,12 @@ WHOLE = Sizes()
 QUICK = Sizes(samples=16, widths=(4, 16), starts=2, steps=300)
 
 
-def settings(sizes: Sizes) -> list[int]:
+def settings(sizes: Sizes) -> list[Row]:
     """Widths."""
-    return list(sizes.widths)
+    return grid(width=sizes.widths)
 
 
-def rows(sizes: Sizes, width: int) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, width: int) -> Rows:
     """One row a start: margins as shares of the certified maximum."""
     X, y = clusters(sizes.k, sizes.samples, 0)
     best = max_margin(X, y)
@@ -63,7 +61,6 @@ def rows(sizes: Sizes, width: int) -> Iterator[dict[str, Any]]:
         grade = certify((trained.first[start], trained.readout[start] / width), X, y, solution=best)
         optimum = best.certificate.lower
         yield {
-            "width": width,
             "start": start,
             "neurons": len(best.coef),
             "separates": grade.min_margin > 0,
@@ -76,8 +73,7 @@ def rows(sizes: Sizes, width: int) -> Iterator[dict[str, Any]]:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Shares of the maximum, one point a start, by width."""
-    figure = Figure(figsize=(6.0, 3.5), layout="constrained")
-    ax = figure.add_subplot()
+    figure, ax = subplots((6.0, 3.5))
     widths = sorted(frame["width"].unique())
     rng = np.random.default_rng(0)
     for i, (column, (name, colour, marker)) in enumerate(LOOKS.items()):
@@ -133,10 +129,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(written).rename_axis("hidden units").reset_index().astype(str)
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

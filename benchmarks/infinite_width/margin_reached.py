@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
-from benchmarks.sizes import at_sizes, margin_share, with_sizes
+from benchmarks.sizes import grid, margin_share, sized
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.infinite_width import max_margin
@@ -40,35 +37,20 @@ WHOLE = Sizes()
 QUICK = Sizes(grids=(3,), samples=(16, 32), widths=(8, 32), steps=300, draws=2)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Networks that are trained on the same data sets."""
-
-    k: int
-    samples: int
-    width: int
+def settings(sizes: Sizes) -> list[Row]:
+    """Networks of each width, trained on the same data sets."""
+    return grid(samples=sizes.samples, k=sizes.grids, width=sizes.widths)
 
 
-def settings(sizes: Sizes) -> list[Setting]:
-    """Every setting once."""
-    return [
-        Setting(k, samples, width)
-        for samples in sizes.samples
-        for k in sizes.grids
-        for width in sizes.widths
-    ]
-
-
-def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, samples: int, k: int, width: int) -> Rows:
     """One row a draw and step: the share of the certified maximum."""
-    data = [clusters(setting.k, setting.samples, draw) for draw in range(sizes.draws)]
+    data = [clusters(k, samples, draw) for draw in range(sizes.draws)]
     X, y = np.stack([X for X, _ in data]), np.stack([y for _, y in data])
-    trained = train(X, y, setting.width, sizes.steps, seed=setting.width)
+    trained = train(X, y, width, sizes.steps, seed=width)
     for draw in range(sizes.draws):
-        best, neurons = optimum(setting.k, setting.samples, draw)
+        best, neurons = optimum(k, samples, draw)
         for step, margin in zip(trained.steps, trained.margins[:, draw], strict=True):
             yield {
-                **asdict(setting),
                 "draw": draw,
                 "step": int(step),
                 "share": margin * best.upper,
@@ -193,10 +175,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().astype(str).rename(columns={"k": "k × k clusters"})
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

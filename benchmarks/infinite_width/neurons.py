@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.drawing import tick_values
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.drawing import Figure, subplots, tick_values
+from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import clusters
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.infinite_width.arrangement import Lines, maximise
@@ -37,20 +34,17 @@ WHOLE = Sizes()
 QUICK = Sizes(grids=(2, 3), samples=(16, 32), draws=2)
 
 
-def settings(sizes: Sizes) -> list[tuple[int, int]]:
+def settings(sizes: Sizes) -> list[Row]:
     """Grids and numbers of samples."""
-    return [(k, samples) for k in sizes.grids for samples in sizes.samples]
+    return grid(k=sizes.grids, samples=sizes.samples)
 
 
-def rows(sizes: Sizes, setting: tuple[int, int]) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, k: int, samples: int) -> Rows:
     """One row a draw: neurons of the optimum, contacts of the dual bound, and uniqueness."""
-    k, samples = setting
     for draw in range(sizes.draws):
         live = max_margin(*clusters(k, samples, draw), tol=1e-8)
         contacts, rank, function_rank = contact_points(live)
         yield {
-            "k": k,
-            "samples": samples,
             "draw": draw,
             "norm": live.certificate.upper,
             "gap": live.certificate.gap,
@@ -96,8 +90,7 @@ def _rank(matrix: Array) -> int:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Neurons of the optimum against samples, by the number of clusters."""
-    figure = Figure(figsize=(4.6, 3.3), layout="constrained")
-    ax = figure.add_subplot()
+    figure, ax = subplots((4.6, 3.3))
     for colour, marker, (k, rows) in zip(
         (BLUE, VERMILION, GREEN), "o^s", frame.groupby("k"), strict=False
     ):
@@ -159,10 +152,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({**cells, "largest gap": gaps}).reset_index().astype(str)
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -6,19 +6,18 @@ and a trained network. Each of the first three has the largest margin under its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import Trained, clusters, train
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from benchmarks.infinite_width.pictures import Plane, grid_inputs
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import max_margin
@@ -62,12 +61,12 @@ class Predictor:
     coef: Array | None = None
 
 
-def settings(sizes: Sizes) -> list[int]:
+def settings(sizes: Sizes) -> list[Row]:
     """Draws."""
-    return list(range(sizes.draws))
+    return grid(draw=range(sizes.draws))
 
 
-def rows(sizes: Sizes, draw: int) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, draw: int) -> Rows:
     """One row a predictor: its agreement with the variation norm, and its picture."""
     X, y = clusters(sizes.k, sizes.samples, draw)
     found = predictors(X, y, sizes, draw)
@@ -76,7 +75,6 @@ def rows(sizes: Sizes, draw: int) -> Iterator[dict[str, Any]]:
     for name, predictor in found.items():
         shown = Plane.of(X, y, predictor.decision, predictor.directions, predictor.coef)
         yield {
-            "draw": draw,
             "predictor": name,
             "detail": predictor.detail,
             "agreement": float((sides[name] == sides[LIVE]).mean()),
@@ -179,10 +177,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return stats.loc[[FEATURES, FROZEN, LIVE, TRAINED]].reset_index()
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

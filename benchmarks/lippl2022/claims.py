@@ -13,14 +13,15 @@ Source: Lippl, Abbott, Chung (2022) [L], sections 4 and 5 and figures 2 to 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Verdict
+from benchmarks.harness import Judged, Verdict
 from benchmarks.lippl2022 import l2_optimality, neighbours
 from benchmarks.lippl2022.figures import chance, disagreements, task_name
 from benchmarks.lippl2022.paired import (
@@ -37,7 +38,7 @@ from benchmarks.lippl2022.values import (
     of_momentum,
     our_values,
 )
-from benchmarks.page import Judged
+from benchmarks.words import span
 
 GLN_KEYS = ("train_size", "units", "hyperplanes", "threshold", "seed")
 RELU_KEYS = ("train_size", "units", "seed", "momentum")
@@ -50,6 +51,26 @@ NARROWEST, NARROW, WIDE = 10, 20, 100
 WIDEST_GLN = 50
 # Share of the cells that "tends to" and "uniformly" ask for.
 MOST = 0.9
+
+
+class Unmeasured(Exception):
+    """No cell is measured of those that a claim is about."""
+
+
+FoundT = TypeVar("FoundT")
+
+
+def needed(found: FoundT | None) -> FoundT:
+    """Return what a claim rests on.
+
+    Raises
+    ------
+    Unmeasured
+        There is none of it.
+    """
+    if found is None or (isinstance(found, Sized) and not len(found)):
+        raise Unmeasured
+    return found
 
 
 def judged(
@@ -80,10 +101,8 @@ def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
     """Sign of SVM-L2 minus SVM-GLN."""
     rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
     found = _by_threshold(rows, "error", "SVM-L2", "SVM-GLN")
-    if "median" not in found:
-        return Judged()
+    shown = needed(found.get("median"))
     folded = pd.concat([_folded(values, ("SVM-GLN",)), rows[rows["model"] == "SVM-L2"]])
-    shown = found["median"]
     return judged(
         shown.judged(),
         f"Error of SVM-L2 minus that of SVM-GLN: {shown}.",
@@ -141,10 +160,7 @@ def _other_tasks(tables: Tables) -> str:
 
 def much_worse(values: pd.DataFrame, tables: Tables) -> Judged:
     """Size of SVM-L2 minus SVM-GLN, released and corrected, and its causes one by one."""
-    found = _kept_of_gap(values, "error")
-    if found is None:
-        return Judged()
-    theirs, kept, released, rows = found
+    theirs, kept, released, rows = needed(_kept_of_gap(values, "error"))
     by_size = "; ".join(
         f"{signed((part['SVM-L2'] - part['SVM-GLN']).mean())} points at N = {size:,}"
         for size, part in released.groupby("train_size")
@@ -221,9 +237,7 @@ def groups(values: pd.DataFrame, tables: Tables) -> Judged:
         ]
     )
     table = _matched(both, "error")
-    found = difference(table, "right", "folded")
-    if found is None:
-        return Judged()
+    found = needed(difference(table, "right", "folded"))
     moved = (table["right"] - table["folded"]).dropna()
 
     def by(bound: float) -> Verdict:
@@ -233,7 +247,7 @@ def groups(values: pd.DataFrame, tables: Tables) -> Judged:
     return judged(
         by(0.5 * POINT),
         f"Error with the right groups minus that with the released ones: {found}, from "
-        f"{signed(moved.min())} to {signed(moved.max())} points in single settings.",
+        f"{span(moved, signed)} points in single settings.",
         "SVM-L2, which knows no groups, errs more than SVM-GLN with the right groups by "
         f"{difference(table, 'SVM-L2', 'right')}.",
         [
@@ -249,9 +263,7 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Judged:
     """Error of SVM-GLN against that of the trained network."""
     ours = _with_network(_medians(_corrected(values, ("SVM-GLN", "SVM-L2"))))
     theirs = _with_network(_medians(_released(values, ("SVM-GLN",))))
-    own = ours[ours["model"] == "SVM-GLN"]
-    if own.empty or theirs.empty:
-        return Judged()
+    own, theirs = needed(ours[ours["model"] == "SVM-GLN"]), needed(theirs)
     was, now = theirs["distance"].mean(), own["distance"].mean()
     of_norm = difference(_matched(ours, "distance"), "SVM-L2", "SVM-GLN")
     both = pd.concat([own.assign(model="ours"), theirs.assign(model="released")])
@@ -286,8 +298,7 @@ def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
     ours = _with_network(_medians(_corrected(values, ("SVM-GLN", "SVM-L2"))))
     of_l2 = ours[ours["model"] == "SVM-L2"]
     weak, weaker = (~_beyond(of_l2, bound) for bound in (0.5, 0.7))
-    if weak.empty:
-        return Judged()
+    needed(weak)
     of_gln = ours[ours["model"] == "SVM-GLN"]
     return judged(
         Verdict.of(weak.all(), weak.any()),
@@ -335,18 +346,11 @@ def _by_seeds(rows: pd.DataFrame) -> str:
     return "; ".join(texts).replace("-", "−")
 
 
-def _nearer(values: pd.DataFrame, threshold: str) -> tuple[Paired | None, pd.DataFrame]:
-    """Disagreement of SVM-L2 minus that of SVM-GLN with the network, and our rows."""
-    rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
-    rows = rows[rows["threshold"] == threshold]
-    return difference(_matched(rows, "disagreement"), "SVM-L2", "SVM-GLN"), rows
-
-
 def nearer(values: pd.DataFrame, tables: Tables, threshold: str = "median") -> Judged:
     """Disagreement of SVM-L2 minus that of SVM-GLN with the network."""
-    found, rows = _nearer(values, threshold)
-    if found is None:
-        return Judged()
+    rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
+    rows = rows[rows["threshold"] == threshold]
+    found = needed(difference(_matched(rows, "disagreement"), "SVM-L2", "SVM-GLN"))
     formula = _corrected(values, ("SVM-GLN", "SVM-L2 formula"))
     means = rows.groupby("model")["disagreement"].mean()
     return judged(
@@ -369,10 +373,7 @@ def nearer(values: pd.DataFrame, tables: Tables, threshold: str = "median") -> J
 
 def much_nearer(values: pd.DataFrame, tables: Tables) -> Judged:
     """Size of the same difference, beside the released one."""
-    found = _kept_of_gap(values, "disagreement")
-    if found is None:
-        return Judged()
-    theirs, kept, _, rows = found
+    theirs, kept, _, rows = needed(_kept_of_gap(values, "disagreement"))
     part = kept.mean / theirs.mean
     return judged(
         Verdict.of(part >= 0.5),
@@ -387,9 +388,7 @@ def much_nearer(values: pd.DataFrame, tables: Tables) -> Judged:
 def below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
     """Disagreement of SVM-GLN and trained network, against chance."""
     both = _corrected(values, ("SVM-GLN", "SVM-L2")).dropna(subset=["disagreement", "gd_error"])
-    ours = _medians(both[both["model"] == "SVM-GLN"])
-    if ours.empty:
-        return Judged()
+    ours = needed(_medians(both[both["model"] == "SVM-GLN"]))
     below = ours["disagreement"] < chance(ours["gd_error"])
     under = {name: _under(both[both["model"] == name]) for name in ("SVM-GLN", "SVM-L2")}
     return judged(
@@ -406,9 +405,7 @@ def a_tenth(values: pd.DataFrame, tables: Tables) -> Judged:
     both = _corrected(values, ("SVM-GLN", "SVM-L2")).dropna(subset=["disagreement", "gd_error"])
     theirs = _released(values, ("SVM-GLN",)).dropna(subset=["disagreement", "gd_error"])
     ours = both[both["model"] == "SVM-GLN"]
-    shown, released = _medians(ours), _medians(theirs)
-    if shown.empty:
-        return Judged()
+    shown, released = needed(_medians(ours)), _medians(theirs)
     mean, random = shown["disagreement"].mean(), ours[ours["threshold"] == "random"]
     control = both[both["model"] == "SVM-L2"]
     return judged(
@@ -464,12 +461,11 @@ def direction(values: pd.DataFrame, tables: Tables) -> Judged:
     """Sign of SVM-GLN minus GD-GLN."""
     rows = _corrected(values, ("SVM-GLN", "SVM-L2", "GD-GLN"))
     found = _by_threshold(rows, "error", "SVM-GLN", "GD-GLN")
-    if "median" not in found:
-        return Judged()
+    shown = needed(found.get("median"))
     beside = _by_threshold(_folded(values, ("SVM-GLN", "GD-GLN")), "error", "SVM-GLN", "GD-GLN")
     return judged(
-        found["median"].judged(-1),
-        f"Error of SVM-GLN minus that of GD-GLN: {found['median']}.",
+        shown.judged(-1),
+        f"Error of SVM-GLN minus that of GD-GLN: {shown}.",
         "the error of the exact SVM-L2 minus that of GD-GLN is "
         f"{_by_threshold(rows, 'error', 'SVM-L2', 'GD-GLN')}.",
         [
@@ -484,9 +480,7 @@ def direction(values: pd.DataFrame, tables: Tables) -> Judged:
 def two_layers(values: pd.DataFrame, tables: Tables) -> Judged:
     """SVM-L2 of two layers against shallow SVMs, the best of all settings."""
     best, cells = _best(values, ("SVM-L2", "SVM-GLN", "GD-GLN", "SVM-shallow", "GD-shallow"))
-    found = difference(best, "SVM-shallow", "SVM-L2")
-    if found is None:
-        return Judged()
+    found = needed(difference(best, "SVM-shallow", "SVM-L2"))
     return judged(
         found.judged(),
         f"Least error of SVM-shallow minus that of SVM-L2: {found}.",
@@ -500,9 +494,7 @@ def two_layers(values: pd.DataFrame, tables: Tables) -> Judged:
 def further(values: pd.DataFrame, tables: Tables) -> Judged:
     """Sign of the least error of SVM-L2 minus that of SVM-GLN."""
     best, cells = _best(values, ("SVM-L2", "SVM-GLN"))
-    found = difference(best, "SVM-L2", "SVM-GLN")
-    if found is None:
-        return Judged()
+    found = needed(difference(best, "SVM-L2", "SVM-GLN"))
     narrow, _ = _best(values[values["units"] == NARROWEST], ("SVM-L2", "SVM-GLN"))
     return judged(
         found.judged(),
@@ -516,9 +508,7 @@ def further(values: pd.DataFrame, tables: Tables) -> Judged:
 def essential(values: pd.DataFrame, tables: Tables) -> Judged:
     """Share of the gain of depth that SVM-L2 has, too."""
     best, cells = _best(values, ("SVM-L2", "SVM-GLN", "SVM-shallow"))
-    known = best.dropna() if {"SVM-L2", "SVM-GLN", "SVM-shallow"} <= set(best) else best.iloc[:0]
-    if known.empty:
-        return Judged()
+    known = needed(_known(best, "SVM-L2", "SVM-GLN", "SVM-shallow"))
     gains = {name: known["SVM-shallow"] - known[name] for name in ("SVM-L2", "SVM-GLN")}
     known = known.assign(part=gains["SVM-L2"] / gains["SVM-GLN"])
     part = gains["SVM-L2"].mean() / gains["SVM-GLN"].mean()
@@ -534,10 +524,7 @@ def essential(values: pd.DataFrame, tables: Tables) -> Judged:
 
 def few_units(values: pd.DataFrame, tables: Tables) -> Judged:
     """Whether SVM-L2 falls behind where units are few, and by how much."""
-    found = _kept_of_gap(values, "error", NARROWEST)
-    if found is None:
-        return Judged()
-    theirs, kept, _, _ = found
+    theirs, kept, _, _ = needed(_kept_of_gap(values, "error", NARROWEST))
     rows = _medians(_corrected(values, ("SVM-GLN", "SVM-L2")))
     rows = rows[rows["hyperplanes"] == 1]
     caught = _caught_up(rows)
@@ -582,10 +569,8 @@ def towards_the_limit(values: pd.DataFrame, tables: Tables) -> Judged:
     limit = models[models["model"] == "limit-gln"].drop_duplicates(list(GLN_KEYS))
     limit = limit.assign(model="limit", error=limit["validation_error"])
     both = pd.concat([limit, _corrected(values, ("GD-GLN",))])
-    found = _by_threshold(both, "error", "limit", "GD-GLN")
+    found = needed(_by_threshold(both, "error", "limit", "GD-GLN"))
     svm = _by_threshold(_corrected(values, ("SVM-GLN", "GD-GLN")), "error", "SVM-GLN", "GD-GLN")
-    if not found:
-        return Judged()
     return judged(
         found.judged(-1),
         f"Error near the limit minus that of GD-GLN: {found}.",
@@ -605,9 +590,7 @@ def without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
         )
         for name in ("GD-GLN", "SVM-GLN")
     }
-    shown = found["GD-GLN"]
-    if shown is None:
-        return Judged()
+    shown = needed(found["GD-GLN"])
     return judged(
         shown.judged(),
         f"Error of GD-GLN without medians minus that with them: {shown}.",
@@ -621,14 +604,7 @@ def alike_without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
     rows = _corrected(values, ("SVM-GLN", "SVM-L2", "GD-GLN"))
     rows = rows[rows["threshold"] == "random"]
     table = _matched(rows, "error")
-    found = _complete(
-        {
-            "SVM-L2 minus SVM-GLN": difference(table, "SVM-L2", "SVM-GLN"),
-            "SVM-GLN minus GD-GLN": difference(table, "SVM-GLN", "GD-GLN"),
-        }
-    )
-    if not found:
-        return Judged()
+    found = _each_minus(table, ("SVM-L2", "SVM-GLN"), ("SVM-GLN", "GD-GLN"))
     return judged(
         found.judged(),
         f"Errors without medians: {found}.",
@@ -639,9 +615,7 @@ def alike_without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
 
 def overtakes(values: pd.DataFrame, tables: Tables) -> Judged:
     """SVM-L2 minus SVM-GLN at the largest width, four contexts a unit."""
-    found = _at(values, WIDE, 2)
-    if not found:
-        return Judged()
+    found = needed(_at(values, WIDE, 2))
     formula = _corrected(values, ("SVM-GLN", "SVM-L2 formula"))
     formula = formula[(formula["units"] == WIDE) & (formula["hyperplanes"] == 2)]
     rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
@@ -662,9 +636,9 @@ def overtakes(values: pd.DataFrame, tables: Tables) -> Judged:
 
 def finite_time(values: pd.DataFrame, tables: Tables) -> Judged:
     """Disagreement in finite and in infinite time."""
-    frame = disagreements(tables).dropna(subset=["infinite"]).drop_duplicates(list(GLN_KEYS))
-    if frame.empty:
-        return Judged()
+    frame = needed(
+        disagreements(tables).dropna(subset=["infinite"]).drop_duplicates(list(GLN_KEYS))
+    )
     kinds = ["train_size", "hyperplanes", "threshold", "units"]
     by_kind = frame.groupby(kinds)[["finite", "infinite"]].mean()
     known = by_kind.dropna()
@@ -717,9 +691,7 @@ def _norms_apart(tables: Tables) -> pd.DataFrame:
 
 def similar(values: pd.DataFrame, tables: Tables) -> Judged:
     """Difference of neighbouring predictors, of SVM-L2 minus that of SVM-GLN."""
-    rows = tables.neighbours
-    if rows.empty:
-        return Judged()
+    rows = needed(tables.neighbours)
     table = _matched(rows, "neighbours")
     found = Pairs.by(table, "threshold", "svm-l2", "svm-gln")
     return judged(
@@ -734,9 +706,7 @@ def sparsity(values: pd.DataFrame, tables: Tables) -> Judged:
     """Units that do not matter, of SVM-GLN minus those of SVM-L2, at the largest width."""
     models = tables.study().models
     rows = tables.neighbours
-    wide = rows[rows["units"] == WIDE] if len(rows) else rows
-    if wide.empty:
-        return Judged()
+    wide = needed(rows[rows["units"] == WIDE] if len(rows) else rows)
     found = Pairs.by(_matched(wide, "unused"), "threshold", "svm-gln", "svm-l2")
     folded = models[(models["units"] == WIDE) & (models["model"] == "svm-gln-published")]
     folded = folded.drop_duplicates(list(GLN_KEYS))
@@ -757,9 +727,7 @@ def sparsity(values: pd.DataFrame, tables: Tables) -> Judged:
 def hardly(values: pd.DataFrame, tables: Tables) -> Judged:
     """How much the norm changes the predictors, and how little the least error."""
     best, cells = _best(values, ("SVM-L2", "SVM-GLN"))
-    found, rows = difference(best, "SVM-L2", "SVM-GLN"), tables.neighbours
-    if rows.empty or found is None:
-        return Judged()
+    found, rows = needed(difference(best, "SVM-L2", "SVM-GLN")), needed(tables.neighbours)
     means = rows.groupby("model")["neighbours"].mean()
     factor = means["svm-l2"] / means["svm-gln"]
     small = max(-found.low, found.high) < POINT
@@ -799,14 +767,7 @@ def _cells_measured(rows: pd.DataFrame) -> str:
 def beyond_glns(values: pd.DataFrame, tables: Tables) -> Judged:
     """ReLU networks against GLNs, and learned contexts against random ones, the best of each."""
     best, cells = _best_relu(values, ("GD-ReLU", "SVM-RC", "SVM-LC"), ("GD-GLN",))
-    found = _complete(
-        {
-            "GD-GLN minus GD-ReLU": difference(best, "GD-GLN", "GD-ReLU"),
-            "SVM-RC minus SVM-LC": difference(best, "SVM-RC", "SVM-LC"),
-        }
-    )
-    if not found:
-        return Judged()
+    found = _each_minus(best, ("GD-GLN", "GD-ReLU"), ("SVM-RC", "SVM-LC"))
     return judged(
         found.judged(),
         f"Least errors: {found}.",
@@ -821,8 +782,7 @@ def random_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
     rows = _relu(values).dropna(subset=["error", "gd_error"])
     random = rows[rows["model"] == "SVM-RC"]
     strong, stronger = (_beyond(random, bound) for bound in (0.5, 0.7))
-    if strong.empty:
-        return Judged()
+    needed(strong)
     others = "; ".join(
         f"{name} {_by_seeds(rows[rows['model'] == name])}" for name in ("SVM-LC", "SVM-HL")
     )
@@ -846,9 +806,7 @@ def random_below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
     """Disagreement of SVM-RC and its network, against chance."""
     rows = _relu(values).dropna(subset=["disagreement", "gd_error"])
     random = rows[rows["model"] == "SVM-RC"].assign(chance=lambda each: chance(each["gd_error"]))
-    found = difference(random, "chance", "disagreement")
-    if found is None:
-        return Judged()
+    found = needed(difference(random, "chance", "disagreement"))
     below = found.positive / found.cells
     return judged(
         Verdict.of(below >= MOST, below > 0.5),
@@ -863,9 +821,7 @@ def consistent(values: pd.DataFrame, tables: Tables) -> Judged:
     """How much nearer to the network learned contexts are than random ones."""
     ours = _relu(values)
     table = matched(ours, "disagreement", RELU_KEYS)
-    found = difference(table, "SVM-RC", "SVM-LC")
-    if found is None:
-        return Judged()
+    found = needed(difference(table, "SVM-RC", "SVM-LC"))
     known = table.dropna(subset=["SVM-RC", "SVM-LC"])
     part = known["SVM-LC"].mean() / known["SVM-RC"].mean()
     gates = known.dropna(subset=["SVM-gates"]) if "SVM-gates" in known else known.iloc[:0]
@@ -896,14 +852,7 @@ def consistent(values: pd.DataFrame, tables: Tables) -> Judged:
 def learned_against_gln(values: pd.DataFrame, tables: Tables) -> Judged:
     """LC and RC against GLNs, the best of the sizes of figure 3c."""
     best, cells = _best_relu(values, ("SVM-RC", "SVM-LC"), ("SVM-GLN", "SVM-L2"))
-    found = _complete(
-        {
-            "SVM-GLN minus SVM-LC": difference(best, "SVM-GLN", "SVM-LC"),
-            "SVM-RC minus SVM-GLN": difference(best, "SVM-RC", "SVM-GLN"),
-        }
-    )
-    if not found:
-        return Judged()
+    found = _each_minus(best, ("SVM-GLN", "SVM-LC"), ("SVM-RC", "SVM-GLN"))
     equal = []
     for units in (NARROWEST, WIDEST_GLN):
         at = values[values["units"] == units], values[values["units"] == 2 * units]
@@ -931,9 +880,7 @@ def learned_against_random(values: pd.DataFrame, tables: Tables) -> Judged:
     """LC against RC, width by width."""
     relu = _relu(values)
     table = _known(matched(relu, "error", RELU_KEYS), "SVM-RC", "SVM-LC")
-    total = difference(table, "SVM-RC", "SVM-LC")
-    if total is None:
-        return Judged()
+    total = needed(difference(table, "SVM-RC", "SVM-LC"))
     by_point = table.groupby(["train_size", "units", "momentum"])[["SVM-RC", "SVM-LC"]].mean()
     holds = by_point["SVM-RC"] > by_point["SVM-LC"]
     whole = _known(matched(relu[~relu["left_out"]], "error", RELU_KEYS), "SVM-RC", "SVM-LC")
@@ -958,7 +905,7 @@ def distance_with_width(values: pd.DataFrame, tables: Tables) -> Judged:
     kept = matched(relu[~relu["left_out"]], "error", RELU_KEYS)
     found = Pairs(_grown(kept, NARROW), "to {name} {pair}", "; ")
     if len(found) < 2:
-        return Judged()
+        raise Unmeasured
     everything = matched(relu, "error", RELU_KEYS)
     by_size = "; ".join(
         f"{each['GD-ReLU']} at N = {size:,}"
@@ -992,9 +939,7 @@ def _hidden(
 ) -> Judged:
     """Sign of one model of ReLU networks minus another, without cells that leave samples out."""
     relu = _relu(values)
-    found = difference(matched(relu, column, RELU_KEYS), first, second)
-    if found is None:
-        return Judged()
+    found = needed(difference(matched(relu, column, RELU_KEYS), first, second))
     kept = difference(matched(relu[~relu["left_out"]], column, RELU_KEYS), first, second)
     return judged(
         found.judged(sign),
@@ -1009,7 +954,7 @@ def hidden_layer(values: pd.DataFrame, tables: Tables) -> Judged:
     found = _hidden(values, "SVM-HL", "GD-ReLU", -1)
     released = matched(_released(values, ("SVM-HL", "GD-ReLU"), momentum=None), "error", RELU_KEYS)
     best, _ = _best_relu(values, ("SVM-HL", "GD-ReLU"), ())
-    if found.verdict is Verdict.OPEN or "units" not in released:
+    if "units" not in released:
         return found
     theirs = difference(released[released["units"] <= WIDE], "SVM-HL", "GD-ReLU")
     more = (
@@ -1022,9 +967,7 @@ def hidden_layer(values: pd.DataFrame, tables: Tables) -> Judged:
 def momentum(values: pd.DataFrame, tables: Tables) -> Judged:
     """Consistency and error with and without momentum."""
     relu = _relu(values)
-    found = _without_momentum(relu)
-    if not found:
-        return Judged()
+    found = needed(_without_momentum(relu))
     return judged(
         found.judged(),
         f"Without momentum minus with it: {found}.",
@@ -1055,7 +998,7 @@ def sparsely(values: pd.DataFrame, tables: Tables) -> Judged:
     models = tables.study().models
     wide = models[(models["model"] == "svm-lc") & (models["units"] == WIDE)]
     if wide.empty or "active_units" not in wide:
-        return Judged()
+        raise Unmeasured
     return judged(
         Verdict.UNTESTED,
         "Contexts of a ReLU network move while it trains; the theorem is of fixed ones.",
@@ -1065,6 +1008,15 @@ def sparsely(values: pd.DataFrame, tables: Tables) -> Judged:
 
 
 # --- helpers -------------------------------------------------------------------------------
+
+
+def _each_minus(table: pd.DataFrame, *pairs: tuple[str, str]) -> Pairs:
+    """First model minus second, of each of some pairs."""
+    found = {
+        f"{first} minus {second}": needed(difference(table, first, second))
+        for first, second in pairs
+    }
+    return Pairs(found, "{name} {pair}", "; ")
 
 
 def _complete(pairs: Mapping[str, Paired | None]) -> Pairs:
@@ -1240,3 +1192,14 @@ JUDGES: dict[str, Callable[[pd.DataFrame, Tables], Judged]] = {
     "groups": groups,
     "time": finite_time,
 }
+
+
+def judge(values: pd.DataFrame, tables: Tables) -> dict[str, Judged]:
+    """Judge every claim; one of which nothing is measured is open."""
+    found = {}
+    for name, of_claim in JUDGES.items():
+        try:
+            found[name] = of_claim(values, tables)
+        except Unmeasured:
+            found[name] = Judged()
+    return found

@@ -93,6 +93,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
+from benchmarks.words import span
 from implicit_bias.base.validation import Array, as_finite
 
 # Margins (N,) of parameters (P,).
@@ -345,8 +346,8 @@ def _common(degrees: Array, context: int) -> float:
         raise ValueError(f"context {context} has no sample: number those that have, 0 .. G - 1")
     if np.ptp(degrees) > DEGREE_TOLERANCE * np.abs(degrees).max():
         raise ValueError(
-            f"the samples of context {context} have degrees from {degrees.min():.6g} to "
-            f"{degrees.max():.6g}: a context is homogeneous of one degree"
+            f"the samples of context {context} have degrees from {span(degrees, '.6g')}: a context "
+            "is homogeneous of one degree"
         )
     # Rounded to what the tolerance can tell apart, so that a degree of 2 reads 2.
     return round(float(degrees.mean()), 6)

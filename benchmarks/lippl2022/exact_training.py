@@ -39,7 +39,7 @@ import torch
 
 from benchmarks import catalogue, harness
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from benchmarks.harness import Experiment, Options, Row, Run, Verdict, option
 from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
@@ -221,7 +221,7 @@ def cells(table: pd.DataFrame) -> Iterator[Cell]:
     yield from map(_cell, _records(table))
 
 
-def measured(cell: Cell, released: tuple[float, float], images: Images) -> dict[str, Any]:
+def measured(cell: Cell, released: tuple[float, float], images: Images) -> Row:
     """Train a cell and lay it beside the released accuracy and loss: a row of the table."""
     parts = images.split(cell.train_size)
     training = trained(cell, images)
@@ -272,7 +272,7 @@ def filled(
         yield pd.DataFrame(rows)
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(table: pd.DataFrame) -> list[Row]:
     """Rows of a table by column, None where a network has no thresholds."""
     rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
     return [row | {"median_init": _optional(row["median_init"])} for row in rows]
@@ -581,7 +581,7 @@ def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _counted(part: pd.DataFrame) -> dict[str, Any]:
+def _counted(part: pd.DataFrame) -> Row:
     return {
         "agreements": len(part),
         "to the image": int((part["images"] == 0).sum()),
@@ -642,7 +642,7 @@ def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
     """Beside the cell a row has what `agreements` finds, and ``released``."""
     images, released = Images(), released_agreements(published_values(run.options.published))
 
-    def row(cell: Cell) -> dict[str, Any]:
+    def row(cell: Cell) -> Row:
         values = {"released": released[cell].agreement}
         values |= dict.fromkeys(("drawn", "osqp", "osqp_images"), np.nan)
         return asdict(cell) | values | agreements(cell, released[cell], images)
@@ -660,7 +660,7 @@ def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
     rows, images = _records(table[differs]), Images()
     released = {_cell(row): (row["released"], row["released_loss"]) for row in rows}
 
-    def row(cell: Cell) -> dict[str, Any]:
+    def row(cell: Cell) -> Row:
         ends = rounding(cell, images)["accuracy"]
         epochs = stopped_after(cell, released[cell], images).query("abs(images) <= 1")["epoch"]
         found = {
@@ -697,7 +697,7 @@ def grown(
         run.kept.attrs["wanted"] = len(wanted)
         yield run.kept
 
-    def of_commit(cell: Cell) -> dict[str, Any]:
+    def of_commit(cell: Cell) -> Row:
         return row(cell) | {"commit": commit}
 
     for frame in filled(run.kept, cells, of_commit, run.options.minutes, run.say):

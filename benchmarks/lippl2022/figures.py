@@ -23,12 +23,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from pandas.api.typing import SeriesGroupBy
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.lippl2022.paired import Pairs, matched
 from benchmarks.lippl2022.values import (
     SIDES,
@@ -344,9 +343,11 @@ def infinite_time(tables: Tables) -> Figure | None:
         "infinite": ("trained towards the limit", VERMILION, "s"),
     }
     for column, (label, colour, marker) in looks.items():
-        _mean_curve(apart, frame, "units", column, label, colour, marker)
+        look = {"color": colour, "marker": marker, "label": label, "clip_on": False}
+        _mean_bars(apart, frame, "units", column, linestyle="-", **look)
         _median_curve(norm, frame, "units", f"{column}_excess", colour, marker)
-    _mean_curve(apart, frame, "units", "chance", "chance, 2p(1 − p)", GREY, "")
+    look = {"color": GREY, "label": "chance, 2p(1 − p)", "clip_on": False}
+    _mean_bars(apart, frame, "units", "chance", linestyle=":", **look)
     apart.set(xscale="log", xlabel="hidden units H", ylabel="disagreement with SVM-GLN, %")
     norm.set(xscale="log", yscale="log", xlabel="hidden units H", ylabel="excess of the norm, %")
     apart.set_ylim(bottom=0)
@@ -415,16 +416,8 @@ def causes(tables: Tables) -> Figure | None:
         for name, (label, colour, marker, line) in PROGRAMS.items():
             chosen = (rows["hyperplanes"] == k) & (rows["threshold"] == threshold)
             part = rows[(rows["model"] == name) & chosen]
-            table = part.groupby("units")["validation_error"].agg(["mean", "std"])
-            ax.errorbar(
-                table.index,
-                100 * table["mean"],
-                100 * table["std"],
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                label=label,
-            )
+            look = {"color": colour, "marker": marker, "linestyle": line, "label": label}
+            _mean_bars(ax, part, "units", "validation_error", **look)
         ax.set(xscale="log", title=f"{THRESHOLDS[threshold]}, {2**k} contexts a unit")
         _ticks(ax, WIDTHS)
         ax.grid(axis="y")
@@ -632,30 +625,17 @@ def _marks(
 def _curve(
     ax: Axes, rows: pd.DataFrame, x: str, y: str, model: str, hyperplanes: int, units: int
 ) -> None:
+    """Draw means and standard deviations of a model of one width."""
     label, colour, marker = SOLVED[model]
     line = "-" if hyperplanes == 1 else "--"
     text = f"{label}, H = {units}, {2**hyperplanes} contexts"
-    table = rows.groupby(x)[y].agg(["mean", "std"])
-    mean, std = 100 * table["mean"], 100 * table["std"]
-    ax.errorbar(table.index, mean, std, color=colour, linestyle=line, marker=marker, label=text)
+    _mean_bars(ax, rows, x, y, color=colour, linestyle=line, marker=marker, label=text)
 
 
-def _mean_curve(
-    ax: Axes, frame: pd.DataFrame, x: str, y: str, label: str, colour: str, marker: str
-) -> None:
-    table = frame.groupby(x)[y].agg(["mean", "std"])
-    mean, std = 100 * table["mean"], 100 * table["std"]
-    line = "-" if marker else ":"
-    ax.errorbar(
-        table.index,
-        mean,
-        std,
-        color=colour,
-        marker=marker,
-        linestyle=line,
-        label=label,
-        clip_on=False,
-    )
+def _mean_bars(ax: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
+    """Draw means in percent, with bars of a standard deviation."""
+    table = 100 * rows.groupby(x)[y].agg(["mean", "std"])
+    ax.errorbar(table.index, table["mean"], table["std"], **look)
 
 
 def _median_curve(ax: Axes, frame: pd.DataFrame, x: str, y: str, colour: str, marker: str) -> None:
@@ -724,27 +704,18 @@ def _share_limits(axes: Sequence[Axes]) -> None:
 def _legend(shown: pd.DataFrame) -> list[Line2D]:
     """Return a key for each mark that the values need."""
     models = set(shown["model"])
-    keys = [_symbol(MARKERS[name], name, COLOURS[name]) for name in COLOURS if name in models]
-    keys += [_symbol("", f"N = {n:,}", BLACK, line=line) for n, line in LINES.items()]
+    drawn = [name for name in COLOURS if name in models]
+    keys = [_symbol(name, COLOURS[name], marker=MARKERS[name]) for name in drawn]
+    keys += [_symbol(f"N = {n:,}", BLACK, linestyle=line) for n, line in LINES.items()]
     if shown["left_out"].any():
-        keys.append(_symbol("D", "samples left out", BLACK, face="white"))
+        keys.append(_symbol("samples left out", BLACK, marker="D", mfc="white"))
     if (shown["state"] != "solved").any():
-        keys.append(_symbol("x", "no predictor", BLACK))
+        keys.append(_symbol("no predictor", BLACK, marker="x"))
     return keys
 
 
-def _symbol(
-    marker: str,
-    label: str,
-    colour: str,
-    *,
-    line: Literal["", ":", "--", "-"] = "",
-    face: str = "",
-) -> Line2D:
-    face = face or colour
-    return Line2D(
-        [], [], color=colour, marker=marker, mfc=face, ms=DOT, linestyle=line, label=label
-    )
+def _symbol(label: str, colour: str, **look: Any) -> Line2D:
+    return Line2D([], [], color=colour, ms=DOT, label=label, **{"linestyle": "", **look})
 
 
 def _models(values: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Verdict
-from benchmarks.lippl2022 import figures
-from benchmarks.lippl2022.claims import JUDGES, percent
+from benchmarks.harness import Row, Verdict
+from benchmarks.lippl2022 import claims, figures
+from benchmarks.lippl2022.claims import percent
 from benchmarks.lippl2022.published import NOT_THE_SAME, SAME, VERDICTS, telling
 from benchmarks.lippl2022.values import Tables, all_values
 from benchmarks.page import Judged, Kept
@@ -37,7 +36,7 @@ def _of(kept: Kept) -> tuple[Tables, pd.DataFrame]:
 def judge(kept: Kept) -> Mapping[str, Judged]:
     """Judge every claim."""
     tables, values = _of(kept)
-    return {name: judge(values, tables) for name, judge in JUDGES.items()}
+    return claims.judge(values, tables)
 
 
 def draw(name: str, kept: Kept) -> Figure:
@@ -46,7 +45,7 @@ def draw(name: str, kept: Kept) -> Figure:
     return figures.draw(name, values, tables)
 
 
-def words(kept: Kept) -> dict[str, Any]:
+def words(kept: Kept) -> Row:
     """Return the values that the texts of the pages name."""
     tables, values = _of(kept)
     found = judge(kept)

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +38,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option
+from benchmarks.harness import Experiment, Frames, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
 from implicit_bias.base.atomic import write_atomically
@@ -256,7 +255,7 @@ def clean_commit(run: Run[Any]) -> str | None:
     return commit
 
 
-def _measure(name: str, run: Run[GridOptions]) -> Iterator[pd.DataFrame]:
+def _measure(name: str, run: Run[GridOptions]) -> Frames:
     if not run.options.dirty:
         clean_commit(run)
     folder = run.options.store or run.file.parent / "store"

@@ -35,14 +35,12 @@ Source: Lippl, Abbott, Chung (2022), eqs. (23) to (25), and their released code.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Run, Verdict, growing, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing, rows_of
 from benchmarks.lippl2022.as_published import (
     Moved,
     OsqpL2,
@@ -54,6 +52,7 @@ from benchmarks.lippl2022.as_published import (
 from benchmarks.lippl2022.exact_training import ReleasedOptions
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import published_values
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC
@@ -88,7 +87,7 @@ def configurations() -> list[RunConfig]:
     ]
 
 
-def measured(config: RunConfig, published: pd.DataFrame) -> dict[str, Any]:
+def measured(config: RunConfig, published: pd.DataFrame) -> Row:
     """Solve their program by OSQP and with a certificate, and lay both side by side: a row."""
     factory = ModelFactory(config, load_data(config))
     contexts, parts = factory.contexts(), factory.data.parts
@@ -148,14 +147,14 @@ def _released(published: pd.DataFrame, config: RunConfig, metric: str) -> float:
     return float(rows["value"].iloc[0]) if len(rows) else np.nan
 
 
-def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
+def _measure(run: Run[ReleasedOptions]) -> Frames:
     published, commit = published_values(run.options.published), clean_commit(run)
     cells = configurations()[: 1 if run.quick else None]
     if run.quick:
         cells = [replace(cells[0], train_size=100)]
     by_cell = {(config.units, config.seed): config for config in cells}
 
-    def row(units: int, seed: int) -> Iterator[dict[str, Any]]:
+    def row(units: int, seed: int) -> Rows:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # CVXPY's on an inaccurate end: the row says how good
             yield measured(by_cell[units, seed], published) | {"commit": commit}
@@ -176,7 +175,7 @@ def to_the_digit(table: pd.DataFrame) -> pd.Series[bool]:
 
 def _found(table: pd.DataFrame) -> str:
     objectives = "; ".join(
-        f"{part.min():.4g} to {part.max():.4g} at H = {width}"
+        f"{span(part, '.4g')} at H = {width}"
         for width, part in table["objective"].groupby(table["units"])
     )
     near = _relative(table)
@@ -225,11 +224,11 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    measure=_measure,
-    found=_found,
-    verdict=lambda table: Verdict.of(
+    _measure,
+    _found,
+    _tabulate,
+    lambda table: Verdict.of(
         optimal(table).all() and len(table) == len(configurations()), optimal(table).mean() >= 0.5
     ),
-    tabulate=_tabulate,
     options=ReleasedOptions,
 )

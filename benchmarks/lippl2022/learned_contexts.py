@@ -31,26 +31,13 @@ Source: Lippl, Abbott, Chung (2022), section 5.1, and their released values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Run, Verdict
-from benchmarks.lippl2022.exact_training import (
-    LAST_DIGIT,
-    RELU,
-    Cell,
-    Images,
-    ReleasedOptions,
-    cells,
-    coverage,
-    grown,
-    last_bits,
-    written,
-)
+from benchmarks.harness import Experiment, Frames, Row, Run, Verdict
+from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022.published import published_values
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedReLUSVC
@@ -63,26 +50,26 @@ TRAININGS = REPEATS + 1
 EXPECTED = (TRAININGS - 1) / (TRAININGS + 1)
 
 
-def released(frame: pd.DataFrame) -> dict[Cell, tuple[float, float]]:
+def released(frame: pd.DataFrame) -> dict[exact.Cell, tuple[float, float]]:
     """Lay out the released accuracies and agreements of SVM-LC, by the network's cell."""
     rows = frame[(frame["model"] == "SVM-LC") & frame["value"].notna()]
-    rows = rows.assign(model=RELU, median_init=None)
+    rows = rows.assign(model=exact.RELU, median_init=None)
     accuracy, agreement = (
         rows[rows["metric"] == metric] for metric in ("val_accuracy", "agreement_with_GD")
     )
-    agreements = dict(zip(cells(agreement), agreement["value"], strict=True))
+    agreements = dict(zip(exact.cells(agreement), agreement["value"], strict=True))
     found = {
         cell: (float(value), float(agreements[cell]))
-        for cell, value in zip(cells(accuracy), accuracy["value"], strict=True)
+        for cell, value in zip(exact.cells(accuracy), accuracy["value"], strict=True)
     }
     return dict(sorted(found.items(), key=lambda item: item[0].cost))
 
 
-def measured(cell: Cell, images: Images, repeats: int = REPEATS) -> dict[str, Any]:
+def measured(cell: exact.Cell, images: exact.Images, repeats: int = REPEATS) -> Row:
     """Return the ranges over trainings that differ in the last bit of the initial weights."""
     parts = images.split(cell.train_size)
     accuracies, agreements, gates = list[float](), list[float](), list[np.ndarray]()
-    for training in last_bits(cell, images, repeats):
+    for training in exact.last_bits(cell, images, repeats):
         network = training.network
         assert isinstance(network, ReLUNetwork)
         svm = GatedReLUSVC(
@@ -103,27 +90,30 @@ def measured(cell: Cell, images: Images, repeats: int = REPEATS) -> dict[str, An
     }
 
 
-def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
-    images, values = Images(), released(published_values(run.options.published))
+def _measure(run: Run[exact.ReleasedOptions]) -> Frames:
+    images, values = exact.Images(), released(published_values(run.options.published))
 
-    def row(cell: Cell) -> dict[str, Any]:
+    def row(cell: exact.Cell) -> Row:
         accuracy, agreement = values[cell]
         known = {"released": accuracy, "released_agrees": agreement}
         return asdict(cell) | known | measured(cell, images)
 
-    yield from grown(run, list(values), row)
+    yield from exact.grown(run, list(values), row)
 
 
 def within(table: pd.DataFrame, suffix: str = "") -> pd.Series[bool]:
     """Whether each released value is within our range; ``suffix`` names the agreements."""
-    low, high = table[f"least{suffix}"] - LAST_DIGIT, table[f"most{suffix}"] + LAST_DIGIT
+    low, high = (
+        table[f"least{suffix}"] - exact.LAST_DIGIT,
+        table[f"most{suffix}"] + exact.LAST_DIGIT,
+    )
     return table[f"released{suffix}"].between(low, high)
 
 
 def _found(table: pd.DataFrame) -> str:
     spread = table["most"] - table["least"]
     return (
-        f"{coverage(table)}Weights that differ in their last bit before training leave up to "
+        f"{exact.coverage(table)}Weights that differ in their last bit before training leave up to "
         f"{int(table['flips'].max()):,} gates of training samples otherwise (median "
         f"{table['flips'].median():.0f}), and the error of SVM-LC spreads over up to "
         f"{percent(spread.max(), 2)} of the images (median {percent(spread.median(), 2)}). "
@@ -154,9 +144,7 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
         sums | {"flips": "max", "largest_spread": "max"}
     )
     names = {"flips": "most gates that differ", "largest_spread": "largest spread, images"}
-    return written(grouped.rename(columns=names))
+    return exact.written(grouped.rename(columns=names))
 
 
-EXPERIMENT = Experiment(
-    measure=_measure, found=_found, verdict=_verdict, tabulate=_tabulate, options=ReleasedOptions
-)
+EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=exact.ReleasedOptions)

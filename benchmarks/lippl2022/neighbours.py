@@ -27,15 +27,14 @@ Source: Lippl, Abbott, Chung (2022), introduction and section 4.2; the two means
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Run, Verdict, growing
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
+from benchmarks.sizes import grid
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.runs.configuration import RunConfig
@@ -69,7 +68,7 @@ def neighbour_difference(predictors: AdditivePredictors) -> float:
     return float(np.sqrt(apart / size))
 
 
-def rows(**setting: Any) -> Iterator[dict[str, Any]]:
+def rows(**setting: Any) -> Rows:
     """Solve both SVMs of a cell."""
     config = RunConfig(dataset="mnist", protocol="lippl2022", models=MODELS, **setting)
     factory = ModelFactory(config, load_data(config))
@@ -87,13 +86,13 @@ def rows(**setting: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def settings(quick: bool) -> list[dict[str, Any]]:
+def settings(quick: bool) -> list[Row]:
     """Return the cells."""
     axes = {name: values[:1] for name, values in AXES.items()} if quick else AXES
-    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return grid(**axes)
 
 
-def _measure(run: Run[Any]) -> Iterator[pd.DataFrame]:
+def _measure(run: Run[Any]) -> Frames:
     return growing(run, settings(run.quick), rows)
 
 
@@ -112,8 +111,5 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
 
 
 EXPERIMENT = Experiment(
-    measure=_measure,
-    found=_found,
-    verdict=lambda table: Verdict.OPEN if table.empty else Verdict.ANSWERED,
-    tabulate=_tabulate,
+    _measure, _found, _tabulate, lambda table: Verdict.OPEN if table.empty else Verdict.ANSWERED
 )

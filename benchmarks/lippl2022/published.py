@@ -28,7 +28,7 @@ Source: Lippl, Abbott, Chung (2022), their released results.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, option
+from benchmarks.harness import Experiment, Frames, Options, Run, Verdict, option
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.datasets.files import DataError
 
@@ -127,7 +127,7 @@ def published_values(file: Path | None) -> pd.DataFrame:
     return pd.read_csv(file)
 
 
-def _measure(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
+def _measure(run: Run[PublishedOptions]) -> Frames:
     values = theirs(published_values(run.options.published))
     models, pairs, cells = (
         pd.read_parquet(run.file.with_name(f"{name}.parquet"))
@@ -395,10 +395,4 @@ def _found(table: pd.DataFrame) -> str:
     )
 
 
-EXPERIMENT = Experiment(
-    measure=_measure,
-    found=_found,
-    verdict=_verdict,
-    tabulate=_counts,
-    options=PublishedOptions,
-)
+EXPERIMENT = Experiment(_measure, _found, _counts, _verdict, options=PublishedOptions)

@@ -31,38 +31,16 @@ Source: Lippl, Abbott, Chung (2022), section 5, and their released code and valu
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Run, Verdict, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, rows_of
+from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022.as_published import by_ecos
-from benchmarks.lippl2022.exact_training import (
-    GLN_MODEL,
-    NEITHER,
-    RELU,
-    SVMS,
-    VALIDATION_IMAGES,
-    Cell,
-    Images,
-    ReleasedAgreement,
-    ReleasedOptions,
-    cells,
-    coverage,
-    exact_kind,
-    grown,
-    last_apart,
-    measured_before,
-    outputs,
-    released_agreements,
-    right_images,
-    svm,
-    trained,
-)
 from benchmarks.lippl2022.published import published_values
+from benchmarks.words import span
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem import gated_linear
@@ -72,36 +50,36 @@ TRAIN_SIZE, MOST_COEFFICIENTS = 500, 32_000
 EXCESS = 1e-6
 
 
-def size(cell: Cell) -> int:
+def size(cell: exact.Cell) -> int:
     """Count the coefficients of a cell's program: 785 of each gate."""
-    contexts = 1 if cell.model == RELU else 2**cell.hyperplanes
+    contexts = 1 if cell.model == exact.RELU else 2**cell.hyperplanes
     return 785 * cell.hidden_units * contexts
 
 
-def chosen(table: pd.DataFrame) -> list[Cell]:
+def chosen(table: pd.DataFrame) -> list[exact.Cell]:
     """Return the cells to solve, of the table of exact agreements: all that miss, and controls.
 
     Only those without released medians: their networks are compared in the contexts in which they
     were trained. Smaller programs come first, a control after each miss.
     """
     wanted = table[
-        table["model"].isin([GLN_MODEL, RELU])
+        table["model"].isin([exact.GLN_MODEL, exact.RELU])
         & (table["train_size"] == TRAIN_SIZE)
         & table["median_init"].ne(True)
-        & (exact_kind(table) != NEITHER)
+        & (exact.exact_kind(table) != exact.NEITHER)
     ]
-    small = wanted[[size(cell) <= MOST_COEFFICIENTS for cell in cells(wanted)]]
-    missed = last_apart(small) > 0
-    order = sorted(cells(small[missed]), key=size)
-    controls = sorted(cells(small[~missed & (small["svm_images"] == 0)]), key=size)
+    small = wanted[[size(cell) <= MOST_COEFFICIENTS for cell in exact.cells(wanted)]]
+    missed = exact.last_apart(small) > 0
+    order = sorted(exact.cells(small[missed]), key=size)
+    controls = sorted(exact.cells(small[~missed & (small["svm_images"] == 0)]), key=size)
     pairs = zip(order, controls, strict=False)
     return [cell for pair in pairs for cell in pair] + order[len(controls) :]
 
 
-def solved_again(cell: Cell, released: ReleasedAgreement, images: Images) -> dict[str, Any]:
+def solved_again(cell: exact.Cell, released: exact.ReleasedAgreement, images: exact.Images) -> Row:
     """Solve the program of a cell by ECOS, and lay it beside ours and the released one."""
     validation = images.split(cell.train_size).validation
-    classifier, network = svm(cell, images), trained(cell, images).network
+    classifier, network = exact.svm(cell, images), exact.trained(cell, images).network
     assert isinstance(network, (GLN, ReLUNetwork))
     solution, problem = classifier.solution_, classifier.solution_.problem
     assert problem is not None
@@ -111,7 +89,7 @@ def solved_again(cell: Cell, released: ReleasedAgreement, images: Images) -> dic
         "ours": classifier.decision_function(validation.X),
         "theirs": gated_linear(validation.X, gates, coef),
     }
-    signs = np.sign(outputs(network, validation.X))
+    signs = np.sign(exact.outputs(network, validation.X))
     found = {
         "status": status,
         "excess": certify(problem, coef=coef).upper / solution.certificate.lower - 1.0,
@@ -120,20 +98,23 @@ def solved_again(cell: Cell, released: ReleasedAgreement, images: Images) -> dic
     agreed = round(released.agreement * len(validation))
     for name, decision in decisions.items():
         found[name] = int((np.sign(decision) == signs).sum()) - agreed
-        found[f"{name}_right"] = right_images(decision, validation.y, released.of_svm)
+        found[f"{name}_right"] = exact.right_images(decision, validation.y, released.of_svm)
     return found
 
 
-def _measure(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
-    table = measured_before(run, "exact_agreements")
-    images, released = Images(), released_agreements(published_values(run.options.published))
+def _measure(run: Run[exact.ReleasedOptions]) -> Frames:
+    table = exact.measured_before(run, "exact_agreements")
+    images, released = (
+        exact.Images(),
+        exact.released_agreements(published_values(run.options.published)),
+    )
 
-    def row(cell: Cell) -> dict[str, Any]:
+    def row(cell: exact.Cell) -> Row:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # CVXPY's on an inaccurate end: the row says how good
             return asdict(cell) | solved_again(cell, released[cell], images)
 
-    yield from grown(run, chosen(table), row)
+    yield from exact.grown(run, chosen(table), row)
 
 
 def _found(table: pd.DataFrame) -> str:
@@ -148,11 +129,10 @@ def _found(table: pd.DataFrame) -> str:
                 f"optimum in {short}, and has the released agreement in "
                 f"{int((part['theirs'] == 0).sum())}.** Its excess is {part['excess'].min():.1g} "
                 f"to {part['excess'].max():.1g}. It decides otherwise than the certified solution "
-                f"on {part['apart'].min()} to {part['apart'].max()} of {VALIDATION_IMAGES:,} "
-                "images, and has the released accuracy in "
-                f"{int((part['theirs_right'] == 0).sum())}."
+                f"on {span(part['apart'])} of {exact.VALIDATION_IMAGES:,} images, and has the "
+                f"released accuracy in {int((part['theirs_right'] == 0).sum())}."
             )
-    return coverage(table) + " ".join(sentences)
+    return exact.coverage(table) + " ".join(sentences)
 
 
 def _verdict(table: pd.DataFrame) -> Verdict:
@@ -166,7 +146,7 @@ def _verdict(table: pd.DataFrame) -> Verdict:
 
 
 def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
-    names = {network: name for name, network in SVMS.items()}
+    names = {network: name for name, network in exact.SVMS.items()}
     rows = [
         {
             "SVM": names[row["model"]],
@@ -187,6 +167,4 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-EXPERIMENT = Experiment(
-    measure=_measure, found=_found, verdict=_verdict, tabulate=_tabulate, options=ReleasedOptions
-)
+EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=exact.ReleasedOptions)

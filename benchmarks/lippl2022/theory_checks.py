@@ -22,21 +22,12 @@ import math
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.func import functional_call
 
-from benchmarks.drawing import subplots
+from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Verdict, whole
-from benchmarks.lippl2022.context_shares import (
-    ANGLE,
-    Margins,
-    cosines,
-    counterexample,
-    gradient_path,
-    limit_contexts,
-    record,
-)
+from benchmarks.lippl2022 import context_shares as shares
 from implicit_bias.base.wording import percent
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -46,7 +37,7 @@ from implicit_bias.training.losses import LOSSES
 LOGISTIC = LOSSES["logistic"].log_loss
 # Where the one stationary point of program (6) lies, in degrees.
 STATIONARY = 45.0
-LIMIT = math.degrees(ANGLE)
+LIMIT = math.degrees(shares.ANGLE)
 NORMS = (10.0, 20.0, 27.0, 35.0, 50.0, 80.0, 128.0, 300.0, 1e3, 1e4, 1e5, 1e6)
 LEAST_COSINE = 0.999
 
@@ -54,9 +45,9 @@ LEAST_COSINE = 0.999
 def unequal_degrees(quick: bool) -> pd.DataFrame:
     """Follow gradient flow on the counterexample."""
     norms = NORMS[:4] if quick else NORMS
-    margins, rows = counterexample(), []
-    for w in gradient_path(margins, [1.0, 1.0], norms, log_loss=LOGISTIC):
-        found = record(margins, w, [0, 1], log_loss=LOGISTIC)
+    margins, rows = shares.counterexample(), []
+    for w in shares.gradient_path(margins, [1.0, 1.0], norms, log_loss=LOGISTIC):
+        found = shares.record(margins, w, [0, 1], log_loss=LOGISTIC)
         rows.append(
             {
                 "norm": found.norm,
@@ -72,7 +63,7 @@ def unequal_degrees(quick: bool) -> pd.DataFrame:
 
 def _found_degrees(table: pd.DataFrame) -> str:
     last = table.iloc[-1]
-    (kept,) = limit_contexts([1.0, 2.0])
+    (kept,) = shares.limit_contexts([1.0, 2.0])
     return (
         f"Gradient flow is at {last['angle']:.3f} degrees when the parameters have norm "
         f"{last['norm']:,.0f}; program (6) has its one stationary point at {STATIONARY:g}. There "
@@ -106,7 +97,7 @@ def _draw_degrees(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def network_margins(network: GLN, X: np.ndarray, y: np.ndarray) -> tuple[Margins, Tensor]:
+def network_margins(network: GLN, X: np.ndarray, y: np.ndarray) -> tuple[shares.Margins, Tensor]:
     """Return the margins of a network as a function of all its parameters, and those."""
     names, values = zip(*network.named_parameters(), strict=True)
     shapes = [value.shape for value in values]
@@ -137,8 +128,8 @@ def assumptions(quick: bool) -> pd.DataFrame:
     norms = np.array([8.0, 12.0, 18.0, 27.0] if quick else [8.0, 12, 18, 27, 40, 60, 90])
     rows: list[dict[str, float]] = []
     before = None
-    for w in gradient_path(margins, start.numpy(), norms, log_loss=LOGISTIC):
-        found = record(margins, w, joint, inputs=y[:, None] * X, log_loss=LOGISTIC)
+    for w in shares.gradient_path(margins, start.numpy(), norms, log_loss=LOGISTIC):
+        found = shares.record(margins, w, joint, inputs=y[:, None] * X, log_loss=LOGISTIC)
         rows.append(
             {
                 "norm": found.norm,
@@ -149,7 +140,7 @@ def assumptions(quick: bool) -> pd.DataFrame:
         )
         if before is not None:
             rows[-1]["cosine"] = float(w @ before[0]) / (found.norm * before[1].norm)
-            rows[-1]["least_cosine"] = cosines(before[1], found).min()
+            rows[-1]["least_cosine"] = shares.cosines(before[1], found).min()
         before = w, found
     return pd.DataFrame(rows)
 

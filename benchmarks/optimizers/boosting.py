@@ -6,25 +6,23 @@ Sources: Telgarsky, "Margins, shrinkage, and boosting" (ICML 2013); Rudin, Daube
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.harness import Experiment, Verdict, rows_of
-from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
+from benchmarks.drawing import Figure, curves
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.sizes import grid, log_spaced, margin_share, sized
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Certificate
-from implicit_bias.report.style import COLOURS, GREY, LINES, panel
+from implicit_bias.report.style import GREY, panel
 
 # Share of the maximum that counts as reached, and its rise over a decade of rounds that says that
 # a run is too short.
@@ -45,9 +43,9 @@ WHOLE = Sizes()
 QUICK = Sizes(samples=60, shrinkages=(1.0, 0.1), rounds=60)
 
 
-def settings(sizes: Sizes) -> tuple[float, ...]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every shrinkage once."""
-    return sizes.shrinkages
+    return grid(shrinkage=sizes.shrinkages)
 
 
 def stumps(X: Array) -> Array:
@@ -70,7 +68,7 @@ def _posed(samples: int) -> tuple[Array, Array, Certificate]:
     return X, y, solve(max_margin(stumps(X), y, "l1")).certificate
 
 
-def rows(sizes: Sizes, shrinkage: float) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, shrinkage: float) -> Rows:
     """One row a number of rounds: margin over the l1 norm, as a share of the largest."""
     X, y, optimum = _posed(sizes.samples)
     boosted = AdaBoostClassifier(
@@ -87,7 +85,6 @@ def rows(sizes: Sizes, shrinkage: float) -> Iterator[dict[str, Any]]:
         norm += weight
         if count in kept:
             yield {
-                "shrinkage": shrinkage,
                 "round": count,
                 "share": margins.min() / norm * optimum.upper,
                 "lower": optimum.lower,
@@ -122,29 +119,21 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(last >= REACHED, last > before + RISE)
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Share of the maximum by shrinkage and rounds."""
     shown = frame.groupby("shrinkage", sort=False).nth([POINTS // 4, POINTS // 2, -1])
-    return pd.DataFrame(
-        {
-            "shrinkage": shown["shrinkage"].map("{:g}".format),
-            "rounds": shown["round"].map("{:,}".format),
-            "margin / maximum": shown["share"].map(margin_share),
-        }
-    )
+    return {
+        "shrinkage": shown["shrinkage"].map("{:g}".format),
+        "rounds": shown["round"].map("{:,}".format),
+        "margin / maximum": shown["share"].map(margin_share),
+    }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Share of the maximum margin against rounds."""
     figure, ax = panel()
-    for place, (shrinkage, run) in enumerate(frame.groupby("shrinkage", sort=False)):
-        ax.plot(
-            run["round"],
-            run["share"].clip(lower=0),
-            color=COLOURS[place],
-            linestyle=LINES[place],
-            label=f"shrinkage {shrinkage:g}",
-        )
+    shown = frame.assign(share=frame["share"].clip(lower=0))
+    curves(ax, shown, "shrinkage", "round", "share", label="shrinkage {:g}")
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
     ax.set(xscale="log", xlabel="rounds", ylabel="margin / certified maximum", ylim=(0, 1.06))
     ax.grid(axis="y")
@@ -152,10 +141,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

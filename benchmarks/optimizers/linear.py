@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from benchmarks.data import SEPARABLE_SETS
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Verdict, rows_of
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.optimizers.data import NORMS, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
-from benchmarks.sizes import at_sizes, log_spaced, margin_share, with_sizes
+from benchmarks.sizes import log_spaced, margin_share, sized
 from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
 from implicit_bias.report.style import COLOURS, GREY, LINES
@@ -41,34 +38,25 @@ WHOLE = Sizes()
 QUICK = Sizes(sets=("k10-sigma1",), steps=200)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The runs on one set."""
-
-    data: str
-    steps: int
-
-
-def settings(sizes: Sizes) -> list[Setting]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every set once."""
     return [
-        Setting(name, sizes.digit_steps if name.startswith("mnist") else sizes.steps)
+        {"data": name, "steps": sizes.digit_steps if name.startswith("mnist") else sizes.steps}
         for name in sizes.sets
     ]
 
 
-def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, data: str, steps: int) -> Rows:
     """One row an optimizer, step and norm: the margin as a share of the largest."""
-    X, y = samples(setting.data)
-    bounds = {row["norm"]: row for row in rows_of(optima(setting.data))}
+    X, y = samples(data)
+    bounds = {row["norm"]: row for row in rows_of(optima(data))}
     norms = {name: as_norm(name) for name in NORMS}
-    steps = np.array(log_spaced(setting.steps, POINTS))
+    recorded = np.array(log_spaced(steps, POINTS))
     for optimizer in OPTIMIZERS:
-        for step, weights in iterates(X, y, optimizer, steps):
+        for step, weights in iterates(X, y, optimizer, recorded):
             smallest = margin(X, y, weights)
             for name, norm in norms.items():
                 yield {
-                    **asdict(setting),
                     "optimizer": optimizer.name,
                     "step": step,
                     "norm": name,
@@ -238,10 +226,4 @@ def _shortfalls(ax: Axes, runs: pd.DataFrame) -> None:
     ax.grid(axis="both")
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

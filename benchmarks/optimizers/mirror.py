@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.special
-from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.drawing import Figure, curves
+from benchmarks.harness import Row, Rows, Tabular, Verdict
 from benchmarks.optimizers.data import samples
-from benchmarks.sizes import at_sizes, log_spaced, with_sizes
+from benchmarks.sizes import grid, log_spaced, sized
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.norms import Lp
-from implicit_bias.report.style import COLOURS, GREY, LINES, MARKERS, panel
+from implicit_bias.report.style import GREY, panel
 
 REACHED = 0.99
 POINTS = 40
@@ -42,9 +41,9 @@ WHOLE = Sizes()
 QUICK = Sizes(powers=(1.5, 3.0), steps=300)
 
 
-def settings(sizes: Sizes) -> tuple[float, ...]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every potential once."""
-    return sizes.powers
+    return grid(potential=sizes.powers)
 
 
 def two_classes() -> tuple[Array, Array]:
@@ -70,15 +69,14 @@ def descend(X: Array, y: Array, p: float, sizes: Sizes) -> Iterator[tuple[int, A
             yield step, mirrored(z, p)
 
 
-def rows(sizes: Sizes, power: float) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, potential: float) -> Rows:
     """One row a step and norm: the margin as a share of the largest."""
     X, y = two_classes()
     norms = {p: Lp(p) for p in sizes.powers}
     optima = {p: solve(max_margin(X, y, norm)).certificate for p, norm in norms.items()}
-    for step, w in descend(X, y, power, sizes):
+    for step, w in descend(X, y, potential, sizes):
         for p, norm in norms.items():
             yield {
-                "potential": power,
                 "step": step,
                 "norm": p,
                 "share": (y * (X @ w)).min() / norm.value(w[None]) * optima[p].upper,
@@ -113,28 +111,20 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((np.diag(shares) >= REACHED).all() and ahead.all(), ahead.mean() > 0.5)
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Shares at the end, by potential and norm."""
     shares = at_end(frame)
     cells = {f"l_{p:g}": shares[p].map(percent) for p in shares}
-    return pd.DataFrame({"potential p": [f"{p:g}" for p in shares.index], **cells})
+    return {"potential p": [f"{p:g}" for p in shares.index], **cells}
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Shortfall in the potential's own norm against steps."""
     figure, ax = panel()
     own = frame[frame["potential"] == frame["norm"]]
-    for place, (p, run) in enumerate(own.groupby("potential")):
-        ax.plot(
-            run["step"],
-            (1 - run["share"]).clip(lower=1e-6),
-            color=COLOURS[place],
-            linestyle=LINES[place % len(LINES)],
-            marker=MARKERS[place],
-            markevery=6,
-            markersize=4,
-            label=f"p = {p:g}",
-        )
+    own = own.assign(shortfall=(1 - own["share"]).clip(lower=1e-6))
+    look = {"markevery": 6, "markersize": 4}
+    curves(ax, own, "potential", "step", "shortfall", label="p = {:g}", markers=True, **look)
     ax.axhline(1.0, color=GREY, linestyle=":", linewidth=0.8)
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="1 - margin / maximum in l_p")
     ax.grid(axis="both")
@@ -142,10 +132,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -7,18 +7,15 @@ any norm; Gronich, Vardi (2026) for Adam, Signum and Muon on homogeneous network
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch.nn.functional import softplus
 
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Verdict, rows_of
-from benchmarks.sizes import at_sizes, log_spaced, with_sizes
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.sizes import grid, log_spaced, sized
 from implicit_bias import Recorder
 from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.wording import percent
@@ -58,43 +55,34 @@ WHOLE = Sizes()
 QUICK = Sizes(samples=10, units=4, steps=300, points=3, seconds=0.2)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A network's gates and its optimizer."""
-
-    gates: str
-    optimizer: OptimizerName
-
-
-def settings(sizes: Sizes) -> list[Setting]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every optimizer on every kind of gates."""
-    return [Setting(gates, name) for gates in GATES for name in OPTIMIZERS]
+    return grid(gates=GATES, optimizer=OPTIMIZERS)
 
 
-def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, gates: str, optimizer: OptimizerName) -> Rows:
     """One row a step and norm: the KKT gap with the best multipliers found."""
     part = split(load_mnist(), sizes.samples, 1).train
     live = ReLUNetwork(part.n_features, (sizes.units,), seed=0, dtype=torch.float64)
-    network: Network = live if setting.gates == "live" else FrozenGateReLU(live)
+    network: Network = live if gates == "live" else FrozenGateReLU(live)
     inputs, labels = network.prepare_samples(part.X, part.y)
-    step_size = OPTIMIZERS[setting.optimizer][1]
-    config = TrainingConfig(optimizer=setting.optimizer, learning_rate=step_size, momentum=0.0)
-    optimizer = build_optimizer([p for p in network.parameters() if p.requires_grad], config)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: (1 + t / 100) ** -0.5)
+    step_size = OPTIMIZERS[optimizer][1]
+    config = TrainingConfig(optimizer=optimizer, learning_rate=step_size, momentum=0.0)
+    steps = build_optimizer([p for p in network.parameters() if p.requires_grad], config)
+    schedule = torch.optim.lr_scheduler.LambdaLR(steps, lambda t: (1 + t / 100) ** -0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DiagnosisWarning)
         recorder = Recorder(network, inputs, part.y, NORMS, seconds=sizes.seconds)
     kept = set(log_spaced(sizes.steps, sizes.points, first=10))
     for step in range(1, sizes.steps + 1):
-        optimizer.zero_grad()
+        steps.zero_grad()
         torch.autograd.backward(softplus(-labels * network(*inputs)).mean())
-        optimizer.step()
+        steps.step()
         schedule.step()
         if step in kept:
             row = recorder.record(step)
             for norm in NORMS:
                 yield {
-                    **asdict(setting),
                     "step": step,
                     "norm": norm,
                     "gap": row[f"gap_{norm}"],
@@ -168,21 +156,19 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(good.all(), good.any())
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Gaps at the end, by gates, optimizer and norm."""
     last = at_end(frame).reset_index()
     cells = {
         f"gap in {norm}": last[norm].map(lambda gap: percent(gap) if gap == gap else "-")
         for norm in NORMS
     }
-    return pd.DataFrame(
-        {
-            "gates": last["gates"],
-            "optimizer": last["optimizer"].map(NAMES),
-            "its norm": last["optimizer"].map(lambda name: OPTIMIZERS[name][0]),
-            **cells,
-        }
-    )
+    return {
+        "gates": last["gates"],
+        "optimizer": last["optimizer"].map(NAMES),
+        "its norm": last["optimizer"].map(lambda name: OPTIMIZERS[name][0]),
+        **cells,
+    }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -214,10 +200,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels[0], len(NORMS))
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -22,21 +22,22 @@ rescaling", for the method and the claim. Growth and T are chosen here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict, rows_of
+from benchmarks.drawing import Figure, curves
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
 from benchmarks.optimizers import mirror
-from benchmarks.optimizers.speed import Step, ascent, excess, momentum, normalised, taken
-from benchmarks.sizes import at_sizes, with_sizes
+from benchmarks.optimizers.speed import Method, ascent, excess, momentum, normalised, taken
+from benchmarks.sizes import grid, sized
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.report.style import COLOURS, LINES, panel
+from implicit_bias.report.style import panel
 
 POINTS = 60
 # Excess at which the certified optimum itself is known no better.
@@ -56,50 +57,42 @@ WHOLE = Sizes()
 QUICK = Sizes(steps=300, growths=(1.2,), between=20)
 
 
-def progressive(growth: float, between: int) -> Callable[[Array], Step]:
-    """Return PRGD whose radius grows by a factor each ``between`` steps."""
-
-    def start(Z: Array) -> Step:
-        w, radius = np.zeros(Z.shape[1]), 0.0
-
-        def step(t: int) -> Array:
-            nonlocal w, radius
-            size = np.linalg.norm(w)
-            if size > 0 and t % between == 0:
-                radius = growth * max(radius, float(size))
-                w = w * (radius / size)
-            w = w + ascent(Z, w)
-            size = np.linalg.norm(w)
-            if 0 < radius < size:
-                w = w * (radius / size)
-            return w
-
-        return step
-
-    return start
+def progressive(Z: Array, growth: float, between: int) -> Iterator[Array]:
+    """Take the steps of PRGD, whose radius grows by a factor each ``between`` steps."""
+    w, radius = np.zeros(Z.shape[1]), 0.0
+    for t in count(1):
+        size = np.linalg.norm(w)
+        if size > 0 and t % between == 0:
+            radius = growth * max(radius, float(size))
+            w = w * (radius / size)
+        w = w + ascent(Z, w)
+        size = np.linalg.norm(w)
+        if 0 < radius < size:
+            w = w * (radius / size)
+        yield w
 
 
-def methods(sizes: Sizes) -> dict[str, Callable[[Array], Step]]:
+def methods(sizes: Sizes) -> dict[str, Method]:
     """Return every method by its name."""
     progressives = {
-        f"PRGD, growth {growth:g}": progressive(growth, sizes.between) for growth in sizes.growths
+        f"PRGD, growth {growth:g}": partial(progressive, growth=growth, between=sizes.between)
+        for growth in sizes.growths
     }
     return {"normalised GD": normalised, "momentum": momentum, **progressives}
 
 
-def settings(sizes: Sizes) -> tuple[str, ...]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every method once."""
-    return tuple(methods(sizes))
+    return grid(method=methods(sizes))
 
 
-def rows(sizes: Sizes, method: str) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, method: str) -> Rows:
     """One row a step: the norm at margin 1 over the certified optimum."""
     X, y = mirror.two_classes()
     signed = y[:, None] * X / np.linalg.norm(X, axis=1).max()
     optimum = solve(max_margin(signed, np.ones(len(y))), tol=1e-12).certificate
     for step, _, w in taken(methods(sizes)[method](signed), sizes.steps, POINTS):
         yield {
-            "method": method,
             "step": step,
             "excess": excess(w, signed @ w, optimum.lower),
             "gap": optimum.gap,
@@ -152,46 +145,31 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(bool(ahead), bool(ours["excess"].min() < last["excess"]["normalised GD"]))
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Show the ends of all methods."""
     last = at_end(frame)
     steps = last[["reached", "tenfold"]].map("{:,.0f}".format).replace("nan", "-")
-    return pd.DataFrame(
-        {
-            "method": last["method"],
-            "excess over the optimum": last["excess"].map("{:.1e}".format),
-            "steps to 1e-6": steps["reached"],
-            "steps for a tenth, at the end": steps["tenfold"],
-            "theory": [
-                {"normalised GD": "1 / t", "momentum": "1 / t^2"}.get(name, "exponential")
-                for name in last["method"]
-            ],
-        }
-    )
+    return {
+        "method": last["method"],
+        "excess over the optimum": last["excess"].map("{:.1e}".format),
+        "steps to 1e-6": steps["reached"],
+        "steps for a tenth, at the end": steps["tenfold"],
+        "theory": [
+            {"normalised GD": "1 / t", "momentum": "1 / t^2"}.get(name, "exponential")
+            for name in last["method"]
+        ],
+    }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Excess against steps."""
     figure, ax = panel()
-    for place, (name, run) in enumerate(frame.groupby("method", sort=False)):
-        run = run[np.isfinite(run["excess"])]
-        ax.plot(
-            run["step"],
-            run["excess"].clip(lower=FLOOR / 10),
-            color=COLOURS[place],
-            linestyle=LINES[place % len(LINES)],
-            label=str(name),
-        )
+    shown = frame.assign(excess=frame["excess"].clip(lower=FLOOR / 10))
+    curves(ax, shown, "method", "step", "excess")
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="norm / certified optimum - 1")
     ax.grid(axis="both")
     ax.legend(loc="lower left", fontsize="small")
     return figure
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

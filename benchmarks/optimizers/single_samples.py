@@ -33,21 +33,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Verdict, rows_of
+from benchmarks.drawing import Figure, common_legend, curves, subplots
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
 from benchmarks.optimizers.descent import Adam, Momentum
-from benchmarks.sizes import at_sizes, log_spaced, with_sizes
+from benchmarks.sizes import log_spaced, sized
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
-from implicit_bias.report.style import COLOURS, LINES
 
 PLAIN = ("l2", "linf")
 OWN = "fixed point"
@@ -83,17 +80,9 @@ WHOLE = Sizes()
 QUICK = Sizes(samples=4, features=8, passes=100)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A set of data and an optimizer."""
-
-    data: str
-    optimizer: str
-
-
-def settings(sizes: Sizes) -> list[Setting]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every optimizer on every set."""
-    return [Setting(*names) for names in CLAIMS]
+    return [{"data": data, "optimizer": optimizer} for data, optimizer in CLAIMS]
 
 
 def drawn(sizes: Sizes, data: str) -> Array:
@@ -183,15 +172,13 @@ def iterates(signed: Array, optimizer: str, sizes: Sizes) -> Iterator[tuple[int,
             yield done, weights
 
 
-def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, data: str, optimizer: str) -> Rows:
     """One row a pass and norm: the margin as a share of the largest, and that of l2's best."""
-    signed = drawn(sizes, setting.data)
+    signed = drawn(sizes, data)
     judges = {norm: _Judge.of(norm, signed) for norm in NORMS}
-    for done, weights in iterates(signed, setting.optimizer, sizes):
+    for done, weights in iterates(signed, optimizer, sizes):
         for norm, judge in judges.items():
             yield {
-                "data": setting.data,
-                "optimizer": setting.optimizer,
                 "passes": done,
                 "norm": norm,
                 "share": judge.share(signed, weights),
@@ -245,20 +232,18 @@ def _share(share: float) -> str:
     return percent(share, 1)  # as the rules tell 97 % from 99 %
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Show the ends of all runs."""
     last = at_end(frame)
-    return pd.DataFrame(
-        {
-            "data": last["data"],
-            "optimizer": last["optimizer"],
-            "said to go to": last["claim"],
-            "margin / maximum in l2": last["l2"].map(_share),
-            "in linf": last["linf"].map(_share),
-            "in that of the fixed point": last[OWN].map(_share),
-            "holds": last["holds"].map({True: "yes", False: "no"}),
-        }
-    )
+    return {
+        "data": last["data"],
+        "optimizer": last["optimizer"],
+        "said to go to": last["claim"],
+        "margin / maximum in l2": last["l2"].map(_share),
+        "in linf": last["linf"].map(_share),
+        "in that of the fixed point": last[OWN].map(_share),
+        "holds": last["holds"].map({True: "yes", False: "no"}),
+    }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -266,15 +251,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure, panels = subplots((9.6, 5.2), 2, 3, sharex=True, sharey=True)
     for ax, (data, optimizer) in zip(panels.ravel(), CLAIMS, strict=True):
         of_run = frame[(frame["data"] == data) & (frame["optimizer"] == optimizer)]
-        for place, norm in enumerate(NORMS):
-            run = of_run[of_run["norm"] == norm]
-            ax.plot(
-                run["passes"],
-                (1 - run["share"]).clip(lower=1e-4),
-                color=COLOURS[place],
-                linestyle=LINES[place],
-                label=norm,
-            )
+        of_run = of_run.assign(shortfall=(1 - of_run["share"]).clip(lower=1e-4))
+        curves(ax, of_run, "norm", "passes", "shortfall")
         ax.set(xscale="log", yscale="log", ylim=(1e-3, 2.0), title=f"{optimizer}, {data}")
         ax.grid(axis="both")
     for row in panels:
@@ -284,10 +262,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels[0], len(NORMS))
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -24,20 +24,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import count
 
 import numpy as np
 import pandas as pd
 import scipy.special
 import torch
-from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Verdict
-from benchmarks.sizes import at_sizes, log_spaced, with_sizes
+from benchmarks.drawing import Figure, curves
+from benchmarks.harness import Row, Rows, Tabular, Verdict
+from benchmarks.sizes import grid, log_spaced, sized
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load_mnist, split
-from implicit_bias.report.style import COLOURS, LINES, MARKERS, panel
+from implicit_bias.report.style import panel
 from implicit_bias.training.history import HistoryPoint
 
 POINTS = 40
@@ -56,11 +56,8 @@ WHOLE = Sizes()
 QUICK = Sizes(samples=50, steps=200)
 
 
-class Step(Protocol):
-    """A method in the middle of a run."""
-
-    def __call__(self, t: int) -> Array:
-        """Take step t, and return the predictor (D,) that is measured after it."""
+# Of y_n x_n (N, D): the weights (D,) after each step, from 0.
+Method = Callable[[Array], Iterator[Array]]
 
 
 def ascent(signed: Array, w: Array) -> Array:
@@ -76,59 +73,43 @@ def ascent(signed: Array, w: Array) -> Array:
     return np.asarray(scipy.special.softmax(-signed @ w) @ signed)
 
 
-def gradient_descent(Z: Array) -> Step:
-    """Return descent on the exponential loss."""
+def gradient_descent(Z: Array) -> Iterator[Array]:
+    """Descend the exponential loss."""
     w = np.zeros(Z.shape[1])
-
-    def step(t: int) -> Array:
-        nonlocal w
+    while True:
         w = w + 2.0 * np.exp(-Z @ w) @ Z / len(Z)
-        return w
-
-    return step
+        yield w
 
 
-def normalised(Z: Array) -> Step:
-    """Return descent on the log of the loss, with step size 1."""
+def normalised(Z: Array) -> Iterator[Array]:
+    """Descend the log of the loss, with step size 1."""
     w = np.zeros(Z.shape[1])
-
-    def step(t: int) -> Array:
-        nonlocal w
+    while True:
         w = w + ascent(Z, w)
-        return w
-
-    return step
+        yield w
 
 
-def momentum(Z: Array) -> Step:
-    """Return the momentum of Ji, Srebro and Telgarsky."""
+def momentum(Z: Array) -> Iterator[Array]:
+    """Descend with the momentum of Ji, Srebro and Telgarsky."""
     w, g = np.zeros(Z.shape[1]), np.zeros(Z.shape[1])
-
-    def step(t: int) -> Array:
-        nonlocal w, g
+    for t in count(1):
         descent = ascent(Z, w)
         g = t / (t + 1) * (g + descent)
         w = w + g + descent
-        return w
-
-    return step
+        yield w
 
 
-def averaged(Z: Array) -> Step:
-    """Return normalised steps of size 1 / sqrt(t), measured at a weighted mean."""
+def averaged(Z: Array) -> Iterator[Array]:
+    """Take normalised steps of size 1 / sqrt(t), measured at a weighted mean."""
     w, mean = np.zeros(Z.shape[1]), np.zeros(Z.shape[1])
-
-    def step(t: int) -> Array:
-        nonlocal w, mean
+    for t in count(1):
         descent = ascent(Z, w)
         w = w + descent / np.linalg.norm(descent) / t**0.5
         mean = mean + 2 / (t + 1) * (w - mean)
-        return mean
-
-    return step
+        yield mean
 
 
-METHODS: dict[str, Callable[[Array], Step]] = {
+METHODS: dict[str, Method] = {
     "gradient descent": gradient_descent,
     "normalised GD": normalised,
     "momentum": momentum,
@@ -145,9 +126,9 @@ THEORY = {
 }
 
 
-def settings(sizes: Sizes) -> tuple[str, ...]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every method once."""
-    return (*METHODS, *OURS)
+    return grid(method=(*METHODS, *OURS))
 
 
 def posed(sizes: Sizes) -> tuple[Array, Array, Array]:
@@ -157,7 +138,7 @@ def posed(sizes: Sizes) -> tuple[Array, Array, Array]:
     return part.X, part.y, signed / np.linalg.norm(part.X, axis=1).max()
 
 
-def rows(sizes: Sizes, method: str) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, method: str) -> Rows:
     """One row a point: seconds, steps, and the norm at margin 1 over the certified optimum."""
     X, y, Z = posed(sizes)
     optimum = solve(max_margin(X, y), tol=1e-10).certificate
@@ -165,7 +146,6 @@ def rows(sizes: Sizes, method: str) -> Iterator[dict[str, Any]]:
     points = measured(X, y, sizes) if measured else taken(METHODS[method](Z), sizes.steps, POINTS)
     for step, seconds, w in points:
         yield {
-            "method": method,
             "step": step,
             "seconds": seconds,
             "excess": excess(w, y * (X @ w), optimum.lower),
@@ -180,13 +160,13 @@ def excess(w: Array, margins: Array, optimum: float) -> float:
     return float(np.linalg.norm(w) / smallest / optimum - 1) if smallest > 0 else np.inf
 
 
-def taken(step: Step, steps: int, points: int) -> Iterator[tuple[int, float, Array]]:
+def taken(weights: Iterator[Array], steps: int, points: int) -> Iterator[tuple[int, float, Array]]:
     """Take steps, and yield some with their seconds, without those of the grading."""
     kept = set(log_spaced(steps, points))
     seconds = 0.0
     for t in range(1, steps + 1):
         started = time.perf_counter()
-        w = step(t)
+        w = next(weights)
         seconds += time.perf_counter() - started
         if t in kept:
             yield t, seconds, w
@@ -249,19 +229,17 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(order.is_monotonic_increasing, order.iloc[0] < order.iloc[-1])
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Show the ends of all methods, with fitted and predicted rates."""
     last = at_end(frame)
-    return pd.DataFrame(
-        {
-            "method": last["method"],
-            "steps": last["step"].map("{:,}".format),
-            "seconds": last["seconds"].map("{:.2f}".format),
-            "excess over the optimum": last["excess"].map(_excess),
-            "excess like steps to the": last["rate"].map("{:.2f}".format).replace("nan", "-"),
-            "theory": last["method"].map(THEORY),
-        }
-    )
+    return {
+        "method": last["method"],
+        "steps": last["step"].map("{:,}".format),
+        "seconds": last["seconds"].map("{:.2f}".format),
+        "excess over the optimum": last["excess"].map(_excess),
+        "excess like steps to the": last["rate"].map("{:.2f}".format).replace("nan", "-"),
+        "theory": last["method"].map(THEORY),
+    }
 
 
 def _excess(excess: float) -> str:
@@ -271,27 +249,12 @@ def _excess(excess: float) -> str:
 def draw(frame: pd.DataFrame) -> Figure:
     """Excess against seconds."""
     figure, ax = panel(height=3.8)
-    for place, (name, run) in enumerate(frame.groupby("method", sort=False)):
-        run = run[np.isfinite(run["excess"])]
-        ax.plot(
-            run["seconds"],
-            run["excess"].clip(lower=1e-10),
-            color=COLOURS[place],
-            linestyle=LINES[place % len(LINES)],
-            marker=MARKERS[place],
-            markersize=3.5,
-            label=str(name),
-        )
+    shown = frame.assign(excess=frame["excess"].clip(lower=1e-10))
+    curves(ax, shown, "method", "seconds", "excess", markers=True, markersize=3.5)
     ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="norm / certified optimum - 1")
     ax.grid(axis="both")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -12,9 +12,8 @@ Source: Xie, Li, "Implicit bias of AdamW: l_inf norm constrained optimization" (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,9 +23,10 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import Experiment, Verdict
+from benchmarks.harness import Row, Rows, Tabular, Verdict
 from benchmarks.optimizers.data import samples
-from benchmarks.sizes import at_sizes, log_spaced, with_sizes
+from benchmarks.sizes import grid, log_spaced, sized
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.report.style import COLOURS, LINES, panel
 
@@ -73,17 +73,9 @@ FACTORIES: dict[str, Factory] = {
 }
 
 
-@dataclass(frozen=True)
-class Setting:
-    """An optimizer and its decay."""
-
-    optimizer: str
-    decay: float
-
-
-def settings(sizes: Sizes) -> list[Setting]:
+def settings(sizes: Sizes) -> list[Row]:
     """Every optimizer at every decay."""
-    return [Setting(name, decay) for decay in sizes.decays for name in FACTORIES]
+    return grid(decay=sizes.decays, optimizer=FACTORIES)
 
 
 def minimum_in_box(X: Tensor, y: Tensor, radius: float) -> float:
@@ -106,27 +98,25 @@ def minimum_in_box(X: Tensor, y: Tensor, radius: float) -> float:
     )
 
 
-def rows(sizes: Sizes, setting: Setting) -> Iterator[dict[str, Any]]:
+def rows(sizes: Sizes, decay: float, optimizer: str) -> Rows:
     """One row a step: loss over its minimum in the box, Frank-Wolfe gap, and the largest weight."""
     X, y = (torch.tensor(each) for each in samples(DATA))
-    radius = 1 / setting.decay
+    radius = 1 / decay
     minimum = minimum_in_box(X, y, radius)
     weights = torch.zeros(int(y.max()) + 1, X.shape[1], dtype=X.dtype, requires_grad=True)
-    optimizer = FACTORIES[setting.optimizer]([weights], sizes.step_size, setting.decay)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (step + 1) ** -0.5)
+    steps = FACTORIES[optimizer]([weights], sizes.step_size, decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(steps, lambda step: (step + 1) ** -0.5)
     kept = set(log_spaced(sizes.steps, POINTS))
     for step in range(1, sizes.steps + 1):
-        optimizer.zero_grad()
+        steps.zero_grad()
         torch.autograd.backward(cross_entropy(X @ weights.T, y))
-        optimizer.step()
+        steps.step()
         schedule.step()
         if step in kept:
             loss = cross_entropy(X @ weights.T, y)
             (slope,) = torch.autograd.grad(loss, weights)
             inner = (slope * weights.detach()).sum() + radius * slope.abs().sum()
             yield {
-                "optimizer": setting.optimizer,
-                "decay": setting.decay,
                 "step": step,
                 "excess": loss.item() / minimum - 1,
                 "gap": inner.item() / minimum,
@@ -147,10 +137,9 @@ def found(frame: pd.DataFrame) -> str:
     others = last[last["optimizer"] != "AdamW"]
     return (
         f"AdamW ends with a loss within {ours['excess'].abs().max():.1e} (relative) of the "
-        f"smallest in its box, with a largest weight of {ours['largest'].min():.3f} to "
-        f"{ours['largest'].max():.3f} of the box's radius. The Frank-Wolfe gap, which needs no "
-        f"solver, is {ours['gap'].max():.1e} at most. The controls end at "
-        f"{others['excess'].abs().min():.1e} or more."
+        f"smallest in its box, with a largest weight of {span(ours['largest'], '.3f')} of the "
+        f"box's radius. The Frank-Wolfe gap, which needs no solver, is {ours['gap'].max():.1e} at "
+        f"most. The controls end at {others['excess'].abs().min():.1e} or more."
     )
 
 
@@ -162,19 +151,17 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(good.all(), good.any())
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Show the ends of all runs."""
     last = at_end(frame)
-    return pd.DataFrame(
-        {
-            "optimizer": last["optimizer"],
-            "decay": last["decay"].map("{:g}".format),
-            "smallest loss in the box": last["minimum"].map("{:.6f}".format),
-            "loss over it": last["excess"].map("{:+.1e}".format),
-            "Frank-Wolfe gap": last["gap"].map("{:.1e}".format),
-            "largest weight / radius": last["largest"].map("{:.3f}".format),
-        }
-    )
+    return {
+        "optimizer": last["optimizer"],
+        "decay": last["decay"].map("{:g}".format),
+        "smallest loss in the box": last["minimum"].map("{:.6f}".format),
+        "loss over it": last["excess"].map("{:+.1e}".format),
+        "Frank-Wolfe gap": last["gap"].map("{:.1e}".format),
+        "largest weight / radius": last["largest"].map("{:.3f}".format),
+    }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -190,10 +177,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(
-    measure=at_sizes(settings, rows, quick=QUICK, whole=WHOLE),
-    draw=draw,
-    found=with_sizes(found),
-    verdict=verdict,
-    tabulate=tabulate,
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import scipy.linalg
 import torch
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.data import data_file
-from benchmarks.drawing import subplots
-from benchmarks.harness import Experiment, Judged, Options, Run, Verdict, growing, rows_of
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, growing
 from benchmarks.panigrahi2020.gram_spectrum import preprocess
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts
+from benchmarks.sizes import grid
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    eigenvalues,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-    normalise,
-)
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLUE, GREY
 
 FIGURE_2 = ("relu", "tanh", "swish", "elu")
@@ -59,29 +52,25 @@ def images(n_samples: int) -> tuple[Array, Array]:
     return preprocess(rows / 255.0), labels[chosen].astype(np.int64)
 
 
-def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Options]) -> Frames:
     """Measure what is not kept: distances of all pairs, singular values, eigenvalues of G."""
     n, finite, width = (200, 100, 500) if run.quick else (10**4, 1000, PUBLISHED_WIDTH)
     X, _ = images(n)
     generator = torch.Generator().manual_seed(1)
     readouts = torch.randn(width, generator=generator, dtype=torch.float64)
 
-    def rows(part: str, activation: str = "") -> list[dict[str, object]]:
+    def rows(part: str, activation: str = "") -> pd.DataFrame:
         if not activation:
-            return rows_of(OF_THE_IMAGES[part](X))
-        phi = ACTIVATIONS[activation]
+            return OF_THE_IMAGES[part](X)
+        phi = grams.ACTIVATIONS[activation]
         if part == "finite":
-            weights = gaussian_weights(width, X.shape[1])
-            gram = finite_gram(X[:finite], phi, weights, readouts=readouts)
-            return rows_of(spectrum(gram).assign(width=width))
-        return rows_of(spectrum(infinite_gram(X if part == "infinite" else X[:finite], phi)))
+            weights = grams.gaussian_weights(width, X.shape[1])
+            gram = grams.finite_gram(X[:finite], phi, weights, readouts=readouts)
+            return spectrum(gram).assign(width=width)
+        return spectrum(grams.infinite_gram(X if part == "infinite" else X[:finite], phi))
 
-    settings = [{"part": part} for part in OF_THE_IMAGES]
-    settings += [
-        {"part": part, "activation": activation}
-        for activation in FIGURE_2
-        for part in ("infinite", "finite", "infinite, same images")
-    ]
+    of_activations = ("infinite", "finite", "infinite, same images")
+    settings = grid(part=OF_THE_IMAGES) + grid(activation=FIGURE_2, part=of_activations)
     return growing(run, settings, rows)
 
 
@@ -103,7 +92,7 @@ def distances(X: Array) -> pd.DataFrame:
 
 def each_scaled(X: Array) -> pd.DataFrame:
     """Smallest distances where each image is scaled to the length 1/sqrt(2) by itself."""
-    images = normalise(X[:, :-2]) * math.sqrt(0.5)  # less what the preprocessing appended
+    images = grams.normalise(X[:, :-2]) * math.sqrt(0.5)  # less what the preprocessing appended
     rows = distances(np.column_stack([images, np.full(len(X), math.sqrt(0.5))]))
     return rows[rows["part"] == "least distances"].drop(columns="part")
 
@@ -127,7 +116,7 @@ OF_THE_IMAGES: dict[str, Callable[[Array], pd.DataFrame]] = {
 
 def spectrum(gram: Array) -> pd.DataFrame:
     """Eigenvalues, largest first."""
-    values = eigenvalues(gram)
+    values = grams.eigenvalues(gram)
     return pd.DataFrame({"x": np.arange(1.0, len(values) + 1), "y": values, "n": len(values)})
 
 
@@ -207,20 +196,16 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Eigenvalues at some indices, infinite width."""
     cells = frame[frame["part"] == "infinite"]
-    rows = []
     for activation, values in parts(cells, "activation"):
         count = len(values)
         shown = (1, count // 10, count // 2, count * 9 // 10, count)
-        rows.append(
-            {
-                "activation": activation,
-                **{f"lambda_{k:,}": number(values["y"].iloc[k - 1]) for k in shown},
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "activation": activation,
+            **{f"lambda_{k:,}": number(values["y"].iloc[k - 1]) for k in shown},
+        }
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
@@ -277,4 +262,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, judge=judge, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, draw=draw, judge=judge)

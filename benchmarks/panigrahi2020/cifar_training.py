@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Judged, Options, Run, Verdict, growing, rows_of
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, growing
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, parts
+from benchmarks.sizes import grid
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import ACTIVATIONS, eigenvalues, finite_gram
 from implicit_bias.report.style import GREY
@@ -46,7 +45,7 @@ DRAWN_UNITS = 4096
 ANGLES = 20_001
 
 
-def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Options]) -> Frames:
     """Train every network that is not kept."""
     plans = {(plan.width, plan.epochs): plan for plan in (QUICK if run.quick else PLANS)}
     longest = QUICK[0] if run.quick else PLANS[0]
@@ -58,19 +57,19 @@ def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
         frame = pd.DataFrame()
     grams: dict[str, Tensor] = {}
 
-    def curve(width: int, epochs: int, activation: str) -> list[dict[str, Any]]:
+    def curve(width: int, epochs: int, activation: str) -> pd.DataFrame:
         plan = plans[width, epochs]
         X, labels = images(plan.n)
-        return rows_of(train(activation, torch.tensor(X).float(), torch.tensor(labels), plan))
+        return train(activation, torch.tensor(X).float(), torch.tensor(labels), plan)
 
-    def limit(activation: str, rate: float) -> list[dict[str, Any]]:
+    def limit(activation: str, rate: float) -> pd.DataFrame:
         X, labels = images(longest.n)
         if activation not in grams:
             grams.clear()  # one of them is held at a time
             grams[activation] = limit_gram(activation, X)
         start = outputs(activation, torch.tensor(X).float())
         curve = train_limit(grams[activation], start, torch.tensor(labels), longest.epochs, rate)
-        return rows_of(curve)
+        return curve
 
     wanted = [
         {"width": width, "epochs": epochs, "activation": activation}
@@ -80,7 +79,7 @@ def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
     finite = frame
     for finite in growing(run, wanted, curve, frame):
         yield finite
-    rates = [{"activation": name, "rate": rate} for name in FIGURE_2 for rate in RATES]
+    rates = grid(activation=FIGURE_2, rate=RATES)
     yield from growing(run, rates, limit, finite)
 
 
@@ -205,36 +204,32 @@ def found(frame: pd.DataFrame) -> str:
         "and in which units of the rate, is not in the text. Widths are "
         + " and ".join(f"{PUBLISHED_WIDTH // width}" for width in (wide, narrow))
         + f" times smaller than the published {PUBLISHED_WIDTH:,}; with {wide // narrow} times the "
-        f"width no loss is off by more than {100 * (both[wide] / both[narrow] - 1).abs().max():.1f}"
-        f" % at epoch {common}, the last of both. At infinite width a step moves the outputs by "
-        "G + H alone, from the outputs of a network that is drawn; a rate ten times as large is "
-        f"beside the published one. Accuracy in epoch {longest} at m = {narrow:,}: "
-        f"{100 * end['accuracy'].min():.0f} to {100 * end['accuracy'].max():.0f} %."
+        "width no loss is off by more than "
+        f"{100 * (both[wide] / both[narrow] - 1).abs().max():.1f} % at epoch {common}, the last of "
+        "both. At infinite width a step moves the outputs by G + H alone, from the outputs of a "
+        "network that is drawn; a rate ten times as large is beside the published one. Accuracy in "
+        f"epoch {longest} at m = {narrow:,}: {span(100 * end['accuracy'], '.0f')} %."
     )
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Losses at some epochs."""
-    rows = []
     frame = frame.assign(rate=frame.get("rate", pd.Series(RATE, frame.index)).fillna(RATE))
     for (width, rate, activation), cells in frame.groupby(
         ["width", "rate", "activation"], sort=False
     ):
         final = cells.iloc[-1]
-        rows.append(
-            {
-                "m": f"{width:,}" if width else "infinite",
-                "rate": f"{rate:g}",
-                "activation": str(activation),
-                "epochs": str(int(final["epoch"])),
-                "loss, first epoch": f"{cells['loss'].iloc[0]:.3f}",
-                "loss, last": f"{final['loss']:.3f}",
-                "accuracy, last": f"{final['accuracy']:.3f}",
-                "change of G": f"{100 * final['turned']:.1f} %",
-                "of its eigenvalues": f"{100 * final['drift']:.1f} %",
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "m": f"{width:,}" if width else "infinite",
+            "rate": f"{rate:g}",
+            "activation": str(activation),
+            "epochs": str(int(final["epoch"])),
+            "loss, first epoch": f"{cells['loss'].iloc[0]:.3f}",
+            "loss, last": f"{final['loss']:.3f}",
+            "accuracy, last": f"{final['accuracy']:.3f}",
+            "change of G": f"{100 * final['turned']:.1f} %",
+            "of its eigenvalues": f"{100 * final['drift']:.1f} %",
+        }
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
@@ -264,11 +259,11 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "figure-2-change": Judged(
             verdict=Verdict.UNTESTED,
-            result=f"G moves by {100 * end['turned'].min():.0f} to {100 * end['turned'].max():.0f} "
+            result=f"G moves by {span(100 * end['turned'], '.0f')} "
             f"% of its norm at m = {narrow:,} in {longest} epochs; in {common}, by at most "
             f"{100 * turned[narrow]:.1f} %, and at m = {wide:,} by {100 * turned[wide]:.1f} %.",
         ),
     }
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, judge=judge, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, draw=draw, judge=judge)

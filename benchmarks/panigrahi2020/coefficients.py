@@ -9,21 +9,15 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.polynomial import chebyshev
 from scipy.special import expit
 
-from benchmarks.drawing import subplots
-from benchmarks.harness import Experiment, Judged, Verdict, whole
-from benchmarks.panigrahi2020.gram_bounds import (
-    boyd_coefficient,
-    chebyshev_degree,
-    coefficient_bound,
-    tail_bound,
-)
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Experiment, Judged, Rows, Tabular, Verdict, whole
+from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import ACTIVATIONS
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 
 # Values of c_20 and c_100 of tanh' that the paper's rate can be held against.
@@ -45,14 +39,13 @@ SMOOTHNESS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Hermite coefficients, and errors of truncated Chebyshev series."""
-    rows: list[dict[str, object]] = []
     terms = 60 if quick else 240
     for activation in ("relu", "tanh", "swish"):
-        squares = ACTIVATIONS[activation].hermite_squares
+        squares = grams.ACTIVATIONS[activation].hermite_squares
         tails = squares[::-1].cumsum()[::-1]
-        rows += [
+        yield from (
             {
                 "part": "hermite",
                 "activation": activation,
@@ -61,14 +54,14 @@ def measure(quick: bool) -> pd.DataFrame:
                 "tail": tails[k + 1] if k + 1 < len(tails) else 0.0,
             }
             for k in range(1, terms)
-        ]
+        )
     for scale, error in itertools.product((1.0, 4.0, 16.0), (1e-2, 1e-4, 1e-6)):
-        degree = chebyshev_degree(scale, error)
+        degree = bounds.chebyshev_degree(scale, error)
         sigmoid = series(scaled(expit, scale), degree)
-        swish_degree = chebyshev_degree(scale, error, swish=True)
+        swish_degree = bounds.chebyshev_degree(scale, error, swish=True)
         swish = series(scaled(swish_slope, scale), swish_degree)
         # tanh(k x / 2) = 2 sigmoid(k x) - 1 is right to eps if the sigmoid is to half of it.
-        half = chebyshev_degree(scale, error / 2)
+        half = bounds.chebyshev_degree(scale, error / 2)
         tanh = series(scaled(np.tanh, scale / 2), half)
         measured = {
             "sigmoid(k x)": (degree, sigmoid(GRID) - expit(scale * GRID)),
@@ -78,7 +71,7 @@ def measure(quick: bool) -> pd.DataFrame:
                 ((1 + tanh(GRID)) * (1 - tanh(GRID)) - np.cosh(scale * GRID / 2) ** -2.0) / 3,
             ),
         }
-        rows += [
+        yield from (
             {
                 "part": "chebyshev",
                 "activation": name,
@@ -88,9 +81,9 @@ def measure(quick: bool) -> pd.DataFrame:
                 "measured": float(np.abs(off).max()),
             }
             for name, (of_degree, off) in measured.items()
-        ]
+        )
     for name, function in SMOOTHNESS.items():
-        rows += [
+        yield from (
             {
                 "part": "rate",
                 "activation": name,
@@ -98,8 +91,7 @@ def measure(quick: bool) -> pd.DataFrame:
                 "measured": float(np.abs(series(function, degree)(GRID) - function(GRID)).max()),
             }
             for degree in (4, 8, 16, 32, 64)
-        ]
-    return pd.DataFrame(rows)
+        )
 
 
 def series(function: Callable[[Array], Array], degree: int) -> chebyshev.Chebyshev:
@@ -132,8 +124,10 @@ def draw(frame: pd.DataFrame) -> Figure:
         look = {"color": COLOUR[activation], "ms": 3.5, "label": activation}
         left.plot(np.sqrt(rows["k"]), rows["measured"], mark, ls="", **look)
     k = range(1, int(frame.loc[frame["part"] == "hermite", "k"].max()) + 1)
-    left.plot(np.sqrt(k), [coefficient_bound(i) for i in k], color=BLACK, label="F.7.1")
-    left.plot(np.sqrt(k), [boyd_coefficient(i) for i in k], "--", color=GREY, label="equation 34")
+    left.plot(np.sqrt(k), [bounds.coefficient_bound(i) for i in k], color=BLACK, label="F.7.1")
+    left.plot(
+        np.sqrt(k), [bounds.boyd_coefficient(i) for i in k], "--", color=GREY, label="equation 34"
+    )
     left.plot(
         np.sqrt(k), np.exp(-math.pi / 2 * np.sqrt(k)), ":", color=BLACK, label="exp(-(pi/2) sqrt k)"
     )
@@ -177,8 +171,8 @@ def worst(frame: pd.DataFrame) -> dict[str, float]:
     tanh, gates = hermite(frame, "tanh"), frame[frame["part"] == "chebyshev"]
     ratios = gates["measured"] / gates["error"]
     return {
-        "coefficients": float((tanh["measured"] / tanh["k"].map(coefficient_bound)).max()),
-        "tails": float((tanh["tail"] / tanh["k"].map(tail_bound)).max()),
+        "coefficients": float((tanh["measured"] / tanh["k"].map(bounds.coefficient_bound)).max()),
+        "tails": float((tanh["tail"] / tanh["k"].map(bounds.tail_bound)).max()),
         **{
             str(name): float(ratio)
             for name, ratio in ratios.groupby(gates["activation"]).max().items()
@@ -190,7 +184,7 @@ def boyd(frame: pd.DataFrame) -> pd.Series[float]:
     """Coefficients of tanh' over equation 34, by k from 20 on."""
     tanh = hermite(frame, "tanh").set_index("k")["measured"]
     tanh = tanh[tanh.index >= CHECKED[0]]
-    return tanh / [boyd_coefficient(int(k)) for k in tanh.index]
+    return tanh / [bounds.boyd_coefficient(int(k)) for k in tanh.index]
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -204,18 +198,16 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Degrees of F.4, F.5 and G.1."""
     gates = frame[frame["part"] == "chebyshev"]
-    return pd.DataFrame(
-        {
-            "function": gates["activation"],
-            "k": gates["scale"].map("{:.0f}".format),
-            "eps": gates["error"].map("{:.0e}".format),
-            "degree of the paper": gates["k"].map("{:.0f}".format),
-            "error measured": gates["measured"].map("{:.1e}".format),
-        }
-    )
+    return {
+        "function": gates["activation"],
+        "k": gates["scale"].map("{:.0f}".format),
+        "eps": gates["error"].map("{:.0e}".format),
+        "degree of the paper": gates["k"].map("{:.0f}".format),
+        "error measured": gates["measured"].map("{:.1e}".format),
+    }
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
@@ -262,6 +254,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, judge=judge, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, draw=draw, judge=judge)

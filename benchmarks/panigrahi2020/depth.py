@@ -8,77 +8,59 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Judged, Verdict, whole
-from benchmarks.panigrahi2020.gram_bounds import (
-    coherence_bound,
-    layer_bound,
-    layers_until,
-    linear_share,
-    sufficient_depth,
-)
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.panigrahi2020 import gram_bounds as bounds
+from benchmarks.panigrahi2020 import shared
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
-from benchmarks.panigrahi2020.shared import (
-    COLOUR,
-    MARKER,
-    ROUNDING,
-    TRAINED,
-    number,
-    parts,
-    plain_numbers,
-)
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import ACTIVATIONS, correlations, eigenvalues
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK, COLOURS, GREY
 
 # Share of its limit at which an eigenvalue counts as large, and the n drawn against depth.
 ENOUGH, SHOWN = 0.5, 20
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Smallest eigenvalue of the last hidden layer's G against depth, and finite deep networks."""
     sizes, most = ((5, 10, 20), 110) if quick else ((5, 10, 20, 40, 80, 160), 200)
-    rows = deep_networks((64, 128) if quick else (256, 1024), 8 if quick else 32)
-    for activation in TRAINED:
-        phi = ACTIVATIONS[activation]
+    yield from deep_networks((64, 128) if quick else (256, 1024), 8 if quick else 32)
+    for activation in shared.TRAINED:
+        phi = grams.ACTIVATIONS[activation]
         diagonal = float(phi.kappa(1.0))
         for n in sizes:
             X = circle_points(n)
-            for count, rho in enumerate(islice(correlations(X, phi), most), 1):
-                smallest = float(eigenvalues(rho * phi.kappa(rho))[-1])
+            for count, rho in enumerate(islice(grams.correlations(X, phi), most), 1):
+                smallest = float(grams.eigenvalues(rho * phi.kappa(rho))[-1])
                 coherence = float(np.abs(rho - np.eye(n)).max())
-                rows.append(
-                    {
-                        "part": "infinite",
-                        "activation": activation,
-                        "expansion": phi.expansion,
-                        "n": n,
-                        "separation": separation(X),
-                        "hidden_layers": count,
-                        "coherence": coherence,
-                        "gershgorin": coherence_bound(phi, coherence, n),
-                        "smallest": smallest,
-                        # Schur's product theorem, and the diagonal.
-                        "lower": diagonal * max(float(eigenvalues(rho)[-1]), 0.0),
-                        "upper": diagonal,
-                    }
-                )
+                yield {
+                    "part": "infinite",
+                    "activation": activation,
+                    "expansion": phi.expansion,
+                    "n": n,
+                    "separation": separation(X),
+                    "hidden_layers": count,
+                    "coherence": coherence,
+                    "gershgorin": bounds.coherence_bound(phi, coherence, n),
+                    "smallest": smallest,
+                    # Schur's product theorem, and the diagonal.
+                    "lower": diagonal * max(float(grams.eigenvalues(rho)[-1]), 0.0),
+                    "upper": diagonal,
+                }
                 if smallest > ENOUGH * diagonal:
                     break
-    return pd.DataFrame(rows)
 
 
-def deep_networks(widths: tuple[int, ...], layers: int) -> list[dict[str, object]]:
+def deep_networks(widths: tuple[int, ...], layers: int) -> Rows:
     """Norms and correlations in deep networks of tanh at finite width (lemma J.1), n = 10.
 
     x^(l) = c/sqrt(m) phi(W^(l) x^(l-1)), c = (E phi(z)^2)^(-1/2), all entries of W N(0, 1).
     """
-    phi, X = ACTIVATIONS["tanh"], circle_points(10, 2)
+    phi, X = grams.ACTIVATIONS["tanh"], circle_points(10, 2)
     scale = 1 / math.sqrt(float(phi.dual(1.0)))
-    limits = list(islice(correlations(X, phi), layers + 1))
-    rows: list[dict[str, object]] = []
+    limits = list(islice(grams.correlations(X, phi), layers + 1))
     for width in widths:
         generator = torch.Generator().manual_seed(0)
         hidden = torch.tensor(X, dtype=torch.float32)
@@ -86,25 +68,22 @@ def deep_networks(widths: tuple[int, ...], layers: int) -> list[dict[str, object
             weights = torch.randn((width, hidden.shape[1]), generator=generator)
             hidden = scale / math.sqrt(width) * phi.value(hidden @ weights.T)
             gram = (hidden @ hidden.T).double().numpy()
-            rows.append(
-                {
-                    "part": "finite",
-                    "activation": "tanh",
-                    "width": width,
-                    "n": len(X),
-                    "hidden_layers": layer,
-                    "norms": float(np.abs(np.sqrt(np.diag(gram)) - 1).max()),
-                    "angles": float(np.abs(gram - limits[layer]).max()),
-                }
-            )
-    return rows
+            yield {
+                "part": "finite",
+                "activation": "tanh",
+                "width": width,
+                "n": len(X),
+                "hidden_layers": layer,
+                "norms": float(np.abs(np.sqrt(np.diag(gram)) - 1).max()),
+                "angles": float(np.abs(gram - limits[layer]).max()),
+            }
 
 
 def recursion_holds(activation: str) -> bool:
     """Lemma J.2: whether the map of a layer is below its bound on a fine grid."""
-    phi = ACTIVATIONS[activation]
+    phi = grams.ACTIVATIONS[activation]
     rho = np.linspace(-1, 1, 2001)
-    bound: Array = layer_bound(rho, linear_share(phi))
+    bound: Array = bounds.layer_bound(rho, bounds.linear_share(phi))
     return bool((np.abs(phi.correlation_map(rho)) <= bound + 1e-10).all())
 
 
@@ -116,12 +95,14 @@ def infinite(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the smallest eigenvalue against depth, and the depth it takes against separation."""
     figure, (left, right, norms) = subplots((13, 4.8), 1, 3)
-    for activation, rows in parts(infinite(frame), "activation"):
-        look = {"color": COLOUR[activation], "marker": MARKER[activation]}
+    for activation, rows in shared.parts(infinite(frame), "activation"):
+        look = {"color": shared.COLOUR[activation], "marker": shared.MARKER[activation]}
         cells = rows[rows["n"] == SHOWN]
         left.plot(cells["hidden_layers"], cells["smallest"] / cells["upper"], ls="", ms=3.5, **look)
-        bound = cells[cells["lower"] > ROUNDING]
-        left.plot(bound["hidden_layers"], bound["lower"] / bound["upper"], color=COLOUR[activation])
+        bound = cells[cells["lower"] > shared.ROUNDING]
+        left.plot(
+            bound["hidden_layers"], bound["lower"] / bound["upper"], color=shared.COLOUR[activation]
+        )
         needed = _needed(rows)
         right.plot(
             1 / needed["separation"], needed["hidden_layers"], ls="", label=activation, **look
@@ -129,7 +110,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         right.plot(
             1 / needed["separation"],
             needed["theory"],
-            color=COLOUR[activation],
+            color=shared.COLOUR[activation],
             label=f"{activation}: theory",
         )
     left.set(xscale="log", yscale="log", xlabel="hidden layers L", ylim=(1e-13, 1))
@@ -137,14 +118,16 @@ def draw(frame: pd.DataFrame) -> Figure:
     left.set_title(f"n = {SHOWN}; lines: lower bound")
     left.axhline(ENOUGH, color=GREY, linestyle=":")
     left.grid(axis="y")
-    plain_numbers(left, ordinate=False)
+    shared.plain_numbers(left, ordinate=False)
     right.set(xscale="log", xlabel="1 / delta", ylabel="hidden layers until one half")
     right.set_title("lines: slope 2 / log(expansion)")
-    plain_numbers(right, ordinate=False)
+    shared.plain_numbers(right, ordinate=False)
     tanh = _needed(infinite(frame)[infinite(frame)["activation"] == "tanh"])
-    depth = [sufficient_depth(ACTIVATIONS["tanh"], delta) for delta in tanh["separation"]]
+    depth = [
+        bounds.sufficient_depth(grams.ACTIVATIONS["tanh"], delta) for delta in tanh["separation"]
+    ]
     right.plot(1 / tanh["separation"], depth, ":", color=BLACK, label="theorem 4.8, shape")
-    for i, (width, rows) in enumerate(parts(frame[frame["part"] == "finite"], "width")):
+    for i, (width, rows) in enumerate(shared.parts(frame[frame["part"] == "finite"], "width")):
         label = f"m = {float(width):,.0f}"
         norms.plot(
             rows["hidden_layers"], rows["norms"], "-", color=COLOURS[i], label=f"{label}: norms"
@@ -154,7 +137,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         )
     norms.set(xscale="log", yscale="log", xlabel="hidden layer", ylabel="largest deviation")
     norms.set_title("J.1: deep tanh networks")
-    plain_numbers(norms)
+    shared.plain_numbers(norms)
     norms.legend()
     return common_legend(figure, [right], 6)
 
@@ -179,7 +162,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what depth does."""
     rows = infinite(frame)
     start = rows[(rows["n"] == SHOWN) & (rows["hidden_layers"] == 1)].set_index("activation")
-    layers = {activation: _needed(cells) for activation, cells in parts(rows, "activation")}
+    layers = {activation: _needed(cells) for activation, cells in shared.parts(rows, "activation")}
     reached = ", ".join(
         f"{name} {needed.loc[needed['n'] == SHOWN, 'hidden_layers'].item()}"
         for name, needed in layers.items()
@@ -190,51 +173,47 @@ def found(frame: pd.DataFrame) -> str:
     return (
         "G of the last hidden layer, at infinite width, half circle.\n\n"
         f"- In finite networks of tanh, {int(finite['hidden_layers'].max())} layers, n = 10, m = "
-        f"{int(finite['width'].max()):,}, lengths stay within {100 * widest['norms'].max():.0f} "
-        f"% of 1, and inner products within {widest['angles'].max():.2f} of the limit. The factor "
+        f"{int(finite['width'].max()):,}, lengths stay within {100 * widest['norms'].max():.0f} % "
+        f"of 1, and inner products within {widest['angles'].max():.2f} of the limit. The factor "
         "2^L of lemma J.1 is not seen.\n"
         "- Not in the paper; derived here: other activations, whose layers are shifted and scaled "
-        "to mean 0 and variance 1 (for tanh no shift is needed). With "
-        f"n = {SHOWN}, where one hidden layer has a smallest eigenvalue of "
-        f"{number(shares['tanh'])} of the diagonal for tanh and {number(shares['relu'])} for ReLU, "
-        f"it is one half with so many hidden layers: {reached}. It never falls (Schur). A layer "
-        "drives close samples apart by the factor `expansion`, E phi'^2 / Var phi > 1, so that the "
-        "depth needed grows as 2 log(1 / delta) / log(expansion), smooth or not: in the table the "
-        "growth from half the largest n to the largest, for which delta halves."
+        f"to mean 0 and variance 1 (for tanh no shift is needed). With n = {SHOWN}, where one "
+        f"hidden layer has a smallest eigenvalue of {shared.number(shares['tanh'])} of the "
+        f"diagonal for tanh and {shared.number(shares['relu'])} for ReLU, it is one half with so "
+        f"many hidden layers: {reached}. It never falls (Schur). A layer drives close samples "
+        "apart by the factor `expansion`, E phi'^2 / Var phi > 1, so that the depth needed grows "
+        "as 2 log(1 / delta) / log(expansion), smooth or not: in the table the growth from half "
+        "the largest n to the largest, for which delta halves."
     )
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Layers needed, and their growth."""
-    rows = []
-    for activation, values in parts(infinite(frame), "activation"):
+    for activation, values in shared.parts(infinite(frame), "activation"):
         needed = _needed(values).set_index("n")["hidden_layers"]
         expansion = float(values["expansion"].iloc[0])
-        rows.append(
-            {
-                "phi": activation,
-                "expansion": f"{expansion:.3f}",
-                **{f"L, n = {n}": str(count) for n, count in needed.items()},
-                "growth": str(needed.iloc[-1] - needed.iloc[-2]),
-                "theory": f"{2 * math.log(2) / math.log(expansion):.1f}",
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "phi": activation,
+            "expansion": f"{expansion:.3f}",
+            **{f"L, n = {n}": str(count) for n, count in needed.items()},
+            "growth": str(needed.iloc[-1] - needed.iloc[-2]),
+            "theory": f"{2 * math.log(2) / math.log(expansion):.1f}",
+        }
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     """Judge each claim by its rule."""
-    rows, phi = infinite(frame), ACTIVATIONS["tanh"]
+    rows, phi = infinite(frame), grams.ACTIVATIONS["tanh"]
     half = (rows["smallest"] >= rows["upper"] / 2).groupby([rows["activation"], rows["n"]]).any()
-    tanh, share = _depths(_needed(rows[rows["activation"] == "tanh"])), linear_share(phi)
-    allowed = [sufficient_depth(phi, delta) for _, _, delta in tanh]
+    tanh, share = _depths(_needed(rows[rows["activation"] == "tanh"])), bounds.linear_share(phi)
+    allowed = [bounds.sufficient_depth(phi, delta) for _, _, delta in tanh]
     enough = all(layers <= most for (_, layers, _), most in zip(tanh, allowed, strict=True))
     gershgorin = bool((rows["gershgorin"] <= rows["smallest"] * (1 + 1e-9) + 1e-11).all())
     finite = frame[frame["part"] == "finite"]
     count, width = finite["hidden_layers"], finite["width"]
     error = np.sqrt(2.0**count * np.log(width) * np.log(finite["n"] * count) / width)
     wide = finite[error < 1].assign(error=error)
-    steps = layers_until(separation(circle_points(SHOWN)), 0.5, (1 + share) / 2)
+    steps = bounds.layers_until(separation(circle_points(SHOWN)), 0.5, (1 + share) / 2)
     return {
         "theorem-4-8": Judged(
             verdict=Verdict.of(bool(half.all()) and enough and gershgorin, bool(half.all())),
@@ -251,8 +230,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         "lemma-j1": Judged(
             verdict=Verdict.of((wide["norms"] <= wide["error"]).all()),
             result=f"Where eps < 1, up to {int(wide['hidden_layers'].max())} layers, lengths are "
-            f"within {wide['norms'].max():.2f} of 1; eps is {wide['error'].min():.2f} to "
-            f"{wide['error'].max():.2f}.",
+            f"within {wide['norms'].max():.2f} of 1; eps is {span(wide['error'], '.2f')}.",
         ),
         "lemma-j2": Judged(
             verdict=Verdict.of(recursion_holds("tanh")),
@@ -263,6 +241,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, judge=judge, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, draw=draw, judge=judge)

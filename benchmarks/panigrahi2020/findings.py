@@ -11,11 +11,8 @@ import torch
 
 from benchmarks.harness import Judged, Verdict
 from benchmarks.page import Kept
+from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020 import lower_bounds, spectra, training
-from benchmarks.panigrahi2020.gram_bounds import (
-    smoothed_bound,
-    smoothed_power,
-)
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, preprocess, separation
 from benchmarks.panigrahi2020.shared import number
 from benchmarks.words import vanishing
@@ -49,10 +46,10 @@ def dropped() -> str:
     """Evaluate 4.7 and I.4.2 side by side."""
     n, gamma, delta = 10**4, 0.5, 0.1
     sigma = delta / (2 * math.sqrt(n))
-    formal = smoothed_bound(n, round(1 / gamma), sigma, 1.0)
+    formal = bounds.smoothed_bound(n, round(1 / gamma), sigma, 1.0)
     return (
         f"n = {n:,}, gamma = 1/2, delta = {delta}, kappa = 1: "
-        f"{smoothed_power(n, delta, gamma):.0e} "
+        f"{bounds.smoothed_power(n, delta, gamma):.0e} "
         f"for (1/n) (sigma / (n p))^(2p) = {formal:.0e}, even at p = 1/gamma"
     )
 

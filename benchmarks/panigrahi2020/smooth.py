@@ -7,19 +7,13 @@ import math
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import common_legend, subplots
-from benchmarks.harness import Experiment, Judged, Verdict, whole
-from benchmarks.panigrahi2020.gram_bounds import (
-    large_width_bound,
-    small_width_bound,
-    smooth_exponent,
-    smooth_index,
-)
+from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import sphere_eigenvalues
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, SMOOTH, in_subspace, number, parts
-from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_eigenvalues, gaussian_weights
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK
 
 # Below this share of the largest an eigenvalue is rounding, here.
@@ -32,48 +26,44 @@ CLAIMED = {
 }
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Smallest eigenvalue and that of index ceil(n / d'), at infinite and at finite width."""
     sizes = (8, 16, 32) if quick else (8, 12, 16, 24, 32, 48, 64, 96, 128)
     width, runs = (256, 1) if quick else (1024, 2)
-    rows = []
     for activation in SMOOTH:
-        phi = ACTIVATIONS[activation]
+        phi = grams.ACTIVATIONS[activation]
         for dimension in (2, 3, 4):
             for n in sizes:
-                index = smooth_index(n, dimension)
+                index = bounds.smooth_index(n, dimension)
                 for run in range(runs):
                     X = in_subspace(n, dimension, dimension, seed=run)
                     exact = sphere_eigenvalues(X, phi)
                     generator = torch.Generator().manual_seed(10**6 + run)
                     readouts = torch.randn(width, generator=generator, dtype=torch.float64)
-                    weights = list(gaussian_weights(width, dimension, seed=run))
+                    weights = list(grams.gaussian_weights(width, dimension, seed=run))
                     finite, both = (
-                        finite_eigenvalues(
+                        grams.finite_eigenvalues(
                             X, phi, weights, readouts=readouts, train_readouts=trained
                         )
                         for trained in (False, True)
                     )
-                    index_both = smooth_index(n, dimension, train_readouts=True)
-                    rows.append(
-                        {
-                            "activation": activation,
-                            "dimension": dimension,
-                            "n": n,
-                            "run": run,
-                            "width": width,
-                            "index": index,
-                            "largest": exact[0],
-                            "smallest": exact[-1],
-                            "at_index": exact[index - 1],
-                            "finite_smallest": finite[-1],
-                            "finite_at_index": finite[index - 1],
-                            "finite_largest": finite[0],
-                            "both_at_index": both[index_both - 1],
-                            "both_largest": both[0],
-                        }
-                    )
-    return pd.DataFrame(rows)
+                    index_both = bounds.smooth_index(n, dimension, train_readouts=True)
+                    yield {
+                        "activation": activation,
+                        "dimension": dimension,
+                        "n": n,
+                        "run": run,
+                        "width": width,
+                        "index": index,
+                        "largest": exact[0],
+                        "smallest": exact[-1],
+                        "at_index": exact[index - 1],
+                        "finite_smallest": finite[-1],
+                        "finite_at_index": finite[index - 1],
+                        "finite_largest": finite[0],
+                        "both_at_index": both[index_both - 1],
+                        "both_largest": both[0],
+                    }
 
 
 def means(frame: pd.DataFrame) -> pd.DataFrame:
@@ -91,7 +81,7 @@ def means(frame: pd.DataFrame) -> pd.DataFrame:
     keys = [frame[column] for column in ("activation", "dimension", "n")]
     found = logs.groupby(keys, sort=False).mean().reset_index()
     found["exponent"] = [
-        smooth_exponent(n, d) for n, d in zip(found["n"], found["dimension"], strict=True)
+        bounds.smooth_exponent(n, d) for n, d in zip(found["n"], found["dimension"], strict=True)
     ]
     return found
 
@@ -134,25 +124,26 @@ def found(frame: pd.DataFrame) -> str:
     n, d = int(frame["n"].max()), 4
     width = int(frame["width"].dropna().iloc[0])
     nontrivial = next(
-        size for size in (10**k for k in range(1, 30)) if small_width_bound(size, size, 2) < 1e-3
+        size
+        for size in (10**k for k in range(1, 30))
+        if bounds.small_width_bound(size, size, 2) < 1e-3
     )
     return (
         "Random samples in d' dimensions, infinite width, and one draw of a network with readouts "
         f"N(0, 1) at m = {width:,}; both far below the rounding of a matrix, by harmonics and by "
         "singular values of the gradients. The theorem has n^(1/(2 d')) in the exponent; the true "
         "fall is faster, and the ratios grow with n. "
-        f"Theorem F.8 with all constants 1 is {number(small_width_bound(n, width, d))} at "
-        f"n = {n}, d' = {d}, and F.9 {number(large_width_bound(n, width, d))}: neither says "
+        f"Theorem F.8 with all constants 1 is {number(bounds.small_width_bound(n, width, d))} at "
+        f"n = {n}, d' = {d}, and F.9 {number(bounds.large_width_bound(n, width, d))}: neither says "
         "anything at these sizes. With d' = 2 and m = n, F.8 is below 0.001 from about "
         f"n = {nontrivial:.0e} on."
     )
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Shares of the largest eigenvalue at some n."""
     rows = means(frame)
     sizes = [n for n in (16, 64, 128) if n in set(rows["n"])]
-    cells = []
     for (activation, dimension), values in rows.groupby(["activation", "dimension"], sort=False):
         by_size = values.set_index("n")
         line = {"activation": str(activation), "d'": str(dimension)}
@@ -160,8 +151,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             for column, name in (("smallest", "min"), ("at_index", "index ceil(n / d')")):
                 log = float(by_size[column].loc[n])
                 line[f"{name}, n = {n}"] = "rounding" if math.isnan(log) else number(math.exp(-log))
-        cells.append(line)
-    return pd.DataFrame(cells)
+        yield line
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
@@ -182,6 +172,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     return judged
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, judge=judge, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, draw=draw, judge=judge)

@@ -7,21 +7,15 @@ import math
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from benchmarks.drawing import subplots, tick_values
-from benchmarks.harness import Experiment, Judged, Verdict, whole
-from benchmarks.panigrahi2020.gram_bounds import (
-    hadamard_bound,
-    khatri_rao_bound,
-    smoothed_bound,
-    smoothed_degree,
-    smoothed_power,
-)
+from benchmarks.drawing import Figure, subplots, tick_values
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import smoothed_points
 from benchmarks.panigrahi2020.shared import number, parts, power
+from benchmarks.words import span
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import ACTIVATIONS, eigenvalues, infinite_gram
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import COLOURS, GREY, MARKERS
 
 TANH, CUBIC = "tanh", "cubic"
@@ -31,36 +25,36 @@ GAMMA, FAILURE = 0.5, 0.1
 NOISES, SHOWN = (0.05, 0.1, 0.2, 0.4), 0.1
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Smallest eigenvalues of tanh and of z^3 against the noise and the number of samples."""
     dimensions, runs = ((9, 10), 2) if quick else ((9, 10, 12, 14, 17, 20), 5)
-    rows = []
     for dimension, activation in itertools.product(dimensions, (TANH, CUBIC)):
-        phi, n = ACTIVATIONS[activation], dimension**2
-        degree = smoothed_degree(n, dimension)  # 3, as C(d', 3) >= d'^2 from 9 on; also of z^3
+        phi, n = grams.ACTIVATIONS[activation], dimension**2
+        degree = bounds.smoothed_degree(
+            n, dimension
+        )  # 3, as C(d', 3) >= d'^2 from 9 on; also of z^3
         # Theorem I.3 has no coefficient.
         coefficient = math.sqrt(phi.hermite_squares[degree - 1]) if activation == TANH else 1.0
         for noise in NOISES:
             for run in range(runs):
                 X = smoothed_points(worst_case(n, dimension), noise, seed=run)
                 power_gram = (X @ X.T) ** degree
-                rows.append(
-                    {
-                        "activation": activation,
-                        "dimension": dimension,
-                        "n": n,
-                        "noise": noise,
-                        "run": run,
-                        "degree": degree,
-                        "smallest": eigenvalues(infinite_gram(X, phi))[-1],
-                        "hadamard": hadamard_bound(X, phi, powers=8),
-                        "khatri_rao": math.sqrt(max(eigenvalues(power_gram)[-1], 0.0)),
-                        "khatri_rao_bound": khatri_rao_bound(n, degree, noise, FAILURE),
-                        "bound": smoothed_bound(n, degree, noise, FAILURE, coefficient=coefficient),
-                        "informal": smoothed_power(n, noise * 2 * math.sqrt(n), GAMMA),
-                    }
-                )
-    return pd.DataFrame(rows)
+                yield {
+                    "activation": activation,
+                    "dimension": dimension,
+                    "n": n,
+                    "noise": noise,
+                    "run": run,
+                    "degree": degree,
+                    "smallest": grams.eigenvalues(grams.infinite_gram(X, phi))[-1],
+                    "hadamard": bounds.hadamard_bound(X, phi, powers=8),
+                    "khatri_rao": math.sqrt(max(grams.eigenvalues(power_gram)[-1], 0.0)),
+                    "khatri_rao_bound": bounds.khatri_rao_bound(n, degree, noise, FAILURE),
+                    "bound": bounds.smoothed_bound(
+                        n, degree, noise, FAILURE, coefficient=coefficient
+                    ),
+                    "informal": bounds.smoothed_power(n, noise * 2 * math.sqrt(n), GAMMA),
+                }
 
 
 def worst_case(n_samples: int, dimension: int) -> Array:
@@ -137,25 +131,21 @@ def _orders(ratio: float) -> int:
     return math.floor(math.log10(ratio))
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Powers and bounds by n."""
     noise, _ = exponents(frame)
-    rows = []
     for n, cells in parts(typical(frame), "n"):
         middle = cells[cells["noise"] == SHOWN].iloc[0]
-        rows.append(
-            {
-                "n": n,
-                "d'": f"{middle['dimension']:.0f}",
-                "p": f"{middle['degree']:.0f}",
-                "power of sigma": f"{noise[n]:.2f}",
-                f"lambda_min, sigma = {SHOWN}": number(middle["smallest"]),
-                "I.1": number(middle["hadamard"]),
-                "I.4, shape": number(middle["bound"]),
-                "4.7, shape": number(middle["informal"]),
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "n": n,
+            "d'": f"{middle['dimension']:.0f}",
+            "p": f"{middle['degree']:.0f}",
+            "power of sigma": f"{noise[n]:.2f}",
+            f"lambda_min, sigma = {SHOWN}": number(middle["smallest"]),
+            "I.1": number(middle["hadamard"]),
+            "I.4, shape": number(middle["bound"]),
+            "4.7, shape": number(middle["informal"]),
+        }
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
@@ -182,8 +172,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     return judged | {
         "lemma-i1": Judged(
             verdict=Verdict.of((ratio >= 1 - 1e-6).all()),
-            result=f"lambda_min is {number(ratio.min())} to {number(ratio.max())} times the best "
-            "of its first 8 bounds.",
+            result=f"lambda_min is {span(ratio, number)} times the best of its first 8 bounds.",
         ),
         "lemma-i2": Judged(
             verdict=Verdict.of(max(powers.values()) <= degree and singular >= 1),
@@ -193,6 +182,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, judge=judge, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, draw=draw, judge=judge)

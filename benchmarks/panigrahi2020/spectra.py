@@ -7,11 +7,10 @@ import math
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from benchmarks.drawing import subplots
-from benchmarks.harness import Experiment, Judged, Verdict, whole
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
 from benchmarks.panigrahi2020.gram_spectrum import (
     circle_points,
     eigenvalue_bounds,
@@ -22,14 +21,7 @@ from benchmarks.panigrahi2020.gram_spectrum import (
 from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number, parts
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    Activation,
-    eigenvalues,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-)
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import GREY
 
 # What has no kink, so that its eigenvalues are known below the rounding of a matrix.
@@ -56,8 +48,8 @@ def measure(quick: bool) -> pd.DataFrame:
 
 def spectrum(data: str, X: Array, activation: str, width: int, runs: int) -> pd.DataFrame:
     """Eigenvalues of one Gram matrix, largest first, and what theory says of them."""
-    phi, n = ACTIVATIONS[activation], len(X)
-    infinite = eigenvalues(infinite_gram(X, phi))
+    phi, n = grams.ACTIVATIONS[activation], len(X)
+    infinite = grams.eigenvalues(grams.infinite_gram(X, phi))
     exact = np.full(n, np.nan)
     if activation in EXACT and "circle" in data:
         exact = sphere_eigenvalues(X, phi)
@@ -86,15 +78,17 @@ def spectrum(data: str, X: Array, activation: str, width: int, runs: int) -> pd.
     )
 
 
-def both_readouts(X: Array, phi: Activation, width: int, seed: int) -> Array:
+def both_readouts(X: Array, phi: grams.Activation, width: int, seed: int) -> Array:
     """Eigenvalues (2, n) at a finite width with readouts N(0, 1), and -1 or +1; same weights."""
     generator = torch.Generator().manual_seed(10**6 + seed)
     gaussian = torch.randn((width, 1), generator=generator, dtype=torch.float64)
     # Two columns of readouts are two classes; the blocks of the diagonal are both Gram matrices.
     readouts = torch.cat([gaussian, torch.sign(gaussian)], dim=1)
-    gram = finite_gram(X, phi, gaussian_weights(width, X.shape[1], seed=seed), readouts=readouts)
+    gram = grams.finite_gram(
+        X, phi, grams.gaussian_weights(width, X.shape[1], seed=seed), readouts=readouts
+    )
     n = len(X)
-    return np.stack([eigenvalues(gram[:n, :n]), eigenvalues(gram[n:, n:])])
+    return np.stack([grams.eigenvalues(gram[:n, :n]), grams.eigenvalues(gram[n:, n:])])
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -162,27 +156,23 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Smallest over largest eigenvalue."""
-    rows = []
     ends = smallest_shares(frame)
     for name, values in parts(frame, "data"):
         first = values.iloc[0]
         deviation = values[["gaussian_deviation", "signs_deviation"]].max()
-        rows.append(
-            {
-                "data": name,
-                "d'": str(first["dimension"]),
-                "delta": f"{first['separation']:.3f}",
-                "m, N(0, 1)": _percent(deviation.iloc[0]),
-                "m, -1 and +1": _percent(deviation.iloc[1]),
-                **{
-                    activation: number(ratio) if ratio > 1e-24 else "0"
-                    for activation, ratio in ends[name].items()
-                },
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "data": name,
+            "d'": str(first["dimension"]),
+            "delta": f"{first['separation']:.3f}",
+            "m, N(0, 1)": _percent(deviation.iloc[0]),
+            "m, -1 and +1": _percent(deviation.iloc[1]),
+            **{
+                activation: number(ratio) if ratio > 1e-24 else "0"
+                for activation, ratio in ends[name].items()
+            },
+        }
 
 
 def _percent(share: float) -> str:
@@ -246,6 +236,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, judge=judge, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, draw=draw, judge=judge)

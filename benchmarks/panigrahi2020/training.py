@@ -5,32 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.drawing import subplots
-from benchmarks.harness import Experiment, Judged, Options, Run, Verdict
-from benchmarks.panigrahi2020.gram_bounds import descent_width, dynamics_width
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Experiment, Frames, Judged, Options, Row, Rows, Run, Verdict
+from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
 from implicit_bias.base.validation import Array
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.gated_least_squares import flow_losses, predicted_losses
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    eigenvalues,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-)
 from implicit_bias.report.style import BLACK, GREY
 
 # The paper's step size, for every activation.
@@ -89,7 +82,7 @@ QUICK = (
 CURVE = ["part", "n", "width", "run", "activation"]
 
 
-def measure(run: Run[Options]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[Options]) -> Frames:
     """Train every network that is not kept; half circle, labels and weights of the run's seed."""
     plans = QUICK if run.quick else PLANS
     started, spent = time.process_time(), run.kept.attrs.get("cpu_seconds", 0.0)
@@ -146,9 +139,9 @@ def limit_curve(n: int, activation: str) -> pd.DataFrame:
 
     sum_i (1 - eta lambda_i)^(2t) v_i' (I + H) v_i / n, H the conjugate kernel.
     """
-    phi, X = ACTIVATIONS[activation], circle_points(n, 2)
-    values, vectors = np.linalg.eigh(infinite_gram(X, phi))
-    hidden = infinite_gram(X, phi, train_readouts=True) - infinite_gram(X, phi)
+    phi, X = grams.ACTIVATIONS[activation], circle_points(n, 2)
+    values, vectors = np.linalg.eigh(grams.infinite_gram(X, phi))
+    hidden = grams.infinite_gram(X, phi, train_readouts=True) - grams.infinite_gram(X, phi)
     energy = np.einsum("ij,ik,kj->j", vectors, np.eye(n) + hidden, vectors) / n
     steps = np.unique(np.append(0, np.geomspace(1, LIMIT_STEPS, 85).astype(int)))
     factors = (1 - RATE * np.clip(values, 0.0, None)) ** (2 * steps[:, None])
@@ -170,7 +163,7 @@ def limit_curve(n: int, activation: str) -> pd.DataFrame:
 def starts(plan: Plan, seeds: Sequence[int]) -> tuple[Array, Array, Tensor, Tensor]:
     """Draw X (n, 2), labels (R, n), weights (R, m, 2) and readouts (R, m) of R networks."""
     X = circle_points(plan.n, 2)  # lifted to R^10 or not is the same: steps stay in the plane
-    weights = [torch.cat(list(gaussian_weights(plan.width, 2, seed=seed))) for seed in seeds]
+    weights = [torch.cat(list(grams.gaussian_weights(plan.width, 2, seed=seed))) for seed in seeds]
     labels, readouts = [], []
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -181,16 +174,16 @@ def starts(plan: Plan, seeds: Sequence[int]) -> tuple[Array, Array, Tensor, Tens
 
 def training_curves(plan: Plan, activation: str, seeds: Sequence[int]) -> pd.DataFrame:
     """Train networks, and predict each loss ||y - u||^2 / n with the spectrum at its start."""
-    phi = ACTIVATIONS[activation]
+    phi = grams.ACTIVATIONS[activation]
     recorded = np.unique(np.append(0, np.geomspace(1, plan.steps, 40).astype(int)))
     X, labels, weights, readouts = starts(plan, seeds)
     residuals, moved = train(activation, X, labels, weights, readouts, recorded)
-    limit = infinite_gram(X, phi)
+    limit = grams.infinite_gram(X, phi)
     curves = []
     for run, seed in enumerate(seeds):
-        before = finite_gram(X, phi, [weights[run]], readouts=readouts[run])
-        after = finite_gram(X, phi, [weights[run] + moved[run]], readouts=readouts[run])
-        start, values, last = residuals[0, run], eigenvalues(before), eigenvalues(after)
+        before = grams.finite_gram(X, phi, [weights[run]], readouts=readouts[run])
+        after = grams.finite_gram(X, phi, [weights[run] + moved[run]], readouts=readouts[run])
+        start, values, last = residuals[0, run], grams.eigenvalues(before), grams.eigenvalues(after)
         curve = {
             **predicted(plan, activation, seed, before, start, recorded),
             "loss": (residuals[:, run] ** 2).sum(axis=1) / plan.n,
@@ -206,13 +199,13 @@ def training_curves(plan: Plan, activation: str, seeds: Sequence[int]) -> pd.Dat
 
 def predicted_curves(plan: Plan, activation: str, seeds: Sequence[int]) -> pd.DataFrame:
     """Theorem 4.6 with the spectrum of each network at its start, without training it."""
-    phi = ACTIVATIONS[activation]
+    phi = grams.ACTIVATIONS[activation]
     steps = np.unique(np.append(0, np.geomspace(1, plan.steps, 85).astype(int)))
     curves = []
     for seed in seeds:
         X, labels, weights, readouts = starts(plan, [seed])
         start = train(activation, X, labels, weights, readouts, np.array([0]))[0][0, 0]
-        gram = finite_gram(X, phi, [weights[0]], readouts=readouts[0])
+        gram = grams.finite_gram(X, phi, [weights[0]], readouts=readouts[0])
         curves.append(pd.DataFrame(predicted(plan, activation, seed, gram, start, steps)))
     return pd.concat(curves, ignore_index=True)
 
@@ -224,9 +217,9 @@ def predicted(
     gram: Array,
     residual: Array,
     steps: NDArray[np.int64],
-) -> dict[str, Any]:
+) -> Row:
     """Name a curve, and predict it by theorem 4.6 with G and u - y at its start."""
-    values = eigenvalues(gram)
+    values = grams.eigenvalues(gram)
     return {
         "part": plan.part,
         "n": plan.n,
@@ -491,7 +484,11 @@ def _lambda(frame: pd.DataFrame, activation: str) -> float:
 
 def _width(frame: pd.DataFrame, activation: str, *, descent: bool = False) -> str:
     value = _lambda(frame, activation)
-    width = descent_width(10, value, 0.1) if descent else dynamics_width(10, value, 0.1, 0.1)
+    width = (
+        bounds.descent_width(10, value, 0.1)
+        if descent
+        else bounds.dynamics_width(10, value, 0.1, 0.1)
+    )
     return f"10^{math.log10(width):.0f}"
 
 
@@ -499,11 +496,10 @@ def _rate(frame: pd.DataFrame, activation: str) -> str:
     return f"{_lambda(frame, activation) / 10**2:.0e}"
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Mean losses of the runs, measured and predicted, at infinite and at the largest width."""
     curves, limits = mean_curves(frame, "long"), mean_curves(frame, "limit")
     wide = mean_curves(widest(frame), "wide").groupby(["n", "activation"], sort=False)
-    rows = []
     ordered = curves.groupby(["n", "activation"], sort=False)
     for n, activation in itertools.product((10, 50), FIGURE_1):
         cells = ordered.get_group((n, activation))
@@ -511,24 +507,21 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
         limit = limits[(limits["n"] == n) & (limits["activation"] == activation)]
         shown = limit.set_index("step")["limit"]
         end = wide.get_group((n, activation)).iloc[-1]
-        rows.append(
-            {
-                "n": str(n),
-                "phi": str(activation),
-                "steps": f"{int(last['step']):,}",
-                "loss": number(last["loss"]),
-                "theorem 4.6": number(last["theorem"]),
-                "equation (3)": number(last["flow"]),
-                **{
-                    f"m infinite, {steps:,} steps": number(shown[shown.index <= steps].iloc[-1])
-                    for steps in (10**4, 10**5, 10**6)
-                },
-                "change of G": f"{100 * last['turned']:.1f} %",
-                "widest": f"m = {int(end['width']):,}, {int(end['step']):,} steps",
-                "loss, theorem 4.6": f"{number(end['loss'])}, {number(end['theorem'])}",
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "n": str(n),
+            "phi": str(activation),
+            "steps": f"{int(last['step']):,}",
+            "loss": number(last["loss"]),
+            "theorem 4.6": number(last["theorem"]),
+            "equation (3)": number(last["flow"]),
+            **{
+                f"m infinite, {steps:,} steps": number(shown[shown.index <= steps].iloc[-1])
+                for steps in (10**4, 10**5, 10**6)
+            },
+            "change of G": f"{100 * last['turned']:.1f} %",
+            "widest": f"m = {int(end['width']):,}, {int(end['step']):,} steps",
+            "loss, theorem 4.6": f"{number(end['loss'])}, {number(end['theorem'])}",
+        }
 
 
 def steps_to(frame: pd.DataFrame, n: int, loss: float) -> dict[str, float]:
@@ -642,4 +635,4 @@ def _place(names: list[str], name: str) -> str:
     return ("first", "second", "third", "last")[names.index(name)]
 
 
-EXPERIMENT = Experiment(measure=measure, draw=draw, found=found, judge=judge, tabulate=tabulate)
+EXPERIMENT = Experiment(measure, found, tabulate, draw=draw, judge=judge)

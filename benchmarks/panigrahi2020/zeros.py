@@ -6,22 +6,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from benchmarks.harness import Experiment, Judged, Verdict, whole
-from benchmarks.panigrahi2020.gram_bounds import polynomial_constraints, zero_index
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import Experiment, Judged, Row, Rows, Tabular, Verdict, whole
+from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import polynomial_rank
 from benchmarks.panigrahi2020.shared import in_subspace, parts, plain_numbers
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import (
-    Activation,
-    eigenvalues,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-    polynomial,
-)
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
 
 # Relative to the largest, an eigenvalue above this is not 0, in the count of zeros.
@@ -29,13 +22,13 @@ NOT_ZERO = 1e-10
 DEGREES = ((1,), (2,), (3,), (4,), (1, 2), (1, 2, 3))
 
 
-def measure(quick: bool) -> pd.DataFrame:
+def measure(quick: bool) -> Rows:
     """Count the eigenvalues that are not 0, for polynomials."""
     dimensions, largest, points, width = (
         ((2, 3), 24, 6, 1024) if quick else ((2, 3, 4), 160, 9, 1024)
     )
     sizes = np.unique(np.append(np.geomspace(2, largest, points).astype(int), 10))
-    return pd.DataFrame(
+    return (
         count(dimension, degrees, int(n), width)
         for dimension in dimensions
         for degrees in DEGREES
@@ -43,9 +36,9 @@ def measure(quick: bool) -> pd.DataFrame:
     )
 
 
-def count(dimension: int, degrees: tuple[int, ...], n: int, width: int) -> dict[str, Any]:
+def count(dimension: int, degrees: tuple[int, ...], n: int, width: int) -> Row:
     """Count for one activation and n random samples of a subspace of R^10."""
-    phi = polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
+    phi = grams.polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
     X = in_subspace(n, dimension)
     return {
         "dimension": dimension,
@@ -54,26 +47,27 @@ def count(dimension: int, degrees: tuple[int, ...], n: int, width: int) -> dict[
         "n": n,
         "width": width,
         "finite": rank(weights_gram(X, phi, width)),
-        "infinite": rank(infinite_gram(X, phi)),
+        "infinite": rank(grams.infinite_gram(X, phi)),
         "both": rank(weights_gram(X, phi, width, train_readouts=True)),
         "exact": min(n, polynomial_rank(degrees, dimension)),
-        "constraints": polynomial_constraints(max(degrees), dimension),
-        "index": zero_index(n, dimension, max(degrees)) or np.nan,
-        "index_both": zero_index(n, dimension, max(degrees), train_readouts=True) or np.nan,
+        "constraints": bounds.polynomial_constraints(max(degrees), dimension),
+        "index": bounds.zero_index(n, dimension, max(degrees)) or np.nan,
+        "index_both": bounds.zero_index(n, dimension, max(degrees), train_readouts=True) or np.nan,
     }
 
 
-def weights_gram(X: Array, phi: Activation, width: int, *, train_readouts: bool = False) -> Array:
+def weights_gram(
+    X: Array, phi: grams.Activation, width: int, *, train_readouts: bool = False
+) -> Array:
     """G, or G + H, of a network at the start."""
-    weights = gaussian_weights(width, X.shape[1])
-    return finite_gram(X, phi, weights, train_readouts=train_readouts)
+    weights = grams.gaussian_weights(width, X.shape[1])
+    return grams.finite_gram(X, phi, weights, train_readouts=train_readouts)
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw counted eigenvalues as marks and both formulas as lines."""
     groups = parts(frame, "dimension")
-    figure = Figure(figsize=(11, 4.4), layout="constrained")
-    axes = figure.subplots(1, len(groups), squeeze=False)[0]
+    figure, (axes,) = subplots((11, 4.4), 1, len(groups), squeeze=False)
     for ax, (dimension, rows) in zip(axes, groups, strict=True):
         ax.plot(rows["n"].unique(), rows["n"].unique(), ":", color=BLACK)
         for i, (_, cells) in enumerate(parts(rows, "phi")):
@@ -127,27 +121,25 @@ def _right_both(frame: pd.DataFrame) -> int:
     return int((applies["both"] < applies["index_both"]).sum())
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Show counts, and their predictions, at the largest n."""
     last = frame.groupby(["dimension", "phi"], sort=False).last().reset_index()
-    return pd.DataFrame(
-        {
-            "d'": last["dimension"].astype(str),
-            "phi": last["phi"],
-            "n": last["n"].astype(str),
-            "not 0, finite width": last["finite"].astype(str),
-            "infinite width": last["infinite"].astype(str),
-            "G + H": last["both"].astype(str),
-            "C(d' + p, p) - 1": last["constraints"].astype(str),
-            "exact rank": last["exact"].astype(str),
-            "0 from index": last["index"].map(lambda k: "" if np.isnan(k) else f"{k:.0f}"),
-        }
-    )
+    return {
+        "d'": last["dimension"].astype(str),
+        "phi": last["phi"],
+        "n": last["n"].astype(str),
+        "not 0, finite width": last["finite"].astype(str),
+        "infinite width": last["infinite"].astype(str),
+        "G + H": last["both"].astype(str),
+        "C(d' + p, p) - 1": last["constraints"].astype(str),
+        "exact rank": last["exact"].astype(str),
+        "0 from index": last["index"].map(lambda k: "" if np.isnan(k) else f"{k:.0f}"),
+    }
 
 
 def rank(gram: Array) -> int:
     """Count the eigenvalues that are not rounding."""
-    values = eigenvalues(gram)
+    values = grams.eigenvalues(gram)
     return int(np.count_nonzero(values > NOT_ZERO * values[0]))
 
 
@@ -179,6 +171,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-EXPERIMENT = Experiment(
-    measure=whole(measure), draw=draw, found=found, judge=judge, tabulate=tabulate
-)
+EXPERIMENT = Experiment(whole(measure), found, tabulate, draw=draw, judge=judge)

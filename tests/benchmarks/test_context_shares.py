@@ -7,16 +7,7 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-from benchmarks.lippl2022.context_shares import (
-    SCALE,
-    Record,
-    cosines,
-    counterexample,
-    gradient_path,
-    limit_contexts,
-    record,
-    tail_deviation,
-)
+from benchmarks.lippl2022 import context_shares as shares
 from implicit_bias.training.losses import LOSSES
 
 LOGISTIC = LOSSES["logistic"].log_loss
@@ -28,7 +19,7 @@ def angle(w: torch.Tensor) -> float:
 
 def path(norms: list[float]) -> list[torch.Tensor]:
     """Gradient flow on the counterexample, from 45 degrees."""
-    return gradient_path(counterexample(), [1.0, 1.0], norms, log_loss=LOGISTIC)
+    return shares.gradient_path(shares.counterexample(), [1.0, 1.0], norms, log_loss=LOGISTIC)
 
 
 def test_gradient_flow_goes_elsewhere_than_the_stationary_point() -> None:
@@ -40,34 +31,35 @@ def test_gradient_flow_goes_elsewhere_than_the_stationary_point() -> None:
 
 
 def test_the_exponential_loss_ends_there_too() -> None:
-    (late,) = gradient_path(counterexample(), [1.0, 1.0], [1e6])
+    (late,) = shares.gradient_path(shares.counterexample(), [1.0, 1.0], [1e6])
     assert angle(late) == pytest.approx(20.0, abs=0.01)
 
 
 def test_the_stationary_point_is_one_and_is_not_the_limit() -> None:
     """Written out: w = lambda_0 x + lambda_1 SCALE (w_2, w_1) with slack multipliers 0."""
-    w = torch.full((2,), math.sqrt(1 / SCALE), dtype=torch.float64)
-    q = counterexample()(w)
+    w = torch.full((2,), math.sqrt(1 / shares.SCALE), dtype=torch.float64)
+    q = shares.counterexample()(w)
     assert float(q[1]) == pytest.approx(1.0)
     assert float(q[0]) > 1.0
     # lambda_0 = 0 and lambda_1 = 1 / SCALE solve it; at 20 degrees the second context would need
     # to be slack, but scaled to smallest margin 1 it is the first one that is.
-    np.testing.assert_allclose(w, (1 / SCALE) * SCALE * w.flip(0))
+    np.testing.assert_allclose(w, (1 / shares.SCALE) * shares.SCALE * w.flip(0))
     at_limit = torch.tensor([math.cos(math.radians(20)), math.sin(math.radians(20))])
-    scaled = at_limit.double() / math.sqrt(SCALE * float(at_limit[0] * at_limit[1]))
-    assert float(counterexample()(scaled)[0]) > 1.0
+    scaled = at_limit.double() / math.sqrt(shares.SCALE * float(at_limit[0] * at_limit[1]))
+    assert float(shares.counterexample()(scaled)[0]) > 1.0
 
 
 def test_shares_go_to_the_least_degree_whatever_the_margins() -> None:
     early, late = (
-        record(counterexample(), w, [0, 1], log_loss=LOGISTIC) for w in path([30.0, 1e4])
+        shares.record(shares.counterexample(), w, [0, 1], log_loss=LOGISTIC)
+        for w in path([30.0, 1e4])
     )
     np.testing.assert_allclose(late.degrees, [1.0, 2.0])
     assert late.positive_margins
     assert late.margins[1] < late.margins[0]  # the second context has the least margin
     assert early.shares[1] > late.shares[1]
     assert late.shares[0] > 0.9
-    np.testing.assert_array_equal(limit_contexts(late.degrees), [0])
+    np.testing.assert_array_equal(shares.limit_contexts(late.degrees), [0])
 
 
 def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
@@ -77,9 +69,10 @@ def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
         return torch.stack([w[0], 2.0 * w[0]])
 
     records = [
-        record(margins, torch.tensor([norm], dtype=torch.float64), [0, 1]) for norm in (1.0, 30.0)
+        shares.record(margins, torch.tensor([norm], dtype=torch.float64), [0, 1])
+        for norm in (1.0, 30.0)
     ]
-    np.testing.assert_array_equal(limit_contexts(records[0].degrees), [0, 1])
+    np.testing.assert_array_equal(shares.limit_contexts(records[0].degrees), [0, 1])
     # By hand, for the exponential loss: k_1 / k_0 = 2 exp(-norm).
     assert records[1].shares[1] == pytest.approx(2 * math.exp(-30.0), rel=1e-6)
     assert records[0].shares[1] > 0.1
@@ -96,7 +89,7 @@ def test_with_equal_degrees_the_limit_is_stationary(
     def margins(w: torch.Tensor) -> torch.Tensor:
         return torch.tensor(scales) * (X @ w) ** degree
 
-    (w,) = gradient_path(margins, [1.0, 1.0], [100.0])
+    (w,) = shares.gradient_path(margins, [1.0, 1.0], [100.0])
     w = (w * margins(w).min() ** (-1 / degree)).requires_grad_()
     q = margins(w)
     gradients = torch.stack([torch.autograd.grad(one, w, retain_graph=True)[0] for one in q])
@@ -123,9 +116,9 @@ def test_directions_of_contexts_converge_on_separable_data() -> None:
     def margins(w: torch.Tensor) -> torch.Tensor:
         return (inputs * w.reshape(2, 3)[contexts]).sum(1)
 
-    points = gradient_path(margins, [1.0, 0, 0, 1.0, 0, 0], [10.0, 100.0, 200.0])
-    records = [record(margins, w, contexts, inputs=X) for w in points]
-    first, second = cosines(*records[:2]), cosines(*records[1:])
+    points = shares.gradient_path(margins, [1.0, 0, 0, 1.0, 0, 0], [10.0, 100.0, 200.0])
+    records = [shares.record(margins, w, contexts, inputs=X) for w in points]
+    first, second = shares.cosines(*records[:2]), shares.cosines(*records[1:])
     assert (second >= first - 1e-9).all()
     np.testing.assert_allclose(second, 1.0, atol=1e-3)
 
@@ -145,7 +138,7 @@ def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
         (slopes,) = torch.autograd.grad(LOSSES["logistic"](q).sum(), q)
         np.testing.assert_allclose(-slopes.numpy() @ X, exact, rtol=1e-10)
         relative = np.linalg.norm(exact - part) / np.linalg.norm(part)
-        assert relative <= tail_deviation(delta, X, float((X @ u).min()))
+        assert relative <= shares.tail_deviation(delta, X, float((X @ u).min()))
 
 
 def test_the_limit_of_the_gradient_is_a_sum_of_support_vectors() -> None:
@@ -153,8 +146,8 @@ def test_the_limit_of_the_gradient_is_a_sum_of_support_vectors() -> None:
     rng = np.random.default_rng(2)
     X = rng.normal(size=(30, 3)) + np.array([4.0, 0, 0])
     inputs = torch.tensor(X)
-    (w,) = gradient_path(lambda w: inputs @ w, [1.0, 0, 0], [1e4], log_loss=LOGISTIC)
-    found = record(lambda w: inputs @ w, w, np.zeros(30, int), log_loss=LOGISTIC, inputs=X)
+    (w,) = shares.gradient_path(lambda w: inputs @ w, [1.0, 0, 0], [1e4], log_loss=LOGISTIC)
+    found = shares.record(lambda w: inputs @ w, w, np.zeros(30, int), log_loss=LOGISTIC, inputs=X)
     margins = X @ w.numpy()
     support = margins < 1.01 * margins.min()
     assert found.directions is not None
@@ -166,13 +159,13 @@ def test_the_limit_of_the_gradient_is_a_sum_of_support_vectors() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     w = torch.tensor([1.0, -1.0], dtype=torch.float64)
     with pytest.raises(ValueError, match="above 0"):
-        record(counterexample(), w, [0, 1])
+        shares.record(shares.counterexample(), w, [0, 1])
     with pytest.raises(ValueError, match="degrees"):
-        record(counterexample(), w.abs(), [0, 0])
+        shares.record(shares.counterexample(), w.abs(), [0, 0])
     with pytest.raises(ValueError, match="norms"):
-        gradient_path(counterexample(), [1.0, 1.0], [1.0])
+        shares.gradient_path(shares.counterexample(), [1.0, 1.0], [1.0])
     with pytest.raises(ValueError, match="margin"):
-        tail_deviation([0.1], [[1.0]], 0.0)
-    empty = Record(1.0, np.ones(1), np.ones(1), np.ones(1), None)
+        shares.tail_deviation([0.1], [[1.0]], 0.0)
+    empty = shares.Record(1.0, np.ones(1), np.ones(1), np.ones(1), None)
     with pytest.raises(ValueError, match="inputs"):
-        cosines(empty, empty)
+        shares.cosines(empty, empty)

@@ -13,22 +13,8 @@ import pytest
 import torch
 
 from benchmarks import catalogue, harness, page
+from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022 import learned_contexts
-from benchmarks.lippl2022.exact_training import (
-    EXPERIMENTS,
-    Cell,
-    Images,
-    agreement_summary,
-    cells,
-    correct,
-    filled,
-    in_contexts,
-    outputs,
-    released_agreements,
-    released_networks,
-    shift_needed,
-    summary,
-)
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -47,9 +33,9 @@ SVM-GLN,500,100,2,1,True,,agreement_with_GD,0.75
 SVM-RC,500,50,1,1,True,0.9,agreement_with_GD,0.85
 SVM-L2,500,50,1,1,True,,agreement_with_GD,0.65
 """
-RELU = Cell("GD-ReLU", 500, 50, 1, 1, None, 0.0)
-WIDE = Cell("GD-GLN", 500, 100, 2, 1, True, 0.0)
-MOMENTUM = Cell("GD-GLN", 500, 10, 1, 1, False, 0.9)
+RELU = exact.Cell("GD-ReLU", 500, 50, 1, 1, None, 0.0)
+WIDE = exact.Cell("GD-GLN", 500, 100, 2, 1, True, 0.0)
+MOMENTUM = exact.Cell("GD-GLN", 500, 10, 1, 1, False, 0.9)
 
 
 @pytest.fixture
@@ -70,14 +56,14 @@ def contexts(n_units: int, threshold: str = "median") -> HyperplaneContexts:
 
 
 def test_networks_without_momentum_and_narrow_ones_come_first(published: pd.DataFrame) -> None:
-    table = released_networks(published)
-    assert list(cells(table)) == [RELU, WIDE, MOMENTUM]
+    table = exact.released_networks(published)
+    assert list(exact.cells(table)) == [RELU, WIDE, MOMENTUM]
     np.testing.assert_allclose(table["released"], [0.8875, 0.825333, 0.828])
     np.testing.assert_allclose(table["released_loss"], [0.005365, 0.00128, 0.000203])
 
 
 def test_agreements_are_those_with_gradient_descent(published: pd.DataFrame) -> None:
-    agreements = released_agreements(published)
+    agreements = exact.released_agreements(published)
     found = {cell: each.agreement for cell, each in agreements.items()}
     assert found == {WIDE: 0.75, replace(RELU, momentum=0.9): 0.85}
     assert (agreements[WIDE].of_network, agreements[WIDE].loss) == (0.825333, 0.00128)
@@ -97,19 +83,19 @@ def test_shift_is_the_smallest_with_which_signs_agree_as_asked() -> None:
             if np.sum(signs == np.sign(fixed)) == wanted:
                 moved = np.abs(moving)[1:][np.array(changed) < 0]
                 least = min(least, moved.max(initial=0.0))
-        found = shift_needed(moving, fixed, wanted / 6)
+        found = exact.shift_needed(moving, fixed, wanted / 6)
         assert found == least or np.isnan(found) and np.isinf(least)
 
 
 def test_fill_resumes(tmp_path: Path) -> None:
-    computed, said = list[Cell](), list[str]()
+    computed, said = list[exact.Cell](), list[str]()
 
-    def row(cell: Cell) -> dict[str, Any]:
+    def row(cell: exact.Cell) -> dict[str, Any]:
         computed.append(cell)
         return asdict(cell) | {"images": 0}
 
-    def fill(kept: pd.DataFrame, wanted: list[Cell], minutes: float) -> pd.DataFrame:
-        tables = [kept, *filled(kept, wanted, row, minutes, said.append)]
+    def fill(kept: pd.DataFrame, wanted: list[exact.Cell], minutes: float) -> pd.DataFrame:
+        tables = [kept, *exact.filled(kept, wanted, row, minutes, said.append)]
         tables[-1].to_parquet(tmp_path / "table.parquet")
         return pd.read_parquet(tmp_path / "table.parquet")
 
@@ -118,7 +104,7 @@ def test_fill_resumes(tmp_path: Path) -> None:
     assert len(fill(table, [MOMENTUM], minutes=-1)) == 2
     assert "1 cells" in said[-1]
     assert computed == [RELU, WIDE]
-    assert list(cells(table)) == [RELU, WIDE]
+    assert list(exact.cells(table)) == [RELU, WIDE]
 
 
 @pytest.mark.parametrize("name", ["exact_networks", "exact_explained", "exact_agreements"])
@@ -137,7 +123,7 @@ def test_summary_counts() -> None:
         | {"released_loss": 0.1, "loss": 0.1 + 1e-5 * images, "seconds": 1.0}
         for seed, images in enumerate([0, 1, -3])
     ]
-    (counts,) = summary(pd.DataFrame(rows)).to_dict("records")
+    (counts,) = exact.summary(pd.DataFrame(rows)).to_dict("records")
     assert counts == {
         "networks": 3,
         "to_the_digit": 1,
@@ -152,13 +138,13 @@ def test_summary_counts() -> None:
 def test_outputs_of_one_unit() -> None:
     network = shallow_gln(contexts(1), seed=1)
     X = np.random.default_rng(1).normal(size=(3000, 5))
-    np.testing.assert_allclose(outputs(network, X), network.decision(X), atol=1e-6)
+    np.testing.assert_allclose(exact.outputs(network, X), network.decision(X), atol=1e-6)
 
 
 def test_in_contexts_keeps_the_weights() -> None:
     X = np.random.default_rng(1).normal(size=(30, 5))
     network = released_gln(contexts(4), seed=1)
-    moved = in_contexts(network, contexts(4, "random"))
+    moved = exact.in_contexts(network, contexts(4, "random"))
     assert network.gatings[0] is not moved.gatings[0]
     np.testing.assert_array_equal(moved.coef(), network.coef())
     assert not np.allclose(moved.decision(X), network.decision(X))
@@ -177,7 +163,7 @@ def test_agreements_are_counted_by_what_is_exact() -> None:
         ]
     ]  # fmt: skip
     table = pd.DataFrame(rows)
-    found = agreement_summary(table)
+    found = exact.agreement_summary(table)
     assert set(found["SVM"]) == {"SVM-RC"}
     counts = found.set_index("the released one").drop(columns="SVM")
     assert list(counts.loc["network and SVM"])[:5] == [2, 1, 2, 1, "0.01"]
@@ -187,11 +173,11 @@ def test_agreements_are_counted_by_what_is_exact() -> None:
     assert listed.index.str.extract(r"seed (\d)")[0].tolist() == ["2", "3", "4"]
     assert listed["furthest"].tolist() == [1, 5, 7]
     table.attrs["wanted"] = 9
-    text = EXPERIMENTS["exact_agreements"].found(table)
+    text = exact.EXPERIMENTS["exact_agreements"].found(table)
     assert "5 of 9" in text
     assert "1 of 3 agreements are the released ones" in text
     assert "where the SVM, too, has the released accuracy, 1 of 2." in text
-    assert EXPERIMENTS["exact_agreements"].verdict(table) is harness.Verdict.FALLS
+    assert exact.EXPERIMENTS["exact_agreements"].verdict(table) is harness.Verdict.FALLS
 
 
 def test_an_output_of_zero_is_an_error() -> None:
@@ -200,7 +186,7 @@ def test_an_output_of_zero_is_an_error() -> None:
         network.hidden_weights[0].copy_(torch.tensor([[1.0, 0.0]]))
         network.readout.fill_(1.0)
     X, y = np.array([[1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]]), np.array([1.0, -1.0, 1.0])
-    assert correct(network, Dataset("points", X, y, ("-", "+"), has_constant=False)) == 1
+    assert exact.correct(network, Dataset("points", X, y, ("-", "+"), has_constant=False)) == 1
 
 
 # --- learned contexts and the last bit ----------------------------------------------------------
@@ -239,7 +225,7 @@ def test_share_within_the_range_of_draws_of_one_kind() -> None:
     reason=f"MNIST is not in ${DATA_VARIABLE}",
 )
 def test_the_last_bit_moves_gates_of_training_samples() -> None:
-    cell = Cell("GD-ReLU", 500, 10, 1, 2, None, 0.0)
-    found = learned_contexts.measured(cell, Images(), repeats=2)
+    cell = exact.Cell("GD-ReLU", 500, 10, 1, 2, None, 0.0)
+    found = learned_contexts.measured(cell, exact.Images(), repeats=2)
     assert found["flips"] >= 1
     assert found["least"] < found["most"]

@@ -34,7 +34,7 @@ STUDY = catalogue.study("fiat2019")
 
 def test_relations_of_the_paper_hold_and_its_slips_do_not() -> None:
     """On few draws, too few to see that a share of them is not 0."""
-    frame = constants.measure(quick=True)
+    frame = pd.DataFrame(constants.measure(quick=True))
     holds = constants.holds(frame)
     assert (holds | frame["slip"] | (frame["ours"] < 1e-12)).all()  # or is 0 but for rounding
     assert not (holds & frame["slip"] & ~frame["what"].str.startswith("share of draws")).any()
@@ -316,7 +316,7 @@ def test_the_bound_of_theorem_5_that_its_proof_yields_grows() -> None:
     """With filters that move by 4/sqrt k; the one derived here falls."""
     judged = constants.theorem_5_judged()
     assert judged.verdict is Verdict.IN_PART
-    table = constants.measure(quick=True)
+    table = pd.DataFrame(constants.measure(quick=True))
     assert constants.theorem_4_judged(table).verdict is Verdict.STANDS
 
 

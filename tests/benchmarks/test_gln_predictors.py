@@ -1,7 +1,8 @@
 """Predictors: against loops over all joint contexts, and norms against CVXPY."""
 
 import itertools
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import cvxpy as cp
 import numpy as np
@@ -12,17 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.lippl2022.gln_predictors import (
-    AdditivePredictors,
-    first_layer_coef,
-    first_layer_gates,
-    free_predictors,
-    joint_contexts,
-    path_coef,
-    path_contexts,
-    path_norm,
-    predictors,
-)
+from benchmarks.lippl2022 import gln_predictors as gln
 from cases import ROUNDING, cloud
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import certify
@@ -36,16 +27,24 @@ Contexts: TypeAlias = NDArray[np.int64]
 
 X, Y = cloud(24, 4)
 # H, C and D of a two-layer network, and a seed of its coefficients.
-SIZES = {
-    "n_units": st.integers(1, 4),
-    "n_contexts": st.integers(1, 4),
-    "n_features": st.integers(1, 4),
-    "seed": st.integers(0, 1000),
-}
+Sizes: TypeAlias = tuple[int, int, int, int]
+SEED = st.integers(0, 1000)
 # Units and hyperplanes a unit, of one to three hidden layers.
 LAYERS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=3)
 # What a conic solver leaves of the optimum.
 CONIC_RTOL = 1e-5
+
+
+def up_to(most: int) -> st.SearchStrategy[Sizes]:
+    size = st.integers(1, most)
+    return st.tuples(size, size, size, SEED)
+
+
+def examples(count: int, **drawn: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test on so many examples, the same ones each time."""
+    return lambda test: settings(max_examples=count, deadline=None, derandomize=True)(
+        given(**drawn)(test)
+    )
 
 
 def random_coef(n_units: int, n_contexts: int, n_features: int, seed: int) -> Array:
@@ -110,13 +109,11 @@ def random_contexts(network: GLN, n: int, rng: np.random.Generator) -> Contexts:
 # --- two layers: which predictors there are --------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(**SIZES)
-def test_predictors_of_coefficients_are_their_sums(
-    n_units: int, n_contexts: int, n_features: int, seed: int
-) -> None:
+@examples(50, sizes=up_to(4))
+def test_predictors_of_coefficients_are_their_sums(sizes: Sizes) -> None:
+    n_units, n_contexts, n_features, seed = sizes
     coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = AdditivePredictors.from_coef(coef, n_units)
+    found = gln.AdditivePredictors.from_coef(coef, n_units)
     contexts = all_contexts(n_units, n_contexts)
     expected = [loop_predictor(coef, gamma, n_contexts) for gamma in contexts]
     np.testing.assert_allclose(found.at(contexts), expected, atol=ROUNDING)
@@ -124,36 +121,32 @@ def test_predictors_of_coefficients_are_their_sums(
     assert found.effects.shape == (n_units, n_contexts, n_features)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(**SIZES)
-def test_free_predictors_are_free_and_determine_all(
-    n_units: int, n_contexts: int, n_features: int, seed: int
-) -> None:
-    free = free_predictors(n_units, n_contexts)
+@examples(50, sizes=up_to(4))
+def test_free_predictors_are_free_and_determine_all(sizes: Sizes) -> None:
+    n_units, n_contexts, n_features, seed = sizes
+    free = gln.free_predictors(n_units, n_contexts)
     assert free.shape == (n_units * (n_contexts - 1) + 1, n_units)
     assert len(np.unique(free, axis=0)) == len(free)
     rng = np.random.default_rng(seed)
     beta = rng.normal(size=(len(free), n_features))  # any at all
-    completed = AdditivePredictors.through(free, beta, n_contexts)
+    completed = gln.AdditivePredictors.through(free, beta, n_contexts)
     np.testing.assert_allclose(completed.at(free), beta, atol=ROUNDING)
 
     contexts = all_contexts(n_units, n_contexts)
-    network = AdditivePredictors.from_coef(completed.coef(), n_units)
+    network = gln.AdditivePredictors.from_coef(completed.coef(), n_units)
     np.testing.assert_allclose(network.at(contexts), completed.at(contexts), atol=ROUNDING)
     # The predictors of all joint contexts span a space of just as many dimensions.
     one_hot = np.eye(n_contexts)[contexts].reshape(len(contexts), -1)
     assert np.linalg.matrix_rank(one_hot) == len(free)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(**SIZES)
-def test_a_unit_moves_the_predictor_by_the_same_vector(
-    n_units: int, n_contexts: int, n_features: int, seed: int
-) -> None:
+@examples(30, sizes=up_to(4))
+def test_a_unit_moves_the_predictor_by_the_same_vector(sizes: Sizes) -> None:
+    n_units, n_contexts, n_features, seed = sizes
     rng = np.random.default_rng(seed)
-    free = free_predictors(n_units, n_contexts)
+    free = gln.free_predictors(n_units, n_contexts)
     beta = rng.normal(size=(len(free), n_features))
-    completed = AdditivePredictors.through(free, beta, n_contexts)
+    completed = gln.AdditivePredictors.through(free, beta, n_contexts)
     one, other = rng.integers(n_contexts, size=(2, 20, n_units))
     for h in range(n_units):
         a, b = rng.integers(n_contexts, size=2)
@@ -170,8 +163,8 @@ def test_other_joint_contexts_determine_all_too() -> None:
     # A chain: each differs from the one before it in one unit, and the last closes a square.
     contexts = [[0, 0, 0], [1, 0, 0], [1, 2, 0], [1, 2, 1], [2, 2, 1], [2, 1, 1], [0, 1, 2]]
     coef = np.random.default_rng(0).normal(size=(9, 2))
-    network = AdditivePredictors.from_coef(coef, 3)
-    completed = AdditivePredictors.through(contexts, network.at(contexts), 3)
+    network = gln.AdditivePredictors.from_coef(coef, 3)
+    completed = gln.AdditivePredictors.through(contexts, network.at(contexts), 3)
     everything = all_contexts(3, 3)
     np.testing.assert_allclose(completed.at(everything), network.at(everything), atol=ROUNDING)
 
@@ -179,44 +172,33 @@ def test_other_joint_contexts_determine_all_too() -> None:
 # --- two layers: their norm ------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    n_units=st.integers(1, 3),
-    n_contexts=st.integers(1, 3),
-    n_features=st.integers(1, 3),
-    seed=st.integers(0, 1000),
-)
-def test_norm_is_the_least_of_all_coefficients(
-    n_units: int, n_contexts: int, n_features: int, seed: int
-) -> None:
+@examples(25, sizes=up_to(3))
+def test_norm_is_the_least_of_all_coefficients(sizes: Sizes) -> None:
+    n_units, n_contexts, n_features, seed = sizes
     coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = AdditivePredictors.from_coef(coef, n_units)
+    found = gln.AdditivePredictors.from_coef(coef, n_units)
     least = conic_norm(found.at(all_contexts(n_units, n_contexts)), n_units, n_contexts)
     assert found.norm() == pytest.approx(least, rel=CONIC_RTOL, abs=CONIC_RTOL)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(**SIZES)
-def test_coefficients_of_least_norm(
-    n_units: int, n_contexts: int, n_features: int, seed: int
-) -> None:
+@examples(50, sizes=up_to(4))
+def test_coefficients_of_least_norm(sizes: Sizes) -> None:
+    n_units, n_contexts, n_features, seed = sizes
     coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = AdditivePredictors.from_coef(coef, n_units)
+    found = gln.AdditivePredictors.from_coef(coef, n_units)
     least = found.coef()
     contexts = all_contexts(n_units, n_contexts)
-    same = AdditivePredictors.from_coef(least, n_units)
+    same = gln.AdditivePredictors.from_coef(least, n_units)
     np.testing.assert_allclose(same.at(contexts), found.at(contexts), atol=ROUNDING)
     assert group_norm(least, n_units) == pytest.approx(found.norm())
     assert found.norm() <= group_norm(coef, n_units) * (1 + ROUNDING)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(**SIZES)
-def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(
-    n_units: int, n_contexts: int, n_features: int, seed: int
-) -> None:
+@examples(50, sizes=up_to(4))
+def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(sizes: Sizes) -> None:
+    n_units, n_contexts, n_features, seed = sizes
     coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = AdditivePredictors.from_coef(coef, n_units)
+    found = gln.AdditivePredictors.from_coef(coef, n_units)
     beta = found.at(all_contexts(n_units, n_contexts))
     pairs = sum(a * b for a, b in itertools.combinations(found.effect_norms, 2))
     l2_square = np.square(beta).sum() / n_contexts ** (n_units - 1)
@@ -240,7 +222,7 @@ def test_two_units_of_two_contexts() -> None:
     beta_00, beta_10, beta_01 = np.random.default_rng(3).normal(size=(3, 5))
     beta_11 = beta_10 + beta_01 - beta_00
     beta = np.array([beta_00, beta_10, beta_01, beta_11])
-    found = AdditivePredictors.through([[0, 0], [1, 0], [0, 1], [1, 1]], beta, 2)
+    found = gln.AdditivePredictors.through([[0, 0], [1, 0], [0, 1], [1, 1]], beta, 2)
     cross = np.linalg.norm(beta_00 - beta_10) * np.linalg.norm(beta_00 - beta_01)
     published = np.sqrt(np.square(beta).sum() + 2 * cross)
     assert found.norm() == pytest.approx(np.sqrt(0.5) * published)
@@ -252,7 +234,7 @@ def test_two_units_of_two_contexts() -> None:
 def test_optimal_coefficients_are_those_of_least_norm() -> None:
     contexts = HyperplaneContexts.random(X, 4, 1, random_state=3)
     solution = solve(Architecture(contexts).problem(X, Y), tol=1e-9)
-    found = AdditivePredictors.from_coef(solution.coef, 4)
+    found = gln.AdditivePredictors.from_coef(solution.coef, 4)
     assert found.norm() == pytest.approx(solution.certificate.upper, rel=1e-6)
     np.testing.assert_allclose(found.coef(), solution.coef, atol=1e-3 * found.norm())
 
@@ -260,11 +242,10 @@ def test_optimal_coefficients_are_those_of_least_norm() -> None:
 # --- more layers -----------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(layers=LAYERS, seed=st.integers(0, 1000), readout_bias=st.booleans())
+@examples(30, layers=LAYERS, seed=SEED, readout_bias=st.booleans())
 def test_predictors_predict(layers: list[tuple[int, int]], seed: int, readout_bias: bool) -> None:
     network = deep(layers, seed, readout_bias=readout_bias)
-    beta = predictors(network, joint_contexts(network, X))
+    beta = gln.predictors(network, gln.joint_contexts(network, X))
     f = np.einsum("nd,nd->n", beta, X) + network.readout_bias_value
     np.testing.assert_allclose(f, network.decision(X), rtol=1e-9, atol=1e-9)
 
@@ -274,7 +255,7 @@ def test_predictors_of_contexts_that_no_input_has() -> None:
     contexts = random_contexts(network, 50, np.random.default_rng(0))
     first, second, third = (weights.detach().numpy() for weights in network.hidden_weights)
     readout = network.readout.detach().numpy()[0]
-    for gamma, beta in zip(contexts, predictors(network, contexts), strict=True):
+    for gamma, beta in zip(contexts, gln.predictors(network, contexts), strict=True):
         layers = zip((first, second, third), np.split(gamma, [3, 5]), (2, 4, 2), strict=True)
         W_1, W_2, W_3 = (
             np.array([weights[h * count + c] for h, c in enumerate(chosen)])
@@ -283,8 +264,7 @@ def test_predictors_of_contexts_that_no_input_has() -> None:
         np.testing.assert_allclose(beta, readout @ W_3 @ W_2 @ W_1, atol=ROUNDING)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(layers=LAYERS, seed=st.integers(0, 1000))
+@examples(30, layers=LAYERS, seed=SEED)
 def test_predictors_are_additive_in_each_layer(layers: list[tuple[int, int]], seed: int) -> None:
     """With the other layers' contexts held, the layer is that of a two-layer network."""
     network = deep(layers, seed)
@@ -296,11 +276,11 @@ def test_predictors_are_additive_in_each_layer(layers: list[tuple[int, int]], se
         def of_layer(own: Contexts, held: Contexts, stop: int = end, width: int = units) -> Array:
             contexts = np.tile(held, (len(own), 1))
             contexts[:, stop - width : stop] = own
-            return predictors(network, contexts)
+            return gln.predictors(network, contexts)
 
         (held,) = random_contexts(network, 1, rng)
-        free, some = free_predictors(units, count), rng.integers(count, size=(20, units))
-        completed = AdditivePredictors.through(free, of_layer(free, held), count)
+        free, some = gln.free_predictors(units, count), rng.integers(count, size=(20, units))
+        completed = gln.AdditivePredictors.through(free, of_layer(free, held), count)
         expected = of_layer(some, held)
         tolerance = ROUNDING * max(np.abs(expected).max(), 1.0)
         np.testing.assert_allclose(completed.at(some), expected, atol=tolerance)
@@ -309,31 +289,29 @@ def test_predictors_are_additive_in_each_layer(layers: list[tuple[int, int]], se
 def test_effects_of_a_layer_differ_with_the_other_layers() -> None:
     network = deep([(3, 1), (3, 1)], seed=0)
     moves = [
-        np.subtract(*predictors(network, [[1, 0, 0, *second], [0, 0, 0, *second]]))
+        np.subtract(*gln.predictors(network, [[1, 0, 0, *second], [0, 0, 0, *second]]))
         for second in ([0, 0, 0], [1, 1, 1])
     ]
     assert np.abs(moves[0] - moves[1]).max() > 0.1
     contexts = all_contexts(6, 2)
-    beta = predictors(network, contexts)
+    beta = gln.predictors(network, contexts)
     with pytest.raises(ValueError, match="no two-layer GLN"):
-        AdditivePredictors.through(contexts, beta, 2)
+        gln.AdditivePredictors.through(contexts, beta, 2)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(layers=LAYERS, seed=st.integers(0, 1000))
+@examples(30, layers=LAYERS, seed=SEED)
 def test_a_deep_network_is_the_two_layer_network_of_its_paths(
     layers: list[tuple[int, int]], seed: int
 ) -> None:
     network = deep(layers, seed)
-    paths, coef = path_contexts(network.gatings, X), path_coef(network)
+    paths, coef = gln.path_contexts(network.gatings, X), gln.path_coef(network)
     assert paths.n_units == np.prod([units for units, _ in layers])
     predicted = gated_linear(X, paths.gates(X), coef)
     np.testing.assert_allclose(predicted, network.decision(X), rtol=1e-9, atol=1e-9)
-    assert path_norm(network) == pytest.approx(group_norm(coef, paths.n_units))
+    assert gln.path_norm(network) == pytest.approx(group_norm(coef, paths.n_units))
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(layers=LAYERS, seed=st.integers(0, 1000))
+@examples(30, layers=LAYERS, seed=SEED)
 def test_norm_of_the_paths_is_at_most_that_of_the_weights(
     layers: list[tuple[int, int]], seed: int
 ) -> None:
@@ -342,22 +320,21 @@ def test_norm_of_the_paths_is_at_most_that_of_the_weights(
     by_layers = np.prod(sizes)
     degree = len(sizes)
     by_weights = (np.square(sizes).sum() / degree) ** (degree / 2)
-    assert path_norm(network) <= by_layers * (1 + ROUNDING)
+    assert gln.path_norm(network) <= by_layers * (1 + ROUNDING)
     assert by_layers <= by_weights * (1 + ROUNDING)
     if degree == 2:
-        assert path_norm(network) == pytest.approx(network.norm())
-        np.testing.assert_allclose(path_coef(network), network.coef(), atol=ROUNDING)
+        assert gln.path_norm(network) == pytest.approx(network.norm())
+        np.testing.assert_allclose(gln.path_coef(network), network.coef(), atol=ROUNDING)
     else:
         assert by_weights == pytest.approx(network.norm())
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(layers=LAYERS, seed=st.integers(0, 1000))
+@examples(30, layers=LAYERS, seed=SEED)
 def test_given_its_upper_layers_a_network_has_two_layers(
     layers: list[tuple[int, int]], seed: int
 ) -> None:
     network = deep(layers, seed)
-    gates, coef = first_layer_gates(network, X), first_layer_coef(network)
+    gates, coef = gln.first_layer_gates(network, X), gln.first_layer_coef(network)
     groups = network.gatings[0].groups
     predicted = gated_linear(X, gates, coef)
     np.testing.assert_allclose(predicted, network.decision(X), rtol=1e-9, atol=1e-9)
@@ -376,9 +353,9 @@ def test_a_unit_that_nothing_leaves_is_off() -> None:
     network = deep([(3, 1), (2, 1)], seed=1)
     with torch.no_grad():
         network.hidden_weights[1][:, 0] = 0.0
-    gates = first_layer_gates(network, X)
+    gates = gln.first_layer_gates(network, X)
     assert not gates[:, :2].any()
-    predicted = gated_linear(X, gates, first_layer_coef(network))
+    predicted = gated_linear(X, gates, gln.first_layer_coef(network))
     np.testing.assert_allclose(predicted, network.decision(X), atol=ROUNDING)
 
 
@@ -395,7 +372,7 @@ def test_bound_by_paths_is_reached_by_weights_of_one_rank() -> None:
         second.copy_(torch.tensor(directions).mul(w[:, None, None] * b).reshape(4, 3))
         for weights in network.parameters():
             weights.div_(weights.norm())
-    assert path_norm(network) == pytest.approx(network.norm())
+    assert gln.path_norm(network) == pytest.approx(network.norm())
     assert network.norm() == pytest.approx(1.0)
 
 
@@ -403,7 +380,7 @@ def test_bound_by_paths_is_reached_by_weights_of_one_rank() -> None:
 def test_stationary_points_of_the_non_convex_program() -> None:
     """Stationary points of program (6) against the SVM-GLN on the paths and on the first layer."""
     network = deep([(2, 1), (2, 1)], seed=0)
-    problem = Architecture(path_contexts(network.gatings, X)).problem(X, Y)
+    problem = Architecture(gln.path_contexts(network.gatings, X)).problem(X, Y)
     bound = solve(problem, tol=1e-8).certificate.lower
     prepared = network.prepare(X)
 
@@ -428,11 +405,13 @@ def test_stationary_points_of_the_non_convex_program() -> None:
         assert found.success, found.message
         margin = 1.0 + slack(found.x).min()
         reached.append(network.norm() / margin)
-        certificate = certify(problem, path_coef(network))
-        assert certificate.upper == pytest.approx(path_norm(network) / margin)
-        given = MarginProblem(X, Y, first_layer_gates(network, X), network.gatings[0].groups)
+        certificate = certify(problem, gln.path_coef(network))
+        assert certificate.upper == pytest.approx(gln.path_norm(network) / margin)
+        given = MarginProblem(X, Y, gln.first_layer_gates(network, X), network.gatings[0].groups)
         optimum = solve(given, tol=1e-8).certificate.lower
-        assert certify(given, first_layer_coef(network)).upper == pytest.approx(optimum, rel=1e-4)
+        assert certify(given, gln.first_layer_coef(network)).upper == pytest.approx(
+            optimum, rel=1e-4
+        )
         # The layers have the same norm.
         sizes = [float(weights.detach().norm()) for weights in network.parameters()]
         assert sizes == pytest.approx([sizes[0]] * 3, rel=1e-3)
@@ -448,51 +427,51 @@ def test_gated_readouts_have_other_predictors() -> None:
     hidden, readout = (HyperplaneContexts.random(X, n, 1, random_state=0) for n in (2, 1))
     network = GLN([hidden], readout_gating=readout)
     with pytest.raises(ValueError, match="readout"):
-        predictors(network, [[0, 1]])
+        gln.predictors(network, [[0, 1]])
 
 
 def test_too_few_joint_contexts() -> None:
     with pytest.raises(ValueError, match="determine 2 of the 3 free predictors"):
-        AdditivePredictors.through([[0, 0], [1, 1]], np.ones((2, 3)), 2)
+        gln.AdditivePredictors.through([[0, 0], [1, 1]], np.ones((2, 3)), 2)
 
 
 def test_predictors_of_no_two_layer_network() -> None:
     with pytest.raises(ValueError, match="no two-layer GLN.*differ by 0.25"):
-        AdditivePredictors.through(all_contexts(2, 2), np.eye(4, 1), 2)
+        gln.AdditivePredictors.through(all_contexts(2, 2), np.eye(4, 1), 2)
 
 
 def test_a_layer_has_units_and_contexts() -> None:
     for sizes in ((0, 2), (2, 0)):
         with pytest.raises(ValueError, match="must be at least 1"):
-            free_predictors(*sizes)
+            gln.free_predictors(*sizes)
 
 
 def test_bad_shapes() -> None:
     with pytest.raises(ValueError, match="one row a joint context: 3, got 2"):
-        AdditivePredictors.through(free_predictors(2, 2), np.ones((2, 3)), 2)
+        gln.AdditivePredictors.through(gln.free_predictors(2, 2), np.ones((2, 3)), 2)
     with pytest.raises(ValueError, match="one column a unit"):
-        AdditivePredictors.through([0, 1], np.ones((2, 3)), 2)
+        gln.AdditivePredictors.through([0, 1], np.ones((2, 3)), 2)
     with pytest.raises(ValueError, match=r"H \* C rows for H = 2 units, got 3"):
-        AdditivePredictors.from_coef(np.ones((3, 2)), 2)
+        gln.AdditivePredictors.from_coef(np.ones((3, 2)), 2)
     with pytest.raises(ValueError, match=r"shape \(H, C, 2\)"):
-        AdditivePredictors(np.ones(2), np.zeros((3, 2, 1)))
+        gln.AdditivePredictors(np.ones(2), np.zeros((3, 2, 1)))
 
 
 def test_contexts_that_are_none() -> None:
     network = deep([(2, 1), (1, 2)], seed=0)
-    assert predictors(network, [[1, 1, 3]]).shape == (1, X.shape[1])
+    assert gln.predictors(network, [[1, 1, 3]]).shape == (1, X.shape[1])
     with pytest.raises(ValueError, match=r"unit 1 has contexts 0 .. 1, got 2 in row 0"):
-        predictors(network, [[1, 2, 3]])
+        gln.predictors(network, [[1, 2, 3]])
     with pytest.raises(ValueError, match=r"\(3 units\), got shape \(1, 2\)"):
-        predictors(network, [[1, 1]])
+        gln.predictors(network, [[1, 1]])
     with pytest.raises(ValueError, match="whole numbers, got float64"):
-        predictors(network, [[1.0, 1.0, 3.0]])
+        gln.predictors(network, [[1.0, 1.0, 3.0]])
 
 
 def test_paths_of_two_precisions() -> None:
     double = HyperplaneContexts.random(X, 2, random_state=0)
     single = lippl2022.draw_contexts(X, 2, threshold="median", reference=X, seed=1)
     with pytest.raises(ValueError, match="same precision"):
-        path_contexts([double, single], X)
+        gln.path_contexts([double, single], X)
     with pytest.raises(ValueError, match="0 gatings"):
-        path_contexts([], X)
+        gln.path_contexts([], X)

@@ -11,20 +11,12 @@ from numpy.polynomial import chebyshev
 from benchmarks.panigrahi2020 import gram_bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
 from implicit_bias.base.validation import Array
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    eigenvalues,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-    normalise,
-    polynomial,
-)
 
 
 def samples(n: int, d: int) -> Array:
-    return normalise(np.random.default_rng(0).standard_normal((n, d)))
+    return grams.normalise(np.random.default_rng(0).standard_normal((n, d)))
 
 
 def test_shapes_of_the_lower_bounds() -> None:
@@ -40,7 +32,7 @@ def test_shapes_of_the_lower_bounds() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "elu", "tanh"])
 def test_coherence_bounds_the_smallest_eigenvalue(name: str) -> None:
-    X, phi = samples(6, 12), ACTIVATIONS[name]
+    X, phi = samples(6, 12), grams.ACTIVATIONS[name]
     coherence = float(np.abs(X @ X.T - np.eye(6)).max())
     bound = gram_bounds.coherence_bound(phi, coherence, 6)
     # The powers one by one, by Gershgorin.
@@ -49,7 +41,7 @@ def test_coherence_bounds_the_smallest_eigenvalue(name: str) -> None:
         for k, square in enumerate(phi.hermite_squares)
     )
     assert bound == pytest.approx(brute)
-    assert 0 < bound <= eigenvalues(infinite_gram(X, phi))[-1]
+    assert 0 < bound <= grams.eigenvalues(grams.infinite_gram(X, phi))[-1]
     # The slip: assumption 2 does not bound inner products by 1 - delta.
     assert 1 - separation(X) < coherence <= math.sqrt(1 - separation(X) ** 2) + 1e-12
 
@@ -63,9 +55,9 @@ def test_constraints_count_monomials(degree: int, dimension: int) -> None:
     )
     assert gram_bounds.polynomial_constraints(degree, dimension) == monomials
     n = 2 * monomials + 3
-    phi = polynomial([0.0] + [1.0] * degree)
+    phi = grams.polynomial([0.0] + [1.0] * degree)
     X = np.random.default_rng(0).standard_normal((n, dimension))  # of any length
-    gram = finite_gram(X, phi, gaussian_weights(200, dimension))
+    gram = grams.finite_gram(X, phi, grams.gaussian_weights(200, dimension))
     assert (
         np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == monomials
     )
@@ -82,7 +74,9 @@ def test_index_of_zero_eigenvalues() -> None:
     assert gram_bounds.zero_index(12, 2, 2, train_readouts=True) == 12
     assert gram_bounds.zero_index(9, 2, 2) is None
     # The slip: with equality, 10 / 2 = C(4, 2) - 1 = 5, the fifth eigenvalue is not 0.
-    values = eigenvalues(infinite_gram(circle_points(10), polynomial([0.0, 1.0, 1.0])))
+    values = grams.eigenvalues(
+        grams.infinite_gram(circle_points(10), grams.polynomial([0.0, 1.0, 1.0]))
+    )
     assert gram_bounds.zero_index(10, 2, 2) == 5
     assert values[4] > 0.01
     assert values[5] < 1e-10
@@ -101,7 +95,7 @@ def test_upper_bounds_of_smooth_activations() -> None:
 
 
 def test_hermite_coefficients_of_tanh_beside_the_rates() -> None:
-    c = np.sqrt(ACTIVATIONS["tanh"].hermite_squares)
+    c = np.sqrt(grams.ACTIVATIONS["tanh"].hermite_squares)
     assert c[20] == pytest.approx(5.8e-3, rel=0.01)
     assert c[100] == pytest.approx(1.7e-6, rel=0.03)
     assert all(c[k] <= gram_bounds.coefficient_bound(k) for k in range(1, 200))
@@ -120,7 +114,7 @@ def test_chebyshev_degrees(scale: float, error: float, swish: bool) -> None:
 
     def function(x: Array) -> Array:
         z = torch.tensor(scale * x)
-        slope = ACTIVATIONS["swish"].derivative(z) if swish else torch.sigmoid(z)
+        slope = grams.ACTIVATIONS["swish"].derivative(z) if swish else torch.sigmoid(z)
         return np.asarray(slope.numpy())
 
     degree = gram_bounds.chebyshev_degree(scale, error, swish=swish)
@@ -131,25 +125,25 @@ def test_chebyshev_degrees(scale: float, error: float, swish: bool) -> None:
 
 @pytest.mark.parametrize("name", ["relu", "elu", "tanh", "swish"])
 def test_trace(name: str) -> None:
-    X, phi = samples(6, 3), ACTIVATIONS[name]
-    exact = float(np.trace(infinite_gram(X, phi)))
+    X, phi = samples(6, 3), grams.ACTIVATIONS[name]
+    exact = float(np.trace(grams.infinite_gram(X, phi)))
     assert exact == pytest.approx(2 * gram_bounds.trace_bound(phi, 6))
     generator = torch.Generator().manual_seed(0)
     readouts = torch.randn(4000, generator=generator, dtype=torch.float64)
-    gram = finite_gram(X, phi, gaussian_weights(4000, 3), readouts=readouts)
+    gram = grams.finite_gram(X, phi, grams.gaussian_weights(4000, 3), readouts=readouts)
     assert float(np.trace(gram)) >= gram_bounds.trace_bound(phi, 6)
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh", "swish"])
 def test_hadamard_powers_bound_the_smallest_eigenvalue(name: str) -> None:
-    X, phi = samples(6, 4), ACTIVATIONS[name]
+    X, phi = samples(6, 4), grams.ACTIVATIONS[name]
     brute = max(
         phi.hermite_squares[r] * float(np.linalg.eigvalsh((X @ X.T) ** (r + 1))[0])
         for r in range(10)
     )
     bound = gram_bounds.hadamard_bound(X, phi, powers=10)
     assert bound == pytest.approx(brute)
-    assert 0 < bound <= eigenvalues(infinite_gram(X, phi))[-1]
+    assert 0 < bound <= grams.eigenvalues(grams.infinite_gram(X, phi))[-1]
 
 
 def test_bounds_of_smoothed_data() -> None:
@@ -171,7 +165,7 @@ def test_bounds_of_smoothed_data() -> None:
 
 
 def test_constants_of_depth() -> None:
-    tanh = ACTIVATIONS["tanh"]
+    tanh = grams.ACTIVATIONS["tanh"]
     share = gram_bounds.linear_share(tanh)
     assert share == pytest.approx(0.9305, abs=5e-5)
     assert 2 / (1 - share) == pytest.approx(28.8, abs=0.05)
@@ -183,7 +177,7 @@ def test_constants_of_depth() -> None:
 
 @pytest.mark.parametrize("name", ["tanh", "cubic"])
 def test_a_layer_brings_correlations_below_its_bound(name: str) -> None:
-    phi, rho = ACTIVATIONS[name], np.linspace(-1, 1, 401)
+    phi, rho = grams.ACTIVATIONS[name], np.linspace(-1, 1, 401)
     bound = gram_bounds.layer_bound(rho, gram_bounds.linear_share(phi))
     assert (np.abs(phi.correlation_map(rho)) <= bound + 1e-10).all()
 
@@ -199,20 +193,20 @@ def test_steps_of_the_recursion() -> None:
 
 def test_weights_may_move_as_far_as_allowed() -> None:
     """Lemma M.1 for random moves by exactly that much; for tanh beta = 4 / (3 sqrt 3)."""
-    X, tanh = samples(4, 3), ACTIVATIONS["tanh"]
-    (weights,) = gaussian_weights(100, 3)
-    before = float(eigenvalues(finite_gram(X, tanh, [weights]))[-1])
+    X, tanh = samples(4, 3), grams.ACTIVATIONS["tanh"]
+    (weights,) = grams.gaussian_weights(100, 3)
+    before = float(grams.eigenvalues(grams.finite_gram(X, tanh, [weights]))[-1])
     allowed = gram_bounds.drift_allowed(before, 4, 1.0, 4 / (3 * math.sqrt(3)))
     generator = torch.Generator().manual_seed(0)
     for _ in range(10):
         way = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
         way *= allowed / torch.linalg.norm(way, dim=1, keepdim=True)
-        assert eigenvalues(finite_gram(X, tanh, [weights + way]))[-1] >= before / 2
+        assert grams.eigenvalues(grams.finite_gram(X, tanh, [weights + way]))[-1] >= before / 2
 
 
 def test_one_kernel_for_gates_and_activations() -> None:
     X = samples(5, 3)
-    expected = infinite_gram(X, ACTIVATIONS["relu"])
+    expected = grams.infinite_gram(X, grams.ACTIVATIONS["relu"])
     np.testing.assert_allclose(gradient_kernel(X @ X.T, arc_cosine_kernel), expected, atol=1e-7)
     lengths = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
     scaled = X * lengths[:, None]

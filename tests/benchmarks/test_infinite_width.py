@@ -104,7 +104,9 @@ def test_gates_that_cannot_separate() -> None:
 def test_frozen_gates_of_all_cells_bound_the_live_norm() -> None:
     sizes = live_and_frozen.QUICK
     frame = pd.DataFrame(
-        [row for samples in sizes.samples for row in live_and_frozen.rows(sizes, samples)]
+        row
+        for each in live_and_frozen.settings(sizes)
+        for row in live_and_frozen.rows(sizes, **each)
     )
     everything = frame[frame["gates"] == "all cells"]
     assert (everything["ratio"] > 1).all()
@@ -139,7 +141,7 @@ def test_the_oracle_through_a_point_does_not_exceed_the_oracle() -> None:
 @pytest.mark.slow
 def test_statuses_of_degenerate_sets() -> None:
     for case in certified.degenerate():
-        row = next(certified.rows(certified.QUICK, case))
+        row = next(certified.rows(certified.QUICK, case.kind, case.name))
         assert row["expected"] in ("", row["status"])
         assert not row["attacked"] > row["bound"]
 
@@ -147,7 +149,7 @@ def test_statuses_of_degenerate_sets() -> None:
 def test_fista_goes_to_the_optimum() -> None:
     sizes = convex_reformulations.QUICK
     for setting in convex_reformulations.settings(sizes)[:4]:
-        frame = pd.DataFrame(list(convex_reformulations.rows(sizes, setting)))
+        frame = pd.DataFrame(list(convex_reformulations.rows(sizes, **setting)))
         gaps = frame.loc[frame["method"] == convex_reformulations.FISTA, "gap"].to_list()
         assert gaps == sorted(gaps, reverse=True)
         assert gaps[-1] < 1e-2

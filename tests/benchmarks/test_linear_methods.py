@@ -17,8 +17,8 @@ from benchmarks.daniely2020.linear_methods import (
     walsh_coefficients,
 )
 from implicit_bias.base.validation import Array
+from implicit_bias.datasets import parities
 from implicit_bias.datasets.images import load_digits
-from implicit_bias.datasets.parities import ParityDistribution, cube
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.solvers import solve
@@ -28,9 +28,9 @@ ROUNDING = 1e-12
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 
 
-def on_the_cube(distribution: ParityDistribution) -> tuple[Array, Array, Array]:
+def on_the_cube(distribution: parities.ParityDistribution) -> tuple[Array, Array, Array]:
     """All inputs, their labels and their probabilities."""
-    bits = cube(distribution.n_bits)
+    bits = parities.cube(distribution.n_bits)
     return bits, distribution.labels(bits), distribution.probabilities(bits)
 
 
@@ -50,7 +50,7 @@ def test_strips_are_images_side_by_side_with_the_parity_of_their_sum() -> None:
 def test_strips_of_what_is_no_image() -> None:
     with pytest.raises(ValueError, match="append_constant=False"):
         draw_strips(load_digits(), 2, 5)
-    bits = ParityDistribution(3, (0,)).sample(5, append_constant=False)
+    bits = parities.ParityDistribution(3, (0,)).sample(5, append_constant=False)
     with pytest.raises(ValueError, match="no set of plain images"):
         draw_strips(bits, 2, 5)
     with pytest.raises(ValueError, match="n_digits"):
@@ -58,7 +58,7 @@ def test_strips_of_what_is_no_image() -> None:
 
 
 def test_walsh_coefficients_are_correlations_with_parities() -> None:
-    bits = cube(5)
+    bits = parities.cube(5)
     values = np.random.default_rng(0).normal(size=(32, 3))
     coefficients = walsh_coefficients(values)
     for row in range(32):
@@ -77,7 +77,7 @@ def test_walsh_coefficients_need_the_whole_cube() -> None:
 def test_sets_of_size() -> None:
     rows = sets_of_size(6, 3)
     assert len(rows) == math.comb(6, 3)
-    assert ParityDistribution(6, (1, 2, 5)).mask in rows
+    assert parities.ParityDistribution(6, (1, 2, 5)).mask in rows
     assert all(int(row).bit_count() == 3 for row in rows)
 
 
@@ -91,7 +91,7 @@ def test_some_parity_is_as_uncorrelated_as_proved(seed: int) -> None:
 def test_the_guaranteed_correlation_is_attained_by_the_parities_themselves() -> None:
     """All parities of size k as features: each correlates with 1, N = binom(n, k)."""
     rows = sets_of_size(7, 3)
-    bits = cube(7)
+    bits = parities.cube(7)
     features = np.column_stack(
         [bits[:, [i for i in range(7) if row >> i & 1]].prod(axis=1) for row in rows]
     )
@@ -103,7 +103,7 @@ def test_the_guaranteed_correlation_is_attained_by_the_parities_themselves() -> 
 def test_no_linear_predictor_is_below_the_bound(seed: int) -> None:
     """Random ones, and those that point to c_A, for which the bound is tightest."""
     rng = np.random.default_rng(seed)
-    distribution = ParityDistribution.random(8, 3, random_state=seed)
+    distribution = parities.ParityDistribution.random(8, 3, random_state=seed)
     bits, y, p = on_the_cube(distribution)
     features = rng.uniform(-1, 1, size=(len(bits), 20))
     c = walsh_coefficients(features)[distribution.mask]
@@ -117,7 +117,7 @@ def test_no_linear_predictor_is_below_the_bound(seed: int) -> None:
 
 def test_the_bound_is_an_equality_for_the_correlated_direction_off_the_easy_half() -> None:
     """1/2 E_uniform[1 - y h] = 1/2 - B/2 ||c_A|| where no hinge is inactive."""
-    distribution = ParityDistribution(7, (0, 1, 2))
+    distribution = parities.ParityDistribution(7, (0, 1, 2))
     bits, y, _ = on_the_cube(distribution)
     features = np.random.default_rng(3).uniform(-1, 1, size=(len(bits), 10))
     c = walsh_coefficients(features)[distribution.mask]
@@ -130,7 +130,7 @@ def test_the_bound_is_an_equality_for_the_correlated_direction_off_the_easy_half
 
 def test_the_group_norm_svm_obeys_the_bound() -> None:
     """Frozen gates are linear in z(x) x, and Omega is at least the Euclidean norm."""
-    distribution = ParityDistribution(8, (1, 4, 6))
+    distribution = parities.ParityDistribution(8, (1, 4, 6))
     bits, y, p = on_the_cube(distribution)
     X = np.column_stack([bits, np.ones(len(bits))])
     gates = np.asarray(
@@ -149,7 +149,7 @@ def test_the_group_norm_svm_obeys_the_bound() -> None:
 
 def test_gates_through_the_origin_are_blind_to_odd_parities() -> None:
     """z(x) x with z = 1[<w, x> > 0] is x / 2 plus an even function: c_A = 0 for odd k > 1."""
-    bits = cube(7)
+    bits = parities.cube(7)
     gates = UnitGates(np.random.default_rng(1).normal(size=(5, 7)), np.zeros(5)).gates(bits)
     features = (gates[:, :, None] * bits[:, None, :]).reshape(len(bits), -1)
     coefficients = walsh_coefficients(features)
@@ -215,7 +215,7 @@ def test_least_hinge_loss_of_what_is_right_wrong_or_nothing() -> None:
 
 def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
     """Linear predictors of the bits: c_A = 0, yet one of them errs on an eighth of D_A only."""
-    bits, y, p = on_the_cube(ParityDistribution(3, (0, 1, 2)))
+    bits, y, p = on_the_cube(parities.ParityDistribution(3, (0, 1, 2)))
     outputs = bits @ [1.0, 1.0, -0.5]
     assert p[y * outputs <= 0].sum() == pytest.approx(1 / 8)
     losses = [hinge_loss(y, c * outputs, p) for c in np.linspace(0, 4, 401)]

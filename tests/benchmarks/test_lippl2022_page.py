@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks import catalogue
 from benchmarks.harness import Verdict
-from benchmarks.lippl2022 import figures, published
-from benchmarks.lippl2022.claims import JUDGES
+from benchmarks.lippl2022 import claims, figures, published
 from benchmarks.lippl2022.values import Tables, all_values
 from benchmarks.page import Judged
 from implicit_bias.datasets.files import DataError
@@ -229,27 +228,26 @@ def test_failures_of_theirs_and_ours_are_told(study: Study) -> None:
 
 def verdicts(study: Study) -> dict[str, Judged]:
     tables = study.tables()
-    values = all_values(tables)
-    return {name: judge(values, tables) for name, judge in JUDGES.items()}
+    return claims.judge(all_values(tables), tables)
 
 
 def test_claims_are_computed_from_the_tables(study: Study) -> None:
-    claims = verdicts(known(study))
-    l2 = claims["l2"]
+    found = verdicts(known(study))
+    l2 = found["l2"]
     # Released 0.3 against 0.152, of seeds shifted by a point; corrected 0.17 against 0.15.
     assert l2.verdict is Verdict.FALLS
     assert l2.remark == "; by a tenth: stands"
     assert "released +14.8\u00a0points" in l2.result
     assert "+2.0\u00a0points [+2.0 to +2.0; 6 of 6 cells above 0]" in l2.result
     assert l2.evidence[-1].startswith("Rests on 6 cells, the first of them `00000000`")
-    norm = claims["norm"]
+    norm = found["norm"]
     assert norm.verdict is Verdict.STANDS
     assert "+2.0\u00a0points [+2.0 to +2.0; 6 of 6 cells above 0]" in norm.result
-    assert claims["groups"].verdict is Verdict.STANDS
-    assert "\u22120.2\u00a0points" in claims["groups"].result
+    assert found["groups"].verdict is Verdict.STANDS
+    assert "\u22120.2\u00a0points" in found["groups"].result
     # Below chance in each cell, but at 7 % instead of the released 18 %.
-    assert claims["chance"].verdict is Verdict.STANDS
-    tenth = claims["tenth"]
+    assert found["chance"].verdict is Verdict.STANDS
+    tenth = found["tenth"]
     assert tenth.verdict is Verdict.FALLS
     assert tenth.remark == "; by 5 %: stands"
     assert "7.0\u00a0% [7.0\u00a0% to 7.0\u00a0%]" in tenth.result
@@ -257,14 +255,14 @@ def test_claims_are_computed_from_the_tables(study: Study) -> None:
         "18.0\u00a0% over 6 settings, where 18.0\u00a0% are released: 6 of them to"
         in (tenth.evidence[1])
     )
-    errors = claims["errors"]  # SVM-L2 errs as much above the network as SVM-GLN below
+    errors = found["errors"]  # SVM-L2 errs as much above the network as SVM-GLN below
     assert errors.verdict is Verdict.STANDS
     assert errors.remark.startswith(", but not because of the norm")
     open_claims = ("time", "layers", "relu", "relu-gln", "lc-width", "sparsely", "similar", "rc")
     for name in open_claims:
-        assert claims[name].verdict is Verdict.OPEN
-        assert not claims[name].evidence
-    for claim in claims.values():
+        assert found[name].verdict is Verdict.OPEN
+        assert not found[name].evidence
+    for claim in found.values():
         assert bool(claim.control) == (claim.verdict is not Verdict.OPEN)
 
 
@@ -277,14 +275,14 @@ def test_the_main_text_is_judged_by_medians_and_the_appendix_by_random_threshold
             apart = {("gd-gln", "svm-gln"): 0.07, ("gd-gln", "svm-l2"): 0.09}
             study.cell(errors, apart, threshold=threshold, seed=seed, units=100, hyperplanes=2)
             study.print("SVM-GLN", 0.85, threshold=threshold, seed=seed, hyperplanes=2)
-    claims = verdicts(study)
-    assert claims["norm"].verdict is Verdict.STANDS
-    assert claims["overtakes"].verdict is Verdict.IN_PART
-    assert claims["nearer"].verdict is claims["still-nearer"].verdict is Verdict.STANDS
-    assert claims["direction"].verdict is Verdict.STANDS
+    found = verdicts(study)
+    assert found["norm"].verdict is Verdict.STANDS
+    assert found["overtakes"].verdict is Verdict.IN_PART
+    assert found["nearer"].verdict is found["still-nearer"].verdict is Verdict.STANDS
+    assert found["direction"].verdict is Verdict.STANDS
     # Without medians SVM-L2 errs less than SVM-GLN, and SVM-GLN less than the network.
-    assert claims["alike"].verdict is Verdict.FALLS
-    assert "[+1.9 to +2.3; 3 of 3 cells above 0]" in claims["norm"].result
+    assert found["alike"].verdict is Verdict.FALLS
+    assert "[+1.9 to +2.3; 3 of 3 cells above 0]" in found["norm"].result
 
 
 def test_a_norm_that_does_matter_stands(study: Study) -> None:
@@ -297,12 +295,12 @@ def test_a_norm_that_does_matter_stands(study: Study) -> None:
         for model, error, agreement in (("SVM-GLN", 0.15, 0.93), ("SVM-L2", 0.3, 0.8)):
             study.print(model, 1 - error, **at)
             study.print(model, agreement, "agreement_with_GD", **at)
-    claims = verdicts(study)
+    found = verdicts(study)
     # The best SVM-L2 has a fifteenth of the gain of SVM-GLN over a shallow SVM.
     for name in ("l2", "much-nearer", "further", "essential", "few"):
         expected = Verdict.IN_PART if name == "few" else Verdict.STANDS  # one width is no trend
-        assert claims[name].verdict is expected
-    assert "6.7\u00a0%" in claims["essential"].result
+        assert found[name].verdict is expected
+    assert "6.7\u00a0%" in found["essential"].result
 
 
 def test_the_norm_changes_the_solution_and_hardly_the_error(study: Study) -> None:
@@ -314,12 +312,12 @@ def test_the_norm_changes_the_solution_and_hardly_the_error(study: Study) -> Non
         for model, apart, unused in (("svm-gln", 0.2, 0.1), ("svm-l2", 0.35, 0.0)):
             row = {**SETTING, "units": 100, "seed": seed, "model": model}
             study.neighbours.append({**row, "neighbours": apart + 0.001 * seed, "unused": unused})
-    claims = verdicts(study)
-    assert claims["similar"].verdict is claims["sparse"].verdict is Verdict.STANDS
-    assert "3 of 144 cells" in claims["similar"].evidence[0]
+    found = verdicts(study)
+    assert found["similar"].verdict is found["sparse"].verdict is Verdict.STANDS
+    assert "3 of 144 cells" in found["similar"].evidence[0]
     # 1.7 times as much, and at most 0.3 points.
-    assert claims["hardly"].verdict is Verdict.STANDS
-    assert claims["hardly"].remark == "; by a factor of 2: stands in part"
+    assert found["hardly"].verdict is Verdict.STANDS
+    assert found["hardly"].remark == "; by a factor of 2: stands in part"
 
 
 def relu_cells(study: Study, errors: dict[int, dict[str, float]], dropped: float = 0.0) -> None:
@@ -372,13 +370,13 @@ def test_finite_time(study: Study, infinite: tuple[float, float], verdict: str) 
         study.cell(errors, pairs, grid="limit", momentum=0.0, units=units)
     study.cell(errors, pairs, grid="limit-wider", momentum=0.0, units=20)  # the same setting again
     study.print("SVM-GLN", 0.85)
-    claims = verdicts(study)
-    claim = claims["time"]
+    found = verdicts(study)
+    claim = found["time"]
     assert claim.verdict.name == verdict
     assert f"H = 10: 8.0\u00a0% → {100 * infinite[0]:.1f}\u00a0%" in claim.evidence[0]
     less = sum(apart < 0.04 for apart in infinite)
     assert f"in {less} of 2 kinds of cells (2 settings)" in claim.result
-    assert "\u22122.0\u00a0points [one seed, no interval; 2 of 2" in claims["limit"].result
+    assert "\u22122.0\u00a0points [one seed, no interval; 2 of 2" in found["limit"].result
 
 
 def test_finite_time_is_that_of_the_exact_network_of_the_same_contexts(study: Study) -> None:
@@ -401,10 +399,10 @@ def test_considerably_is_a_size(study: Study) -> None:
         pairs = {("gd-relu", "svm-rc"): rc, ("gd-relu", "svm-lc"): lc, ("gd-relu", "svm-hl"): hl}
         study.cell(errors, pairs, grid="relu", momentum=0.9, seed=seed)
     study.print("SVM-RC", 0.87, momentum=0.9)
-    claims = verdicts(study)
-    assert claims["relu"].verdict is Verdict.FALLS  # 5 of 7 % are more than two thirds
-    assert "1 of 2 cells above 0" in claims["relu"].result
-    assert "2 of 2 cells above 0" in claims["hl-nearer"].result
+    found = verdicts(study)
+    assert found["relu"].verdict is Verdict.FALLS  # 5 of 7 % are more than two thirds
+    assert "1 of 2 cells above 0" in found["relu"].result
+    assert "2 of 2 cells above 0" in found["hl-nearer"].result
 
 
 def test_programs_without_a_solution_are_counted(study: Study) -> None:
@@ -420,9 +418,9 @@ def test_programs_without_a_solution_are_counted(study: Study) -> None:
 
 
 def test_every_claim_of_the_paper_has_its_own_words_and_a_judge() -> None:
-    claims = catalogue.study("lippl2022").claims
-    assert {each.name for each in claims} == set(JUDGES)
-    for each in claims:
+    listed = catalogue.study("lippl2022").claims
+    assert {each.name for each in listed} == set(claims.JUDGES)
+    for each in listed:
         if each.quote:
             assert re.fullmatch("“[^“”]+”", each.quote), each.name
         else:

@@ -10,13 +10,8 @@ from benchmarks import catalogue, harness
 from benchmarks.harness import Verdict
 from benchmarks.panigrahi2020 import cifar_training, smooth, training, zeros
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.gated_least_squares import predicted_losses
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-)
 
 STUDY = catalogue.study("panigrahi2020")
 NAMES = [entry.name for entry in STUDY.experiments]
@@ -97,22 +92,22 @@ def test_fast_activations(name: str) -> None:
     z = torch.linspace(-3, 3, 13)
     slopes = torch.empty_like(z)
     value = training.FAST[name](z.clone(), slopes)
-    torch.testing.assert_close(value, ACTIVATIONS[name].value(z))
-    torch.testing.assert_close(slopes, ACTIVATIONS[name].derivative(z))
+    torch.testing.assert_close(value, grams.ACTIVATIONS[name].value(z))
+    torch.testing.assert_close(slopes, grams.ACTIVATIONS[name].derivative(z))
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])
 def test_descent_is_that_of_autograd(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of the fast loop, two networks at once, against gradient descent in float64."""
     X, labels = circle_points(4, 2), np.array([[1.0, -1.0, 1.0, 1.0], [1.0, 1.0, -1.0, 1.0]])
-    weights = torch.stack([torch.cat(list(gaussian_weights(20, 2, seed=s))) for s in (0, 1)])
+    weights = torch.stack([torch.cat(list(grams.gaussian_weights(20, 2, seed=s))) for s in (0, 1)])
     readouts = torch.linspace(-1, 2, 40, dtype=torch.float64).reshape(2, 20)
     recorded = np.array([0, 3, 50])
     # Blocks of 7 units, the last of 6, and sums in float64 on the way.
     monkeypatch.setattr(training, "BLOCK", 7 * 2 * 4)
     monkeypatch.setattr(training, "SETTLE", 20)
     residuals, moved = training.train(name, X, labels, weights, readouts, recorded)
-    phi = ACTIVATIONS[name]
+    phi = grams.ACTIVATIONS[name]
     for run, (start, scales) in enumerate(zip(weights, readouts, strict=True)):
         slow, expected = start.clone().requires_grad_(True), []
         for step in range(51):
@@ -153,20 +148,20 @@ def test_infinite_width_is_descent_on_a_linear_model() -> None:
 def test_interpolated_gram_is_that_of_infinite_width(name: str) -> None:
     X = np.vstack([circle_points(9, 3), circle_points(9, 3) + 1e-3])
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    expected = infinite_gram(X, ACTIVATIONS[name], train_readouts=True)
+    expected = grams.infinite_gram(X, grams.ACTIVATIONS[name], train_readouts=True)
     found = cifar_training.limit_gram(name, X).numpy()
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_curve_begins_as_predicted() -> None:
     curve = training.training_curves(training.Plan("long", 10, 512, 50, 1), "tanh", [0])
-    weights = torch.cat(list(gaussian_weights(512, 2)))
+    weights = torch.cat(list(grams.gaussian_weights(512, 2)))
     rng = np.random.default_rng(0)
     y = rng.choice((-1.0, 1.0), 10)
     readouts = torch.tensor(rng.standard_normal(512))
-    X, tanh = circle_points(10, 2), ACTIVATIONS["tanh"]
+    X, tanh = circle_points(10, 2), grams.ACTIVATIONS["tanh"]
     start = (tanh.value(torch.tensor(X) @ weights.T) @ readouts / 512**0.5).numpy() - y
-    gram = finite_gram(X, tanh, [weights], readouts=readouts)
+    gram = grams.finite_gram(X, tanh, [weights], readouts=readouts)
     steps = curve["step"].to_numpy()
     expected = predicted_losses(gram, start, step_size=1e-3, steps=steps)
     np.testing.assert_allclose(curve["theorem"], expected, rtol=1e-3)

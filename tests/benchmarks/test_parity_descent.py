@@ -8,39 +8,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from benchmarks.daniely2020 import parity_descent as descent
+from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import hinge_loss
 from benchmarks.daniely2020.network import Schedule, descend
-from benchmarks.daniely2020.parity_descent import (
-    corollary_4_sizes,
-    first_readout_bound,
-    largest_decay,
-    moved_loss_bound,
-    movement_bound,
-    online_descent_bound,
-    published_step,
-    sizes_for,
-    theorem_3_order,
-    theorem_3_terms,
-)
-from benchmarks.daniely2020.parity_first_step import (
-    CEILING,
-    OPEN_SHARE_ERROR,
-    TwoLayers,
-    ceiling_error,
-    correlation_bound,
-    first_step,
-    gate,
-    good_share,
-    hidden_ranges,
-    is_good,
-    label_averages,
-    near_readouts,
-    open_share,
-    psi,
-    relu6,
-    start,
-    worst_errors,
-)
 from benchmarks.daniely2020.parity_separation import guaranteed_margin, separating_layer
 from cases import mostly_slow
 from implicit_bias.base.validation import Array
@@ -67,7 +38,7 @@ def halves(distribution: ParityDistribution) -> tuple[Array, Array]:
 
 def test_the_start_is_the_papers() -> None:
     n, k, q = 30, 3, 4000
-    network = start(n, k, q, random_state=3)
+    network = parity.start(n, k, q, random_state=3)
     w, b, u = network.weights, network.biases, network.readout
     assert (len(w), len(b), len(u)) == (2 * q, 2 * q, 2 * q)
     np.testing.assert_allclose([(w == v).mean() for v in (-1, 0, 1)], 1 / 3, atol=0.01)
@@ -81,9 +52,11 @@ def test_the_start_is_the_papers() -> None:
 def test_the_printed_pairing_does_not_start_at_0_and_the_other_does() -> None:
     """As printed, g = sum_i u_i clip(<w_i, x> + b_i, -6, 6): n = 13, k = 3, q = 100."""
     bits = cube(13)
-    cancelling, printed = (start(13, 3, 100, printed=p, random_state=0) for p in (False, True))
+    cancelling, printed = (
+        parity.start(13, 3, 100, printed=p, random_state=0) for p in (False, True)
+    )
     np.testing.assert_allclose(cancelling.outputs(bits), 0.0, atol=1e-10)
-    half = TwoLayers(*(v[:100] for v in (printed.weights, printed.biases, printed.readout)))
+    half = parity.TwoLayers(*(v[:100] for v in (printed.weights, printed.biases, printed.readout)))
     clipped = np.clip(bits @ half.weights.T / math.sqrt(13) + half.biases, -6, 6) @ half.readout
     np.testing.assert_allclose(printed.outputs(bits), clipped, atol=1e-10)
     assert np.abs(printed.outputs(bits)).max() > 30
@@ -97,7 +70,7 @@ def test_the_printed_pairing_does_not_start_at_0_and_the_other_does() -> None:
 
 @pytest.mark.parametrize("relevant", [(3,), (1, 4, 6), (0, 1, 2, 3, 7), tuple(range(9))])
 @pytest.mark.parametrize("scale", [1 / 3, 2.0])
-@pytest.mark.parametrize("function", [gate, relu6])
+@pytest.mark.parametrize("function", [parity.gate, parity.relu6])
 @pytest.mark.parametrize("values", [(-1.0, 1.0), (-1.0, 0.0, 1.0), (0.0,)])
 def test_label_averages_are_the_expectations(
     relevant: tuple[int, ...], scale: float, function: object, values: tuple[float, ...]
@@ -108,7 +81,7 @@ def test_label_averages_are_the_expectations(
     signs = rng.choice(values, size=(25, 9))
     biases = rng.uniform(-4, 7, 25)  # so that ReLU6 saturates, too
     assert callable(function)
-    found = label_averages(distribution, signs, scale, biases, function=function)
+    found = parity.label_averages(distribution, signs, scale, biases, function=function)
     hidden = function(scale * bits @ signs.T + biases)
     columns = np.column_stack([bits, np.ones(len(bits))])
     for half, p in zip((found.uniform, found.easy), halves(distribution), strict=True):
@@ -120,7 +93,7 @@ def test_label_averages_on_many_bits() -> None:
     """On A half the open gates, off A nearly nothing, where no list of inputs is possible."""
     distribution = ParityDistribution.random(2000, 3)
     signs = np.random.default_rng(0).choice((-1.0, 1.0), size=(20, 2000))
-    G = label_averages(distribution, signs, 2000**-0.5, np.zeros(20)).mean[:, :-1]
+    G = parity.label_averages(distribution, signs, 2000**-0.5, np.zeros(20)).mean[:, :-1]
     on = np.isin(np.arange(2000), distribution.relevant)
     np.testing.assert_allclose(G[:, on], 0.25, atol=0.02)
     assert np.abs(G[:, ~on]).max() < 2e-3
@@ -129,9 +102,9 @@ def test_label_averages_on_many_bits() -> None:
 def test_label_averages_of_what_are_no_signs() -> None:
     distribution = ParityDistribution(3, (0,))
     with pytest.raises(ValueError, match="signs must be"):
-        label_averages(distribution, np.full((1, 3), 0.5), 1.0, [0.0])
+        parity.label_averages(distribution, np.full((1, 3), 0.5), 1.0, [0.0])
     with pytest.raises(ValueError, match="one number for each"):
-        label_averages(distribution, np.ones((2, 3)), 1.0, [0.0])
+        parity.label_averages(distribution, np.ones((2, 3)), 1.0, [0.0])
 
 
 # --- lemmas 5 to 9 ------------------------------------------------------------------------------
@@ -147,17 +120,17 @@ def test_lemmas_5_and_6_over_all_weights(bias: float) -> None:
     n, k = 7, 3
     distribution = ParityDistribution(n, (0, 1, 2))
     w = all_weights(n)
-    at = label_averages(distribution, w, n**-0.5, np.full(len(w), bias)).uniform
+    at = parity.label_averages(distribution, w, n**-0.5, np.full(len(w), bias)).uniform
     off = np.abs(at[:, k:])  # the other bits, and the constant
     for c in (1.1, 1.5, 2.0, 5.0):
-        within = (off <= correlation_bound(n, k, c)).mean(axis=0)
+        within = (off <= parity.correlation_bound(n, k, c)).mean(axis=0)
         assert (within >= 1 - 1 / c).all()
         assert (within >= 1 - 1 / c**2).all()  # not in the paper
-        together = (off.max(axis=1) <= correlation_bound(n, k, c * (n - 1))).mean()
+        together = (off.max(axis=1) <= parity.correlation_bound(n, k, c * (n - 1))).mean()
         assert together >= 1 - 1 / c
     # The second moment that Chebyshev needs; not in the paper.
-    assert (np.mean(off**2, axis=0) <= correlation_bound(n, k) ** 2).all()
-    assert correlation_bound(n, k, 3.0) == pytest.approx(3 / math.sqrt(20))
+    assert (np.mean(off**2, axis=0) <= parity.correlation_bound(n, k) ** 2).all()
+    assert parity.correlation_bound(n, k, 3.0) == pytest.approx(3 / math.sqrt(20))
 
 
 @pytest.mark.parametrize("relevant", [(0, 1, 2), (0, 2, 3, 5, 6)])
@@ -165,11 +138,11 @@ def test_lemma_7_good_units_see_nothing_off_A(relevant: tuple[int, ...]) -> None
     n = 7
     distribution = ParityDistribution(n, relevant)
     w = all_weights(n)
-    good = is_good(distribution, w)
+    good = parity.is_good(distribution, w)
     np.testing.assert_array_equal(good, w[:, list(relevant)].sum(axis=1) == 0)
-    assert good.mean() == pytest.approx(good_share(len(relevant)))
+    assert good.mean() == pytest.approx(parity.good_share(len(relevant)))
     bits, y, p = on_the_cube(distribution)
-    gates = gate(bits @ w[good].T / math.sqrt(n) + 1 / 24)
+    gates = parity.gate(bits @ w[good].T / math.sqrt(n) + 1 / 24)
     off = [j for j in range(n) if j not in relevant]
     columns = np.column_stack([bits[:, off], np.ones(len(bits))])
     _, easy = halves(distribution)
@@ -181,14 +154,14 @@ def test_lemma_7_good_units_see_nothing_off_A(relevant: tuple[int, ...]) -> None
 
 def test_with_weights_without_0_and_odd_k_no_unit_is_good() -> None:
     signs = np.array(list(product((-1.0, 1.0), repeat=5)))
-    assert not is_good(ParityDistribution(5, (0, 2, 4)), signs).any()
+    assert not parity.is_good(ParityDistribution(5, (0, 2, 4)), signs).any()
 
 
 @pytest.mark.parametrize("k", [1, 3, 5, 7, 9, 21, 101])
 def test_the_share_of_good_units_is_that_of_lemma_9(k: int) -> None:
     if k <= 9:
-        assert good_share(k) == pytest.approx((all_weights(k).sum(axis=1) == 0).mean())
-    assert good_share(k) >= 1 / (14 * math.sqrt(k))
+        assert parity.good_share(k) == pytest.approx((all_weights(k).sum(axis=1) == 0).mean())
+    assert parity.good_share(k) >= 1 / (14 * math.sqrt(k))
 
 
 @pytest.mark.parametrize("bias", [1 / 24, 2.0])
@@ -200,23 +173,23 @@ def test_lemma_8_with_the_constant_that_is_derived(bias: float) -> None:
     rng = np.random.default_rng(0)
     for w in rng.integers(-1, 2, (10, n)).astype(float):
         active = int(np.count_nonzero(w[k:]))
-        open_gate = gate(bits @ w / math.sqrt(n) + bias)
+        open_gate = parity.gate(bits @ w / math.sqrt(n) + bias)
         rest = bits[:, k:] @ w[k:] / math.sqrt(n) + bias
         edge = k / math.sqrt(n)
-        phi = p @ ((rest > edge) & (rest < CEILING - edge))
-        assert open_share(n, k, active, bias) == pytest.approx(phi)
+        phi = p @ ((rest > edge) & (rest < parity.CEILING - edge))
+        assert parity.open_share(n, k, active, bias) == pytest.approx(phi)
         for table in product((-1.0, 1.0), repeat=2**k):
             h = np.array(table)[((1 - bits[:, :k]) / 2 @ 2.0 ** np.arange(k)).astype(int)]
             error = abs(p @ (h * open_gate) - (p @ h) * phi)
-            assert error <= OPEN_SHARE_ERROR * k / math.sqrt(active) + ROUNDING
+            assert error <= parity.OPEN_SHARE_ERROR * k / math.sqrt(active) + ROUNDING
 
 
 @pytest.mark.parametrize("n", [51, 200, 1001])
 def test_alpha_of_good_units_is_in_the_range_of_lemma_9(n: int) -> None:
     distribution = ParityDistribution.random(n, 7)
-    initial = start(n, 7, 200)
-    good = is_good(distribution, initial.weights)
-    at = label_averages(distribution, initial.weights[good], n**-0.5, initial.biases[good])
+    initial = parity.start(n, 7, 200)
+    good = parity.is_good(distribution, initial.weights)
+    at = parity.label_averages(distribution, initial.weights[good], n**-0.5, initial.biases[good])
     alpha = at.easy[:, distribution.relevant[0]] / 2.0
     assert (alpha >= 0.25 - 1e-6).all()
     assert (alpha <= 0.5).all()
@@ -225,16 +198,16 @@ def test_alpha_of_good_units_is_in_the_range_of_lemma_9(n: int) -> None:
 def test_first_step_is_the_gradient_on_the_whole_distribution() -> None:
     distribution = ParityDistribution(9, (1, 4, 6))
     bits, y, p = on_the_cube(distribution)
-    initial = start(9, 3, 15, random_state=1)
-    found = first_step(distribution, initial)
+    initial = parity.start(9, 3, 15, random_state=1)
+    found = parity.first_step(distribution, initial)
     history = descend(bits, y, initial, Schedule(step=0.1, steps=1), probabilities=p)
     by_descent = history[-1].network
     for name in ("weights", "biases", "readout"):
         np.testing.assert_allclose(getattr(found, name), getattr(by_descent, name), atol=ROUNDING)
     # Lemma 14.
-    assert np.abs(found.readout).max() <= first_readout_bound(9, 3)
+    assert np.abs(found.readout).max() <= descent.first_readout_bound(9, 3)
     # A good unit has alpha u / sqrt(n) on A, up to the uniform half, and 0 off A.
-    good = is_good(distribution, initial.weights)
+    good = parity.is_good(distribution, initial.weights)
     off = np.setdiff1d(np.arange(9), distribution.relevant)
     np.testing.assert_allclose(found.weights[good][:, off], 0, atol=ROUNDING)
     np.testing.assert_allclose(found.biases[good], 1 / 24, atol=ROUNDING)
@@ -247,14 +220,14 @@ def test_first_step_is_the_gradient_on_the_whole_distribution() -> None:
 @pytest.mark.parametrize("alpha", [0.25, 0.26, 1.0])
 def test_lemma_10_as_a_share_of_all_readouts(k: int, r: int, alpha: float) -> None:
     n, eps = 200, 0.3
-    low, high = near_readouts(n, k, r, alpha, eps)
+    low, high = parity.near_readouts(n, k, r, alpha, eps)
     assert -n / k <= low < high <= n / k
     assert (high - low) / (2 * n / k) == pytest.approx(eps / (8 * k * abs(r) * alpha))
     assert (high - low) / (2 * n / k) >= (1 - ROUNDING) * eps / (8 * k**2)
     z = np.linspace(-k, k, 1001)
     for u in np.linspace(low, high, 41):
-        copy = abs(r) * 8 * k * relu6(alpha * u * z / n + 1 / (8 * k))
-        assert np.abs(copy - psi(r, z)).max() <= eps + ROUNDING
+        copy = abs(r) * 8 * k * parity.relu6(alpha * u * z / n + 1 / (8 * k))
+        assert np.abs(copy - parity.psi(r, z)).max() <= eps + ROUNDING
 
 
 def test_lemma_10_does_not_hold_with_relu6_on_both_sides() -> None:
@@ -262,12 +235,14 @@ def test_lemma_10_does_not_hold_with_relu6_on_both_sides() -> None:
     k = r = 7
     n, z = 200, np.linspace(-7, 7, 1001)
     readouts = np.linspace(-n / k, n / k, 2001)
-    copies = r * 8 * k * relu6(0.25 * readouts[:, None] * z / n + 1 / (8 * k))
-    to_relu6 = np.abs(copies - psi(r, z, ceiling=CEILING)).max(axis=1)
-    assert to_relu6.min() == pytest.approx(ceiling_error(k, r), rel=0.02)
-    assert np.abs(copies - psi(r, z)).max(axis=1).min() < 0.1
+    copies = r * 8 * k * parity.relu6(0.25 * readouts[:, None] * z / n + 1 / (8 * k))
+    to_relu6 = np.abs(copies - parity.psi(r, z, ceiling=parity.CEILING)).max(axis=1)
+    assert to_relu6.min() == pytest.approx(parity.ceiling_error(k, r), rel=0.02)
+    assert np.abs(copies - parity.psi(r, z)).max(axis=1).min() < 0.1
     # For k = 3 both are the same.
-    np.testing.assert_array_equal(psi(3, [-3.0, 3.0]), psi(3, [-3.0, 3.0], ceiling=CEILING))
+    np.testing.assert_array_equal(
+        parity.psi(3, [-3.0, 3.0]), parity.psi(3, [-3.0, 3.0], ceiling=parity.CEILING)
+    )
 
 
 @pytest.mark.parametrize("k", [3, 5, 7])
@@ -280,7 +255,7 @@ def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
     for r in range(-k, k + 1, 2):
         sign, h = (1 if r > 0 else -1), max(abs(r), 6 - abs(r))
         expected = Fraction(h * max(0, abs(r) + k - 6), h + k)
-        assert ceiling_error(k, r) == pytest.approx(float(expected), abs=0)
+        assert parity.ceiling_error(k, r) == pytest.approx(float(expected), abs=0)
         points = [Fraction(z) for z in range(-k, k + 1)]
         slopes = [Fraction(h + 6 - abs(r), h + k), Fraction(1)]
         slopes += [Fraction(i, 7) for i in range(-7, 22, 2)]
@@ -296,20 +271,20 @@ def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
 
 def test_near_readouts_out_of_range() -> None:
     with pytest.raises(ValueError, match="alpha"):
-        near_readouts(100, 3, 1, 0.2, 0.1)
+        parity.near_readouts(100, 3, 1, 0.2, 0.1)
     with pytest.raises(ValueError, match="eps"):
-        near_readouts(100, 3, 1, 0.3, 4.0)
+        parity.near_readouts(100, 3, 1, 0.3, 4.0)
 
 
 @pytest.mark.parametrize("r", [1, -3])
 def test_worst_errors_and_ranges_are_over_all_inputs(r: int) -> None:
     distribution = ParityDistribution(9, (0, 3, 8))
     bits = cube(9)
-    units = first_step(distribution, start(9, 3, 20, random_state=5))
+    units = parity.first_step(distribution, parity.start(9, 3, 20, random_state=5))
     hidden, z = units.hidden(bits), bits[:, [0, 3, 8]].sum(axis=1)
-    by_hand = np.abs(abs(r) * 24 * hidden - psi(r, z)[:, None]).max(axis=0)
-    np.testing.assert_allclose(worst_errors(distribution, units, r), by_hand, atol=1e-10)
-    sums, lowest, highest = hidden_ranges(distribution, units)
+    by_hand = np.abs(abs(r) * 24 * hidden - parity.psi(r, z)[:, None]).max(axis=0)
+    np.testing.assert_allclose(parity.worst_errors(distribution, units, r), by_hand, atol=1e-10)
+    sums, lowest, highest = parity.hidden_ranges(distribution, units)
     settings = bits[:, [0, 3, 8]]
     for at, setting in enumerate(cube(3)):
         rows = (settings == setting).all(axis=1)
@@ -323,8 +298,10 @@ def test_lemma_11_for_units_as_they_are(k: int) -> None:
     """A share of eps / (112 k^(5/2)) is 2 eps-close: of 2,000 units many more."""
     n, eps = 501, 0.5
     distribution = ParityDistribution.random(n, k)
-    units = first_step(distribution, start(n, k, 1000, random_state=1))
-    shares = [(worst_errors(distribution, units, r) <= 2 * eps).mean() for r in range(-k, k + 1, 2)]
+    units = parity.first_step(distribution, parity.start(n, k, 1000, random_state=1))
+    shares = [
+        (parity.worst_errors(distribution, units, r) <= 2 * eps).mean() for r in range(-k, k + 1, 2)
+    ]
     assert np.mean(shares) >= eps / (112 * k**2.5)
 
 
@@ -332,7 +309,7 @@ def test_lemma_11_for_units_as_they_are(k: int) -> None:
 def test_lemma_12_a_separating_layer_after_one_step(least: Literal["max", "sum"]) -> None:
     distribution = ParityDistribution(11, (2, 5, 7))
     bits, y, _ = on_the_cube(distribution)
-    units = first_step(distribution, start(11, 3, 60, random_state=0))
+    units = parity.first_step(distribution, parity.start(11, 3, 60, random_state=0))
     layer = separating_layer(distribution, units, least=least)
     assert layer is not None
     margins = y * (units.hidden(bits) @ layer.readout)
@@ -349,7 +326,7 @@ def test_lemma_12_a_separating_layer_after_one_step(least: Literal["max", "sum"]
 def test_what_no_second_layer_separates() -> None:
     """Before the step most units know nothing of A; a unit by itself is monotone in z."""
     distribution = ParityDistribution(9, (0, 1, 2))
-    one = TwoLayers(np.ones((1, 9)), np.zeros(1), np.ones(1))
+    one = parity.TwoLayers(np.ones((1, 9)), np.zeros(1), np.ones(1))
     assert separating_layer(distribution, one) is None
     assert separating_layer(distribution, one, least="sum") is None
 
@@ -359,7 +336,7 @@ def test_what_no_second_layer_separates() -> None:
 
 def test_theorem_3_terms_are_those_of_the_proof() -> None:
     n, k, q, T, B, moved = 1000, 7, 50, 300, 1.5, 2.5
-    terms = theorem_3_terms(n, k, q, T, B=B, B_moved=moved)
+    terms = descent.theorem_3_terms(n, k, q, T, B=B, B_moved=moved)
     assert terms.regulariser == pytest.approx(B**2 * k**10 / (2 * q))
     assert terms.moved_units == pytest.approx(6 * moved * k**8 / q)
     assert terms.moved_by_decay == pytest.approx(moved * k**6 / math.sqrt(q))
@@ -369,14 +346,14 @@ def test_theorem_3_terms_are_those_of_the_proof() -> None:
     parts = [terms.regulariser, terms.moved_units, terms.moved_by_decay, terms.comparison]
     assert terms.total == pytest.approx(sum(parts) + terms.first_layer + terms.gradients)
     # Two terms come of lemma 12 and theorem 13 with the theorem's own step size.
-    eta = published_step(k, q, T)
+    eta = descent.published_step(k, q, T)
     assert eta == pytest.approx(k**2 / (T * math.sqrt(q)))
     u_norm = B * k**5 / math.sqrt(q)
     assert terms.comparison == pytest.approx(u_norm**2 / (2 * eta * T))
     assert terms.regulariser == pytest.approx(0.5 * u_norm**2)  # lambda = 1/2 at most
-    assert largest_decay(n, k) == 7 / 1000
+    assert descent.largest_decay(n, k) == 7 / 1000
     order = k**10 / q + k**8 / math.sqrt(q) + q * k / math.sqrt(n) + k**2 * math.sqrt(q) / T
-    assert theorem_3_order(n, k, q, T) == pytest.approx(order)
+    assert descent.theorem_3_order(n, k, q, T) == pytest.approx(order)
 
 
 @pytest.mark.parametrize("k", [3, 7])
@@ -385,25 +362,25 @@ def test_the_exponents_of_corollary_4_do_not_match_the_bound(k: int) -> None:
     ratios: list[float] = []
     ours: list[float] = []
     for eps in (1e-1, 1e-3, 1e-5, 1e-7):
-        printed, least = corollary_4_sizes(eps, k, 0.1), sizes_for(eps, k, 0.1)
+        printed, least = descent.corollary_4_sizes(eps, k, 0.1), descent.sizes_for(eps, k, 0.1)
         logarithm = math.log(k / 0.1)
         assert printed.pairs == pytest.approx(k**16 * logarithm / eps)
         assert printed.steps == pytest.approx(k**10 * logarithm / eps**2)
         assert printed.n_bits == pytest.approx(k**34 * logarithm / eps**4)
         for sizes, to in ((printed, ratios), (least, ours)):
-            to.append(theorem_3_order(sizes.n_bits, k, sizes.pairs, sizes.steps) / eps)
+            to.append(descent.theorem_3_order(sizes.n_bits, k, sizes.pairs, sizes.steps) / eps)
     assert ratios[-1] > 100 * ratios[0]
     np.testing.assert_allclose(ratios[-1] / ratios[-2], 10, rtol=0.1)  # like eps^(-1/2)
     assert max(ours) <= 1
     # Their orders, for small eps: eps^-2 k^16, eps^-2 k^10, eps^-6 k^34.
-    one, other = sizes_for(1e-6, 3, 0.1), sizes_for(1e-7, 7, 0.1)
+    one, other = descent.sizes_for(1e-6, 3, 0.1), descent.sizes_for(1e-7, 7, 0.1)
     assert other.pairs / one.pairs == pytest.approx(1e2 * (7 / 3) ** 16)
     assert other.steps / one.steps == pytest.approx(1e2 * (7 / 3) ** 10)
     assert other.n_bits / one.n_bits == pytest.approx(1e6 * (7 / 3) ** 34)
     # Of a tiny delta the theorem asks for more pairs, and the bound is still met.
-    unlikely = sizes_for(0.5, k, 10.0**-300)
+    unlikely = descent.sizes_for(0.5, k, 10.0**-300)
     assert unlikely.pairs >= k**7 * math.log(k / 10.0**-300)
-    assert theorem_3_order(unlikely.n_bits, k, unlikely.pairs, unlikely.steps) <= 0.5
+    assert descent.theorem_3_order(unlikely.n_bits, k, unlikely.pairs, unlikely.steps) <= 0.5
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -422,8 +399,8 @@ def test_theorem_13_on_random_hinges(seed: int, eta: float) -> None:
     for star in (np.zeros(4), theta, *rng.normal(size=(20, 4))):
         at_star = np.maximum(0.0, 1 - X @ star)
         lengths = float(np.linalg.norm(star)), float(np.linalg.norm(first))
-        published = online_descent_bound(at_star, *lengths, norms, eta)
-        sharper = online_descent_bound(at_star, *lengths, norms, eta, sharper=True)
+        published = descent.online_descent_bound(at_star, *lengths, norms, eta)
+        sharper = descent.online_descent_bound(at_star, *lengths, norms, eta, sharper=True)
         assert np.mean(losses) <= sharper + ROUNDING
         assert published - sharper == pytest.approx(0.5 * eta * np.mean(np.square(norms)))
 
@@ -434,14 +411,14 @@ def test_lemmas_14_to_16_along_a_descent(eta: float, decay: float) -> None:
     distribution = ParityDistribution(n, (0, 2, 5))
     bits, y, p = on_the_cube(distribution)
     schedule = Schedule(step=eta, decay=decay, steps=30, record=3)
-    history = descend(bits, y, start(n, k, 30), schedule, probabilities=p)
+    history = descend(bits, y, parity.start(n, k, 30), schedule, probabilities=p)
     first = history[1].network
     fixed = np.random.default_rng(0).normal(size=60)
     before = hinge_loss(y, first.hidden(bits) @ fixed, p)
-    assert np.abs(first.readout).max() <= first_readout_bound(n, k)
+    assert np.abs(first.readout).max() <= descent.first_readout_bound(n, k)
     for point in history[2:]:
         now, t = point.network, point.step
-        bound = movement_bound(n, k, eta, decay, t)
+        bound = descent.movement_bound(n, k, eta, decay, t)
         way = eta * t
         assert bound.readout == pytest.approx(6 * way + k / math.sqrt(n))
         assert bound.bias == pytest.approx(6 * way**2 + way * k / math.sqrt(n))
@@ -450,7 +427,7 @@ def test_lemmas_14_to_16_along_a_descent(eta: float, decay: float) -> None:
         assert np.linalg.norm(now.weights - first.weights, axis=1).max() <= bound.weights
         assert np.abs(now.biases - first.biases).max() <= bound.bias
         moved = abs(hinge_loss(y, now.hidden(bits) @ fixed, p) - before)
-        allowed = moved_loss_bound(bound, float(np.linalg.norm(fixed)), 60)
+        allowed = descent.moved_loss_bound(bound, float(np.linalg.norm(fixed)), 60)
         inner = 6 * way**2 + way * k / math.sqrt(n) + way * decay * n / k
         assert allowed == pytest.approx(2 * np.linalg.norm(fixed) * math.sqrt(60) * inner)
         assert moved <= allowed
@@ -458,7 +435,7 @@ def test_lemmas_14_to_16_along_a_descent(eta: float, decay: float) -> None:
 
 def test_lemma_15_is_of_small_steps() -> None:
     with pytest.raises(ValueError, match="eta"):
-        movement_bound(9, 3, 0.6, 0.0, 2)
+        descent.movement_bound(9, 3, 0.6, 0.0, 2)
 
 
 def test_later_steps_descend_the_regularised_hinge_loss() -> None:
@@ -466,12 +443,14 @@ def test_later_steps_descend_the_regularised_hinge_loss() -> None:
     distribution = ParityDistribution(6, (0, 2, 5))
     bits, y, p = on_the_cube(distribution)
     schedule = Schedule(step=0.01, decay=0.3, steps=2)
-    _, first, second = descend(bits, y, start(6, 3, 3, random_state=1), schedule, probabilities=p)
+    _, first, second = descend(
+        bits, y, parity.start(6, 3, 3, random_state=1), schedule, probabilities=p
+    )
     names = ("weights", "biases", "readout")
     at = {name: getattr(first.network, name) for name in names}
 
     def objective(parameters: dict[str, Array]) -> float:
-        loss = hinge_loss(y, TwoLayers(**parameters).outputs(bits), p)
+        loss = hinge_loss(y, parity.TwoLayers(**parameters).outputs(bits), p)
         # The biases are not regularised.
         squares = (parameters["weights"] ** 2).sum() + (parameters["readout"] ** 2).sum()
         return loss + 0.3 * float(squares)
@@ -495,8 +474,8 @@ def test_the_theorems_own_step_size_stays_at_the_mean_and_ours_learns() -> None:
     """The whole distribution, from the same start: n = 9, k = 3, q = 64."""
     distribution = ParityDistribution(9, (1, 4, 6))
     bits, y, p = on_the_cube(distribution)
-    initial = start(9, 3, 64, random_state=1)
-    own = published_step(3, 64, 300)
+    initial = parity.start(9, 3, 64, random_state=1)
+    own = descent.published_step(3, 64, 300)
     theirs, ours = (
         descend(bits, y, initial, Schedule(step=step, steps=steps), probabilities=p)
         for step, steps in ((own, 300), (0.5, 600))
@@ -514,7 +493,7 @@ def test_learns_a_parity_that_it_has_not_seen_most_of() -> None:
     train, test = (
         distribution.sample(1000, random_state=seed, append_constant=False) for seed in (1, 2)
     )
-    initial = start(25, 3, 64, random_state=0)
+    initial = parity.start(25, 3, 64, random_state=0)
     last = descend(train.X, train.y, initial, Schedule(step=0.5, steps=800))[-1]
     assert np.mean(test.y * last.network.outputs(test.X) <= 0) < 0.03
     assert last.error == pytest.approx(np.mean(train.y * last.network.outputs(train.X) <= 0))
@@ -522,7 +501,7 @@ def test_learns_a_parity_that_it_has_not_seen_most_of() -> None:
 
 def test_training_is_reproducible() -> None:
     data = ParityDistribution(6, (0, 1, 2)).sample(40, append_constant=False)
-    initial = start(6, 3, 4, random_state=7)
+    initial = parity.start(6, 3, 4, random_state=7)
     one, same = (
         descend(data.X, data.y, initial, Schedule(step=0.1, steps=5))[-1].network.outputs(data.X)
         for _ in range(2)
@@ -542,4 +521,4 @@ def test_schedules_out_of_range(name: str, value: float) -> None:
 @pytest.mark.parametrize("wrong", [[0.5, 0.4], [1.5, -0.5], [1.0]])
 def test_what_are_no_probabilities(wrong: list[float]) -> None:
     with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
-        descend(np.eye(2), [1, -1], start(2, 1, 1), Schedule(step=0.1), probabilities=wrong)
+        descend(np.eye(2), [1, -1], parity.start(2, 1, 1), Schedule(step=0.1), probabilities=wrong)
