@@ -14,16 +14,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn import datasets
 from sklearn.svm import SVC
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Options, Row, Rows, Run, Verdict, option, rows_of
+from benchmarks.speed import runs
 from benchmarks.speed.exact import find_lies
-from benchmarks.speed.runs import TIME_LIMIT, few_digits, outcome, warm_up
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
@@ -99,7 +98,7 @@ class Peers:
         if self._process is not None:
             self._process.stop()
 
-    def solve(self, name: str, problem: MarginProblem) -> dict[str, Any]:
+    def solve(self, name: str, problem: MarginProblem) -> Row:
         """Seconds and upper bound of a peer, and how it ended."""
         if self._process is None:
             self._process = Process(_work)
@@ -108,24 +107,24 @@ class Peers:
         self._process.send((name, problem))
         self._process.allow(self._limit)
         try:
-            found: dict[str, Any] = self._process.receive()
+            found: Row = self._process.receive()
         except ProcessEnded as ended:
             self._process.stop()
             self._process = None
-            return {"status": outcome(ended)["outcome"], "seconds": math.nan, "gap": math.nan}
+            return {"status": runs.outcome(ended)["outcome"], "seconds": math.nan, "gap": math.nan}
         return found
 
 
 def _work(pipe: Pipe) -> None:
     warnings.simplefilter("ignore")
     for name in PEERS:
-        _solved(name, warm_up())
+        _solved(name, runs.warm_up())
     pipe.send("ready")
     while True:
         pipe.send(_solved(*pipe.recv()))
 
 
-def _solved(name: str, problem: MarginProblem) -> dict[str, Any]:
+def _solved(name: str, problem: MarginProblem) -> Row:
     began = time.perf_counter()
     if name != "svc":
         solution = solve(problem, name, TOLERANCE)
@@ -162,7 +161,7 @@ def measure(run: Run[SetOptions]) -> Iterator[pd.DataFrame]:
     done = {tuple(row[key] for key in keys) for row in kept}
     wanted = cases(("iris",)) if run.quick else cases()
     with Peers(run.options.limit) as peers:
-        solve(warm_up())
+        solve(runs.warm_up())
         for case in wanted:
             if tuple(getattr(case, key) for key in keys) in done:
                 continue
@@ -178,16 +177,14 @@ def measure(run: Run[SetOptions]) -> Iterator[pd.DataFrame]:
     yield pd.DataFrame(kept)
 
 
-def _answer(problem: MarginProblem) -> dict[str, Any]:
+def _answer(problem: MarginProblem) -> Row:
     solution = solve(problem, tol=TOLERANCE)
     return {
         "N": problem.n_samples,
         "status": solution.status.name,
         "solver": solution.stats.solver,
         "detail": solution.stats.detail,
-        "lower": solution.certificate.lower,
-        "upper": solution.certificate.upper,
-        "gap": solution.certificate.gap,
+        **runs.bounds_of(solution.certificate),
         "seconds": solution.stats.seconds,
         "lies": " ".join(find_lies(solution, problem, TOLERANCE)),
     }
@@ -197,9 +194,8 @@ def _answered(frame: pd.DataFrame, column: str = "status") -> pd.Series:
     return frame[column].isin([Status.OPTIMAL.name, Status.NOT_SEPARABLE.name])
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Count answers, and give the median seconds, of each set."""
-    rows = []
     for (data, standardised), part in frame.groupby(["data", "standardised"], sort=False):
         row = {
             "set": f"{data}, {'standardised' if standardised else 'raw'}",
@@ -207,15 +203,16 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "optimal": str((part["status"] == Status.OPTIMAL.name).sum()),
             "not separable, proven": str((part["status"] == Status.NOT_SEPARABLE.name).sum()),
             "untrue": str((part["lies"] != "").sum()),
-            "auto": f"{few_digits(1e3 * part['seconds'].median())} ms",
+            "auto": f"{runs.few_digits(1e3 * part['seconds'].median())} ms",
         }
         for name in PEERS:
             seconds = part[f"{name}_seconds"]
-            stopped = (part[f"{name}_status"] == TIME_LIMIT).sum()
-            words = [f"{few_digits(1e3 * seconds.median())} ms"] if seconds.notna().any() else []
+            stopped = (part[f"{name}_status"] == runs.TIME_LIMIT).sum()
+            words = (
+                [f"{runs.few_digits(1e3 * seconds.median())} ms"] if seconds.notna().any() else []
+            )
             row[NAMES[name]] = ", ".join(words + [f"{stopped} stopped"] * bool(stopped > 0))
-        rows.append(row)
-    return pd.DataFrame(rows)
+        yield row
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -226,16 +223,16 @@ def found(frame: pd.DataFrame) -> str:
         f"{(frame['status'] == Status.OPTIMAL.name).sum()} with an optimum to a gap of "
         f"{TOLERANCE:g} and {(frame['status'] == Status.NOT_SEPARABLE.name).sum()} with a proof; "
         f"{lies.sum()} of what it says is untrue, in exact arithmetic. The longest took "
-        f"{few_digits(frame['seconds'].max())} s."
+        f"{runs.few_digits(frame['seconds'].max())} s."
     ]
     for name in PEERS:
         tried = frame[frame[f"{name}_status"].notna()]
         ratio = tried[f"{name}_seconds"] / tried["seconds"]
-        stopped = (tried[f"{name}_status"] == TIME_LIMIT).sum()
+        stopped = (tried[f"{name}_status"] == runs.TIME_LIMIT).sum()
         good = (tried[f"{name}_gap"] <= TOLERANCE).sum()
         gap = tried.loc[tried["status"] == Status.OPTIMAL.name, f"{name}_gap"].median()
         optimal = (tried["status"] == Status.OPTIMAL.name).sum()
-        limit, longer = few_digits(frame["limit"].max()), few_digits(ratio.median())
+        limit, longer = runs.few_digits(frame["limit"].max()), runs.few_digits(ratio.median())
         lines.append(
             f"- {NAMES[name]}: certified to {TOLERANCE:g} on {good} of the {optimal} that have an "
             f"optimum (median gap {gap:.1g}), stopped after {limit} s on {stopped} of "
@@ -250,6 +247,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(answered.all(), answered.mean() > 0.5)
 
 
-EXPERIMENT = Experiment(
-    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=SetOptions
-)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, options=SetOptions)

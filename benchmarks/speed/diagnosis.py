@@ -7,21 +7,29 @@ are scikit-learn's handwritten digits; for networks of 16 x 16 images each pixel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 
-from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
-from benchmarks.speed.runs import ANSWERED, Row, few_digits, machine, outcome
-from benchmarks.speed.scaling import forget_peak, peak_memory, yardstick
+from benchmarks.drawing import Figure, subplots
+from benchmarks.harness import (
+    Experiment,
+    Frames,
+    Misuse,
+    Options,
+    Row,
+    Run,
+    Verdict,
+    option,
+    rows_of,
+)
+from benchmarks.speed import runs
 from implicit_bias import Recorder, diagnose
-from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
+from implicit_bias.base.processes import Pipe
 from implicit_bias.base.wording import percent_bounds
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.report.style import BLUE, GREY, ORANGE, SKY, VERMILION
@@ -155,15 +163,9 @@ QUICK = [
 def measure_case(case: Case, limit: float) -> Row:
     """Diagnose a network; the row says so if that fails."""
     row: Row = {**asdict(case), "widths": list(case.widths), "limit": limit, "detail": ""}
-    row |= {"machine": machine(), "outcome": ANSWERED}
+    row |= {"machine": runs.machine(), "outcome": runs.ANSWERED}
     row |= dict.fromkeys(("seconds", "ratio", "gib", "gap", "gap_lower"), np.nan)
-    with Process(_work, (case, torch.get_num_threads())) as process:
-        process.allow(limit)
-        try:
-            row |= process.receive()
-        except ProcessEnded as ended:
-            row |= outcome(ended)
-    return row
+    return row | runs.in_process(_work, (case, torch.get_num_threads()), limit, lambda line: None)
 
 
 def _work(pipe: Pipe, case: Case, threads: int) -> None:
@@ -172,17 +174,14 @@ def _work(pipe: Pipe, case: Case, threads: int) -> None:
     small = nn.Linear(2, 1, bias=False)
     small.weight.data.fill_(1.0)
     diagnose(small, torch.eye(2), [1, 1], norm=case.norm)  # what is imported once
-    before = yardstick("cpu")
-    forget_peak("cpu")
-    held = peak_memory("cpu")
-    seconds, gap, gap_lower, method = _measured(case, network, images, labels)
-    peak, after = peak_memory("cpu"), yardstick("cpu")
+    found, cost = runs.beside_yardstick(lambda: _measured(case, network, images, labels))
+    seconds, gap, gap_lower, method = found
     pipe.send(
         {
             "weights": sum(weights.numel() for weights in network.parameters()),
             "seconds": seconds,
-            "ratio": seconds / ((before + after) / 2),
-            "gib": (peak - held) / GIB,
+            "ratio": runs.in_yardsticks(seconds, cost),
+            "gib": cost["solve_gib"],
             "gap": gap,
             "gap_lower": gap_lower,
             "method": method,
@@ -213,7 +212,7 @@ class DiagnosisOptions(Options):
     fresh: bool = option(False, "forget the results so far")
 
 
-def measure(run: Run[DiagnosisOptions]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[DiagnosisOptions]) -> Frames:
     """Measure the cases that are missing."""
     asked = run.options
     cases = [case for case in (QUICK if run.quick else GRID) if asked.only in case.name]
@@ -221,38 +220,35 @@ def measure(run: Run[DiagnosisOptions]) -> Iterator[pd.DataFrame]:
         raise Misuse(f"no case's name contains {asked.only!r}")
     rows = [] if asked.fresh else rows_of(run.kept)
     for case in cases:
-        kept = [row for row in rows if row["name"] == case.name]
-        if kept and (kept[0]["outcome"] == ANSWERED or kept[0]["limit"] >= asked.time_limit):
+        key = {"name": case.name}
+        if runs.is_done(rows, key, limit=asked.time_limit):
             continue
-        row = {"name": case.name, **measure_case(case, asked.time_limit)}
-        rows = [*(old for old in rows if old["name"] != case.name), row]
-        run.say(f"{case.name}: {row['outcome']}, {row['seconds']:.3g} s")
+        rows = runs.replaced(rows, key, measure_case(case, asked.time_limit))
+        run.say(f"{case.name}: {rows[-1]['outcome']}, {rows[-1]['seconds']:.3g} s")
         yield pd.DataFrame(rows)
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> dict[str, Any]:
     """Cost of each case, and how close its bounds are."""
-    known = frame["outcome"] == ANSWERED
-    return pd.DataFrame(
-        {
-            "call": frame["call"],
-            "network": [
-                f"{kind} {'-'.join(map(str, widths))}"
-                for kind, widths in zip(frame["kind"], frame["widths"], strict=True)
-            ],
-            "weights": frame["weights"].map("{:,.0f}".format),
-            "N": frame["N"].map("{:,}".format),
-            "norm": frame["norm"],
-            "seconds": frame["seconds"].map(few_digits).where(known, frame["outcome"]),
-            "time / 20 Choleskys": frame["ratio"].map(few_digits).where(known, ""),
-            "GiB": frame["gib"].map("{:.2g}".format).where(known, ""),
-            "KKT gap": [_gap(row) for row in rows_of(frame)],
-        }
-    )
+    known = frame["outcome"] == runs.ANSWERED
+    return {
+        "call": frame["call"],
+        "network": [
+            f"{kind} {'-'.join(map(str, widths))}"
+            for kind, widths in zip(frame["kind"], frame["widths"], strict=True)
+        ],
+        "weights": frame["weights"].map("{:,.0f}".format),
+        "N": frame["N"].map("{:,}".format),
+        "norm": frame["norm"],
+        "seconds": frame["seconds"].map(runs.few_digits).where(known, frame["outcome"]),
+        "time / 20 Choleskys": frame["ratio"].map(runs.few_digits).where(known, ""),
+        "GiB": frame["gib"].map("{:.2g}".format).where(known, ""),
+        "KKT gap": [_gap(row) for row in rows_of(frame)],
+    }
 
 
 def _gap(row: dict[str, Any]) -> str:
-    if row["outcome"] != ANSWERED:
+    if row["outcome"] != runs.ANSWERED:
         return ""
     low = row["gap"] if np.isnan(row["gap_lower"]) else row["gap_lower"]
     return percent_bounds(low, row["gap"])
@@ -260,16 +256,15 @@ def _gap(row: dict[str, Any]) -> str:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Time against samples, of one network, and against weights."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    answered = frame[(frame["outcome"] == ANSWERED) & (frame["call"] == "diagnose")]
+    figure, (left, right) = subplots((9, 3.6), 1, 2)
+    answered = frame[(frame["outcome"] == runs.ANSWERED) & (frame["call"] == "diagnose")]
     dense = answered[answered["kind"] == "dense"]
     most = dense["widths"].map(tuple).mode()
     one = dense[dense["widths"].map(tuple) == most.iloc[0]] if len(most) else dense
     for norm, rows in one.groupby("norm"):
         rows = rows.sort_values("N")
         left.plot(rows["N"], rows["seconds"], marker="o", color=COLOURS[str(norm)], label=norm)
-    wide = frame[(frame["outcome"] == ANSWERED) & (frame["kind"] == "convolutions")]
+    wide = frame[(frame["outcome"] == runs.ANSWERED) & (frame["kind"] == "convolutions")]
     for call, rows in wide.groupby("call"):
         rows = rows.sort_values("weights")
         colour = BLUE if call == "diagnose" else GREY
@@ -286,18 +281,18 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 def found(frame: pd.DataFrame) -> str:
     """Say what the largest network takes, and what a norm adds."""
-    answered = frame[frame["outcome"] == ANSWERED]
+    answered = frame[frame["outcome"] == runs.ANSWERED]
     if not len(answered):
         return "Nothing was answered."
     largest = answered.sort_values(["weights", "call"]).iloc[-1]
     slowest = answered.sort_values("seconds").iloc[-1]
-    left = frame[frame["outcome"] != ANSWERED]
+    left = frame[frame["outcome"] != runs.ANSWERED]
     waiting = _waiting(frame)
     lines = [
         f"**{len(answered)} of {len(frame)} calls end within their time, at most "
         f"{answered['gib'].max():.2g} GiB above what the process held.** The largest network, of "
-        f"{largest['weights']:,.0f} weights, takes {few_digits(largest['seconds'])} s "
-        f"({largest['name']}); the slowest call {few_digits(slowest['seconds'])} s "
+        f"{largest['weights']:,.0f} weights, takes {runs.few_digits(largest['seconds'])} s "
+        f"({largest['name']}); the slowest call {runs.few_digits(slowest['seconds'])} s "
         f"({slowest['name']})."
     ]
     if len(left):
@@ -315,16 +310,9 @@ def _waiting(frame: pd.DataFrame) -> int:
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    answered = frame[frame["outcome"] == ANSWERED]
+    answered = frame[frame["outcome"] == runs.ANSWERED]
     whole = len(answered) == len(frame) and not _waiting(frame) and (answered["gib"] <= 4.0).all()
     return Verdict.of(whole and (answered["weights"] >= 9e6).any(), len(answered))
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=draw,
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=DiagnosisOptions,
-)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw, options=DiagnosisOptions)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,20 +23,10 @@ import scipy.optimize
 from sklearn.svm import LinearSVC
 
 from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
-from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Misuse, Options, Row, Run, Verdict, option, rows_of
+from benchmarks.speed import runs
 from benchmarks.speed.on_disk import measure_on_disk
-from benchmarks.speed.runs import (
-    ANSWERED,
-    OUT_OF_MEMORY,
-    TIME_LIMIT,
-    Row,
-    few_digits,
-    limit_processor_time,
-    machine,
-    outcome,
-    warm_up,
-)
-from benchmarks.speed.scaling import Point, forget_peak, peak_memory
+from benchmarks.speed.scaling import Point
 from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
@@ -218,17 +208,13 @@ def answer_of(
             return {
                 "status": found.status.name,
                 "method": found.stats.solver,
-                "lower": bounds.lower,
-                "upper": bounds.upper,
-                "gap": bounds.gap,
+                **runs.bounds_of(bounds),
             }
     bounds = certify(problem, coef=coef, alpha=alpha)
     return {
         "status": Status.OPTIMAL.name if bounds.gap <= tol else "",
         "method": solver,
-        "lower": bounds.lower,
-        "upper": bounds.upper,
-        "gap": bounds.gap,
+        **runs.bounds_of(bounds),
     }
 
 
@@ -294,7 +280,7 @@ def measure_row(
         "solver": solver,
         "limit": seconds,
         "memory": memory,
-        "machine": machine(),
+        "machine": runs.machine(),
         "stored": stored_margin(case),
         "outcome": "",
         "detail": "",
@@ -316,7 +302,7 @@ def measure_row(
                     case facts:
                         row |= facts
         except ProcessEnded as ended:
-            row |= outcome(ended)
+            row |= runs.outcome(ended)
     return row
 
 
@@ -326,19 +312,19 @@ def _progress(case: Case, line: BoundsAt) -> str:
 
 def _work(pipe: Pipe, case: Case, solver: str, seconds: float) -> None:
     problem = case.problem()
-    solve(warm_up())
+    solve(runs.warm_up())
     pipe.send({})
-    limit_processor_time(seconds)
-    forget_peak("cpu")
+    runs.limit_processor_time(seconds)
+    runs.forget_peak("cpu")
     began, cpu = time.perf_counter(), time.process_time()
     found = answer_of(solver, problem, case.norm, case.tol, pipe.send)
     pipe.send(
         {
             **found,
-            "outcome": ANSWERED,
+            "outcome": runs.ANSWERED,
             "seconds": time.process_time() - cpu,
             "wall_seconds": time.perf_counter() - began,
-            "gib": peak_memory("cpu") / GIB,
+            "gib": runs.peak_memory("cpu") / GIB,
         }
     )
 
@@ -377,28 +363,15 @@ def measure(run: Run[ClassOptions]) -> Iterator[pd.DataFrame]:
         raise Misuse(f"no problem and solver are called {asked.only!r} and {asked.solver!r}")
     rows = rows_of(run.kept)
     for case, solver in sorted(wanted, key=lambda pair: pair[1] != NATIVE):
-        native = solver == NATIVE
-        limit = asked.native_limit if native else asked.limit
-        if any(_settles(row, case, solver, limit) for row in rows) and not asked.fresh:
+        key = {"data": case.data, "N": case.N, "norm": case.norm, "solver": solver}
+        limit = asked.native_limit if solver == NATIVE else asked.limit
+        if runs.is_done(rows, key, limit=limit) and not asked.fresh:
             continue
         row = measure_row(case, solver, seconds=limit, memory=asked.memory, say=run.say)
-        rows = [*[row for row in rows if not _is_row_of(row, case, solver)], row]
+        rows = runs.replaced(rows, key, row)
         run.say(f"{case.name}, {solver}: {row['outcome']} {row['seconds']:.3g} s")
         yield pd.DataFrame(rows)
     yield pd.DataFrame(rows)
-
-
-def _is_row_of(row: Row, case: Case, solver: str) -> bool:
-    found = Case(data=row["data"], N=row["N"], norm=row["norm"])
-    return replace(case, line=math.nan, tol=1e-6).name == found.name and row["solver"] == solver
-
-
-def _settles(row: Row, case: Case, solver: str, limit: float) -> bool:
-    """Whether there is an answer, or none within a limit as wide."""
-    if not _is_row_of(row, case, solver):
-        return False
-    stopped = row["outcome"] in (TIME_LIMIT, OUT_OF_MEMORY)
-    return row["outcome"] == ANSWERED or (stopped and row["limit"] >= limit)
 
 
 def natives(frame: pd.DataFrame) -> pd.DataFrame:
@@ -409,7 +382,7 @@ def natives(frame: pd.DataFrame) -> pd.DataFrame:
 def settled(frame: pd.DataFrame) -> pd.Series:
     """Whether rows have the gap asked for, or the proof that nothing separates."""
     proof = frame["status"] == Status.NOT_SEPARABLE.name
-    return (frame["outcome"] == ANSWERED) & ((frame["gap"] <= frame["tol"]) | proof)
+    return (frame["outcome"] == runs.ANSWERED) & ((frame["gap"] <= frame["tol"]) | proof)
 
 
 def within_line(frame: pd.DataFrame) -> pd.Series:
@@ -445,7 +418,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     rows = rows.sort_values("solver", key=lambda names: names != NATIVE, kind="stable")
     for _, row in rows.iterrows():
         gap = row["gap"]
-        answered = row["outcome"] == ANSWERED
+        answered = row["outcome"] == runs.ANSWERED
         proof = row["status"] == Status.NOT_SEPARABLE.name
         name = row["solver"]
         cells.append(
@@ -489,7 +462,7 @@ def found(frame: pd.DataFrame) -> str:
         )
         lines.append(
             f"The published sets under all norms take "
-            f"{few_digits(published['wall_seconds'].sum())} s together. "
+            f"{runs.few_digits(published['wall_seconds'].sum())} s together. "
             f"{len(stored) - int(differ.sum())} of {len(stored)} stored margins are the "
             f"maximum to {AGREES:g}; not {names or 'one differs'}."
         )
@@ -523,8 +496,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(whole, named and settled(native).mean() > 0.5)
 
 
-CLASSES = Experiment(
-    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=ClassOptions
-)
-
-EXPERIMENTS = {"classes": CLASSES}
+EXPERIMENTS = {"classes": Experiment(measure, found, tabulate, verdict, options=ClassOptions)}

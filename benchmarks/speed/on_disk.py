@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.speed.runs import ANSWERED, Row
-from benchmarks.speed.scaling import forget_peak, peak_memory
+from benchmarks.harness import Row
+from benchmarks.speed import runs
 from implicit_bias.base.processes import GIB
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.out_of_core import solve_out_of_core
@@ -61,7 +61,7 @@ def measure_on_disk(N: int, tol: float, on_progress: OnProgress = no_report) -> 
 
     with tempfile.TemporaryDirectory() as folder:
         X, y = write_samples(Path(folder), N)
-        forget_peak("cpu")
+        runs.forget_peak("cpu")
         cluster = LocalCluster(
             n_workers=WORKERS,
             threads_per_worker=1,
@@ -76,19 +76,16 @@ def measure_on_disk(N: int, tol: float, on_progress: OnProgress = no_report) -> 
             after = _used(client)
         del X
     seconds = cpu + sum(used[0] for used in after) - sum(used[0] for used in before)
-    bounds = found.certificate
     return {
-        "outcome": ANSWERED,
+        "outcome": runs.ANSWERED,
         "status": found.status.name,
         "method": f"out of core, {WORKERS} workers",
-        "lower": bounds.lower,
-        "upper": bounds.upper,
-        "gap": bounds.gap,
+        **runs.bounds_of(found.certificate),
         "seconds": seconds,
         "wall_seconds": wall,
         "gib": max(used[1] for used in after) / GIB,
         "detail": f"{len(found.history)} passes; the process of the working set held "
-        f"{peak_memory('cpu') / GIB:.2g} GiB",
+        f"{runs.peak_memory('cpu') / GIB:.2g} GiB",
     }
 
 
@@ -98,4 +95,4 @@ def _used(client: Any) -> list[tuple[float, float]]:
 
 
 def _of_process() -> tuple[float, float]:
-    return time.process_time(), float(peak_memory("cpu"))
+    return time.process_time(), float(runs.peak_memory("cpu"))

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import torch
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Options, Rows, Run, Tabular, Verdict, option, rows_of
+from benchmarks.words import span
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.networks import ReLUClassifier
 from implicit_bias.problem import Architecture, MarginProblem
@@ -130,7 +130,7 @@ GRID = [
 QUICK = [(Base("digits", 300, 10), path) for path in PATHS]
 
 
-def measure_path(base: Base, path: str, tol: float) -> Iterator[dict[str, Any]]:
+def measure_path(base: Base, path: str, tol: float) -> Rows:
     """Rows of a path, one a problem."""
     problems = list(PATHS[path](base))
     # Made anew for each solve: what a problem has computed once would help the second.
@@ -207,21 +207,19 @@ def _by_path(frame: pd.DataFrame) -> pd.DataFrame:
     return sums.assign(ratio=sums["cold"] / sums["warm"]).reset_index()
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Tabular:
     """Seconds of each path, and how much faster it is than its solves."""
     sums = _by_path(frame)
-    return pd.DataFrame(
-        {
-            "path": sums["path"].map(WORDS),
-            "problems": sums["base"],
-            "solves": sums["solves"].map(str),
-            "gates that change": [percent(share) if share > 0 else "" for share in sums["changed"]],
-            "anew": sums["cold"].map("{:.1f} s".format),
-            "along the path": sums["warm"].map("{:.1f} s".format),
-            "ratio": sums["ratio"].map("{:.1f}".format),
-            "fell back": sums["fell_back"].map(str),
-        }
-    )
+    return {
+        "path": sums["path"].map(WORDS),
+        "problems": sums["base"],
+        "solves": sums["solves"].map(str),
+        "gates that change": [percent(share) if share > 0 else "" for share in sums["changed"]],
+        "anew": sums["cold"].map("{:.1f} s".format),
+        "along the path": sums["warm"].map("{:.1f} s".format),
+        "ratio": sums["ratio"].map("{:.1f}".format),
+        "fell back": sums["fell_back"].map(str),
+    }
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -230,9 +228,9 @@ def found(frame: pd.DataFrame) -> str:
     learned = sums["path"] == "learned gates"
     others = sums[~learned]
     lines = [
-        f"A start saves a factor of {others['ratio'].min():.1f} to {others['ratio'].max():.1f}. "
-        "The sums include the first problem of a path, which has no neighbour. What a solve costs "
-        "in any case (the certificate, the look for samples in conflict) is the same on both sides."
+        f"A start saves a factor of {span(others['ratio'], '.1f')}. The sums include the first "
+        "problem of a path, which has no neighbour. What a solve costs in any case (the "
+        "certificate, the look for samples in conflict) is the same on both sides."
     ]
     for row in rows_of(sums[learned]):
         lines.append(
@@ -250,6 +248,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((ratios >= 2).all(), (ratios >= 2).any())
 
 
-EXPERIMENT = Experiment(
-    measure=measure, found=found, verdict=verdict, tabulate=tabulate, options=PathOptions
-)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, options=PathOptions)

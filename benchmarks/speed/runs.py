@@ -1,19 +1,31 @@
-"""What the experiments on speed share: rows of a run in a process, and how they came about."""
+"""What the experiments on speed share: rows of a run in a process, and how they came about.
+
+Times are comparable between machines, and between busy and idle moments of one, as multiples of
+those of a yardstick beside them: 20 float64 Cholesky factorisations of order 2000.
+"""
 
 from __future__ import annotations
 
 import math
 import platform
 import time
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
-from implicit_bias.base.processes import ProcessEnded, Reason
+from benchmarks.harness import Row
+from implicit_bias.base.processes import GIB, Process, ProcessEnded, Reason
+from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import BoundsAt
 
-Row: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+# The yardstick.
+FACTORISATIONS, ORDER = 20, 2000
 # How a row came about. All but the first leave its bounds empty.
 ANSWERED, TIME_LIMIT, OUT_OF_MEMORY, CRASHED, NOT_TRIED = (
     "answered",
@@ -42,6 +54,56 @@ def outcome(ended: ProcessEnded) -> Row:
             return {"outcome": CRASHED, "detail": ended.detail}
 
 
+def in_process(
+    work: Callable[..., None], arguments: tuple[Any, ...], limit: float, say: Callable[[str], None]
+) -> Row:
+    """Return the facts that a process sends, and why it has ended, where it has not sent all.
+
+    Bounds that it sends on its way are said.
+    """
+    facts: Row = {}
+    with Process(work, arguments) as process:
+        process.allow(limit)
+        try:
+            while True:
+                match process.receive():
+                    case BoundsAt() as line:
+                        say(f"{line.lower:.7g} to {line.upper:.7g}")
+                    case more:
+                        facts |= more
+        except ProcessEnded as ended:
+            return facts | outcome(ended)
+
+
+def is_done(rows: Iterable[Row], key: Row, **limits: float) -> bool:
+    """Whether a row with these columns is an answer, or is none under limits as wide as these.
+
+    A limit is compared with the row's column of its name.
+    """
+    stopped = (TIME_LIMIT, OUT_OF_MEMORY, NOT_TRIED)
+    return any(
+        row["outcome"] == ANSWERED
+        or (row["outcome"] in stopped and all(row[name] >= limits[name] for name in limits))
+        for row in rows
+        if key.items() <= row.items()
+    )
+
+
+def bounds_of(certificate: Certificate) -> Row:
+    """Return the columns of the bounds on an optimum."""
+    return {"lower": certificate.lower, "upper": certificate.upper, "gap": certificate.gap}
+
+
+def without(rows: Iterable[Row], key: Row) -> list[Row]:
+    """Return the rows that do not have these columns."""
+    return [row for row in rows if not key.items() <= row.items()]
+
+
+def replaced(rows: Iterable[Row], key: Row, facts: Row) -> list[Row]:
+    """Return the rows with this one, last, in the place of those that have its key."""
+    return [*without(rows, key), {**key, **facts}]
+
+
 def warm_up() -> MarginProblem:
     """Two samples: what a solver imports and sets up once is no part of its time."""
     return MarginProblem(np.eye(2), np.array([1.0, -1.0]), np.ones((2, 1)), np.zeros(1, dtype=int))
@@ -50,12 +112,6 @@ def warm_up() -> MarginProblem:
 def few_digits(value: float) -> str:
     """Write a number of two digits, or a whole one."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def span(values: Sequence[float]) -> str:
-    """Write the smallest and the largest of some numbers."""
-    low, high = few_digits(min(values)), few_digits(max(values))
-    return low if low == high else f"{low} to {high}"
 
 
 def limit_processor_time(seconds: float) -> None:
@@ -70,3 +126,64 @@ def limit_processor_time(seconds: float) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         limit = math.ceil(time.process_time() + seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, most))
+
+
+# --- cost --------------------------------------------------------------------------------------
+
+
+def beside_yardstick(call: Callable[[], T], device: str = "cpu") -> tuple[T, Row]:
+    """Return what a call returns, and its memory, between two runs of the yardstick."""
+    before = yardstick(device)
+    forget_peak(device)
+    held = peak_memory(device)
+    found = call()
+    peak, after = peak_memory(device), yardstick(device)
+    return found, {
+        "yardstick_before": before,
+        "yardstick_after": after,
+        "peak_gib": peak / GIB,
+        "solve_gib": (peak - held) / GIB,
+    }
+
+
+def in_yardsticks(seconds: float, cost: Row) -> float:
+    """Divide by the mean of the yardsticks before and after."""
+    return seconds / ((cost["yardstick_before"] + cost["yardstick_after"]) / 2)
+
+
+def yardstick(device: str) -> float:
+    """Seconds of 20 Cholesky factorisations."""
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.randn(ORDER, ORDER + 50, generator=generator, dtype=torch.float64)
+    matrix = (factor @ factor.T).to(device)
+    torch.linalg.cholesky(matrix)
+    start = time.perf_counter()
+    for _ in range(FACTORISATIONS):
+        pivot = torch.linalg.cholesky(matrix)[-1, -1]
+    float(pivot)  # wait for the device
+    return time.perf_counter() - start
+
+
+def forget_peak(device: str) -> None:
+    """Start to measure peaks anew, where the system lets us."""
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats(device)
+    with suppress(OSError):  # Linux alone
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory(device: str) -> int:
+    """Most bytes held since :func:`forget_peak`: by the process, or by torch on a GPU.
+
+    Linux tells the high-water mark of this program; the one of ``getrusage`` begins at that of the
+    process that started it, and is never forgotten.
+    """
+    if device != "cpu":
+        return torch.cuda.max_memory_allocated(device)
+    with suppress(OSError):  # Linux alone
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    import resource  # not on Windows
+
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

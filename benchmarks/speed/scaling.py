@@ -17,14 +17,9 @@ that a run can be stopped and continued.
 
 from __future__ import annotations
 
-import platform
-import resource
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -35,10 +30,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
-from benchmarks.speed.runs import ANSWERED, TIME_LIMIT, Row, few_digits, machine, outcome, warm_up
-from benchmarks.words import markdown_table
-from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
+from benchmarks.harness import (
+    Experiment,
+    Frames,
+    Misuse,
+    Options,
+    Row,
+    Run,
+    Verdict,
+    option,
+    rows_of,
+)
+from benchmarks.speed import runs
+from benchmarks.words import markdown_table, span
+from implicit_bias.base.processes import Pipe
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import split_indices
@@ -46,10 +51,8 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION
-from implicit_bias.solvers import INTERIOR_POINT_LIMIT, BoundsAt, solve
+from implicit_bias.solvers import INTERIOR_POINT_LIMIT, solve
 
-# The yardstick.
-FACTORISATIONS, ORDER = 20, 2000
 SEED = 1
 
 
@@ -156,93 +159,42 @@ QUICK = [*SMALL, *conflicts(SMALL[:1])]
 # --- one row: a point, in a process that can be stopped --------------------------------------
 
 
+def key_of(point: Point, tol: float, device: str) -> Row:
+    """Return the columns that tell its row apart."""
+    return {**asdict(point), "tol": tol, "device": device}
+
+
 def measure_point(
     point: Point, *, tol: float, device: str, limit: float, say: Callable[[str], None]
 ) -> Row:
     """Solve a point; the row says so if that fails."""
-    row: Row = {**asdict(point), "tol": tol, "device": device, "limit": limit, "detail": ""}
-    row |= {"machine": machine()}
+    row: Row = {"limit": limit, "detail": "", "machine": runs.machine()}
     row |= dict.fromkeys(QUANTITIES, np.nan)  # until there is an answer
-    with Process(_work, (point.problem(), tol, device)) as process:
-        process.allow(limit)
-        try:
-            while True:
-                match process.receive():
-                    case BoundsAt() as line:
-                        say(f"{point.name}: {line.lower:.7g} to {line.upper:.7g}")
-                    case facts:
-                        row |= facts
-        except ProcessEnded as ended:
-            row |= outcome(ended)
-    return row
+    arguments = (point.problem(), tol, device)
+    return row | runs.in_process(_work, arguments, limit, lambda line: say(f"{point.name}: {line}"))
 
 
 def _work(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> None:
-    pipe.send(_facts(pipe, problem, tol, device))
-
-
-def _facts(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> Row:
-    solve(warm_up(), device=device)
-    before = yardstick(device)
-    forget_peak(device)
-    held = peak_memory(device)
-    found = solve(problem, tol=tol, device=device, on_progress=pipe.send)
-    peak, after = peak_memory(device), yardstick(device)
-    return {
-        "outcome": ANSWERED,
-        "solver": found.stats.solver,
-        "status": found.status.name,
-        "iterations": found.stats.iterations,
-        "lower": found.certificate.lower,
-        "upper": found.certificate.upper,
-        "gap": found.certificate.gap,
-        "support": len(found.support),
-        "active": int(found.active.sum()),
-        "seconds": found.stats.seconds,
-        "yardstick_before": before,
-        "yardstick_after": after,
-        "ratio": found.stats.seconds / ((before + after) / 2),
-        "peak_gib": peak / GIB,
-        "solve_gib": (peak - held) / GIB,
-        "threads": torch.get_num_threads(),
-        "hardware": torch.cuda.get_device_name() if device != "cpu" else "",
-    }
-
-
-def yardstick(device: str) -> float:
-    """Seconds of 20 Cholesky factorisations."""
-    generator = torch.Generator().manual_seed(0)
-    factor = torch.randn(ORDER, ORDER + 50, generator=generator, dtype=torch.float64)
-    matrix = (factor @ factor.T).to(device)
-    torch.linalg.cholesky(matrix)
-    start = time.perf_counter()
-    for _ in range(FACTORISATIONS):
-        pivot = torch.linalg.cholesky(matrix)[-1, -1]
-    float(pivot)  # wait for the device
-    return time.perf_counter() - start
-
-
-def forget_peak(device: str) -> None:
-    """Start to measure peaks anew, where the system lets us."""
-    if device != "cpu":
-        torch.cuda.reset_peak_memory_stats(device)
-    with suppress(OSError):  # Linux alone
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_memory(device: str) -> int:
-    """Most bytes held since :func:`forget_peak`: by the process, or by torch on a GPU.
-
-    Linux tells the high-water mark of this program; the one of ``getrusage`` begins at that of the
-    process that started it, and is never forgotten.
-    """
-    if device != "cpu":
-        return torch.cuda.max_memory_allocated(device)
-    with suppress(OSError):  # Linux alone
-        status = Path("/proc/self/status").read_text()
-        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-    unit = 1 if platform.system() == "Darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    solve(runs.warm_up(), device=device)
+    found, cost = runs.beside_yardstick(
+        lambda: solve(problem, tol=tol, device=device, on_progress=pipe.send), device
+    )
+    pipe.send(
+        {
+            "outcome": runs.ANSWERED,
+            "solver": found.stats.solver,
+            "status": found.status.name,
+            "iterations": found.stats.iterations,
+            **runs.bounds_of(found.certificate),
+            "support": len(found.support),
+            "active": int(found.active.sum()),
+            "seconds": found.stats.seconds,
+            **cost,
+            "ratio": runs.in_yardsticks(found.stats.seconds, cost),
+            "threads": torch.get_num_threads(),
+            "hardware": torch.cuda.get_device_name() if device != "cpu" else "",
+        }
+    )
 
 
 # --- the results, kept from run to run -------------------------------------------------------
@@ -260,7 +212,7 @@ class ScalingOptions(Options):
     fresh: bool = option(False, "forget the results so far")
 
 
-def measure(run: Run[ScalingOptions]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[ScalingOptions]) -> Frames:
     """Measure the points that are missing."""
     asked = run.options
     tol, device, limit = asked.tol, asked.device, asked.time_limit
@@ -269,42 +221,22 @@ def measure(run: Run[ScalingOptions]) -> Iterator[pd.DataFrame]:
     if not points:
         raise Misuse(f"no point's name contains {asked.only!r}")
     rows = [] if asked.fresh else rows_of(run.kept)
-    left = missing(points, rows, tol=tol, device=device, limit=limit)
+    keys = {point: key_of(point, tol, device) for point in points}
+    left = [point for point in points if not runs.is_done(rows, keys[point], limit=limit)]
     minutes = sum(min(point.expected, limit) for point in left) / 60
     run.say(
         f"{len(points)} points, {len(left)} to solve: about {minutes:.1f} minutes of an idle core; "
         f"{len(rows)} rows are in {run.file}"
     )
     for point in left:
-        rows = [row for row in rows if not _is_row_of(row, point, tol, device)]
-        row = measure_point(point, tol=tol, device=device, limit=limit, say=run.say)
-        rows = [*rows, row]
-        run.say(f"{point.name}: {row['outcome']}")
+        facts = measure_point(point, tol=tol, device=device, limit=limit, say=run.say)
+        rows = runs.replaced(rows, keys[point], facts)
+        run.say(f"{point.name}: {facts['outcome']}")
         yield pd.DataFrame(rows)
 
 
-def missing(
-    points: Sequence[Point], rows: Sequence[Row], *, tol: float, device: str, limit: float
-) -> list[Point]:
-    """Points without an answer, and not stopped under a limit as wide."""
-
-    def settles(row: Row) -> bool:
-        return row["outcome"] == ANSWERED or (
-            row["outcome"] == TIME_LIMIT and row["limit"] >= limit
-        )
-
-    return [
-        point
-        for point in points
-        if not any(settles(row) for row in rows if _is_row_of(row, point, tol, device))
-    ]
-
-
-def _is_row_of(row: Row, point: Point, tol: float, device: str) -> bool:
-    return (_point_of(row), row["tol"], row["device"]) == (point, tol, device)
-
-
-def _point_of(row: Row) -> Point:
+def point_of(row: pd.Series[Any]) -> Point:
+    """Return the point of a row."""
     return Point(**{field.name: row[field.name] for field in fields(Point)})
 
 
@@ -341,7 +273,7 @@ def line(frame: pd.DataFrame, axis: str, middle: Point) -> pd.DataFrame:
     return here.sort_values(axis)
 
 
-def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> Iterator[pd.DataFrame]:
+def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> Frames:
     """Parts of a line that one power law may describe: those of one solver, with 3 points."""
     rows = _fitted(rows, quantity)
     parts = (
@@ -355,8 +287,9 @@ def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> Iterator[pd.DataFram
     return (part for part in parts if len(part) >= 3)
 
 
-def draw(frame: pd.DataFrame, middle: Point) -> Figure:
+def draw(frame: pd.DataFrame, middle: Point | None = None) -> Figure:
     """Time and memory along each axis that has more than one point, with fitted exponents."""
+    middle = middle or _middle(frame)
     lines = {axis: line(frame, axis, middle) for axis in AXES}
     drawn = [axis for axis in AXES if lines[axis][axis].nunique() > 1] or ["N"]
     size = (len(drawn) * PANEL[0] + 1, len(QUANTITIES) * PANEL[1])
@@ -380,7 +313,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
         values = sorted(set(rows[axis]))
         ax.set_xticks(values, labels=[f"{value:,}" for value in values], rotation=45)
         ax.xaxis.set_minor_locator(NullLocator())
-    answered = rows[rows["outcome"] == ANSWERED]
+    answered = rows[rows["outcome"] == runs.ANSWERED]
     for device, there in answered.groupby("device"):
         for solver, points in there.groupby("solver"):
             look: dict[str, Any] = {
@@ -400,7 +333,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
             law = factor * part[axis] ** slope
             colour = _colour(device, part["solver"].iloc[0])
             ax.plot(part[axis], law, color=colour, linewidth=1, label=f"{axis}^{slope:.2f}")
-    stopped = rows[rows["outcome"] != ANSWERED]
+    stopped = rows[rows["outcome"] != runs.ANSWERED]
     if len(stopped):  # they have no time and no memory: above the panel
         above: dict[str, Any] = {
             "transform": ax.get_xaxis_transform(),
@@ -437,26 +370,24 @@ def _middle(frame: pd.DataFrame) -> Point:
 
 def _answers(frame: pd.DataFrame) -> pd.DataFrame:
     """Answered rows without a conflict, on the first device, by size."""
-    known = frame[(frame["conflict"] == "none") & (frame["outcome"] == ANSWERED)]
+    known = frame[(frame["conflict"] == "none") & (frame["outcome"] == runs.ANSWERED)]
     known = known.reindex(columns=frame.columns.union(SHOWN))  # a table without any answer
     return known[known["device"] == known["device"].min()].sort_values(["N", "H", "C"])
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> dict[str, Any]:
     """Cost of every point without a conflict."""
     rows = _answers(frame)
-    return pd.DataFrame(
-        {
-            "N": rows["N"].map("{:,}".format),
-            "H": rows["H"].map(str),
-            "C": rows["C"].map(str),
-            "time / 20 Choleskys": rows["ratio"].map("{:.2f}".format),
-            "seconds": rows["seconds"].map(few_digits),
-            "GiB of the solve": rows["solve_gib"].map("{:.2g}".format),
-            "steps or rounds": rows["iterations"].map("{:.0f}".format),
-            "support vectors": rows["support"].map("{:,.0f}".format),
-        }
-    )
+    return {
+        "N": rows["N"].map("{:,}".format),
+        "H": rows["H"].map(str),
+        "C": rows["C"].map(str),
+        "time / 20 Choleskys": rows["ratio"].map("{:.2f}".format),
+        "seconds": rows["seconds"].map(runs.few_digits),
+        "GiB of the solve": rows["solve_gib"].map("{:.2g}".format),
+        "steps or rounds": rows["iterations"].map("{:.0f}".format),
+        "support vectors": rows["support"].map("{:,.0f}".format),
+    }
 
 
 def _exponents(frame: pd.DataFrame) -> dict[str, list[float]]:
@@ -489,7 +420,7 @@ def found(frame: pd.DataFrame) -> str:
     others = " and ".join(f"{axis}^{p[0]:.2f}" for axis in "HC" if (p := exponents[axis]))
     yardsticks = (frame["yardstick_before"] + frame["yardstick_after"]) / 2
     lines = [
-        f"- The largest point, {_point_of(dict(largest)).name}: a certified gap of "
+        f"- The largest point, {point_of(largest).name}: a certified gap of "
         f"{largest['gap']:.0e} after {largest['seconds']:.3g} s, with {largest['peak_gib']:.1f} "
         "GiB at the peak, data included.",
     ]
@@ -506,20 +437,20 @@ def found(frame: pd.DataFrame) -> str:
         )
     return (
         f"Gap {frame['tol'].iloc[0]:g}, threads: {answers['threads'].iloc[0]:.0f}, "
-        f"{largest['machine']}; 20 Choleskys beside each point took {yardsticks.min():.2g} to "
-        f"{yardsticks.max():.2g} s.\n\n" + "\n".join(lines) + _of_conflicts(frame)
+        f"{largest['machine']}; 20 Choleskys beside each point took {span(yardsticks, '.2g')} s."
+        "\n\n" + "\n".join(lines) + _of_conflicts(frame)
     )
 
 
 def _of_conflicts(frame: pd.DataFrame) -> str:
     """Time of the proof of a conflict over 20 Choleskys, beside that of the solve."""
-    ratios = frame[frame["outcome"] == ANSWERED].pivot_table(
+    ratios = frame[frame["outcome"] == runs.ANSWERED].pivot_table(
         index=["N", "H", "C"], columns="conflict", values="ratio"
     )
     if not {"none", "twin", "between"} <= set(ratios):
         return ""
     ratios = ratios.dropna()
-    cells = ratios[["twin", "between", "none"]].map(few_digits).reset_index()
+    cells = ratios[["twin", "between", "none"]].map(runs.few_digits).reset_index()
     cells = cells.rename(columns={"none": "the solve without it"}).drop(columns=["H", "C"])
     cells["N"] = cells["N"].map("{:,}".format)
     share = ratios["between"] / ratios["none"]
@@ -527,8 +458,7 @@ def _of_conflicts(frame: pd.DataFrame) -> str:
         "\n\nConflicts, in the middle of the data, time / 20 Choleskys:\n\n"
         f"{markdown_table(cells.astype(str))}\n\n"
         "A sample with both labels is found by comparing rows. Where no two samples are equal, the "
-        f"proof that nothing separates them takes {share.min():.1f} to {share.max():.1f} times as "
-        "long as the solve."
+        f"proof that nothing separates them takes {span(share, '.1f')} times as long as the solve."
     )
 
 
@@ -539,14 +469,4 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of((whole & (largest["gap"] <= frame["tol"].max())).any())
 
 
-# An estimate, by hand, from the support vectors of the table.
-
-
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=lambda frame: draw(frame, _middle(frame)),
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=ScalingOptions,
-)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw, options=ScalingOptions)

@@ -27,19 +27,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from sklearn.svm import SVC
 
-from benchmarks.harness import Experiment, Misuse, Options, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Misuse, Options, Row, Run, Verdict, option, rows_of
 from benchmarks.speed.runs import (
     ANSWERED,
     NOT_TRIED,
     OUT_OF_MEMORY,
     TIME_LIMIT,
-    Row,
+    bounds_of,
     few_digits,
+    is_done,
     machine,
     outcome,
-    span,
     warm_up,
+    without,
 )
+from benchmarks.words import span
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
@@ -207,7 +209,7 @@ def _svc(problem: MarginProblem, tol: float) -> Candidate:
 class Limits:
     """What a solver may use: seconds for its first run, and GiB of memory."""
 
-    seconds: float
+    limit: float
     memory: float
 
 
@@ -218,7 +220,7 @@ def measure_peer(peer: Peer, problem: MarginProblem, *, tol: float, limits: Limi
     with Process(_work, arguments, memory=limits.memory) as process:
         try:
             row |= process.receive()  # the native runs before
-            process.allow(limits.seconds)
+            process.allow(limits.limit)
             row |= process.receive()  # the answer
             process.allow(math.inf)
             while True:  # more runs, and the native ones after
@@ -248,9 +250,7 @@ def _stages(peer: Peer, problem: MarginProblem, tol: float) -> Iterator[Row]:
         "outcome": ANSWERED,
         "status": answer.status.name,
         "iterations": answer.iterations,
-        "lower": certificate.lower,
-        "upper": certificate.upper,
-        "gap": certificate.gap,
+        **bounds_of(certificate),
         "seconds": first,
     }
     runs = _repeat(run, first)
@@ -311,17 +311,17 @@ def measure(run: Run[SolverOptions]) -> Iterator[pd.DataFrame]:
         raise Misuse(f"no solver is called {asked.solver!r}; there are {names}")
     if len(run.kept) and "outcome" not in run.kept:
         raise Misuse(f"{run.file} is not of this benchmark: use --fresh, or another --folder")
-    limits = Limits(seconds=asked.time_limit, memory=asked.memory_limit)
+    limits = Limits(limit=asked.time_limit, memory=asked.memory_limit)
     kept = [] if asked.fresh else rows_of(run.kept)
     missing = sum(
-        peer.takes(cell) and not _is_done(kept, cell, peer, asked.tol, limits)
+        peer.takes(cell) and not is_done(kept, key_of(cell, peer, asked.tol), **asdict(limits))
         for cell in cells
         for peer in everyone
     )
     run.say(
         f"{len(cells)} cells, {missing} rows to measure: at most "
-        f"{missing * limits.seconds / 3600:.1f} hours (the sum of the limits of "
-        f"{limits.seconds:g} s); {len(kept)} rows are in {run.file}"
+        f"{missing * limits.limit / 3600:.1f} hours (the sum of the limits of "
+        f"{limits.limit:g} s); {len(kept)} rows are in {run.file}"
     )
     for rows in run_grid(cells, kept, tol=asked.tol, limits=limits, solvers=everyone):
         last = rows[-1]
@@ -340,46 +340,36 @@ def run_grid(
     """Measure what is missing in the rows, cell by cell; yield all rows after each."""
     for cell in cells:
         kept = [peer for peer in solvers if peer.takes(cell)]
-        missing = [peer for peer in kept if not _is_done(rows, cell, peer, tol, limits)]
+        keys = {peer: key_of(cell, peer, tol) for peer in kept}
+        missing = [peer for peer in kept if not is_done(rows, keys[peer], **asdict(limits))]
         problem: MarginProblem | None = None
         for peer in missing:
-            rows = [row for row in rows if not _is_row_of(row, cell, peer, tol)]
-            row: Row = {**asdict(cell), **asdict(peer), "tol": tol}
-            row |= {"limit": limits.seconds, "memory": limits.memory}
+            rows, row = without(rows, keys[peer]), asdict(limits)
             if reason := exceeded(rows, cell, peer, tol):
                 row |= {"outcome": NOT_TRIED, "detail": reason}
             else:
                 problem = problem or cell.problem()
                 row |= measure_peer(peer, problem, tol=tol, limits=limits)
-            rows = [*rows, row]
+            rows = [*rows, {**keys[peer], **row}]
             yield rows
 
 
 def exceeded(rows: Sequence[Row], cell: Cell, peer: Peer, tol: float) -> str:
     """Why not to try a peer on a cell: the limit that it exceeded on a smaller one, or ""."""
+    of_peer = {**asdict(peer), "tol": tol}
     for row in rows:
         other = _cell_of(row)
         smaller = other.N <= cell.N and other.H <= cell.H and other.C <= cell.C
         same = (other.dataset, other.model) == (cell.dataset, cell.model)
         stopped = row["outcome"] in (TIME_LIMIT, OUT_OF_MEMORY)
-        if smaller and same and stopped and _is_row_of(row, other, peer, tol):
+        if smaller and same and stopped and of_peer.items() <= row.items():
             return f"{row['outcome']} at {other.size}"
     return ""
 
 
-def _is_row_of(row: Row, cell: Cell, peer: Peer, tol: float) -> bool:
-    return (_cell_of(row), _peer_of(row), row["tol"]) == (cell, peer, tol)
-
-
-def _is_done(rows: Sequence[Row], cell: Cell, peer: Peer, tol: float, limits: Limits) -> bool:
-    """Whether there is an answer, or none under limits no tighter than these."""
-
-    def settles(row: Row) -> bool:
-        stopped = row["outcome"] in (TIME_LIMIT, OUT_OF_MEMORY, NOT_TRIED)
-        enough = row["limit"] >= limits.seconds and row["memory"] >= limits.memory
-        return row["outcome"] == ANSWERED or (stopped and enough)
-
-    return any(settles(row) for row in rows if _is_row_of(row, cell, peer, tol))
+def key_of(cell: Cell, peer: Peer, tol: float) -> Row:
+    """Return the columns that tell a row apart."""
+    return {**asdict(cell), **asdict(peer), "tol": tol}
 
 
 # --- the picture -----------------------------------------------------------------------------
@@ -402,6 +392,7 @@ LOOSE = 10.0
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Seconds of each peer, a line a problem; who did not answer stands apart, at no time."""
+    frame = frame[frame["tol"] == frame["tol"].iloc[-1]]
     cells = list(_by_cell(frame))
     solvers = [name for name in COLOURS if (frame["solver"] == name).any()]
     stopped = frame[frame["outcome"] != ANSWERED]
@@ -547,7 +538,9 @@ def found(frame: pd.DataFrame) -> str:
         )
     small = _small_formulations(frame)
     if small:
-        words = "; ".join(f"{span(ratios)} at {size}" for size, ratios in small.items())
+        words = "; ".join(
+            f"{span(np.array(ratios), few_digits)} at {size}" for size, ratios in small.items()
+        )
         lines.append(
             "- Most of that is the formulation. In the best one of each the peers' times are, on "
             f"MNIST and SVM-GLN, multiples of the native one: {words}. Where a size is missing, "
@@ -574,8 +567,8 @@ def found(frame: pd.DataFrame) -> str:
     if certified:
         lines.append(
             "- A gap takes a certificate, which the native times include and those of the peers do "
-            f"not. SVC and `certify` take {span(certified)} times what the native solver takes on "
-            "the problems of one group."
+            f"not. SVC and `certify` take {span(np.array(certified), few_digits)} times what the "
+            "native solver takes on the problems of one group."
         )
     threads = " or ".join(f"{n:.0f} threads" for n in sorted(frame["threads"].dropna().unique()))
     stopped = int(frame["outcome"].isin([TIME_LIMIT, NOT_TRIED]).sum())
@@ -613,26 +606,6 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(ratios and ratios[-1] >= 100, max(ratios, default=0.0) >= 10)
 
 
-HOW = """\
-Handwritten digits and binary MNIST (the published split and draws, D = 785), SVM-GLN, SVM-L2 and \
-one linear SVM. Every solver is asked for a gap of 1e-6 and graded by `certify`; the native one \
-runs up to five times before and after each peer, in the same process, and the median of these is \
-the time beside it. Peers that take less than two seconds in all run five times, too. Times \
-include what a caller waits for: building the program, CVXPY's compilation, and the solve; the \
-native ones its certificate, too.
-
-| peer | what it is given |
-| --- | --- |
-| ECOS, CLARABEL, SCS: primal | zeta (M, D), one second-order cone a unit: the program of the source paper |
-| reduced | the same in coordinates of the row space, by a Cholesky factor of each unit's Gram matrix |
-| dual | N variables, one cone a unit in the same factors |
-| OSQP; CLARABEL and SCS for one group | the quadratic programs of the three; the small one has N variables |
-| scikit-learn's SVC, C = inf | the kernel of one group; each sample mirrored, so that the offset is 0 |
-
-A peer that exceeds the limit (`--time-limit`, 8 GiB) is stopped, shown as such, and not tried on \
-larger cells of its kind; those rows say where it was stopped."""  # noqa: E501
-
-
 def _cell_of(row: Row) -> Cell:
     return Cell(**{field.name: row[field.name] for field in fields(Cell)})
 
@@ -648,11 +621,4 @@ def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, list[Row]]]:
     yield from cells.items()
 
 
-EXPERIMENT = Experiment(
-    measure=measure,
-    draw=lambda frame: draw(frame[frame["tol"] == frame["tol"].iloc[-1]]),
-    found=found,
-    verdict=verdict,
-    tabulate=tabulate,
-    options=SolverOptions,
-)
+EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw, options=SolverOptions)

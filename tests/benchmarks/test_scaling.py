@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
-from benchmarks.speed import scaling
+from benchmarks.speed import runs, scaling
 from implicit_bias.base.processes import Pipe, Process
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.solvers import solve
@@ -39,18 +39,21 @@ def test_conflicts_are_not_separable(conflict: str) -> None:
 
 
 def test_rows_are_kept() -> None:
-    first, second = point(60), point(80)
-    row = {**first.__dict__, "tol": 1e-6, "device": "cpu", "limit": 60.0, "outcome": "answered"}
+    key = scaling.key_of(point(60), 1e-6, "cpu")
+    row = {**key, "limit": 60.0, "outcome": "answered"}
 
-    def left(limit: float = 60.0, tol: float = 1e-6, **changes: object) -> list[Any]:
-        rows = [{**row, **changes}]
-        found = scaling.missing([first, second], rows, tol=tol, device="cpu", limit=limit)
-        return list(found)
+    def done(limit: float = 60.0, **changes: object) -> bool:
+        return runs.is_done([{**row, **changes}], key, limit=limit)
 
-    assert left() == left(limit=1e6) == [second]
-    assert left(tol=1e-4) == left(device="cuda") == left(outcome="crashed") == [first, second]
-    assert left(outcome="time limit") == left(30.0, outcome="time limit") == [second]
-    assert left(90.0, outcome="time limit") == [first, second]
+    assert done()
+    assert done(limit=1e6)
+    assert done(outcome="time limit")
+    assert done(30.0, outcome="time limit")
+    assert not done(90.0, outcome="time limit")
+    for changes in ({"N": 80}, {"tol": 1e-4}, {"device": "cuda"}, {"outcome": "crashed"}):
+        assert not done(**changes)
+    other = {**row, "N": 80}
+    assert runs.replaced([row, other], key, {"limit": 9.0}) == [other, {**key, "limit": 9.0}]
 
 
 def test_exponents() -> None:
@@ -100,17 +103,17 @@ def test_the_picture_shows_every_row() -> None:
 def test_a_peak_is_that_of_the_process_since_it_was_forgotten() -> None:
     """What this process, and the one that started it, held before is not counted."""
     held = np.ones(40 * 2**20)  # 320 MiB
-    before = scaling.peak_memory("cpu")
+    before = runs.peak_memory("cpu")
     with Process(_peaks) as process:
         assert process.receive() < before  # a large parent has small children
     del held
-    scaling.forget_peak("cpu")
-    assert scaling.peak_memory("cpu") < before - 200 * 2**20
+    runs.forget_peak("cpu")
+    assert runs.peak_memory("cpu") < before - 200 * 2**20
 
 
 def _peaks(pipe: Pipe) -> None:
-    scaling.forget_peak("cpu")
-    pipe.send(scaling.peak_memory("cpu"))
+    runs.forget_peak("cpu")
+    pipe.send(runs.peak_memory("cpu"))
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def peer(solver: str = "clarabel", formulation: Any = "dual") -> solvers.Peer:
 
 
 def limits(seconds: float) -> Any:
-    return solvers.Limits(seconds=seconds, memory=64.0)
+    return solvers.Limits(limit=seconds, memory=64.0)
 
 
 def run_grid(
