@@ -22,6 +22,7 @@ from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.words import conclusions
+from modules import known
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
 TEST = make_toy("moons", 300, noise=0.2, random_state=1)
@@ -94,8 +95,7 @@ def test_confusion_by_hand() -> None:
 
     result = compare({"fixed": Fixed()}, np.zeros((5, 1)), truth)
     assert result.classes.tolist() == ["ant", "bee", "cow", "dog"]
-    found = result.model("fixed").confusion
-    assert found is not None
+    found = known(result.model("fixed").confusion)
     assert found.tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
     frame = result.confusion_frame().set_index(["class", "predicted"])["samples"]
     assert frame["dog", "ant"] == 1
@@ -116,19 +116,19 @@ def test_models_of_many_classes() -> None:
         model.fit(X, y)
     result = compare(models, X, y, train=(X, y))
     network, svm = result.model("network"), result.model("svm")
-    assert network.margin is not None
-    assert svm.margin is not None
+    margin = network.known_margin
     assert result.svm_of(network) is svm
     assert result.svm_of(result.model("shared")) is None
-    assert network.margin.optimum == svm.margin.certificate.lower
-    assert 0 < network.margin.excess < 10
+    assert margin.optimum == svm.known_margin.certificate.lower
+    assert 0 < margin.excess < 10
     trained = models["network"]
     assert isinstance(trained, GLNClassifier)
     f = trained.network_.decision(X)
     margins = [row[k] - np.delete(row, k).max() for row, k in zip(f, y, strict=True)]
     norm = trained.network_.norm()
-    np.testing.assert_allclose(network.margin.margins, np.array(margins) / norm)
-    assert svm.margin.largest_margin == pytest.approx(svm.margin.min_margin, rel=1e-5)
+    np.testing.assert_allclose(margin.margins, np.array(margins) / norm)
+    largest = svm.known_margin.largest_margin
+    assert largest == pytest.approx(svm.known_margin.min_margin, rel=1e-5)
 
 
 def test_a_tie_of_classes_counts_as_an_error() -> None:
@@ -138,15 +138,11 @@ def test_a_tie_of_classes_counts_as_an_error() -> None:
     # The scores of 0 are exactly equal, whatever the last bits of the coefficients are.
     result = compare({"linear": model}, np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), [0, 0])
     assert result.model("linear").error == 0.5
-    found = result.model("linear").confusion
-    assert found is not None
-    assert found.sum() == 1
+    assert known(result.model("linear").confusion).sum() == 1
 
 
 def test_margins_by_hand() -> None:
-    svm, network = compared().model("svm").margin, compared().model("network").margin
-    assert svm is not None
-    assert network is not None
+    svm, network = (compared().model(name).known_margin for name in ("svm", "network"))
     assert svm.optimum == network.optimum  # one program: same gates, groups and data
     assert svm.excess == pytest.approx(0.0, abs=1e-8)
     trained = fitted_models()["network"].network_
@@ -161,9 +157,7 @@ def test_margins_by_hand() -> None:
     assert svm.margins.min() == pytest.approx(1 / svm.norm)
     np.testing.assert_allclose(network.unit_norms.sum(), 1.0)
     assert svm.support_vectors == len(fitted_models()["svm"].support_)
-    l2 = compared().model("l2").margin
-    assert l2 is not None
-    assert l2.optimum != svm.optimum
+    assert compared().model("l2").known_margin.optimum != svm.optimum
     assert compared().model("logistic").margin is None
 
 
@@ -193,8 +187,7 @@ def test_two_linear_models_of_one_program() -> None:
     tight = GatedSVC(tol=1e-10).fit(blobs.X, blobs.y)
     loose = GatedSVC(tol=1e-2).fit(blobs.X, blobs.y)
     result = compare({"loose": loose, "tight": tight}, blobs.X, blobs.y, train=(blobs.X, blobs.y))
-    margin = result.model("loose").margin
-    assert margin is not None
+    margin = result.model("loose").known_margin
     assert margin.optimum == pytest.approx(tight.solution_.certificate.lower)
     assert np.isnan(result.pair("loose", "tight").ratio)  # neither errs
 
@@ -222,8 +215,7 @@ def test_a_reduced_solution_is_judged_on_the_samples_it_kept() -> None:
     y[:2] *= -1
     with pytest.warns(UserWarning, match="left out"):
         reduced = GLNSVC(3, random_state=0, on_failure="drop").fit(TRAIN.X, y)
-    margin = compare({"m": reduced}, TRAIN.X, y, train=(TRAIN.X, y)).model("m").margin
-    assert margin is not None
+    margin = compare({"m": reduced}, TRAIN.X, y, train=(TRAIN.X, y)).model("m").known_margin
     assert margin.excess < 1e-5
     assert len(margin.margins) == len(y) - len(reduced.dropped_)
 
@@ -301,17 +293,13 @@ def test_counts_and_differences_by_hand() -> None:
     wrong = {name: model.predict(TEST.X) != TEST.y for name, model in fitted_models().items()}
     for name, found in wrong.items():
         assert compared().model(name).count.count == found.sum()
-        train_wrong = compared().model(name).train_wrong
-        assert train_wrong is not None
+        train_wrong = known(compared().model(name).train_wrong)
         assert train_wrong.count == np.sum(fitted_models()[name].predict(TRAIN.X) != TRAIN.y)
-    difference = compared().difference("logistic", "neighbours")
-    assert difference is not None
+    difference = known(compared().difference("logistic", "neighbours"))
     assert difference.only_first == np.sum(wrong["logistic"] & ~wrong["neighbours"])
-    agreement = compared().agreement("svm", "network")
-    assert agreement is not None
-    assert agreement.count == np.sum(
-        fitted_models()["svm"].predict(TEST.X) == fitted_models()["network"].predict(TEST.X)
-    )
+    agreement = known(compared().agreement("svm", "network"))
+    first, second = (fitted_models()[name].predict(TEST.X) for name in ("svm", "network"))
+    assert agreement.count == np.sum(first == second)
 
 
 def test_lists_frames_and_names_of_classes(tmp_path: Path) -> None:

@@ -6,37 +6,47 @@ import pickle
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
+from cases import mostly_slow
 from implicit_bias import (
     GLNSVC,
+    GaLUClassifier,
+    GaLURegressor,
     GatedReLUSVC,
     GatedSVC,
     GLNClassifier,
     HiddenLayerSVC,
+    InfiniteWidthSVC,
     MaxMarginSVC,
     NotSeparableWarning,
     ReLUClassifier,
     SolveError,
     Status,
     certify,
-    training,
+    compare,
 )
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.estimators.svm import MarginSVC
+from implicit_bias.networks import Network
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.solvers import solve
+from implicit_bias.training import OwnLoop, TrainingDiverged
+from modules import known, reloaded
 
 DECISION_ATOL = 1e-5
 MOONS = make_toy("moons", 60, noise=0.05)
@@ -46,6 +56,8 @@ XOR = make_toy("xor", 60, noise=0.05)
 SOFT: list[BinaryClassifier] = [
     GatedSVC(C=10.0),
     MaxMarginSVC("l2", C=10.0),
+    MaxMarginSVC("linf", C=1.0),
+    MaxMarginSVC("l1", C=1.0),
     GLNSVC(n_units=5, C=10.0, random_state=0),
     GLNSVC(n_units=5, norm="l2", C=10.0, random_state=0),
     GLNSVC(n_units=1, n_hyperplanes=3, C=10.0, random_state=0),
@@ -67,6 +79,14 @@ DEFAULTS: list[BinaryClassifier] = [
     GatedReLUSVC(),
     HiddenLayerSVC(),
 ]
+OTHERS = [
+    InfiniteWidthSVC(C=0.1, tol=0.1, max_rounds=2, random_state=0),
+    GaLUClassifier(20, ridge=1e-3, random_state=0),
+]
+LIGHT = [
+    GaLURegressor(20, ridge=1e-3, random_state=0),
+    GaLUClassifier(5, gates="sigmoid", threshold="median", always_on=True, random_state=0),
+]
 # Samples twice and weights of 2 are one program, but the check asks for seven equal digits where
 # the gap is 1e-6; and gates whose thresholds are medians of the inputs count these, not weights.
 NOT_TO_SEVEN_DIGITS = {
@@ -75,22 +95,14 @@ NOT_TO_SEVEN_DIGITS = {
 }
 
 
-def name(model: BinaryClassifier) -> str:
-    return repr(model)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore::implicit_bias.NotSeparableWarning")
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [*SOFT, *DEFAULTS], ids=name)
-def test_check_estimator(model: BinaryClassifier) -> None:
-    check_estimator(model, on_skip=None, expected_failed_checks=NOT_TO_SEVEN_DIGITS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", NETWORKS, ids=name)
-def test_check_estimator_networks(model: BinaryClassifier) -> None:
-    check_estimator(model, on_skip=None)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model", mostly_slow([*SOFT, *DEFAULTS, *NETWORKS, *OTHERS, *LIGHT], LIGHT), ids=repr
+)
+def test_check_estimator(model: Any) -> None:
+    failing = NOT_TO_SEVEN_DIGITS if isinstance(model, MarginSVC) else {}
+    check_estimator(model, on_skip=None, expected_failed_checks=failing)
 
 
 @pytest.mark.parametrize(
@@ -115,18 +127,7 @@ def test_every_solver_gives_the_same_classifier(solver: str, norm: Literal["l2",
         np.testing.assert_allclose(other.decision_function(MOONS.X), decision, atol=1e-2)
 
 
-def test_linear_svm_is_scikit_learns() -> None:
-    blobs = make_toy("blobs", 40, noise=0.1)
-    ours = GatedSVC(tol=1e-10, fit_intercept=False).fit(blobs.X, blobs.y)
-    # Their intercept is free; with each sample mirrored through the origin it is 0.
-    X, y = np.vstack([blobs.X, -blobs.X]), np.concatenate([blobs.y, -blobs.y])
-    theirs = SVC(kernel="linear", C=1e12, tol=1e-12).fit(X, y)
-    np.testing.assert_allclose(
-        ours.decision_function(blobs.X), theirs.decision_function(blobs.X), atol=DECISION_ATOL
-    )
-
-
-@pytest.mark.parametrize("model", DEFAULTS + NETWORKS, ids=name)
+@pytest.mark.parametrize("model", DEFAULTS + NETWORKS, ids=repr)
 def test_every_parameter_is_documented_in_its_class(model: BinaryClassifier) -> None:
     documented = set(re.findall(r"\w+", inspect.getdoc(type(model)) or ""))
     assert set(model.get_params()) <= documented
@@ -160,8 +161,7 @@ def test_a_gln_keeps_checkpoints_and_a_relu_network_has_one_rule() -> None:
 
 def test_a_fitted_model_keeps_its_problem() -> None:
     model = GLNSVC(5, random_state=0).fit(MOONS.X, MOONS.y)
-    problem = model.solution_.problem
-    assert problem is not None
+    problem = known(model.solution_.problem)
     np.testing.assert_array_equal(problem.X, MOONS.X)
     assert model.margin_view().problem(MOONS.X, MOONS.y) is problem
     again = pickle.loads(pickle.dumps(model)).margin_view()
@@ -264,8 +264,7 @@ def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
         soft = GatedSVC(soft_C=2.0).fit(XOR.X, XOR.y)
     asked = GatedSVC(C=2.0).fit(XOR.X, XOR.y)
     np.testing.assert_array_equal(soft.coef_, asked.coef_)
-    assert soft.failure_ is not None
-    assert soft.failure_.status is Status.NOT_SEPARABLE
+    assert known(soft.failure_).status is Status.NOT_SEPARABLE
     assert soft.fitted_C_ == 2.0
 
 
@@ -297,14 +296,13 @@ def test_samples_may_be_left_out() -> None:
 def test_samples_are_left_out_of_the_own_problem_only() -> None:
     """A model from a file has kept no samples, and knows its own by their number alone."""
     view = dropped().margin_view()
-    assert view.solution is not None
-    own = view.problem(MOONS.X, WRONG)
-    assert own is view.solution.problem
+    solution, own = known(view.solution), view.problem(MOONS.X, WRONG)
+    assert own is solution.problem
     assert own.n_samples == 60 - len(view.dropped)
     others = view.problem(MOONS.X[::-1], WRONG[::-1])
     assert others.n_samples == 60
     assert view.alpha(others) is None
-    forgot = replace(view, solution=replace(view.solution, problem=None))
+    forgot = replace(view, solution=replace(solution, problem=None))
     posed = forgot.problem(MOONS.X, WRONG)
     np.testing.assert_array_equal(posed.X, own.X)
     np.testing.assert_array_equal(forgot.alpha(posed), view.alpha(own))
@@ -363,16 +361,8 @@ def test_cross_validation_on_a_networks_gates() -> None:
         clone(HiddenLayerSVC(network)).fit(MOONS.X, MOONS.y)
 
 
-def test_interrupted_training_says_so_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = iter(range(100))
-
-    class Interrupted(training.Observer):
-        def __call__(self, step: int) -> training.HistoryPoint:
-            if next(calls) == 10:
-                raise KeyboardInterrupt
-            return super().__call__(step)
-
-    monkeypatch.setattr(training.minibatch, "Observer", Interrupted)
+@pytest.mark.usefixtures("ctrl_c")
+def test_interrupted_training_says_so_and_is_kept() -> None:
     model = GLNClassifier(2, steps=500, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"interrupted after \d+ of 500 steps"):
         model.fit(MOONS.X, MOONS.y)
@@ -392,8 +382,7 @@ def test_dual_variables_prove_a_bound_on_any_samples() -> None:
     view = GLNSVC(10, random_state=0).fit(MOONS.X, MOONS.y).margin_view()
     others = make_toy("moons", 60, noise=0.05, random_state=7)
     problem = view.problem(others.X, others.y)
-    assert view.solution is not None
-    assert problem is not view.solution.problem
+    assert problem is not known(view.solution).problem
     bound = certify(problem, alpha=view.alpha(problem)).lower
     assert 0 < bound <= solve(problem).certificate.upper * (1 + 1e-9)
 
@@ -466,13 +455,43 @@ def test_steps_of_large_inputs_are_smaller() -> None:
     large = 300.0 * MOONS.X
     model = GLNClassifier(5, steps=200, random_state=0).fit(large, MOONS.y)
     size = np.sqrt((large**2).sum(axis=1).mean())
-    config: Any = model.training_.config
-    assert config.learning_rate == pytest.approx(2.0 / size)
-    assert model.score(large, MOONS.y) > 0.7
     small = GLNClassifier(5, steps=2, random_state=0).fit(MOONS.X, MOONS.y)
-    config = small.training_.config
-    assert config.learning_rate == 0.04
-    with pytest.raises(
-        training.TrainingDiverged, match=f"norm of about {size:.3g}.*StandardScaler"
-    ):
+    configs: list[Any] = [each.training_.config for each in (model, small)]
+    assert configs[0].learning_rate == pytest.approx(2.0 / size)
+    assert configs[1].learning_rate == 0.04
+    assert model.score(large, MOONS.y) > 0.7
+    with pytest.raises(TrainingDiverged, match=f"norm of about {size:.3g}.*StandardScaler"):
         GLNClassifier(5, steps=200, learning_rate=1e6, random_state=0).fit(large, MOONS.y)
+
+
+# --- loops of your own ---------------------------------------------------------------------------
+
+
+def own_loop(network: Network, X: Array, y: Array) -> int:
+    inputs, labels = network.prepare_samples(X, y)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    for _ in range(25):
+        optimizer.zero_grad()
+        torch.autograd.backward(torch.exp(-labels * network(*inputs)).mean())
+        optimizer.step()
+    return 25
+
+
+def silent(network: Network, X: Array, y: Array) -> None:
+    own_loop(network, X, y)
+
+
+def test_a_loop_of_your_own(tmp_path: Path) -> None:
+    model = GLNClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, own_loop)
+    again = GLNClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, silent)
+    np.testing.assert_array_equal(model.network_.coef(), again.network_.coef())
+    assert (model.n_iter_, again.n_iter_) == (25, 0)
+    assert model.training_.config == OwnLoop(steps=25)
+    (point,) = model.history()
+    margins = MOONS.y * model.decision_function(MOONS.X)
+    assert point.min_margin == pytest.approx(margins.min())
+    assert point.norm == model.network_.norm()
+    assert reloaded(model, tmp_path).history() == model.history()
+    relu = ReLUClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, own_loop)
+    found = compare({"own": again, "relu": relu}, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
+    assert [result.steps for result in found.models] == [0, 25]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_score
-from sklearn.utils.estimator_checks import check_estimator
 
 from implicit_bias import GaLUClassifier, GaLURegressor
 from implicit_bias.base.validation import Array
@@ -13,19 +12,6 @@ def data(n: int = 60, d: int = 3, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     return X, np.abs(X[:, 0]) + 0.1 * rng.normal(size=n)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        GaLURegressor(20, ridge=1e-3, random_state=0),
-        pytest.param(GaLUClassifier(20, ridge=1e-3, random_state=0), marks=pytest.mark.slow),
-        GaLUClassifier(5, gates="sigmoid", threshold="median", always_on=True, random_state=0),
-    ],
-    ids=repr,
-)
-def test_check_estimator(model: GaLURegressor | GaLUClassifier) -> None:
-    check_estimator(model, on_skip=None)
 
 
 @pytest.mark.parametrize("gates", [">=", ">", "sigmoid", np.tanh])

@@ -6,23 +6,14 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import check_estimator
 
 from implicit_bias import InfiniteWidthSVC, SolveError, Status
 from implicit_bias.datasets import make_toy
-from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.infinite_width import Activation, max_margin, max_margin_of_classes
+from modules import reloaded
 
 MOONS = make_toy("moons", 40, noise=0.05)
 X, Y = MOONS.X[:, :2], MOONS.y
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_check_estimator() -> None:
-    model = InfiniteWidthSVC(C=0.1, tol=0.1, max_rounds=2, random_state=0)
-    check_estimator(model, on_skip=None)
 
 
 @pytest.mark.parametrize("C", [np.inf, 0.5])
@@ -57,8 +48,7 @@ def test_more_classes() -> None:
 def test_files(labels: list[str], tmp_path: Path) -> None:
     inputs = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     model = InfiniteWidthSVC(fit_intercept=False).fit(inputs, labels)
-    save_model(tmp_path / "model", model)
-    loaded = load_model(tmp_path / "model").model
+    loaded = reloaded(model, tmp_path)
     assert repr(loaded) == repr(model)
     np.testing.assert_array_equal(loaded.decision_function(inputs), model.decision_function(inputs))
 

@@ -24,8 +24,8 @@ from implicit_bias import (
 )
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.estimators.svm import MarginSVC
+from modules import known, reloaded
 
 RNG = np.random.default_rng(3)
 N = 30
@@ -80,8 +80,7 @@ def test_a_proof_names_the_samples_that_were_passed() -> None:
     weights = np.append(np.zeros(3), np.ones(N - 2))
     with pytest.warns(NotSeparableWarning, match=rf"\b7\b.*\b{N}\b"):
         model = MaxMarginSVC().fit(again, labels, weights)
-    assert model.failure_ is not None
-    np.testing.assert_array_equal(np.flatnonzero(model.failure_.alpha), [7, N])
+    np.testing.assert_array_equal(np.flatnonzero(known(model.failure_).alpha), [7, N])
     np.testing.assert_array_equal(model.dropped_, [0, 1, 2])
 
 
@@ -123,6 +122,7 @@ def test_balanced_classes_are_those_of_the_weights() -> None:
         ({}, np.full(N, np.inf), "sample_weight contains inf|infinity"),
         ({}, W[1:], "sample_weight"),
         ({}, 0 * W, "zero"),
+        ({"C": W}, None, "pass a number"),
         ({"class_weight": "even"}, None, "class_weight"),
         ({"class_weight": {"up": -1.0}}, None, "negative"),
         ({"class_weight": {"sideways": 1.0, "up": 2.0}}, None, "sideways|not in class_weight"),
@@ -130,12 +130,7 @@ def test_balanced_classes_are_those_of_the_weights() -> None:
 )
 def test_wrong_weights_are_refused(parameters: dict[str, Any], weights: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        MaxMarginSVC(C=1.0, **parameters).fit(X, Y, weights)
-
-
-def test_C_is_a_number() -> None:
-    with pytest.raises(ValueError, match="pass a number"):
-        MaxMarginSVC(C=W).fit(X, Y)  # type: ignore[arg-type]
+        MaxMarginSVC(**{"C": 1.0} | parameters).fit(X, Y, weights)
 
 
 # --- what else knows the fitted model ------------------------------------------------------------
@@ -143,11 +138,8 @@ def test_C_is_a_number() -> None:
 
 def test_a_weighted_model_knows_its_own_samples(tmp_path: Path) -> None:
     model = MaxMarginSVC(C=1.0).fit(X, Y, sample_weight=W)
-    save_model(tmp_path / "model.safetensors", model)
-    again = load_model(tmp_path / "model.safetensors").model
-    for one in (model, again):
+    for one in (model, reloaded(model, tmp_path)):
         view = one.margin_view()
-        assert view is not None
         problem = view.problem(X, one.signs(Y))
         np.testing.assert_array_equal(problem.box, W[W > 0])
         assert certify(problem, view.coef, view.alpha(problem), view.intercept).gap <= 1e-5
@@ -196,8 +188,7 @@ def test_sparse_inputs_without_room_are_refused() -> None:
 def test_defaults_answer_where_nothing_separates() -> None:
     with pytest.warns(NotSeparableWarning, match="not separable.*on_failure='raise'"):
         model = MaxMarginSVC(class_weight={"up": 5.0}).fit(X, NOISE)
-    assert model.failure_ is not None
-    assert model.failure_.status.inseparable
+    assert known(model.failure_).status.inseparable
     C: Any = model.fitted_C_
     assert C.max() == pytest.approx(5.0 * C.min())
     assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)  # type: ignore[union-attr]

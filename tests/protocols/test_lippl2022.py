@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias.datasets.dataset import Split, split
-from implicit_bias.datasets.images import load_mnist
 from implicit_bias.networks import GLN
 from implicit_bias.protocols import lippl2022
 from implicit_bias.training.configuration import TrainingConfig
 from implicit_bias.training.minibatch import train
+from mnist import contexts, needs_mnist, parts
 
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (301, 30))
 
@@ -93,23 +92,16 @@ def test_published_protocol() -> None:
 # --- publication -----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def mnist() -> Split:
-    return split(load_mnist(), 500, 12_000, seed=1)
-
-
 @pytest.mark.slow
+@needs_mnist
 @pytest.mark.parametrize(("momentum", "published"), [(0.0, 0.8225), (0.9, 0.8215)])
-def test_published_accuracy(mnist: Split, momentum: float, published: float) -> None:
+def test_published_accuracy(momentum: float, published: float) -> None:
     """Mean validation accuracy over the seeds: N=500, H=10, k=1, random thresholds."""
-    accuracies = []
+    accuracies, unseen = [], parts().validation
     for seed in (1, 2, 3):
-        gating = lippl2022.draw_contexts(
-            mnist.train.X, 10, 1, threshold="random", reference=mnist.train.X, seed=seed
-        )
+        gating = contexts(seed=seed, threshold="random")
         network = GLN([gating], readout_bias=True, dtype=torch.float32, seed=seed)
         config = lippl2022.training_config(momentum=momentum, seed=seed)
-        train(network, mnist.train.X, mnist.train.y, config)
-        margins = mnist.validation.y * network.decision(mnist.validation.X)
-        accuracies.append(np.mean(margins > 0))
+        train(network, parts().train.X, parts().train.y, config)
+        accuracies.append(np.mean(unseen.y * network.decision(unseen.X) > 0))
     assert np.mean(accuracies) == pytest.approx(published, abs=0.01)

@@ -3,46 +3,24 @@
 Run with ``IMPLICIT_BIAS_DATA=<folder with mnist/> pytest -m slow``.
 """
 
-import os
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.datasets.dataset import Dataset, Split, split
-from implicit_bias.datasets.files import DATA_VARIABLE
-from implicit_bias.datasets.images import load_mnist
 from implicit_bias.problem import MarginProblem, gated_linear
-from implicit_bias.problem.gating import GateMatrix, Gating, HyperplaneContexts, NoGates, UnitGates
+from implicit_bias.problem.gating import Gating, NoGates, UnitGates
 from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import Solution, solve
+from mnist import contexts, mnist, needs_mnist, parts
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
-        reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_mnist]
 
 # The printed accuracies have four to six digits; 12,000 validation images.
 ACCURACY_ATOL = 1e-4
 # Our own values are exact counts.
 EXACT_ATOL = 1e-6
-
-
-@cache
-def mnist() -> Dataset:
-    return load_mnist()
-
-
-@cache
-def published_split(train_size: int) -> Split:
-    return split(mnist(), train_size, seed=1)
 
 
 def certified(problem: MarginProblem, tol: float = 1e-6) -> Solution:
@@ -52,49 +30,32 @@ def certified(problem: MarginProblem, tol: float = 1e-6) -> Solution:
     return solution
 
 
-def validation_accuracy(gates: GateMatrix, coef: Array, validation: Dataset) -> float:
-    """Share of y f(x) > 0: a prediction of 0 is an error."""
-    return float(np.mean(validation.y * gated_linear(validation.X, gates, coef) > 0))
-
-
-def accuracy(gating: Gating, solution: Solution, validation: Dataset) -> float:
-    return validation_accuracy(gating.gates(validation.X), solution.coef, validation)
+def accuracy(gating: Gating, solution: Solution) -> float:
+    """Share of y f(x) > 0 of the validation images: a prediction of 0 is an error."""
+    unseen = parts().validation
+    outputs = gated_linear(unseen.X, gating.gates(unseen.X), solution.coef)
+    return float(np.mean(unseen.y * outputs > 0))
 
 
 def test_split_is_published() -> None:
-    data = published_split(500)
-    assert data.train.X.shape == (500, 785)
-    assert data.validation.X.shape == (12_000, 785)
-
-
-@cache
-def contexts() -> HyperplaneContexts:
-    return lippl2022.draw_contexts(
-        published_split(500).train.X, 10, 1, threshold="median", reference=mnist().X, seed=1
-    )
+    assert parts().train.X.shape == (500, 785)
+    assert parts().validation.X.shape == (12_000, 785)
 
 
 def test_svm_gln() -> None:
-    data, gating = published_split(500), contexts()
-    gates = gating.gates(data.train.X)
-    problem = MarginProblem(data.train.X, data.train.y, gates, gating.groups)
-    solution = certified(problem, tol=1e-9)
-    assert solution.certificate.upper == pytest.approx(1.711793418, abs=1e-8)
-    assert accuracy(gating, solution, data.validation) == pytest.approx(0.849583, abs=EXACT_ATOL)
-
-
-def test_svm_gln_with_the_published_groups() -> None:
     """The published code folds the columns in the wrong order: group g has j mod H = g."""
-    data, gating = published_split(500), contexts()
-    gates = gating.gates(data.train.X)
-    groups = np.arange(gates.shape[1]) % 10
-    solution = certified(MarginProblem(data.train.X, data.train.y, gates, groups))
-    assert accuracy(gating, solution, data.validation) == pytest.approx(0.84975, abs=EXACT_ATOL)
+    train, gating = parts().train, contexts()
+    gates = gating.gates(train.X)
+    solution = certified(MarginProblem(train.X, train.y, gates, gating.groups), tol=1e-9)
+    assert solution.certificate.upper == pytest.approx(1.711793418, abs=1e-8)
+    assert accuracy(gating, solution) == pytest.approx(0.849583, abs=EXACT_ATOL)
+    published = certified(MarginProblem(train.X, train.y, gates, np.arange(gates.shape[1]) % 10))
+    assert accuracy(gating, published) == pytest.approx(0.84975, abs=EXACT_ATOL)
 
 
 @pytest.mark.parametrize(("train_size", "norm"), [(500, 4.910651537), (1000, 14.84515273)])
 def test_linear(train_size: int, norm: float) -> None:
-    train = published_split(train_size).train
+    train = parts(train_size).train
     gating = NoGates(785)
     problem = MarginProblem(train.X, train.y, gating.gates(train.X), gating.groups)
     solution = certified(problem, tol=1e-9)
@@ -117,9 +78,8 @@ RC_CELLS = [
 
 
 def svm_rc(gating: UnitGates, gates: Array) -> float:
-    data = published_split(500)
-    solution = certified(MarginProblem(data.train.X, data.train.y, gates, gating.groups))
-    return accuracy(gating, solution, data.validation)
+    train = parts().train
+    return accuracy(gating, certified(MarginProblem(train.X, train.y, gates, gating.groups)))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +87,7 @@ def svm_rc(gating: UnitGates, gates: Array) -> float:
 )
 def test_svm_rc(n_units: int, seed: int, published: float) -> None:
     gating = lippl2022.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
-    found = svm_rc(gating, gating.gates(published_split(500).train.X))
+    found = svm_rc(gating, gating.gates(parts().train.X))
     assert found == pytest.approx(published, abs=ACCURACY_ATOL)
 
 
@@ -144,7 +104,7 @@ def test_svm_rc_on_the_edge_of_a_gate(n_units: int, gate: float, exact: float) -
     seed = 2
     published = PUBLISHED_RC[n_units][seed - 1]
     gating = lippl2022.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
-    X = published_split(500).train.X
+    X = parts().train.X
     inputs = torch.tensor(X, dtype=torch.float32)
     weights = torch.tensor(gating.weights, dtype=torch.float32)
     distance = np.abs((inputs @ weights.T).double().numpy() - gating.thresholds)

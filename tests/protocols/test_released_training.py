@@ -1,9 +1,6 @@
 """Training as released: the same draws, the same arithmetic, and the released values."""
 
 import math
-import os
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +11,6 @@ from torch import Tensor, nn
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.comparison import compare
-from implicit_bias.datasets.dataset import Dataset, Split, split
-from implicit_bias.datasets.files import DATA_VARIABLE
-from implicit_bias.datasets.images import load_mnist
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.networks import GLN, ReLUNetwork
@@ -31,6 +25,8 @@ from implicit_bias.protocols.released_training import (
     train_as_released,
 )
 from implicit_bias.training.minibatch import TrainingDiverged
+from mnist import contexts as published
+from mnist import needs_mnist, parts
 
 N, D = 1500, 6
 # The released values have six digits, and 12,000 validation images.
@@ -214,57 +210,23 @@ def test_divergence() -> None:
 # --- the released values -------------------------------------------------------------------------
 
 
-@cache
-def mnist() -> Dataset:
-    return load_mnist()
-
-
-@cache
-def parts(train_size: int) -> Split:
-    return split(mnist(), train_size, seed=1)
-
-
-needs_mnist = pytest.mark.skipif(
-    not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
-    reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
-)
-
-
 def accuracy(network: GLN | ReLUNetwork) -> float:
-    validation = parts(500).validation
+    validation = parts().validation
     return float(np.mean(validation.y * network.decision(validation.X) > 0))
-
-
-def published_contexts(
-    train_size: int, size: tuple[int, int], seed: int, threshold: str
-) -> HyperplaneContexts:
-    return lippl2022.draw_contexts(
-        parts(train_size).train.X,
-        *size,
-        threshold="median" if threshold == "median" else "random",
-        reference=mnist().X,
-        seed=seed,
-    )
-
-
-def trained_accuracy(network: GLN | ReLUNetwork, train_size: int) -> float:
-    train = parts(train_size).train
-    train_as_released(network, train.X, train.y)
-    return accuracy(network)
 
 
 @pytest.mark.slow
 @needs_mnist
 def test_released_epochs() -> None:
     """Loss of the last batch and validation accuracy of the first epochs and at the end."""
-    network = released_gln(published_contexts(500, (10, 1), 1, "median"), seed=1)
+    network = released_gln(published(), seed=1)
     accuracies = list[float]()
 
     def first_epochs(epoch: int, loss: float) -> None:
         if epoch <= 4:
             accuracies.append(accuracy(network))
 
-    train = parts(500).train
+    train = parts().train
     training = train_as_released(network, train.X, train.y, on_epoch=first_epochs)
     losses = [0.676595, 0.749195, 0.569636, 0.552864, 0.003666]
     check_released(training.batch_losses[[0, 1, 2, 3, -1]], losses, 1.5e-6)
@@ -281,37 +243,38 @@ def test_released_epochs() -> None:
         (1000, (20, 1), 2, "median", 0.872000),
         (2000, (10, 1), 3, "median", 0.879917),
         (500, (20, 2), 2, "random", 0.832750),
-        pytest.param(500, (50, 2), 3, "median", 0.840083, marks=pytest.mark.slow),
-        pytest.param(500, (100, 2), 1, "median", 0.825333, marks=pytest.mark.slow),
+        (500, (50, 2), 3, "median", 0.840083),
+        (500, (100, 2), 1, "median", 0.825333),
     ],
 )
 def test_released_gln(
-    train_size: int, size: tuple[int, int], seed: int, threshold: str, released: float
+    train_size: int, size: tuple[int, int], seed: int, threshold: Any, released: float
 ) -> None:
-    network = released_gln(published_contexts(train_size, size, seed, threshold), seed=seed)
-    check_released(trained_accuracy(network, train_size), released, DIGIT)
+    network = released_gln(published(*size, seed, threshold, train_size), seed=seed)
+    train_as_released(network, parts(train_size).train.X, parts(train_size).train.y)
+    check_released(accuracy(network), released, DIGIT)
 
 
 @pytest.mark.slow
 @needs_mnist
 def test_released_shallow() -> None:
-    network = released_shallow_gln(published_contexts(500, (1, 3), 1, "median"), seed=1)
-    check_released(trained_accuracy(network, 500), 0.798667, DIGIT)
+    network = released_shallow_gln(published(1, 3), seed=1)
+    train_as_released(network, parts().train.X, parts().train.y)
+    check_released(accuracy(network), 0.798667, DIGIT)
 
 
 @pytest.mark.slow
 @needs_mnist
-@pytest.mark.slow
 def test_a_released_network_was_stopped_before_its_end() -> None:
     """Of the shallow GLN with the most contexts, loss and accuracy are those of epoch 711."""
-    network = released_shallow_gln(published_contexts(500, (1, 15), 3, "random"), seed=3)
+    network = released_shallow_gln(published(1, 15, 3, "random"), seed=3)
     found = list[tuple[float, float]]()
 
     def look(epoch: int, loss: float) -> None:
         if epoch == 711:
             found.append((loss, accuracy(network)))
 
-    train = parts(500).train
+    train = parts().train
     train_as_released(network, train.X, train.y, on_epoch=look)
     check_released(found, [(0.032544, 0.701583)], 1.5e-6)
 

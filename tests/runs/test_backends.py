@@ -23,6 +23,7 @@ from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Store
 from runs.test_runner import SMALL, TOO_MANY, finish, quick, seeds, snapshot
+from system import limited
 
 # Without it Dask asks the network for an address of its own, which there need not be.
 LOCALLY: Any = {"host": "127.0.0.1", "protocol": "tcp://"}
@@ -132,7 +133,6 @@ def test_no_scheduler(tmp_path: Path) -> None:
 
 def test_cells_are_claimed_as_a_scheduler_takes_them(tmp_path: Path) -> None:
     """Each claim is an open file, of which a process has not many."""
-    resource = pytest.importorskip("resource")
     cells, begun = [RunConfig(seed=seed) for seed in range(7)], []
 
     def claimed() -> Iterator[RunConfig]:
@@ -140,7 +140,6 @@ def test_cells_are_claimed_as_a_scheduler_takes_them(tmp_path: Path) -> None:
             begun.append(cell)
             yield cell
 
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with (
         distributed.LocalCluster(
             processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0", **LOCALLY
@@ -151,13 +150,12 @@ def test_cells_are_claimed_as_a_scheduler_takes_them(tmp_path: Path) -> None:
         next(outcomes)
         assert len(begun) <= 4
         assert len(list(outcomes)) == 6
-        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
-        try:
-            dask = DaskScheduler(here.scheduler_address, quick)
-            with closing(run_grid(seeds(300), Store(tmp_path), dask)) as records:
-                assert next(records).outcome.status == "done"
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        dask = DaskScheduler(here.scheduler_address, quick)
+        with (
+            limited(256, "RLIMIT_NOFILE"),
+            closing(run_grid(seeds(300), Store(tmp_path), dask)) as records,
+        ):
+            assert next(records).outcome.status == "done"
     assert not list((tmp_path / "claims").iterdir())
 
 

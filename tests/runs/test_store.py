@@ -1,6 +1,5 @@
 """The store: what is written comes back, damage is found, and a full disk loses nothing."""
 
-import errno
 import json
 import math
 import os
@@ -18,6 +17,8 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables, write_tables
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.runs.store import DamagedRecord, Store, StoreError
+from modules import known
+from system import limited
 
 CONFIG = RunConfig(train_size=60, models=("svm-gln", "svm-l2"))
 KEY = cell_key(CONFIG)
@@ -46,8 +47,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert store.read(KEY) is None
     store.prepare()
     written = store.write(CONFIG, outcome())
-    found = Store(tmp_path / "store").read(KEY)
-    assert found is not None
+    found = known(Store(tmp_path / "store").read(KEY))
     assert found.key == KEY == written.key
     assert RunConfig.from_metadata(found.setting) == CONFIG
     assert found.outcome.models == outcome().models  # to the last bit, and infinity
@@ -97,21 +97,17 @@ def test_a_record_in_the_wrong_place_is_found(tmp_path: Path) -> None:
         store.read("other")
 
 
-def test_a_full_disk_keeps_what_there_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_what_there_was(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(CONFIG, outcome())
     before = store.file(KEY).read_bytes()
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match=r"No space left on device; the cells .* are kept") as told:
-        store.write(CONFIG, failure("new", 0.0))
+    kept = r"File too large; the cells .* are kept"
+    with limited(100):
+        with pytest.raises(StoreError, match=kept) as told:
+            store.write(CONFIG, failure("new", 0.0))
+        with pytest.raises(StoreError, match=kept):
+            store.write(replace(CONFIG, seed=2), outcome())
     assert str(told.value).count(str(tmp_path)) == 1
-    with pytest.raises(StoreError, match="No space left on device"):
-        store.write(replace(CONFIG, seed=2), outcome())
-    monkeypatch.undo()
     assert [path.name for path in (tmp_path / "cells").iterdir()] == [f"{KEY}.json"]
     assert store.file(KEY).read_bytes() == before
 
