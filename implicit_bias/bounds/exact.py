@@ -27,7 +27,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import Enclosure, sum_up
 from implicit_bias.base.validation import Array, check_shape
@@ -35,7 +35,7 @@ from implicit_bias.bounds.balance import is_balanced
 from implicit_bias.bounds.lower import checked_values
 from implicit_bias.bounds.status import Certificate, relative_gap
 from implicit_bias.bounds.upper import checked_offsets
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, check_problem
 
 # Bits of a square root.
 ROOT_BITS = 256
@@ -103,8 +103,10 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     Raises
     ------
     ValueError
-        Shapes that do not fit, an intercept that the problem lacks, or alpha that is negative or
-        not 0 at a sample's own class.
+        Shapes that do not fit, an intercept that the problem lacks, numbers that are not rational,
+        or alpha that is negative or not 0 at a sample's own class.
+    TypeError
+        Not a `MarginProblem`, or no `ExactAnswer`.
 
     Examples
     --------
@@ -119,25 +121,43 @@ def certify_exact(problem: MarginProblem, answer: ExactAnswer) -> Certificate:
     >>> bounds.lower, bounds.upper
     (1.0, 1.0)
     """
-    plain = (*problem.coef_shape[:-2], *problem.features.shape)
-    check_shape(
-        answer.plain_coef, "plain_coef", plain, "(M', D), a row a plain gate, or (K, M', D)"
-    )
-    checked_offsets(problem, np.asarray(answer.intercept, dtype=object))
+    check_problem(problem, "certify_exact")
+    if not isinstance(answer, ExactAnswer):
+        raise TypeError(
+            f"certify_exact takes an ExactAnswer, not a {type(answer).__name__}: a Solution has "
+            "one, its exact, where float64 does not attain the bounds; else use certify"
+        )
+    plain, coef = (*problem.coef_shape[:-2], *problem.features.shape), rationals(answer.plain_coef)
+    check_shape(coef, "plain_coef", plain, "(M', D), a row a plain gate, or (K, M', D)")
+    checked_offsets(problem, rationals(answer.intercept))
     values = checked_values(problem, rationals(answer.alpha))
     margins = problem.constraints.smallest(_margins(problem, answer))
     lower, dual_norms = _lower(problem, values)
-    upper = _upper(problem, rationals(answer.plain_coef), margins)
+    upper = _upper(problem, coef, margins)
     smallest = _rounded(min(margins), down=True)
     return Certificate(lower, upper, relative_gap(lower, upper), smallest, dual_norms)
 
 
-def rationals(values: Array | Rationals) -> Rationals:
-    """Return the same real numbers as an array of FLINT's rationals."""
+def rationals(values: ArrayLike | Fraction) -> Rationals:
+    """Return the same real numbers as an array of FLINT's rationals.
+
+    Raises
+    ------
+    ValueError
+        Some are no finite real numbers.
+    """
     from flint import fmpq
 
     def rational(value: Any) -> Rational:
-        return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
+        if isinstance(value, fmpq):
+            return value
+        try:
+            return fmpq(*value.as_integer_ratio())
+        except (AttributeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"{value!r} is no rational number: pass instances of fractions.Fraction, whole "
+                "numbers or finite floats"
+            ) from error
 
     return np.asarray(np.frompyfunc(rational, 1, 1)(values), dtype=object)
 

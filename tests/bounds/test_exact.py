@@ -88,6 +88,9 @@ WRONG = {
     "coef": (None, ExactAnswer(fractions(np.ones((1, 2))), fractions(np.ones(6)))),
     "alpha must": (None, ExactAnswer(fractions(np.ones((1, 3))), fractions(np.ones(5)))),
     "negative": (None, answer(np.ones((1, 3)), -np.ones(6))),
+    "'a' is no rational": (None, ExactAnswer(np.full((1, 3), "a"), fractions(np.ones(6)))),
+    "nan is no rational": (None, ExactAnswer(np.full((1, 3), math.nan), fractions(np.ones(6)))),
+    "None is no rational": (None, ExactAnswer(fractions(np.ones((1, 3))), None)),  # type: ignore[arg-type]
     "no intercept": (None, answer(np.ones((1, 3)), np.ones(6), intercept=-3.0)),
     "intercept must": (3, answer(np.ones((3, 1, 3)), np.zeros((6, 3)))),
     "own class": (
@@ -105,6 +108,17 @@ def test_refuses_what_no_bound_may_rest_on(word: str) -> None:
     problem = MarginProblem(X, labels, np.ones((6, 1)), ONE_GROUP)
     with pytest.raises(ValueError, match=word):
         certify_exact(problem, wrong)
+
+
+def test_refuses_what_is_no_answer() -> None:
+    X, y = cloud(6, 3)
+    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP)
+    for posed, wrong, word in [
+        (None, answer(np.ones((1, 3)), np.ones(6)), "MarginProblem"),
+        (problem, solve(problem).exact, "ExactAnswer"),
+    ]:
+        with pytest.raises(TypeError, match=word):
+            certify_exact(posed, wrong)  # type: ignore[arg-type]
 
 
 def test_bounds_beyond_float64() -> None:
