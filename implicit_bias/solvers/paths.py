@@ -15,16 +15,18 @@ Where a problem has one C a sample, the largest of them runs, and all keep their
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import Array, check_count
+from implicit_bias.base.validation import Array, check_count, check_shape
 from implicit_bias.bounds.certificate import Status, dual_scale
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, check_C, check_problem
 from implicit_bias.solvers.base import Solution, Solver
 from implicit_bias.solvers.solve import solve
+
+T = TypeVar("T")
 
 
 def solve_path(
@@ -61,7 +63,7 @@ def solve_path(
     """
     start: Solution | None = None
     deadline = Deadline.asked(max_seconds)
-    for problem in problems:
+    for problem in _each(problems, "problems"):
         limits: dict[str, Any] = {"max_memory": max_memory, "max_seconds": deadline.left}
         solution = solve(problem, solver, tol, device, start=start, **limits)
         yield solution
@@ -106,7 +108,8 @@ def path_over_C(
     >>> [len(found.support) for found in path_over_C(problem, [0.1, 1.0])]
     [3, 3]
     """
-    posed = (replace(problem, C=float(C) * problem.shares) for C in Cs)
+    check_problem(problem, "path_over_C")
+    posed = (replace(problem, C=check_C(C) * problem.shares) for C in _each(Cs, "Cs"))
     limits: dict[str, Any] = {"max_memory": max_memory, "max_seconds": max_seconds}
     yield from solve_path(posed, solver, tol, device, **limits)
 
@@ -117,6 +120,7 @@ def smallest_C(problem: MarginProblem) -> float:
     With many classes, or with an intercept and classes of different sizes, a smaller one: the
     samples of a class then share its weight evenly, and its rivals share that of each sample.
     """
+    check_problem(problem, "smallest_C")
     return dual_scale(replace(problem, C=np.inf), problem.constraints.alpha_of_zero(problem.shares))
 
 
@@ -135,6 +139,12 @@ def largest_C(solution: Solution, problem: MarginProblem | None = None) -> float
     ValueError
         The solution is not optimal: data that are not separable have no such C.
     """
+    if not isinstance(solution, Solution):
+        raise TypeError(f"largest_C takes a Solution, not a {type(solution).__name__}: call solve")
+    if problem is not None:
+        check_problem(problem, "largest_C")
+        meaning = "pass the solution of this problem's hard margin"
+        check_shape(solution.alpha, "alpha of the solution", problem.alpha_shape, meaning)
     if solution.status is not Status.OPTIMAL:
         raise ValueError(
             f"no C is known to be the hard margin ({solution.message}): choose the largest C "
@@ -174,3 +184,10 @@ def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Ar
     """
     check_count(n_values, "n_values", 2)
     return np.geomspace(smallest_C(problem), largest_C(solution, problem), n_values)
+
+
+def _each(values: Iterable[T], name: str) -> Iterable[T]:
+    """Refuse a single one in the place of several."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list, got {values!r}: pass [...]")
+    return values

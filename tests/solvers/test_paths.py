@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -243,6 +244,22 @@ def test_a_path_goes_on_after_data_that_are_not_separable() -> None:
     )
     statuses = [found.status for found in solve_path([problem, broken, repaired])]
     assert statuses == [Status.OPTIMAL, Status.NOT_SEPARABLE, Status.OPTIMAL]
+
+
+def test_what_paths_go_over_is_checked() -> None:
+    problem: Any = separable("gln")
+    uses: list[tuple[Callable[[], object], str]] = [
+        (lambda: list(solve_path(problem)), "list"),
+        (lambda: list(path_over_C(problem, cast(Any, 3.0))), "list"),
+        (lambda: list(path_over_C(cast(Any, None), [1.0])), "MarginProblem"),
+        (lambda: list(path_over_C(problem, cast(Any, ["a"]))), "C must be"),
+        (lambda: smallest_C(cast(Any, None)), "MarginProblem"),
+        (lambda: largest_C(cast(Any, None)), "Solution"),
+        (lambda: largest_C(hard("gln"), problem.subset(np.arange(3))), "alpha"),
+    ]
+    for use, word in uses:
+        with pytest.raises((TypeError, ValueError), match=word):
+            use()
 
 
 def test_paths_refuse_what_is_no_neighbour() -> None:
