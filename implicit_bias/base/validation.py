@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.options import LARGEST_SEED, SMALLEST_SEED
 
 Array = NDArray[np.float64]
+# Whole numbers up to here are float64, one by one.
+LARGEST_WHOLE = 2.0**53
 # Labels this far beyond the number of samples are no numbers of classes.
 MOST_EMPTY_CLASSES = 1000
 PAGE = 'The page "What is accepted" of the documentation lists modules, inputs and labels.'
@@ -42,7 +44,46 @@ def pointing_to_the_page() -> Iterator[None]:
 def detached(values: Any) -> Any:
     """Return a tensor of torch without its gradient, on the CPU, for numpy; others as they are."""
     torch = sys.modules.get("torch")  # without it, nothing is a tensor
-    return values.detach().cpu() if torch and isinstance(values, torch.Tensor) else values
+    if not (torch and isinstance(values, torch.Tensor)):
+        return values
+    # Numpy knows no bfloat16.
+    return (values.double() if values.dtype == torch.bfloat16 else values).detach().cpu()
+
+
+def as_numbers(values: ArrayLike, name: str) -> Array:
+    """Convert to a float64 array of any shape, which may hold NaN and infinity.
+
+    Raises
+    ------
+    ValueError
+        Not numeric, complex, dates, sparse, masked, or whole numbers that float64 would round.
+    """
+    from scipy.sparse import issparse  # here: listing the data sets needs numpy only
+
+    if issparse(values):
+        raise ValueError(f"{name} must be dense, but is sparse: pass {name}.toarray()")
+    check_not_masked(values, name)
+    try:
+        given = np.asarray(detached(values))
+        if np.iscomplexobj(given):
+            raise TypeError("it is complex: pass real numbers, such as its real part")
+        if given.dtype.kind in "mM":
+            raise TypeError(
+                "dates and durations are numbers of a unit that is not seen: pass those"
+            )
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise ValueError(
+            f"{name} is not a numeric array: {error}; encode text as numbers first"
+        ) from error
+    if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
+        large = np.abs(array) > LARGEST_WHOLE
+        if large.any() and [*map(int, array[large].tolist())] != given[large].tolist():
+            raise ValueError(
+                f"{name} has whole numbers beyond 2^53, which float64 does not tell apart: "
+                "subtract what they have in common, or round them yourself by astype(float)"
+            )
+    return array
 
 
 def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
@@ -68,26 +109,10 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
         Not numeric, complex, dates, sparse, masked, of another dimension, or with NaN or infinity
         in it.
     """
-    from scipy.sparse import issparse  # here: listing the data sets needs numpy only
-
-    if issparse(values):
-        raise ValueError(f"{name} must be dense, but is sparse: pass {name}.toarray()")
-    check_not_masked(values, name)
-    try:
-        given = np.asarray(detached(values))
-        if np.iscomplexobj(given):
-            raise TypeError("it is complex: pass real numbers, such as its real part")
-        if given.dtype.kind in "mM":
-            raise TypeError(
-                "dates and durations are numbers of a unit that is not seen: pass those"
-            )
-        array = np.ascontiguousarray(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ValueError(
-            f"{name} is not a numeric array: {error}; encode text as numbers first"
-        ) from error
-    if given.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {given.shape}")
+    numbers = as_numbers(values, name)
+    if numbers.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {numbers.shape}")
+    array = np.ascontiguousarray(numbers)
     if not np.isfinite(array).all():
         bad = np.argwhere(~np.isfinite(array))
         cure = "" if name in ("coef", "alpha") else ": impute or drop these samples first"
@@ -175,7 +200,11 @@ def check_number(value: object, name: str, within: str = "") -> None:
         raise TypeError(f"{name} must be a number, got {value!r}: pass one such as 0.5 or 1e-6")
     if not within:
         return
-    number, (low, high) = float(value), map(float, within[1:-1].split(","))
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise ValueError(f"{name} is beyond the range of float64: {cut(value)}") from error
+    low, high = map(float, within[1:-1].split(","))
     above = number > low if within.startswith("(") else number >= low
     below = number < high if within.endswith(")") else number <= high
     if not (above and below):

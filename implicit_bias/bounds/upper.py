@@ -30,7 +30,7 @@ from implicit_bias.base.rounding import (
     sum_up,
     up,
 )
-from implicit_bias.base.validation import Array, as_finite, check_shape
+from implicit_bias.base.validation import Array, as_finite, as_numbers, check_shape
 from implicit_bias.problem import Features, MarginProblem
 
 # Coefficients whose best scale gains less than this share of their norm are graded as they are.
@@ -92,7 +92,7 @@ class PrimalPoint:
         check_shape(coef, "coef", problem.coef_shape, "(M, D), a row a gate column, or (K, M, D)")
         offsets = None if problem.intercept else np.zeros(problem.norm_shape[0])
         if intercept is not None:
-            offsets = checked_offsets(problem, np.asarray(intercept, dtype=np.float64))
+            offsets = checked_offsets(problem, as_numbers(intercept, "intercept"))
         sizes = [math.frexp(np.abs(coef).max())[1]]
         if offsets is not None:
             sizes.append(math.frexp(np.abs(offsets).max())[1] - LARGEST_OFFSET)

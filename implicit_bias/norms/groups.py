@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import Enclosure
-from implicit_bias.base.validation import Array, check_choice, check_not_masked
+from implicit_bias.base.validation import Array, check_choice, check_count, check_not_masked
 from implicit_bias.norms.entries import INNER, L1, L2, Entrywise, LInf
 from implicit_bias.norms.matrices import as_matrix
 from implicit_bias.norms.norm import (
@@ -291,6 +291,13 @@ class InRows(SumNorm):
 
     norm: Norm
     n_rows: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.norm, Norm):
+            raise TypeError(
+                f"InRows takes one of implicit_bias.norms, such as L2(), got {self.norm!r}"
+            )
+        check_count(self.n_rows, "n_rows")
 
     def maximiser(self, V: Array) -> Array:
         """Return that of the rows."""

@@ -99,6 +99,8 @@ def attention_margin(
             "there is nothing to select; pass (samples, tokens, features)"
         )
     check_shape(q, "query", (N, q.shape[1]), f"pass one query for each of the {N} samples")
+    if q.shape[1] == 0:
+        raise ValueError(f"query has no features: shape {q.shape}")
     chosen = _as_places(best, N, T)
     own = np.arange(T) == chosen[:, None]
     differences = X[own][:, None] - X  # (N, T, D)

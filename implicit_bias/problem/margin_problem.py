@@ -48,7 +48,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,9 +59,8 @@ from implicit_bias.base.validation import (
     as_class_labels,
     as_features,
     as_finite,
-    check_not_masked,
+    as_numbers,
     check_shape,
-    detached,
     is_frozen,
     owned,
 )
@@ -434,6 +433,7 @@ class MarginProblem:
         return values.reshape(self.n_samples, -1)
 
 
+@runtime_checkable
 class HasHiddenLayer(Protocol):
     """What has a hidden layer: a network, or a classifier that trained one."""
 
@@ -566,9 +566,8 @@ def check_problem(problem: object, function: str) -> None:
 
 def _as_weights(given: object, n_samples: int) -> float | Array:
     """Check C, a number or one a sample; equal ones are a number."""
-    if np.ndim(cast(ArrayLike, given)):
-        check_not_masked(given, "C")
-        values = np.asarray(detached(given), dtype=np.float64)
+    if isinstance(given, list | tuple) or np.ndim(cast(ArrayLike, given)):
+        values = as_numbers(cast(ArrayLike, given), "C")
         check_shape(values, "C", (n_samples,), "a number, or one a sample")
         if (values != values[0]).any():
             if math.isinf(max(check_C(values.min()), check_C(values.max()))):
@@ -649,6 +648,9 @@ def _as_gates(gates: object) -> GateMatrix:
             gates.check_format()  # indices out of range would be read from elsewhere in memory
         except ValueError as error:
             raise ValueError(f"gates is a damaged sparse array ({error}): build it anew") from error
+    shape = cast(sp.csr_array, gates).shape
+    if len(shape) != 2:
+        raise ValueError(f"gates must have 2 dimensions, (N, M), got shape {shape}")
     as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
     frozen = all(is_frozen(array) for array in _arrays_of(matrix))

@@ -487,3 +487,10 @@ def test_a_soft_margin_is_never_inseparable() -> None:
     problem = MarginProblem(np.ones((2, 1)), [1, -1], np.ones((2, 1)), [0], C=1e290)  # type: ignore[arg-type]
     found = grade(problem, np.full((1, 1), 1e308), np.ones(2), Status.NOT_SEPARABLE)
     assert found.certificate.lower <= 2e290 * (1 + ROUNDING) <= found.certificate.upper * 1.001
+
+
+@pytest.mark.parametrize("given", ["a", 1j, 10**400])
+def test_an_intercept_is_a_number(given: Any) -> None:
+    problem = max_margin(np.eye(2), [1, -1], intercept=True)
+    with pytest.raises(ValueError, match="intercept is not a numeric array"):
+        certify(problem, np.zeros((1, 2)), intercept=given)

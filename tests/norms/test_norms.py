@@ -389,6 +389,13 @@ def test_names_and_objects_are_norms() -> None:
             as_norm(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="p must be in"):
         Lp(0.5)
+    with pytest.raises(ValueError, match="beyond the range"):
+        Lp(10**400)
+    for rows in (0, -1, 1.5):
+        with pytest.raises(ValueError, match="n_rows"):
+            InRows(L2(), rows)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="InRows takes"):
+        InRows("l2", 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="axis"):
         SumOverGroups(L2(), GATES, axis=0)
     with pytest.raises(ValueError, match="GroupNorm"):

@@ -116,6 +116,7 @@ def test_equal_tokens_cannot_be_told_apart() -> None:
         (TOKENS[:0], QUERY[:0], BEST[:0], "at least two"),
         (TOKENS, QUERY[:3], BEST, "one query"),
         (TOKENS, QUERY, BEST[:3], "one token"),
+        (TOKENS, QUERY[:, :0], BEST, "no features"),
         (TOKENS, QUERY, BEST - 1, "from 0 to 3"),
         (TOKENS, QUERY, BEST + 1, "from 0 to 3"),
         (TOKENS, QUERY, BEST + 0.5, "whole numbers"),

@@ -288,6 +288,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "c-true": ({"C": True}, "C must be in"),
     "c-text": ({"C": "1"}, "C must be in"),
     "c-beyond-float64": ({"C": 10**400}, "or inf, the hard margin"),
+    "c-text-of-one": ({"C": ["a", *[1.0] * 5]}, "C is not a numeric array"),
+    "c-complex-of-one": ({"C": [1j, *[1.0] * 5]}, "C is not a numeric array"),
+    "c-ragged": ({"C": [[1.0], [1.0, 2.0]]}, "C is not a numeric array"),
+    "c-durations": ({"C": np.arange(1, 7).astype("m8[s]")}, "C is not a numeric array: dates"),
+    "c-huge-of-one": ({"C": [10**400, *[1.0] * 5]}, "C is not a numeric array"),
+    "gates-of-one-axis": ({"gates": sp.csr_array(X[:, 0])}, "gates must have 2 dimensions"),
+    "whole-numbers": ({"X": np.full((6, 3), 2**62 + 1)}, "X has whole numbers beyond 2.53"),
     "c-huge": ({"C": 1e308}, "or inf, the hard margin"),
     "c-tiny": ({"C": 1e-320}, "C must be between"),
     "classes-text": ({"classes": "a"}, "classes must be a whole number"),
@@ -386,6 +393,12 @@ def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None
     np.testing.assert_array_equal(problem.X, X)
     with pytest.raises(ValueError, match="read-only"):
         problem.X[0] = 1.0
+
+
+def test_a_tensor_of_bfloat16_has_its_numbers() -> None:
+    given = torch.tensor(X, dtype=torch.bfloat16)
+    problem = max_margin(given, Y)
+    np.testing.assert_array_equal(problem.X, given.double().numpy())
 
 
 def test_a_problem_does_not_change_with_a_tensor_that_requires_a_gradient() -> None:
