@@ -188,10 +188,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Predictor f(x_n), (n,), positive for ``classes_[1]``; (n, K) with more classes."""
-        check_is_fitted(self)
-        check_not_masked(X, "X")
-        X = validate_data(self, detached(X), reset=False, **AS_INPUTS)
-        return self._decide(dense(X))
+        return self._decide(checked_inputs(self, X))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each input, shape (n,)."""
@@ -227,16 +224,14 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
     @pointing_to_the_page()
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
         """Check inputs (n, D), sparse ones too, and labels (n,)."""
-        for name, values in (("X", X), ("y", y)):
-            check_not_masked(values, name)
-        X, y = validate_data(self, detached(X), detached(y), **AS_INPUTS)
+        X, y = checked_samples(self, X, y)
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary" and not (self.many_classes and kind == "multiclass"):
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}."
             )
-        return dense(X), np.asarray(y)
+        return X, y
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -247,6 +242,29 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
 
 # How scikit-learn is to check inputs.
 AS_INPUTS: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
+
+
+def checked_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
+    """Check that an estimator is fitted to inputs such as X (n, D), sparse ones too."""
+    check_is_fitted(estimator)
+    check_not_masked(X, "X")
+    return dense(validate_data(estimator, detached(X), reset=False, **AS_INPUTS))
+
+
+def checked_samples(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
+) -> tuple[Array, NDArray[Any]]:
+    """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
+    for name, values in (("X", X), ("y", y)):
+        check_not_masked(values, name)
+    y = detached(y)
+    if y is not None and (labels := np.asarray(y)).dtype.kind == "O":
+        import pandas as pd  # which knows all that stands for a missing label
+
+        if lacking := int(pd.isna(labels).sum()):
+            raise ValueError(f"y lacks the labels of {lacking} samples: leave these out")
+    X, y = validate_data(estimator, detached(X), y, **AS_INPUTS, **how)
+    return dense(X), np.asarray(y)
 
 
 def dense(X: Any) -> Array:

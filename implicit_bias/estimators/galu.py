@@ -9,10 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from implicit_bias.base.validation import Array
-from implicit_bias.estimators.base import AS_INPUTS, RandomState, as_generator, classes_of, dense
+from implicit_bias.base.validation import Array, as_numbers
+from implicit_bias.estimators.base import (
+    RandomState,
+    as_generator,
+    checked_inputs,
+    checked_samples,
+    classes_of,
+)
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
 from implicit_bias.problem.gating import GateFunction, UnitGates
 
@@ -62,8 +67,7 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
 
     def _decide(self, X: ArrayLike) -> Array:
         """Predictor f(x_n), shape (n,) or (n, p)."""
-        check_is_fitted(self)
-        inputs = dense(validate_data(self, X, reset=False, **AS_INPUTS))
+        inputs = checked_inputs(self, X)
         return self.fit_.decision(self._inputs(inputs), self.gating_.gates(inputs))
 
 
@@ -117,8 +121,8 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, **AS_INPUTS)
-        self._fit_targets(dense(X), np.asarray(y, dtype=np.float64))
+        X, y = checked_samples(self, X, y, multi_output=True, y_numeric=True)
+        self._fit_targets(X, as_numbers(y, "y"))
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -170,11 +174,11 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         ValueError
             One class only.
         """
-        X, y = validate_data(self, X, y, **AS_INPUTS)
+        X, y = checked_samples(self, X, y)
         check_classification_targets(y)
         self.classes_ = classes_of(y)
-        targets = np.where(np.asarray(y)[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
-        self._fit_targets(dense(X), targets[:, 1] if len(self.classes_) == 2 else targets)
+        targets = np.where(y[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
+        self._fit_targets(X, targets[:, 1] if len(self.classes_) == 2 else targets)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:

@@ -506,5 +506,11 @@ class HiddenLayerSVC(MarginSVC):
     def _architecture(self, X: Array) -> Architecture:
         if self.network is None:
             return Architecture(NoGates(X.shape[1]))
+        if not isinstance(self.network, HasHiddenLayer):
+            raise TypeError(
+                "network must be a network or classifier with hidden_activations(X), got a "
+                f"{type(self.network).__name__}: of a module of your own fit MaxMarginSVC to its "
+                "activations"
+            )
         n_hidden = self.network.hidden_activations(X[:1]).shape[1]
         return Architecture(NoGates(n_hidden), representation=self.network)

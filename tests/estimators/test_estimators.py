@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -420,6 +420,7 @@ def gln_svc(**parameters: Any) -> GLNSVC:
             (GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]
             for gates in (None, np.ones((60, 2)), "learned")
         ),
+        (HiddenLayerSVC(cast(Any, 3)), "network must be"),
         (GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
     ],
 )
@@ -435,6 +436,8 @@ def test_bad_parameters(model: BinaryClassifier, message: str) -> None:
         (np.full(60, "a"), "one class only, 'a':"),
         (np.linspace(0, 1, 60), "continuous"),
         (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
+        (np.where(np.arange(60) == 3, cast(Any, None), "a"), "lacks"),
+        (pd.array([pd.NA, *"ab" * 29, "a"], dtype="string"), "lacks"),
     ],
 )
 def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
@@ -445,7 +448,15 @@ def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
 def test_a_mask_is_not_dropped() -> None:
     masked = np.ma.masked_greater(MOONS.X, 1.5)
     fitted = GLNSVC(3, random_state=0, on_failure="warn").fit(MOONS.X, MOONS.y)
-    for use in (lambda: GLNSVC(3).fit(masked, MOONS.y), lambda: fitted.predict(masked)):
+    labels = np.ma.masked_less(MOONS.y, 0)
+    galu = GaLURegressor(3, random_state=0).fit(MOONS.X, MOONS.y)
+    for use in (
+        lambda: GLNSVC(3).fit(masked, MOONS.y),
+        lambda: fitted.predict(masked),
+        lambda: GaLUClassifier(3).fit(MOONS.X, labels),
+        lambda: GaLURegressor(3).fit(MOONS.X, labels),
+        lambda: galu.predict(masked),
+    ):
         with pytest.raises(ValueError, match="masked"):
             use()
 
