@@ -342,6 +342,12 @@ def no_report(bounds: BoundsAt) -> None:
     """Report nothing."""
 
 
+def check_report(on_progress: object) -> None:
+    """Raise TypeError for what is no `OnProgress`."""
+    if not callable(on_progress):
+        raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Solver(ABC):
     """A way to solve margin problems: an object that `solve` takes.

@@ -28,7 +28,7 @@ from implicit_bias.bounds.status import relative_gap
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates
-from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, no_report
+from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, check_report, no_report
 from implicit_bias.solvers.blocks import Blocks, SomeRows
 from implicit_bias.solvers.iteration import follow, nothing_yet
 from implicit_bias.solvers.rounds import Exchange, Rounds
@@ -184,7 +184,8 @@ def solve_out_of_core(
     >>> print(solution.status.label, solution.coef.round(6))
     optimal [[1.]]
     """
-    check_number(tol, "tol", "(0, inf)")
+    check_number(tol, "tol", "(0, 1)")
+    check_report(on_progress)
     check_count(most_rows, "most_rows")
     check_count(max_rounds, "max_rounds")
     deadline = Deadline.asked(max_seconds)

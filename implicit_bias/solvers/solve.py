@@ -34,6 +34,7 @@ from implicit_bias.solvers.base import (
     SolveStats,
     Start,
     Tolerances,
+    check_report,
     in_words,
     no_report,
 )
@@ -148,8 +149,7 @@ def solve(
     ('OPTIMAL', 1.414214)
     """
     check_problem(problem, "solve")
-    if not callable(on_progress):
-        raise TypeError(f"on_progress must be a function of the bounds, got {on_progress!r}")
+    check_report(on_progress)
     began = time.perf_counter()
     deadline = Deadline.asked(max_seconds)
     if isinstance(solver, Solver):

@@ -186,6 +186,10 @@ def test_labels_are_checked() -> None:
         solve_out_of_core(blocks, y, classes=3)
     with pytest.raises(ValueError, match="tol"):
         solve_out_of_core(blocks, y, tol=0.0)
+    with pytest.raises(ValueError, match="tol"):
+        solve_out_of_core(blocks, y, tol=20.0)
+    with pytest.raises(TypeError, match="on_progress"):
+        solve_out_of_core(blocks, y, on_progress=3)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
