@@ -138,7 +138,12 @@ def measured_degree(
             for scale, both in scaled.items()
             for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
         )
-    if not (deviation <= tolerance and L > 0):
+    if deviation <= tolerance and not L > HOMOGENEITY_TOLERANCE:
+        raise HomogeneityError(
+            f"the module scales with degree {L:.4g} in its parameters, so larger ones have no "
+            "larger margins: leave out normalisation by what is trained, and divisions by it"
+        )
+    if not deviation <= tolerance:
         raise HomogeneityError(
             f"the module is not homogeneous of degree {L:.4g} in its parameters: scaled by 2 and "
             f"by 1/2, its outputs or gradients miss that by up to {percent(deviation, space=' ')} "

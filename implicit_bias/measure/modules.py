@@ -196,10 +196,11 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
     finally:
         _put_back(kept)
     dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
-    if not dense or outputs.is_complex():
+    if not dense or outputs.is_complex() or outputs.dtype == torch.bool:
+        kind = f" of {outputs.dtype}" if dense else ""
         raise ValueError(
-            f"the module returns a {type(outputs).__name__}, but must return one tensor of outputs "
-            "(N,) or (N, K), dense and real: wrap it in a module that does"
+            f"the module returns a {type(outputs).__name__}{kind}, but must return one tensor of "
+            "outputs (N,) or (N, K), dense and real: wrap it in a module that does"
         )
     return outputs
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, pointing_to_the_page
-from implicit_bias.measure.homogeneity import degree_of
+from implicit_bias.measure.homogeneity import HomogeneityError, degree_of
 from implicit_bias.measure.leading import leading_part
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
@@ -43,6 +43,12 @@ from implicit_bias.measure.multipliers import (
 )
 from implicit_bias.norms.tensors import ParameterNorm
 
+NOTHING_TRAINED = (
+    "no parameter gets a gradient, so nothing is trained: is the output computed from the "
+    "parameters without detach() and without no_grad()?"
+)
+# Parameters at smallest margin 1 may be those of the module times 2 to this power, and back.
+MOST_BITS = 500.0
 # Samples named in a message.
 NAMED = 5
 
@@ -202,10 +208,7 @@ class Subject:
         if names is None:
             names = gradients.shapes.keys() - without_gradient(gradients)
         if not names:
-            raise ValueError(
-                "no parameter gets a gradient, so nothing is trained: is the output computed from "
-                "the parameters without detach() and without no_grad()?"
-            )
+            raise ValueError(NOTHING_TRAINED)
         gradients = gradients.restricted(names, gradients.theta)
         if leading:
             return cls(*leading_part(gradients, degree), whole=gradients)
@@ -295,6 +298,13 @@ class Subject:
                 f"(samples {named(wrong)}; smallest margin {smallest:.3g}), so no scaling of the "
                 "module has margin 1 and there is no gap: train until all are right, or leave "
                 "these samples out"
+            )
+        exponent = math.log2(smallest) / self.degree
+        if abs(exponent) > MOST_BITS:
+            raise HomogeneityError(
+                f"the module is homogeneous of degree {self.degree:.4g}: scaled to smallest margin "
+                "1, its parameters leave the range of float64",
+                "use layers whose outputs grow with the parameters, not with a small power of them",
             )
         theta = at_margin_1(self.gradients.theta, self.degree, smallest)
         scale = smallest ** (1.0 / self.degree)

@@ -32,7 +32,7 @@ from implicit_bias.measure.modules import (
     values_of,
 )
 from implicit_bias.measure.stationarity import balance
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.measure.subject import NOTHING_TRAINED, Subject, margins_of
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, check_parts
 from implicit_bias.problem.margins import smallest_margins, soft_margins
@@ -282,6 +282,12 @@ class _ModuleTrainee(Trainee):
         if not given:
             raise ValueError("the module has no parameter that requires a gradient")
         _check_double(given)
+        for name, w in given.items():
+            if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
+                raise ValueError(
+                    f"entries of the parameter {name!r} share memory, so that none can be set: "
+                    "make it of expanded.clone()"
+                )
         device, signs = next(iter(given.values())).device, labels_as_array(labels)
         self.inputs = as_inputs(as_arguments(inputs), len(signs), device)
         probes = tuple(tensor[:PROBES] for tensor in self.inputs)
@@ -291,6 +297,8 @@ class _ModuleTrainee(Trainee):
             self.labels = torch.tensor(whole.labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
             total = evaluate(module, {**values_of(module), **given}, probes).sum()
+            if not total.requires_grad:
+                raise ValueError(NOTHING_TRAINED)
             slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
             reached = zip(given.items(), slopes, strict=True)
             self.parameters = {name: w for (name, w), slope in reached if slope is not None}

@@ -22,6 +22,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 from implicit_bias import (
     DiagnosisWarning,
+    HomogeneityError,
     LimitConfig,
     Recorder,
     certify_network,
@@ -434,8 +435,11 @@ def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
         (lambda: returning(lambda y: y, linear(D).double()), ValueError, "ModuleList"),
         (lambda: returning(lambda y: {"y": y}), ValueError, "dict"),
         (lambda: returning(lambda y: y.to_sparse()), ValueError, "dense"),
+        (lambda: returning(lambda y: y > 0), ValueError, "bool"),
+        (lambda: returning(lambda y: y.detach()), ValueError, "detach"),
     ],
-    ids=["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"],
+    ids=["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"]
+    + ["truth values", "detached"],
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -445,6 +449,44 @@ def test_what_cannot_be_measured_is_refused(
     module = build()
     with unchanged(module), pytest.raises(error, match=match):
         FUNCTIONS[function](module, X, np.ones(len(X)))
+
+
+def scaling(power: float) -> nn.Module:
+    """Multiply a linear map by a power of the norm of its weights."""
+    return Computed(lambda m, x: m.first(x) * m.first.weight.norm() ** power, first=linear(D))
+
+
+@pytest.mark.parametrize(
+    ("power", "match"), [(-0.999, "range of float64"), (-1.0, "degree"), (-2.0, "degree -1")]
+)
+def test_a_degree_that_is_not_positive_or_tiny(power: float, match: str) -> None:
+    module = scaling(power).double()
+    labels = module(X).sign().detach()
+    with unchanged(module), pytest.raises(HomogeneityError, match=match):
+        diagnose(module, 1e-3 * X, labels)
+
+
+def test_what_cannot_be_set_or_is_kept_is_not_trained() -> None:
+    shared: Any = Computed(lambda m, x: m.first(x), first=linear(D)).double()
+    shared.first.weight = nn.Parameter(torch.ones(1, 1, dtype=torch.float64).expand(1, D))
+    cached = Cached(linear(D).double())
+    for module, match in [(shared, "share memory"), (cached, "any more")]:
+        with pytest.raises(ValueError, match=match):
+            limit(module, X, np.ones(len(X)))
+
+
+class Cached(nn.Module):
+    """Computes with the first weights that it sees."""
+
+    def __init__(self, first: nn.Module) -> None:
+        super().__init__()
+        self.first, self.kept = first, None  # type: Any, Any
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the outputs (n, 1)."""
+        if self.kept is None:
+            self.kept = 1.0 * self.first.weight
+        return x @ self.kept.T
 
 
 def test_parameters_without_entries_are_none() -> None:
