@@ -77,7 +77,7 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
             f"{name} is not a numeric array: {error}; encode text as numbers first"
         ) from error
     if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
-        large = np.abs(array) > LARGEST_WHOLE
+        large = np.abs(array) >= LARGEST_WHOLE
         if large.any() and [*map(int, array[large].tolist())] != given[large].tolist():
             raise ValueError(
                 f"{name} has whole numbers beyond 2^53, which float64 does not tell apart: "

@@ -22,6 +22,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
+import unicodedata
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import Missing
-from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.base.validation import Array, as_numbers, check_choice
 from implicit_bias.datasets.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ ALL = ("all",)
 MOST_VALUES = 2**29
 # What pandas calls a column without a name, such as an index that it has written.
 UNNAMED = re.compile(r"(Unnamed: \d+)?")
+# Around a name: white space, and signs without width, such as a byte order mark.
+UNSEEN = re.compile(r"^[\s\u200b\u2060\ufeff]+|[\s\u200b\u2060\ufeff]+$")
 # Whole numbers from here on are not told apart as float64.
 LARGE = 2**53
 # Names listed in an error.
@@ -168,9 +171,8 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
     ValueError
         Labels that are fractions with many different values.
     """
-    # White space around a name, which nobody sees, makes no other class of it.
     if labels.dtype.kind in "UO":
-        values = [v.strip() if isinstance(v, str) else v for v in labels.tolist()]
+        values = [_seen(v) if isinstance(v, str) else v for v in labels.tolist()]
         labels = np.array(values, dtype=object)
     classes, numbers = np.unique(labels, return_inverse=True)
     fractions = classes.dtype.kind == "f" and not (classes == np.floor(classes)).all()
@@ -181,7 +183,7 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
         )
     # 1.0 is called 1: so it reads in the file, and so the user writes it. Integers keep all their
     # digits, which tell long identifiers apart.
-    text = [f"{c:.12g}" if classes.dtype.kind == "f" else str(c) for c in classes.tolist()]
+    text = [f"{c + 0.0:.12g}" if classes.dtype.kind == "f" else str(c) for c in classes.tolist()]
     if len(set(text)) < len(text):
         text = [repr(c) for c in classes.tolist()]
     if odd := [name for name in text if not name or any(ord(sign) < 32 for sign in name)]:
@@ -189,6 +191,11 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
             f"{odd[0][:50]!r} is no name of a class: is a label missing, or a quote not closed?"
         )
     return tuple(text), numbers.astype(np.int64)
+
+
+def _seen(name: str) -> str:
+    """Return what one sees of a name, which is what tells classes apart."""
+    return UNSEEN.sub("", unicodedata.normalize("NFC", name))
 
 
 def two_classes(
@@ -318,7 +325,7 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
     ValueError
         No class, or several, of that name.
     """
-    text = str(asked).strip()
+    text = _seen(str(asked))
     if text in names:
         return list(names).index(text)
     alike = [k for k, name in enumerate(names) if name.casefold() == text.casefold()]
@@ -448,6 +455,9 @@ def _from_table(
         table = table[~table.iloc[:, [*inputs, place]].isna().any(axis=1)]
         if not len(table):
             raise ValueError("each row lacks a value: leave columns out by --ignore")
+    for n in inputs:
+        if kinds[n] in "iu":
+            as_numbers(table.iloc[:, n].dropna().to_numpy(), names[n])  # refuses what it rounds
     parts = [
         _encoded(table.iloc[:, n], columns.missing) if n in text else table.iloc[:, [n]]
         for n in inputs
@@ -530,7 +540,7 @@ def _from_arrays(file: Path, target: str, missing: Missing) -> tuple[Array, NDAr
     if not inputs.size:
         raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
     # C order: an image row after row.
-    return _checked(inputs.reshape(len(inputs), -1).astype(np.float64), labels, missing)
+    return _checked(as_numbers(inputs, "X").reshape(len(inputs), -1), labels, missing)
 
 
 def _from_libsvm(file: Path, missing: Missing) -> tuple[Array, NDArray[Any]]:

@@ -172,6 +172,7 @@ MISREAD = [
     ("a,kind\n1,x\0\n2,y\n", "no name of a class"),
     ("a,kind\n1,\n2,y\n", "missing in kind"),
     ("a,kind\n1,inf\n2,0.5\n", "infinite"),
+    ("a,kind\n9007199254740993,x\n9007199254740992,y\n", "a has whole numbers beyond"),
     ("a,kind\n1,9007199254740993.0\n2,9007199254740992.0\n", "too large"),
     ("a,kind\n" + "".join(f"{n},{n / 7}\n" for n in range(50)), "fractions"),
     ("a,place,b,kind\n1,x,,u\n2,y,3,v\n", r"missing in b.*dates: place\."),
@@ -222,6 +223,7 @@ MISREAD = [
                 ({"X": X[:5], "y": NUMBERS}, "shape"),
                 ({"X": X, "y": np.full(12, np.nan)}, "labels are missing"),
                 ({"X": X.astype(str), "y": NUMBERS}, "no numbers"),
+                ({"X": np.full((12, 2), 2**63 + 1, np.uint64), "y": NUMBERS}, "whole numbers"),
                 ({"X": X, "y": np.array([{}] * 12)}, "cannot be read"),
             )
         ),
@@ -285,6 +287,15 @@ def test_damaged_files_are_named(kind: str, packed: str, tmp_path: Path) -> None
         file.write_bytes(content)
         with pytest.raises(ValueError, match=re.escape(str(file))):
             load_own(file, None if kind == ".svm" else "kind")
+
+
+def test_what_is_not_seen_makes_no_class(tmp_path: Path) -> None:
+    kinds = ["caf\u00e9", "cafe\u0301", "tea\u200b", "\ufefftea"]
+    named = put(tmp_path, {"X": np.ones((4, 1)), "kind": kinds}, ".npz")
+    data = load_own(named, "kind", positive=["cafe\u0301"])
+    assert (data.class_names, data.y.tolist()) == (("tea", "caf\u00e9"), [1, 1, -1, -1])
+    numbered = put(tmp_path, {"X": np.ones((4, 1)), "kind": [-0.0, 0.0, 1.0, 1.0]}, ".npz")
+    assert load_own(numbered, "kind").class_names == ("0", "1")
 
 
 def test_white_space_makes_no_class(tmp_path: Path) -> None:
