@@ -34,8 +34,9 @@ norms of their own, too: Muon on matrices and Adam on the rest is
 A tensor of more than two axes is the matrix (first axis, all others), as Muon sees the weights of a
 convolution; a tensor of one axis is a column, whose spectral norm is the Euclidean one.
 
-All is computed with torch, on the device and in the precision of the tensors, without a copy of
-more than one of them.
+Norms of entries and of singular values take the tensors as they are, on their device, without a
+copy of more than one of them: entries as float64, singular values in the tensors' precision. All
+other norms take arrays.
 
 Source: Tsilivis, Vardi, Kempe (2024), "Flavors of margin", for steepest descent in any norm;
 Bernstein and Newhouse (2024), "Old optimizer, new norm", for the maximum over the layers.
