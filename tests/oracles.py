@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from benchmarks.speed.exact import Exact, least
 from cases import PROOF_LIMIT, ROUNDING, dense
@@ -222,7 +223,7 @@ def check_overlap(one: Certificate, other: Certificate, rel: float = ROUNDING) -
     assert other.lower * (1 - rel) <= one.upper
 
 
-def check_signs(problem: MarginProblem, alpha: Array) -> None:
+def check_signs(problem: MarginProblem, alpha: NDArray[Any]) -> None:
     """Check that alpha >= 0, with the equations of an intercept in rational numbers."""
     assert (alpha >= 0).all()
     if problem.intercept:

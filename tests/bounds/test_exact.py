@@ -3,22 +3,19 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases import GAP_LIMIT, SEPARABLE, SOLVE_TOL, cloud, separable
+from cases import GAP_LIMIT, SEPARABLE, SOLVE_TOL, cloud, plain, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve
 from oracles import exact_bounds, fractions
-
-ONE_GROUP = np.zeros(1, dtype=np.int64)
 
 
 def answer(plain_coef: Array, alpha: Array, intercept: float = 0.0) -> ExactAnswer:
@@ -60,7 +57,7 @@ def test_the_definitions_in_fractions(x: list[int], alpha: list[int], soft: bool
 
 def test_an_intercept_needs_its_equation_exactly() -> None:
     X, y = cloud(6, 3, shift=3.0)
-    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP, intercept=True)
+    problem = plain(X, y, intercept=True)
     alpha = fractions(np.ones(6))
     coef = fractions(np.array([[1.0, 0.0, 0.0]]))
     assert certify_exact(problem, ExactAnswer(coef, alpha)).lower > 0
@@ -71,9 +68,7 @@ def test_an_intercept_needs_its_equation_exactly() -> None:
 def test_more_digits_than_float64() -> None:
     """A third is no float64: rounded, the intercept's equation is missed, and V is of size 0.1."""
     X = np.array([[1e15], [1e15 + 2.0], [1e15 + 4.0]])
-    problem = MarginProblem(
-        X, np.array([-1.0, 1.0, 1.0]), np.ones((3, 1)), ONE_GROUP, intercept=True
-    )
+    problem = plain(X, [-1.0, 1.0, 1.0], intercept=True)
     third = fractions(np.array([0.5, 0.5, 0.0]))
     third[0], third[1], third[2] = Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)
     found = ExactAnswer(fractions(np.array([[1.0]])), third, -Fraction(10**15 + 1))
@@ -104,8 +99,7 @@ WRONG = {
 def test_refuses_what_no_bound_may_rest_on(word: str) -> None:
     X, y = cloud(6, 3)
     classes, wrong = WRONG[word]
-    labels: Any = y if classes is None else np.arange(6) % classes
-    problem = MarginProblem(X, labels, np.ones((6, 1)), ONE_GROUP)
+    problem = plain(X, y if classes is None else np.arange(6) % classes)
     with pytest.raises(ValueError, match=word):
         certify_exact(problem, wrong)
 
@@ -123,7 +117,7 @@ def test_refuses_what_is_no_answer() -> None:
 
 def test_bounds_beyond_float64() -> None:
     X, y = cloud(6, 3, shift=5.0)
-    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP)
+    problem = plain(X, y)
     found = answer(np.array([[1.0, 0.0, 0.0]]), np.ones(6))
     tiny = replace(found, alpha=found.alpha * Fraction(1, 10**400))
     assert certify_exact(problem, tiny).lower == certify_exact(problem, found).lower

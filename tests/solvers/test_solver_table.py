@@ -169,12 +169,12 @@ def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reac
     certificate = found.certificate
     assert certificate.gap <= reach, found.message
     assert (found.status is Status.OPTIMAL) == (certificate.gap <= tol)
-    if certificate.gap > tol:
+    if certificate.gap > tol and method in METHODS:  # a native one, which knows its gap
         assert solved(problem, method, reach).status is Status.OPTIMAL
     assert found.stats.solver in (method, method.partition("-")[0])
     assert found.stats.iterations > 0
     assert found.coef.shape == problem.coef_shape
-    check_signs(problem, found.alpha)
+    check_signs(problem, found.alpha if found.exact is None else found.exact.alpha)
     check_attained(problem, found)
     margins = problem.margins(problem.decision(found.coef), found.intercept)
     assert set(np.flatnonzero(margins < 1 - 1e-6)) <= set(found.support)
