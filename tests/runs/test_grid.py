@@ -130,50 +130,42 @@ BOMB = "\n".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("unit = 3", "unknown key 'unit': did you mean 'units'"),
-        ("frobnicate = 3", "unknown key 'frobnicate': the keys are dataset, "),
-        ("units = []", "units has no value"),
-        ("units = [3, 3]", "units has a value twice"),
-        ("momentum = [0, 0.0]", "momentum has a value twice"),
-        ("units = ['many']", "units cannot be 'many': its type is int"),
-        ("units = 2.5", "units cannot be 2.5"),
-        ("units = true", "units cannot be True"),
-        ("tol = nan", "tol cannot be nan"),
-        ("tol = 'small'", "tol cannot be 'small'"),
-        ("models = ['svm-xl']", "models must be one of"),
-        ("models = 'svm-gln'", "models cannot be 'svm-gln': write a list"),
-        ("models = [[]]", "models must name at least one"),
-        (
-            "models = [['svm-gln', 'svm-l2'], ['svm-l2', 'svm-gln']]",
-            "two cells have the same models, in another order",
-        ),
-        ("protocol = ['default', 'lippl2022']", "MNIST only.*in the cell protocol lippl2022"),
-        ("device = ['cpu', 'cuda']", "device changes no result"),
-        ("units = ", "Invalid value"),
-        ("units = 3\nunits = 4", "overwrite"),
-        (f"dataset = '{10**60}{10**60}'", r"dataset must be one of .*got '10+\.\.\.0+'"),
-        ("units = 1_000_000_000", "units must be at most"),
-        (
-            "\n".join(
-                f"{name} = {list(range(1, 1001))}" for name in ("units", "seed", "split_seed")
-            ),
-            "at most 100000 cells, this one 1000000000",
-        ),
-    ],
-)
-def test_bad_grids_are_refused(text: str, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "grid.toml"
-    file.write_text(text)
-    with pytest.raises(ValueError, match=f"grid.toml: .*{message}"):
-        Grid.read(file)
+# Files of TOML, and what is said of them beside their name.
+TOML = [
+    ("unit = 3", "unknown key 'unit': did you mean 'units'"),
+    ("frobnicate = 3", "unknown key 'frobnicate': the keys are dataset, "),
+    ("units = []", "units has no value"),
+    ("units = [3, 3]", "units has a value twice"),
+    ("momentum = [0, 0.0]", "momentum has a value twice"),
+    ("units = ['many']", "units cannot be 'many': its type is int"),
+    ("units = 2.5", "units cannot be 2.5"),
+    ("units = true", "units cannot be True"),
+    ("tol = nan", "tol cannot be nan"),
+    ("tol = 'small'", "tol cannot be 'small'"),
+    ("models = ['svm-xl']", "models must be one of"),
+    ("models = 'svm-gln'", "models cannot be 'svm-gln': write a list"),
+    ("models = [[]]", "models must name at least one"),
+    (
+        "models = [['svm-gln', 'svm-l2'], ['svm-l2', 'svm-gln']]",
+        "two cells have the same models, in another order",
+    ),
+    ("protocol = ['default', 'lippl2022']", "MNIST only.*in the cell protocol lippl2022"),
+    ("device = ['cpu', 'cuda']", "device changes no result"),
+    ("units = ", "Invalid value"),
+    ("units = 3\nunits = 4", "overwrite"),
+    (f"dataset = '{10**60}{10**60}'", r"dataset must be one of .*got '10+\.\.\.0+'"),
+    ("units = 1_000_000_000", "units must be at most"),
+    (
+        "\n".join(f"{name} = {list(range(1, 1001))}" for name in ("units", "seed", "split_seed")),
+        "at most 100000 cells, this one 1000000000",
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        *(("grid.toml", text, f"grid.toml: .*{message}") for text, message in TOML),
         ("grid.json", "{}", "a grid is a .toml or a .yaml file"),
         ("grid.yaml", "- units", "a grid is a mapping"),
         ("grid.yml", "units: [", "not YAML"),
@@ -189,7 +181,7 @@ def test_bad_grids_are_refused(text: str, message: str, tmp_path: Path) -> None:
         ("grid.yml", "units: [" + "[1, 2], " * 999 + "]", r"cannot be .{,80}: its type is int"),
     ],
 )
-def test_other_files_are_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
+def test_bad_grids_are_refused(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         Grid.read(tmp_path / name)

@@ -376,27 +376,6 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
 # --- bad use -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("steps", 0),
-        ("record", 0.5),
-        ("checkpoint_every", 0),
-        ("method", "newton"),
-        ("loss", "hinge"),
-        ("loss", 1.0),
-        ("momentum", 1.0),
-        ("friction", 0.0),
-        ("scale_friction", math.inf),
-        ("norm", "l3"),
-        ("chunk", 0),
-    ],
-)
-def test_configuration_out_of_range(name: str, value: object) -> None:
-    with pytest.raises(ValueError, match=name):
-        LimitConfig(**{name: value})  # type: ignore[arg-type]
-
-
 def test_a_loss_has_a_name() -> None:
     named, given = (
         train_to_limit(gln(), X, Y, replace(SHORT, loss=loss)) for loss in ("logistic", LOGISTIC)

@@ -1,6 +1,7 @@
 """Training: reproducible, equal to a loop by hand, kept when interrupted, loud when diverged."""
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.training.frozen import train_beside_frozen
 from implicit_bias.training.history import HistoryPoint
+from implicit_bias.training.limit import LimitConfig
 from implicit_bias.training.losses import LOSSES, LossName, MarginLoss
 from implicit_bias.training.minibatch import TrainingConfig, TrainingDiverged, _batches, train
 from modules import weights_of
@@ -183,38 +185,32 @@ def test_recorded_steps(steps: int, record: int | tuple[int, ...], expected: set
     assert TrainingConfig(steps=steps, record=record).recorded_steps() == expected
 
 
+NUMBERS = ("learning_rate", "decay", "momentum")
+BAD: list[tuple[type[TrainingConfig | LimitConfig], dict[str, Any]]] = [
+    (
+        TrainingConfig,
+        {"steps": [0, 1.5, (5,)], "batch_size": [0], "learning_rate": [0.0, math.nan]},
+    ),
+    (TrainingConfig, {"decay": [-1.0], "decay_at": [1.1], "momentum": [1.0], "rule": ["hebb"]}),
+    (TrainingConfig, {"record": [1, [0, 10], (-1, 10), (0, 3201), (0, 1.5)]}),
+    (TrainingConfig, {"loss": ["hinge", 1.0], **dict.fromkeys(NUMBERS, ["x", True, None])}),
+    (LimitConfig, {"steps": [0], "record": [0.5], "checkpoint_every": [0], "method": ["newton"]}),
+    (LimitConfig, {"loss": ["hinge", 1.0], "momentum": [1.0], "friction": [0.0], "chunk": [0]}),
+    (LimitConfig, {"scale_friction": [math.inf], "norm": ["l3"]}),
+]
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("steps", 0),
-        ("steps", 1.5),
-        ("batch_size", 0),
-        ("learning_rate", 0.0),
-        ("learning_rate", float("nan")),
-        ("decay", -1.0),
-        ("decay_at", 1.1),
-        ("momentum", 1.0),
-        ("loss", "hinge"),
-        ("loss", 1.0),
-        ("rule", "hebb"),
-        ("record", 1),
-        ("record", [0, 10]),
-        ("record", (-1, 10)),
-        ("record", (0, 3201)),
-        ("record", (0, 1.5)),
-        ("steps", (5,)),
-    ],
+    ("kind", "name", "value"),
+    [(kind, n, v) for kind, values in BAD for n in values for v in values[n]],
 )
-def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=name):
-        TrainingConfig(**{name: value})
-
-
-@pytest.mark.parametrize("name", ["learning_rate", "decay", "momentum"])
-@pytest.mark.parametrize("value", ["x", True, None])
-def test_numbers_of_the_wrong_type_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(TypeError, match=f"{name} must be a number"):
-        TrainingConfig(**{name: value})
+def test_a_configuration_out_of_range_is_refused(
+    kind: type[TrainingConfig | LimitConfig], name: str, value: Any
+) -> None:
+    number = name in NUMBERS and not isinstance(value, float)
+    match = f"{name} must be a number" if number else name
+    with pytest.raises(TypeError if number else ValueError, match=match):
+        kind(**{name: value})
 
 
 def test_a_loss_of_ones_own() -> None:
