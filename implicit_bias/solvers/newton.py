@@ -83,6 +83,14 @@ class System:
     drifts: list[tuple[Tensor, Tensor]]
 
 
+class Target(NamedTuple):
+    """The mu of a step, and the share of a predictor's second-order terms that it has."""
+
+    mu: float
+    predictor: Direction | None
+    weight: float
+
+
 class _Step(NamedTuple):
     """dalpha, dbeta, and the changes of the balls, with U."""
 
@@ -105,15 +113,8 @@ class Newton(ABC, Generic[SomeBall]):
         """Factorise the system."""
 
     @abstractmethod
-    def step(
-        self,
-        right: Tensor,
-        imbalance: Tensor,
-        mu: float,
-        predictor: Direction | None,
-        weight: float,
-    ) -> _Step:
-        """Solve for a step to mu, with the right-hand sides of the rows and of the intercept."""
+    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
+        """Solve for a step, with the right-hand sides of the rows and of the intercept."""
 
     def direction(
         self, mu: float, predictor: Direction | None = None, weight: float = 1.0
@@ -130,7 +131,7 @@ class Newton(ABC, Generic[SomeBall]):
             at_w = at_w - weight * change.xi * change.w
         imbalance = self.system.imbalance + sum(at * e for at, (_, e) in self._drifts(mu))
         right = self.system.residual + at_alpha / p.alpha - boxes.of_rows(at_w / p.w)
-        alpha, beta, of_balls, U = self.step(right, imbalance, mu, predictor, weight)
+        alpha, beta, of_balls, U = self.step(right, imbalance, Target(mu, predictor, weight))
         pooled = boxes.pool(alpha)[: len(p.w)]
         change = CentralPoint(
             **vars(of_balls),
@@ -192,16 +193,9 @@ class GroupNewton(_InRows[GroupBalls]):
         border = U if free is None else U[free]
         self.factorise(lambda: self.rows.curvature(p.R), border, p.T / p.R)
 
-    def step(
-        self,
-        right: Tensor,
-        imbalance: Tensor,
-        mu: float,
-        predictor: Direction | None,
-        weight: float,
-    ) -> _Step:
-        """Solve for a step to mu."""
-        p, rows, ball = self.point, self.rows, self.ball
+    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
+        """Solve for a step."""
+        (mu, predictor, weight), p, rows, ball = target, self.point, self.rows, self.ball
         at, residual = mu - p.R * p.T, ball.residual
         if self.system.drifts:
             drift = self.drift(mu)
@@ -246,18 +240,10 @@ class _OfClasses(Newton[BallOfClasses]):
         tau dt - <pull, U> - <Y, Phi' dalpha> = of_t.
         """
 
-    def step(
-        self,
-        right: Tensor,
-        imbalance: Tensor,
-        mu: float,
-        predictor: Direction | None,
-        weight: float,
-    ) -> _Step:
-        """Solve for a step to mu."""
-        ball = self.ball
-        terms = ball.terms(mu, predictor, weight)
-        missing = ball.missing + self.drift(mu)
+    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
+        """Solve for a step."""
+        ball, terms = self.ball, self.ball.terms(*target)
+        missing = ball.missing + self.drift(target.mu)
         if self.balls.free_t:
             of_t = terms.of_t + float((missing * ball.Y).sum())
             alpha, U, dt, beta = self.of_zeta(right, missing - terms.other, of_t, imbalance)
