@@ -863,5 +863,6 @@ def _model_row(model: ModelResult) -> dict[str, Any]:
         row |= attributes(model, "steps", "planned_steps")
     if model.margin is not None:
         row |= attributes(model.margin, *MARGIN_COLUMNS)
+        row["C"] = float(np.min(model.margin.C))  # the least, where each sample has its own
         row["status"] = None if model.margin.status is None else model.margin.status.label
     return row

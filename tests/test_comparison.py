@@ -9,13 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import ArrayLike, NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
+from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder
 
-from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, certify, compare
+from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, MaxMarginSVC, certify, compare
 from implicit_bias.bounds.status import excess
 from implicit_bias.comparison import Comparison, first_svm
 from implicit_bias.datasets.toys import make_toy
@@ -348,6 +350,30 @@ def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
     assert "a pipeline" in result.report(tmp_path).read_text("utf-8")
     contexts = [file.stem for file in (tmp_path / "figures").glob("contexts-*.svg")]
     assert contexts == ["contexts-1"]  # the gates of the pipeline cut no plane of the inputs
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_report_on_inputs_that_a_pipeline_encodes(tmp_path: Path, others: int) -> None:
+    """Texts and gaps; two inputs are no plane then."""
+    kinds = np.where(TRAIN.y > 0, "yes", "no")
+    inputs = pd.DataFrame({"kind": kinds, "size": TRAIN.X[:, 0]})
+    inputs.loc[3, "size"] = np.nan
+    inputs = inputs.assign(**{f"other {i}": 0.0 for i in range(others)})
+    encode = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder=SimpleImputer())
+    model = make_pipeline(encode, MaxMarginSVC()).fit(inputs, TRAIN.y)
+    train = (inputs, TRAIN.y)
+    written = compare({"svm": model}, inputs, TRAIN.y, train=train).report(tmp_path)
+    assert f"{2 + others}" in written.read_text("utf-8")
+    assert not [*(tmp_path / "figures").glob("regions-*.svg")]
+
+
+def test_a_report_on_models_with_a_weight_for_each_sample_and_without(tmp_path: Path) -> None:
+    train = TRAIN.X, TRAIN.y
+    each = MaxMarginSVC(C=0.1).fit(*train, sample_weight=np.linspace(1, 2, len(TRAIN.y)))
+    models = {"each": each, "one": MaxMarginSVC(C=0.1).fit(*train)}
+    compare(models, *train, train=train).report(tmp_path)
+    table = pd.read_csv(tmp_path / "models.csv")
+    assert table["C"].to_numpy() == pytest.approx([0.1, 0.1])  # the least
 
 
 def test_a_plot_has_what_is_known() -> None:

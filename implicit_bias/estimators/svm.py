@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 ON_FAILURE_HELPS = (
     "or set on_failure='soft', which solves the soft margin instead, or 'drop', which leaves out "
-    "the samples that it misclassifies"
+    "the samples that it misclassifies (on the command line `--on-failure soft` or `drop`, or a "
+    "finite `--C`)"
 )
 RAISE_DEMANDS = (
     "a finite C asks for a soft margin without this warning, and on_failure='raise' for the hard "

@@ -172,7 +172,10 @@ def report_on(
     columns = [str(name) for name in of.X.columns] if isinstance(of.X, pd.DataFrame) else []
 
     def data(X: ArrayLike, y: ArrayLike) -> Dataset:
-        inputs = as_finite(X, "X", 2)
+        try:
+            inputs = as_finite(X, "X", 2)
+        except (TypeError, ValueError):  # texts and gaps, which a pipeline encodes and fills
+            inputs = np.zeros(np.shape(X))
         constant = bool(inputs.shape[1]) and bool((inputs[:, -1] == 1.0).all())
         names = tuple(map(str, classes.tolist()))
         labels = np.searchsorted(classes, np.asarray(y))

@@ -103,6 +103,8 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
     train = subject.train
     if train.n_features - train.has_constant != 2 or train.image_shape is not None:
         return
+    if not np.ptp(train.X[:, :2], axis=0).all():  # no plane, or inputs that are no numbers
+        return
     plane = Plane.around(train)
     for i, model in enumerate(subject.comparison.models, 1):
         if model.has_predictor:
