@@ -438,7 +438,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("compare --units 0", 2, "units must be at least 1"),
         ("compare --units many", 2, "valid integer"),
         ("compare --train-size 5000", 2, "at most 1438"),
-        ("compare --positive 0,1 --negative 1,2", 2, "digits [1] are both"),
+        ("compare --positive 0,1 --negative 1,2", 2, "1 are both positive and negative"),
         ("compare --positive a", 2, "separated by commas"),
         ("compare --models svm-gln,svm-gln", 2, "twice"),
         ("compare --C -1", 2, "C must be in"),
