@@ -163,14 +163,15 @@ def test_margins_by_hand() -> None:
     assert compared().model("logistic").margin is None
 
 
-def test_undecided_counts_as_an_error() -> None:
+def test_undecided_counts_as_an_error_and_is_said(tmp_path: Path) -> None:
     contexts = HyperplaneContexts.random(TRAIN.X, 1, 4, random_state=0)
     shallow = GLNSVC(contexts=contexts).fit(TRAIN.X, TRAIN.y)
     far = 100 * np.random.default_rng(0).normal(size=(400, 3))
     undecided = shallow.decision_function(far) == 0
     assert undecided.any()
-    unseen = compare({"shallow": shallow}, far, np.ones(400)).model("shallow").unseen
-    assert unseen == np.count_nonzero(undecided)
+    result = compare({"shallow": shallow}, far, np.ones(400))
+    assert (unseen := result.model("shallow").unseen) == np.count_nonzero(undecided)
+    assert f"shallow {unseen} of 400" in result.report(tmp_path).read_text("utf-8")
     for label in (-1.0, 1.0):
         result = compare({"shallow": shallow}, far, np.full(400, label))
         expected = np.mean(label * shallow.decision_function(far) <= 0)
