@@ -286,7 +286,9 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             f"{', '.join(piped)}: a pipeline. Margins, norms and gates are those of its last step, "
             "on the inputs that the steps before make."
         )
-    unseen = [f"{m.name} {m.unseen} of {comparison.n_samples}" for m in comparison.models if m.unseen]
+    unseen = [
+        f"{m.name} {m.unseen} of {comparison.n_samples}" for m in comparison.models if m.unseen
+    ]
     if unseen:
         yield (
             "Evaluation samples in a context that no training sample was in, of one unit at least, "

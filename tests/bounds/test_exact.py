@@ -106,7 +106,7 @@ def test_refuses_what_no_bound_may_rest_on(word: str) -> None:
 
 def test_refuses_what_is_no_answer() -> None:
     X, y = cloud(6, 3)
-    problem = MarginProblem(X, y, np.ones((6, 1)), ONE_GROUP)
+    problem = plain(X, y)
     for posed, wrong, word in [
         (None, answer(np.ones((1, 3)), np.ones(6)), "MarginProblem"),
         (problem, solve(problem).exact, "ExactAnswer"),
