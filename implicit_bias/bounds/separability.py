@@ -685,15 +685,13 @@ def _pivoted(
 
 def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
     """Two samples of equal features and of opposite labels."""
-    if len(zero) and len(set(problem.y[zero])) > 1:
-        other = zero[problem.y[zero] != problem.y[zero[0]]]
-        return np.array([zero[0], other[0]])
     same_input: dict[bytes, list[int]] = {}
     for n in _repeated(problem.X):
         same_input.setdefault(_digest(problem.X[n]), []).append(n)
-    for samples in same_input.values():
+    for samples in (zero.tolist(), *same_input.values()):
         if len(set(problem.y[samples])) > 1:
             gates = sp.csr_array(problem.gates[samples]).toarray()
+            gates[np.isin(samples, zero)] = 0.0  # of samples whose features are 0 anyway
             first: dict[bytes, int] = {}
             for n, row in zip(samples, gates, strict=True):
                 m = first.setdefault(_digest(row), n)
