@@ -30,7 +30,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, check_choice, check_shape
+from implicit_bias.base.validation import Array, check_choice, check_shape, detached
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.problem import MarginProblem
@@ -173,20 +173,11 @@ def _coefficients(
     return coef, problem.as_intercept(_as_array(intercept).reshape(-1))
 
 
-@runtime_checkable
-class _Tensor(Protocol):
-    """A torch tensor, wherever it is, and whether or not it asks for gradients."""
-
-    def detach(self) -> Any:
-        """Return it without gradients."""
-
-
 def _as_array(values: Any) -> Array:
-    given = values.detach().cpu().double().numpy() if isinstance(values, _Tensor) else values
     try:
-        return np.array(given, dtype=np.float64)
+        return np.array(np.asarray(detached(values)), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"a {type(given).__name__} holds no coefficients: pass a linear layer (an object with "
+            f"a {type(values).__name__} holds no coefficients: pass a linear layer (an object with "
             "weight and bias) or an array; of any other torch module ask diagnose"
         ) from error
