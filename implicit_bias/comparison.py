@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from html import escape
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,6 +57,7 @@ MARGIN_COLUMNS = (
 )
 
 
+@runtime_checkable
 class Predicts(Protocol):
     """Any fitted scikit-learn classifier."""
 
@@ -542,7 +543,9 @@ def compare(
     Raises
     ------
     ValueError
-        No models, no samples, or labels that a model does not know.
+        No models, no samples, labels that a model does not know, or not one a sample.
+    TypeError
+        Models that are no mapping, or do not predict.
 
     Examples
     --------
@@ -561,6 +564,7 @@ def compare(
 linear.
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
+    _check_given(models, train)
     labels = np.asarray(y)
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one evaluation sample")
@@ -571,8 +575,8 @@ linear.
     fitted = {name: _fitted_margin(last.model) for name, last in lasts.items()}
     inputs = {name: last.inputs(X) for name, last in lasts.items()}
     predictions = {name: _predictions(last.model, inputs[name]) for name, last in lasts.items()}
-    classes = _classes(lasts, predictions, labels)
     wrong = {name: _wrong(fitted[name], predictions[name], labels) for name in models}
+    classes = _classes(lasts, predictions, labels)
     margins, train_wrong = dict[str, MarginResult](), dict[str, NDArray[np.bool_]]()
     if train is not None:
         trained_on = {name: last.inputs(train[0]) for name, last in lasts.items()}
@@ -677,6 +681,18 @@ def is_interrupted(model: Predicts) -> bool:
     )
 
 
+def _check_given(models: object, train: object) -> None:
+    """Refuse what are no models with names, and no training samples with their labels."""
+    wanted = 'a mapping from names to fitted classifiers, as {"svm": svm}'
+    if not isinstance(models, Mapping):
+        raise TypeError(f"models must be {wanted}, got a {type(models).__name__}")
+    for name, model in models.items():
+        if not (isinstance(name, str) and isinstance(model, Predicts)):
+            raise TypeError(f"models must be {wanted}, got {name!r}: {type(model).__name__}")
+    if train is not None and not (isinstance(train, tuple | list) and len(train) == 2):
+        raise ValueError("train must be a pair: pass the inputs and their labels, train=(X, y)")
+
+
 def _fitted_margin(model: Predicts) -> FittedMargin | None:
     return model.margin_view() if isinstance(model, BinaryClassifier) else None
 
@@ -736,6 +752,11 @@ def _wrong(
     """Return the samples (n,) on the wrong side; empty, shape (0,), without a predictor."""
     if fitted is not None and not fitted.has_predictor:
         return np.zeros(0, dtype=bool)
+    if predicted.shape != labels.shape:
+        raise ValueError(
+            f"labels have the shape {labels.shape}, and predictions {predicted.shape}: pass one "
+            "label a sample"
+        )
     return np.asarray(predicted != labels, dtype=bool)
 
 

@@ -223,6 +223,22 @@ def test_a_reduced_solution_is_judged_on_the_samples_it_kept() -> None:
     assert len(margin.margins) == len(y) - len(reduced.dropped_)
 
 
+def test_what_is_compared_is_checked() -> None:
+    models = {"svm": fitted_models()["svm"]}
+    cases: list[tuple[Any, Any, Any, str]] = [
+        (models["svm"], TEST.y, None, "mapping"),
+        ({"svm": 3}, TEST.y, None, "'svm': int"),
+        ({1: models["svm"]}, TEST.y, None, "mapping"),
+        (models, TEST.y[:1], None, "one label a sample"),
+        (models, TEST.y[:, None], None, "one label a sample"),
+        (models, TEST.y, (TRAIN.X,), "pair"),
+        (models, TEST.y, TRAIN.X, "pair"),
+    ]
+    for given, y, train, match in cases:
+        with pytest.raises((TypeError, ValueError), match=match):
+            compare(given, TEST.X, y, train=train)
+
+
 def test_labels_that_a_model_does_not_know_are_refused() -> None:
     with pytest.raises(ValueError, match="labels must be among the fitted classes"):
         compare(fitted_models(), TEST.X, np.where(TEST.y > 0, "a", "b"))
