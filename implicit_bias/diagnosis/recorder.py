@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -108,7 +108,7 @@ class Recorder:
         self.module, self.gaps, self.seconds = as_module(module), gaps, seconds
         self.leading = leading
         check_number(seconds, "seconds", "[0, inf]")
-        if isinstance(norms, str):
+        if isinstance(norms, str) or not isinstance(norms, Iterable):
             norms = (norms,)
         found = [self._norm(norm) for norm in norms]
         self.norms = {norm.name: norm for norm in found}

@@ -337,11 +337,17 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        Rows of several entries.
+        Rows of several entries; what is no array, or has no order.
     """
     check_not_masked(labels, "labels")
     # As float64, for numpy knows no bfloat16.
-    array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
+    try:
+        array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
+        np.unique(array)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ValueError(
+            f"labels are no array of numbers ({error}): pass one a sample, and none missing"
+        ) from error
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     if array.ndim != 1:
@@ -369,6 +375,8 @@ def as_inputs(
             f"{[tuple(tensor.shape) for tensor in inputs]}: pass the module's arguments as a "
             "tuple of tensors"
         )
+    if any(tensor.is_meta for tensor in inputs):
+        raise ValueError("inputs on the meta device have no values: pass those on another one")
     return tuple(double(tensor).to(device) for tensor in inputs)
 
 

@@ -301,6 +301,10 @@ def train_to_limit(
     file = None if checkpoint is None else Path(checkpoint)
     check_goals(until_excess, stop_at_gap, file, resume)
     config = LimitConfig() if config is None else config
+    if not isinstance(config, LimitConfig):
+        raise TypeError(
+            f"config must be a LimitConfig, got {config!r}: pass LimitConfig(steps=...)"
+        )
     trainee = as_trainee(module, inputs, labels, as_parameter_norm(config.norm), config.chunk)
     _check_trainee(trainee, optimum, until_excess, stop_at_gap)
     run = _Run(

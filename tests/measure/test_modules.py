@@ -489,6 +489,33 @@ class Cached(nn.Module):
         return x @ self.kept.T
 
 
+@pytest.mark.parametrize(
+    ("inputs", "labels", "match"),
+    [
+        (X, torch.ones(6).to_sparse(), "labels are no array"),
+        (X, torch.ones(6, device="meta"), "labels are no array"),
+        (X, [None] * 6, "labels are no array"),
+        (X, [[1], [1, 1]], "labels are no array"),
+        (X.to("meta"), np.ones(6), "meta"),
+    ],
+    ids=["sparse", "without values", "missing", "ragged", "inputs without values"],
+)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_samples_that_are_none_are_refused(
+    function: str, inputs: Any, labels: Any, match: str
+) -> None:
+    with pytest.raises(ValueError, match=match):
+        FUNCTIONS[function](linear(D).double(), inputs, labels)
+
+
+def test_a_configuration_is_one_and_a_single_norm_a_list_of_it() -> None:
+    module, given = linear(D).double(), np.ones(len(X))
+    with pytest.raises(TypeError, match="LimitConfig"):
+        train_to_limit(module, X, given, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="norm must be"):
+        Recorder(module, X, given, 3)  # type: ignore[arg-type]
+
+
 def test_parameters_without_entries_are_none() -> None:
     module, inputs, labels = built("tied", torch.float64, training=False)
     expected = diagnose(module, inputs, labels, norm="linf").gap
