@@ -52,6 +52,7 @@ from torch import Tensor, nn
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.modules import drawn_like
 from implicit_bias.measure.multipliers import TangentProgram
 from implicit_bias.measure.stationarity import active_units
 from implicit_bias.networks import Network
@@ -144,12 +145,10 @@ class _Module:
 
     def computes(self, predictor: Callable[[_Module], Tensor | None]) -> bool:
         """Whether outputs on the first samples are a predictor's, at random parameters."""
-        generator, X = torch.Generator().manual_seed(0), self.X[:SAMPLES]
-        for _ in range(DRAWS):
-            theta = torch.randn(len(self.theta), generator=generator, dtype=torch.float64)
-            drawn = replace(self, theta=theta.to(self.theta))
+        for seed in range(DRAWS):
+            drawn = replace(self, theta=drawn_like(self.theta, seed))
             expected = predictor(drawn)
-            if expected is None or not close(drawn.outputs(X), expected):
+            if expected is None or not close(drawn.outputs(self.X[:SAMPLES]), expected):
                 return False
         return True
 

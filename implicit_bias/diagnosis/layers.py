@@ -19,12 +19,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.modules import drawn_like
 from implicit_bias.measure.multipliers import (
     Method,
     Multipliers,
@@ -133,8 +133,7 @@ def is_linear(alone: MarginGradients, margins: Array) -> bool:
     size = np.abs(margins).max()
     if np.abs(alone.slopes(theta, theta) - margins).max() > LINEAR_TOLERANCE * size:
         return False
-    generator = torch.Generator().manual_seed(0)
-    step = torch.randn(len(theta), generator=generator, dtype=torch.float64).to(theta)
+    step = drawn_like(theta)
     step *= STEP * theta.norm() / step.norm()
     change = alone.margins(theta + step) + alone.margins(theta - step) - 2.0 * margins
     return bool(np.median(np.abs(change)) <= CURVATURE * STEP**2 * size)

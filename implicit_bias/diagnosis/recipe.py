@@ -8,7 +8,6 @@ that rises while training.
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings as python_warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.wording import number, percent
 from implicit_bias.measure.multipliers import loss_weights
-from implicit_bias.measure.optimizers import OptimizerError, geometry_of, groups_of
+from implicit_bias.measure.optimizers import OptimizerError, geometry_of, groups_of, name_of
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
@@ -87,7 +86,7 @@ def loss_obstacle(loss: object, classes: int | None) -> Obstacle | None:
             reason = f"the loss {margin_loss.name!r} is not exponential-like ({error})"
             return Obstacle(reason, cure)
         return None
-    name = _name_of(loss)
+    name = name_of(loss)
     if not callable(loss):
         raise TypeError(
             f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
@@ -344,9 +343,3 @@ def gap_rose(recorder: HasGaps, norm: str, gap_lower: float) -> Obstacle | None:
         "lower the rate, or train by `train_to_limit`",
         warns=False,
     )
-
-
-def _name_of(thing: object) -> str:
-    if inspect.isclass(thing) or inspect.isfunction(thing) or inspect.isbuiltin(thing):
-        return str(thing.__name__)
-    return type(thing).__name__

@@ -51,7 +51,7 @@ from implicit_bias.diagnosis.recipe import Obstacle, limit_of, standstill
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import as_module, evaluating
+from implicit_bias.measure.modules import as_module, drawn_like, evaluating
 from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
 from implicit_bias.measure.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm
@@ -335,9 +335,7 @@ def _reference(
 
 def _is_linear(gradients: MarginGradients) -> bool:
     """Whether the margins are linear in all parameters, wherever these are."""
-    generator = torch.Generator().manual_seed(0)
-    size = (2, len(gradients.theta))
-    first, second = torch.randn(size, generator=generator, dtype=torch.float64).to(gradients.theta)
+    first, second = (drawn_like(gradients.theta, seed) for seed in (0, 1))
     parts = [torch.tensor(gradients.margins(at)) for at in (first, second, first + second)]
     return close(parts[0] + parts[1], parts[2])
 
@@ -346,9 +344,7 @@ def _twins(
     gradients: MarginGradients, norms: Mapping[str, ParameterNorm]
 ) -> dict[str, tuple[str, ...]]:
     """Find norms that are the same of parameters of these shapes: spectral and l2 of a vector."""
-    generator = torch.Generator().manual_seed(0)
-    theta = torch.randn(len(gradients.theta), generator=generator, dtype=torch.float64)
-    drawn = gradients.parameters(theta.to(gradients.theta))
+    drawn = gradients.parameters(drawn_like(gradients.theta))
     sizes = {name: norm.value(drawn) for name, norm in norms.items()}
     return {
         a: tuple(b for b in sizes if b != a and math.isclose(sizes[a], sizes[b])) for a in sizes

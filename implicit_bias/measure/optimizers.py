@@ -33,7 +33,6 @@ for each optimizer.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,7 +161,7 @@ def _tensors(optimizer: Any) -> Iterator[tuple[float, float, Tensor]]:
         first = float(group.get("initial_lr", now))
         if not first > 0:
             raise OptimizerError(
-                f"the rate of a group of {_name_of(optimizer)} is {first:g}, so its tensors are "
+                f"the rate of a group of {name_of(optimizer)} is {first:g}, so its tensors are "
                 "not trained, or it has been set to 0 by hand: pass it with the rate that it had, "
                 "or freeze the tensors with requires_grad_(False)"
             )
@@ -182,7 +181,7 @@ def _adjusted(group: Mapping[str, Any], p: Tensor) -> float:
 
 def _limit(optimizer: object) -> str:
     """Name of the norm of the tensors of an optimizer."""
-    name = _name_of(optimizer)
+    name = name_of(optimizer)
     known = {key.lower(): norm for key, norm in LIMIT_NORMS.items()}
     cure = "pass norm= to measure in one nevertheless"
     if name.lower() not in known:
@@ -217,7 +216,7 @@ def _objects(several: Sequence[object]) -> bool:
 
 def _words(optimizer: object) -> str:
     """Say an optimizer, with what its limit depends on."""
-    name, groups = _name_of(optimizer), groups_of(optimizer)
+    name, groups = name_of(optimizer), groups_of(optimizer)
     said = (
         [f"rate {float(groups[0]['lr']):.3g}"] if len({float(g["lr"]) for g in groups}) == 1 else []
     )
@@ -228,8 +227,9 @@ def _words(optimizer: object) -> str:
     return f"{name} ({', '.join(said)})" if said else name
 
 
-def _name_of(thing: object) -> str:
+def name_of(thing: object) -> str:
+    """Name an optimizer, a loss, or its class, as it is known here or by itself."""
     if isinstance(thing, str):
         known = {key.lower(): key for key in LIMIT_NORMS}
         return known.get(thing.lower(), thing)
-    return str(thing.__name__) if inspect.isclass(thing) else type(thing).__name__
+    return str(getattr(thing, "__name__", type(thing).__name__))
