@@ -68,10 +68,10 @@ def lemma_1(rng: np.random.Generator, draws: int) -> Rows:
     X = sphere(m, d, rng)
     half = galu.smallest_eigenvalue(X) / 2
     for constant, words in (
-        (galu.PUBLISHED_CHERNOFF, "8"),
-        (galu.CHERNOFF, "2 / log(e/2) = 6.518"),
+        (gated_bounds.PUBLISHED_CHERNOFF, "8"),
+        (gated_bounds.CHERNOFF, "2 / log(e/2) = 6.518"),
     ):
-        k = galu.sufficient_width(X, DELTA, constant=constant)
+        k = gated_bounds.sufficient_width(X, DELTA, constant=constant)
         failed = [
             np.linalg.eigvalsh(fitted.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))))[0]
             < k * half

@@ -1,11 +1,12 @@
 """What Fiat, Malach and Shalev-Shwartz (2019) prove of GaLU networks with many gates.
 
-Symbols are those of `implicit_bias.kernels.gated_least_squares`, which has the kernel, the width of
-lemma 1 and the losses of gradient descent.
+Symbols are those of `implicit_bias.kernels.gated_least_squares`, which has the kernel and the
+losses of gradient descent; R = ||X||_2^2.
 
 ==========================  =====================================================================
 statement                   here
 ==========================  =====================================================================
+Lemma 1                     `sufficient_width`
 Lemma 2                     `khatri_rao_bound`
 Theorem 1                   `published_step`, `sufficient_steps`; the sharper `rate_bound`
 Theorem 2                   `expected_loss`
@@ -23,11 +24,60 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_finite
+from implicit_bias.base.validation import Array, as_finite, check_number
 from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows
-from implicit_bias.kernels.gated_least_squares import smallest_eigenvalue, spectral_square
+from implicit_bias.kernels.gated_least_squares import smallest_eigenvalue
 from implicit_bias.kernels.least_squares import check_rows
+from implicit_bias.norms import RANK_TOLERANCE
 from implicit_bias.problem.gating import GateMatrix, dense
+
+# Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
+# m (e / 2)^(-mean / (2 R)) = m exp(-mean / (R c)), with this c; lemma 1 is printed with 8.
+CHERNOFF = 2.0 / (1.0 - math.log(2.0))
+PUBLISHED_CHERNOFF = 8.0
+
+
+def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = CHERNOFF) -> int:
+    r"""Count the filters k at which K is positive definite, so that all targets are memorised.
+
+    K is a sum of independent positive semi-definite matrices, one a filter, of mean kappa and of
+    norm at most R = ||X||_2^2. By the matrix Chernoff inequality (Tropp 2012, theorem 1.1)
+
+        P(lambda_min(K) <= k lambda(X) / 2) <= m (e / 2)^(-k lambda(X) / (2 R)),
+
+    so k = c R / lambda(X) log(m / failure) filters have sigma_min(Xbar)^2 = lambda_min(K) >=
+    k lambda(X) / 2 but with probability ``failure``: lemma 1, where c = 8. By the inequality
+    c = 2 / log(e / 2) = 6.518 suffices.
+
+    Parameters
+    ----------
+    X : array_like of shape (m, D)
+        Inputs, not 0.
+    failure : float
+        delta, in (0, 1).
+    constant : float
+        c; `PUBLISHED_CHERNOFF` is the paper's.
+
+    Raises
+    ------
+    ValueError
+        ``failure`` not in (0, 1), or lambda(X) = 0: see `smallest_eigenvalue`.
+    """
+    X = as_finite(X, "X", 2)
+    check_number(failure, "failure", "(0, 1)")
+    smallest, largest = smallest_eigenvalue(X), spectral_square(X)
+    if smallest <= RANK_TOLERANCE * largest:
+        raise ValueError(
+            "lambda(X) is 0, so no number of hard gates memorises all targets: an input is 0, two "
+            "point in the same direction, or too many occur with their opposites; drop duplicates, "
+            "or append a constant"
+        )
+    return math.ceil(constant * largest / smallest * math.log(len(X) / failure))
+
+
+def spectral_square(X: ArrayLike) -> float:
+    """R = ||X||_2^2, the largest eigenvalue of X X'."""
+    return float(np.linalg.norm(as_finite(X, "X", 2), 2) ** 2)
 
 
 def expected_loss(rank: int, n_samples: int) -> float:

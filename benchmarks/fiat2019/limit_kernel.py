@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, subplots
+from benchmarks.fiat2019 import gated_bounds
 from benchmarks.fiat2019.constants import sphere
-from benchmarks.fiat2019.gated_bounds import khatri_rao_bound
 from benchmarks.harness import Experiment, Rows, Verdict, whole
 from benchmarks.words import span
 from implicit_bias.kernels import gated_least_squares as galu
@@ -36,9 +36,9 @@ def measure(quick: bool) -> Rows:
         kappa, eigenvalue, sufficient = (
             galu.limit_kernel(X),
             galu.smallest_eigenvalue(X),
-            galu.sufficient_width(X),
+            gated_bounds.sufficient_width(X),
         )
-        printed = galu.sufficient_width(X, constant=galu.PUBLISHED_CHERNOFF)
+        printed = gated_bounds.sufficient_width(X, constant=gated_bounds.PUBLISHED_CHERNOFF)
         inner = X @ X.T
         both = np.divide(kappa, inner, out=np.zeros_like(kappa), where=inner != 0)
         spread = np.sqrt(np.sum(both * (1 - both) * inner**2))
@@ -66,7 +66,7 @@ def measure(quick: bool) -> Rows:
                 "d": dimension,
                 "seed": seed,
                 "eigenvalue": galu.smallest_eigenvalue(X),
-                "khatri_rao": khatri_rao_bound(X),
+                "khatri_rao": gated_bounds.khatri_rao_bound(X),
             }
 
 

@@ -35,9 +35,13 @@ def measure(quick: bool) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     X = sphere(m, d, rng)
     y = rng.choice([-1.0, 1.0], m)
-    R, smallest = galu.spectral_square(X), galu.smallest_eigenvalue(X)
+    R, smallest = gated_bounds.spectral_square(X), galu.smallest_eigenvalue(X)
     frames = []
-    for k in (4 * m // d, 40 * m // d, galu.sufficient_width(X, constant=galu.PUBLISHED_CHERNOFF)):
+    for k in (
+        4 * m // d,
+        40 * m // d,
+        gated_bounds.sufficient_width(X, constant=gated_bounds.PUBLISHED_CHERNOFF),
+    ):
         gates = UnitGates(rng.normal(size=(k, d)), np.zeros(k), ">=").gates(X)
         gram = gated_gram(X, gates)
         distance = float(np.sum(least_squares(X, gates, y).coef ** 2))

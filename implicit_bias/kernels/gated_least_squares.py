@@ -1,10 +1,10 @@
-r"""Fixed gates: the kernel of many, the width that memorises, and gradient descent.
+r"""Fixed gates: the kernel of many, and gradient descent.
 
     f(x) = sum_h z_h(x) <w_h, x>,   z_h(x) = sigma(<u_h, x>) with filters u_h that are not trained
 
 is a GaLU network, or a ReLU network with frozen gates, linear in the coefficients, which
 `implicit_bias.kernels.least_squares` fits. Here is the Gram matrix K of such features for many
-gates, when it is regular, and the losses that it predicts for gradient descent and gradient flow.
+gates, and the losses that it predicts for gradient descent and gradient flow.
 
 =========  ==========  ======================================================================
 X          (m, D)      inputs
@@ -17,7 +17,6 @@ kappa                  limit of K / k for hard gates, isotropic filters and many
                        neural tangent kernel of a ReLU network's first layer,
                        kappa(x, x') = (1/2 - arccos(cos(x, x')) / (2 pi)) <x, x'>
 lambda(X)              smallest eigenvalue of kappa on the rows of X
-R                      ||X||_2^2
 =========  ==========  ======================================================================
 
 Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:1906.05032 (2019);
@@ -26,20 +25,12 @@ numbers of statements are that version's.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array, as_features, as_finite, check_number, check_shape
+from implicit_bias.base.validation import Array, as_features, as_finite, check_shape
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
-from implicit_bias.norms import RANK_TOLERANCE
-
-# Matrix Chernoff: the smallest eigenvalue falls below half of its mean with probability at most
-# m (e / 2)^(-mean / (2 R)) = m exp(-mean / (R c)), with this c; lemma 1 is printed with 8.
-CHERNOFF = 2.0 / (1.0 - math.log(2.0))
-PUBLISHED_CHERNOFF = 8.0
 
 
 def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
@@ -64,49 +55,6 @@ def smallest_eigenvalue(X: ArrayLike) -> float:
     tell an input from its opposite, the first alone. (Not in the paper; derived here.)
     """
     return float(scipy.linalg.eigvalsh(limit_kernel(X), subset_by_index=[0, 0])[0])
-
-
-def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = CHERNOFF) -> int:
-    r"""Count the filters k at which K is positive definite, so that all targets are memorised.
-
-    K is a sum of independent positive semi-definite matrices, one a filter, of mean kappa and of
-    norm at most R = ||X||_2^2. By the matrix Chernoff inequality (Tropp 2012, theorem 1.1)
-
-        P(lambda_min(K) <= k lambda(X) / 2) <= m (e / 2)^(-k lambda(X) / (2 R)),
-
-    so k = c R / lambda(X) log(m / failure) filters have sigma_min(Xbar)^2 = lambda_min(K) >=
-    k lambda(X) / 2 but with probability ``failure``: lemma 1, where c = 8. By the inequality
-    c = 2 / log(e / 2) = 6.518 suffices.
-
-    Parameters
-    ----------
-    X : array_like of shape (m, D)
-        Inputs, not 0.
-    failure : float
-        delta, in (0, 1).
-    constant : float
-        c; `PUBLISHED_CHERNOFF` is the paper's.
-
-    Raises
-    ------
-    ValueError
-        ``failure`` not in (0, 1), or lambda(X) = 0: see `smallest_eigenvalue`.
-    """
-    X = as_finite(X, "X", 2)
-    check_number(failure, "failure", "(0, 1)")
-    smallest, largest = smallest_eigenvalue(X), spectral_square(X)
-    if smallest <= RANK_TOLERANCE * largest:
-        raise ValueError(
-            "lambda(X) is 0, so no number of hard gates memorises all targets: an input is 0, two "
-            "point in the same direction, or too many occur with their opposites; drop duplicates, "
-            "or append a constant"
-        )
-    return math.ceil(constant * largest / smallest * math.log(len(X) / failure))
-
-
-def spectral_square(X: ArrayLike) -> float:
-    """R = ||X||_2^2, the largest eigenvalue of X X'."""
-    return float(np.linalg.norm(as_finite(X, "X", 2), 2) ** 2)
 
 
 def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:

@@ -81,7 +81,7 @@ def test_khatri_rao_bound_is_vacuous_for_many_inputs() -> None:
 def test_theorem_1() -> None:
     """By its own step and time, at its own width; and no faster than its sharper rate."""
     X, y = sphere(8, 6), np.sign(normal(8, seed=1))
-    k = galu.sufficient_width(X, constant=galu.PUBLISHED_CHERNOFF)
+    k = gated_bounds.sufficient_width(X, constant=gated_bounds.PUBLISHED_CHERNOFF)
     gates = hard(k, 6).gates(X)
     step = gated_bounds.published_step(X, k)
     assert step <= 1 / np.linalg.eigvalsh(fitted.gated_gram(X, gates))[-1]
@@ -242,3 +242,36 @@ def test_first_gradients_of_relu_and_galu_are_equal() -> None:
 def test_one_bit_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 2, got 1"):
         parity_correlation(1)
+
+
+def test_sufficient_width_suffices() -> None:
+    """No failure of probability 1/2 or less in 20 draws; far fewer filters do fail."""
+    X = sphere(12, 6)
+    k, half = gated_bounds.sufficient_width(X, failure=0.5), galu.smallest_eigenvalue(X) / 2
+    smallest = [
+        np.linalg.eigvalsh(fitted.gated_gram(X, hard(k, 6, seed).gates(X)))[0] for seed in range(20)
+    ]
+    assert min(smallest) >= k * half
+    few = fitted.gated_gram(X, hard(1, 6).gates(X))
+    assert np.linalg.eigvalsh(few)[0] < half
+
+
+def test_sufficient_width_of_hopeless_data() -> None:
+    X = sphere(4, 3)
+    for more in (2 * X[:1], np.zeros((1, 3)), -X):  # -X: four pairs in three dimensions
+        with pytest.raises(ValueError, match=r"lambda\(X\) is 0"):
+            gated_bounds.sufficient_width(np.vstack([X, more]))
+    with pytest.raises(ValueError, match="failure must be in"):
+        gated_bounds.sufficient_width(X, failure=1.0)
+
+
+def test_constant_of_lemma_1() -> None:
+    """8 as printed, 2 / log(e / 2) = 6.518 by its own inequality."""
+    X = sphere(12, 6)
+    ratio = np.linalg.norm(X, 2) ** 2 / galu.smallest_eigenvalue(X)
+    printed = gated_bounds.sufficient_width(X, 0.1, constant=gated_bounds.PUBLISHED_CHERNOFF)
+    assert printed == math.ceil(8 * ratio * math.log(120))
+    assert pytest.approx(6.518, abs=1e-3) == gated_bounds.CHERNOFF
+    assert gated_bounds.sufficient_width(X, 0.1) == math.ceil(
+        gated_bounds.CHERNOFF * ratio * math.log(120)
+    )

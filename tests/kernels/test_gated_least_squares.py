@@ -159,37 +159,6 @@ def test_opposite_inputs() -> None:
     np.testing.assert_allclose(galu.limit_kernel(np.vstack([X[:1], -X[:1]])), np.eye(2) / 2)
 
 
-def test_sufficient_width_suffices() -> None:
-    """No failure of probability 1/2 or less in 20 draws; far fewer filters do fail."""
-    X = sphere(12, 6)
-    k, half = galu.sufficient_width(X, failure=0.5), galu.smallest_eigenvalue(X) / 2
-    smallest = [
-        np.linalg.eigvalsh(fitted.gated_gram(X, hard(k, 6, seed).gates(X)))[0] for seed in range(20)
-    ]
-    assert min(smallest) >= k * half
-    few = fitted.gated_gram(X, hard(1, 6).gates(X))
-    assert np.linalg.eigvalsh(few)[0] < half
-
-
-def test_sufficient_width_of_hopeless_data() -> None:
-    X = sphere(4, 3)
-    for more in (2 * X[:1], np.zeros((1, 3)), -X):  # -X: four pairs in three dimensions
-        with pytest.raises(ValueError, match=r"lambda\(X\) is 0"):
-            galu.sufficient_width(np.vstack([X, more]))
-    with pytest.raises(ValueError, match="failure must be in"):
-        galu.sufficient_width(X, failure=1.0)
-
-
-def test_constant_of_lemma_1() -> None:
-    """8 as printed, 2 / log(e / 2) = 6.518 by its own inequality."""
-    X = sphere(12, 6)
-    ratio = np.linalg.norm(X, 2) ** 2 / galu.smallest_eigenvalue(X)
-    printed = galu.sufficient_width(X, 0.1, constant=galu.PUBLISHED_CHERNOFF)
-    assert printed == math.ceil(8 * ratio * math.log(120))
-    assert pytest.approx(6.518, abs=1e-3) == galu.CHERNOFF
-    assert galu.sufficient_width(X, 0.1) == math.ceil(galu.CHERNOFF * ratio * math.log(120))
-
-
 def test_the_null_space_never_decays() -> None:
     """Steps stay in the row space of the features, so a start outside it keeps its distance."""
     X, y = sphere(8, 6), normal(8, seed=1)
