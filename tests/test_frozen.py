@@ -68,7 +68,7 @@ def test_a_checkpoint_resumes(tmp_path: Path) -> None:
 def test_a_store_is_complete_under_the_same_keys() -> None:
     grid, store = Grid.read(FIXTURES / "grid.toml"), Store(FIXTURES / "store")
     found = inventory(grid, store)
-    assert {key: grid.label(cell) for key, cell in grid.by_key().items()} == EXPECTED["cells"]
+    assert {key: grid.label(cell) for key, cell in grid.by_key.items()} == EXPECTED["cells"]
     assert set(found.done) == set(EXPECTED["cells"])
     assert not found.missing
     assert not found.damaged

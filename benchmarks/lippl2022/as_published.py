@@ -139,19 +139,19 @@ class Regrouped(Gating):
 
 def svm_gln(factory: ModelFactory) -> GatedSVC:
     """Return svm-gln-published, unfitted."""
-    contexts = factory.contexts()
+    contexts = factory.contexts
     return GatedSVC(Regrouped(contexts, folds(contexts)), **factory.svm_options())
 
 
 def svm_l2(factory: ModelFactory) -> GatedSVC:
     """Return svm-l2-published, unfitted."""
-    contexts = factory.contexts()
+    contexts = factory.contexts
     return GatedSVC(one_group(contexts), metric={0: metric(contexts)}, **factory.svm_options())
 
 
 def svm_l2_formula(factory: ModelFactory) -> GatedSVC:
     """Return svm-l2-formula, unfitted."""
-    contexts = factory.contexts()
+    contexts = factory.contexts
     of_units = {0: formula_metric(contexts)}
     return GatedSVC(one_group(contexts), metric=of_units, **factory.svm_options())
 
@@ -337,7 +337,7 @@ def moved_to_drawn(factory: ModelFactory, trained: BinaryClassifier) -> Moved:
     train = factory.data.parts.train
     assert isinstance(trained, GLNClassifier)
     assert isinstance(trained.network_, GLN)
-    drawn = ModelFactory(replace(factory.config, threshold="random"), factory.data).contexts()
+    drawn = ModelFactory(replace(factory.config, threshold="random"), factory.data).contexts
     return Moved(trained.network_, drawn).fit(train.X, train.y)
 
 
@@ -353,7 +353,7 @@ def osqp_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, Bi
     train = factory.data.parts.train
     yield "gd-gln-redrawn", moved_to_drawn(factory, fitted["gd-gln"])
     yield from published_svms(factory)
-    yield "svm-l2-osqp", OsqpL2(factory.contexts()).fit(train.X, train.y)
+    yield "svm-l2-osqp", OsqpL2(factory.contexts).fit(train.X, train.y)
 
 
 def relu_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:

@@ -97,7 +97,7 @@ def grids(kept: Kept) -> pd.DataFrame:
     tables, _ = _of(kept)
     rows = []
     for file in sorted(GRIDS.glob("*.toml")):
-        keys = set(Grid.read(file).by_key())
+        keys = set(Grid.read(file).by_key)
         cells = tables.cells[tables.cells["grid"] == file.stem]
         # A cell that the tables have once a momentum is here one.
         own = cells[cells["cell"].isin(keys)]

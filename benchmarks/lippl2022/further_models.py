@@ -155,7 +155,7 @@ def shallow_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str,
 def _shallow(factory: ModelFactory) -> NetworkModel:
     config, X = factory.config, factory.data.parts.train.X
     network = ShallowGLN(
-        factory.contexts(),
+        factory.contexts,
         X,
         dtype=torch.float32 if factory.published else torch.float64,
         seed=config.seed,
@@ -178,7 +178,7 @@ def _trained_as_released(
     """Train the released network of all 2^k contexts, and put its weights into a collapsed one."""
     assert isinstance(network, ShallowGLN)
     config = factory.config
-    whole = released_shallow_gln(factory.contexts(), seed=config.seed)
+    whole = released_shallow_gln(factory.contexts, seed=config.seed)
     training = train_as_released(whole, X, y, momentum=config.momentum, data_seed=config.split_seed)
     network.set_rows(whole.hidden_weights[0].detach())
     return training.history
@@ -207,7 +207,7 @@ def limit_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, B
     assert isinstance(svm, GLNSVC)
     optimum = svm.solution_.certificate.lower
     config = LimitConfig(steps=LIMIT_STEPS)
-    network = GLN([factory.contexts()], seed=factory.config.seed)
+    network = GLN([factory.contexts], seed=factory.config.seed)
 
     def towards_the_limit(net: Network, X: Array, y: Array) -> tuple[HistoryPoint, ...]:
         return train_to_limit(net, X, y, config, optimum=optimum).history

@@ -112,9 +112,9 @@ def compute_missing(part: Part, run: Run[GridOptions]) -> None:
     backend = LocalProcesses(run.options.workers, partial(compute, more=MODELS[part.name]))
     stock = inventory(part.grid, part.store)
     settled = len(stock.done) + (0 if retry else len(stock.failed))
-    todo = len(part.grid.cells()) - settled
-    run.say(f"{part.name}: {todo} of {len(part.grid.cells())} cells to compute")
-    labels = {key: part.grid.label(cell) for key, cell in part.grid.by_key().items()}
+    todo = len(part.grid.cells) - settled
+    run.say(f"{part.name}: {todo} of {len(part.grid.cells)} cells to compute")
+    labels = {key: part.grid.label(cell) for key, cell in part.grid.by_key.items()}
     started = time.perf_counter()
     with closing(run_grid(part.grid, part.store, backend, retry_failed=retry)) as records:
         for count, record in enumerate(records, start=1):

@@ -90,7 +90,7 @@ def configurations() -> list[RunConfig]:
 def measured(config: RunConfig, published: pd.DataFrame) -> Row:
     """Solve their program by OSQP and with a certificate, and lay both side by side: a row."""
     factory = ModelFactory(config, load_data(config))
-    contexts, parts = factory.contexts(), factory.data.parts
+    contexts, parts = factory.contexts, factory.data.parts
     train, images = parts.train, parts.validation
     theirs = OsqpL2(contexts).fit(train.X, train.y)
     of_group = {0: metric(contexts, FREE)}

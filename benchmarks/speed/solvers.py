@@ -48,7 +48,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
-from implicit_bias.runs.models import fit_models
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Tolerances, solve
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver, Formulation
@@ -99,7 +99,7 @@ class Cell:
         )
         data = load_data(setting)
         train = data.parts.train
-        ((_, model),) = fit_models(setting, data)
+        ((_, model),) = ModelFactory(setting, data).fit()
         view = model.margin_view()
         assert view is not None
         return view.architecture.problem(train.X, train.y)

@@ -29,7 +29,7 @@ def export(
         raise RuntimeError(f"{store.folder} has no cell of {grid_file}: run `sweep` first")
     if absent := len(found.missing) + len(found.damaged):
         warn(f"{absent} cells have no results yet")
-    frames = tables(recorded[key] for key in grid.by_key() if key in recorded)
+    frames = tables(recorded[key] for key in grid.by_key if key in recorded)
     files = write_tables(folder, frames)
     if as_json:
         rows = {name: len(frame) for name, frame in frames.items()}

@@ -34,11 +34,11 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     from implicit_bias.estimators.saved_models import save_model
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
     from implicit_bias.runs.grading import grade
-    from implicit_bias.runs.models import fit_models
+    from implicit_bias.runs.models import ModelFactory
 
     file = file or Path(f"{config.models[0]}{MODEL_SUFFIX}")
     check_writable(file)
-    [(_, model)] = fit_models(config, data, progress=True)
+    [(_, model)] = ModelFactory(config, data, progress=True).fit()
     save_model(file, model, config.metadata())
     print_grade(file, grade(model, data.parts.train, solving=None), as_json)
     if is_interrupted(model):

@@ -15,7 +15,7 @@ def status(
     from implicit_bias.runs.runner import inventory
 
     found = inventory(grid, store)
-    cells = grid.by_key()
+    cells = grid.by_key
     failed = {grid.label(cells[key]): item.outcome.error for key, item in found.failed.items()}
     if as_json:
         counts = {"cells": len(cells), "done": len(found.done), "missing": len(found.missing)}

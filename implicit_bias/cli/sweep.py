@@ -48,7 +48,7 @@ def sweep(
 
     before, computed = inventory(grid, store), 0
     settled = len(before.done) + (0 if retry else len(before.failed))
-    labels = {key: grid.label(cell) for key, cell in grid.by_key().items()}
+    labels = {key: grid.label(cell) for key, cell in grid.by_key.items()}
     try:
         with (
             closing(run_grid(grid, store, backend, retry_failed=retry)) as records,
@@ -64,7 +64,7 @@ def sweep(
         raise
     found = inventory(grid, store)
     facts = {
-        "cells": len(grid.cells()),
+        "cells": len(grid.cells),
         "computed": computed,
         "done": len(found.done),
         "failed": len(found.failed),

@@ -293,7 +293,7 @@ def _epsilon(
             for g in held
         ]
         if sizes and group["eps"] > max(sizes):
-            return _name_of(one), float(group["eps"]), max(sizes)
+            return name_of(one), float(group["eps"]), max(sizes)
     return "", 0.0, 0.0
 
 

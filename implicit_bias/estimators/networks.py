@@ -152,7 +152,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
             raise ValueError(
                 f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
             )
-        steps = tuple(sorted({*config.recorded_steps(), *self.checkpoints}))
+        steps = tuple(sorted({*config.recorded_steps, *self.checkpoints}))
         self.checkpoints_ = {}
 
         def keep(point: HistoryPoint) -> None:

@@ -208,7 +208,7 @@ def train_as_released(
     prepared, labels = network.prepare_samples(X, y)
     n_samples = len(labels)
     config = _config(n_samples, momentum, record, data_seed)
-    recorded_steps = config.recorded_steps()
+    recorded_steps = config.recorded_steps
     observe = Observer(network, prepared, labels, LOSSES["logistic"])
     descent = _Descent(network, prepared, labels, momentum)
     history, losses = [observe(0)], list[float]()

@@ -26,7 +26,7 @@ from implicit_bias.report.words import names_of
 from implicit_bias.runs.command import CONFIG_FILE, command_line, train_on, written
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, group
 from implicit_bias.runs.data import Data
-from implicit_bias.runs.models import fit_models
+from implicit_bias.runs.models import ModelFactory
 
 # Fields of a configuration that `implicit-bias compare` takes.
 COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
@@ -91,7 +91,7 @@ def fit_comparison(
     """
     fitted: dict[str, BinaryClassifier] = {}
     write_text(folder / CONFIG_FILE, strict_json.dumps(config.metadata(), indent=2))
-    for name, model in fit_models(config, data, progress=progress):
+    for name, model in ModelFactory(config, data, progress=progress).fit():
         fitted[name] = model
         save_model(model_file(folder, name), model, config.metadata())
         if on_model is not None:

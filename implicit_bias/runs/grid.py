@@ -100,19 +100,12 @@ class Grid:
                 f"a grid has at most {MOST_CELLS} cells, this one {count}: split it into several, "
                 "which can share a store"
             )
-        if len(self.by_key()) < len(self.cells()):
+        if len(self.by_key) < len(self.cells):
             raise ValueError("two cells have the same models, in another order: leave one out")
 
-    def cells(self) -> tuple[RunConfig, ...]:
-        """Return the configuration of each cell."""
-        return self._cells
-
-    def by_key(self) -> Mapping[str, RunConfig]:
-        """Return the configuration of each cell under its key."""
-        return self._by_key
-
     @cached_property
-    def _cells(self) -> tuple[RunConfig, ...]:
+    def cells(self) -> tuple[RunConfig, ...]:
+        """The configuration of each cell."""
         cells = []
         for values in product(*self.axes.values()):
             chosen = dict(zip(self.axes, values, strict=True))
@@ -124,9 +117,10 @@ class Grid:
         return tuple(cells)
 
     @cached_property
-    def _by_key(self) -> Mapping[str, RunConfig]:
+    def by_key(self) -> Mapping[str, RunConfig]:
+        """The configuration of each cell under its key."""
         # The values of axes have their types already.
-        return {_key(vars(cell)): cell for cell in self.cells()}
+        return {_key(vars(cell)): cell for cell in self.cells}
 
     def label(self, cell: RunConfig) -> str:
         """Name a cell by the fields that differ between cells."""

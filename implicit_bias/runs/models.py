@@ -20,13 +20,6 @@ NEED_RELU = ("svm-lc", "svm-hl")
 RELEASED_NETWORKS = ("gd-gln", "gd-relu")
 
 
-def fit_models(
-    config: RunConfig, data: Data, *, progress: bool = False
-) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Fit the models of a configuration to its training samples; see `ModelFactory.fit`."""
-    return ModelFactory(config, data, progress=progress).fit()
-
-
 class ModelFactory:
     """Makes the models of a configuration, by name.
 
@@ -97,11 +90,11 @@ class ModelFactory:
             case "gd-gln" | "local-gln" | "gd-relu":
                 return self.build_network(name)
             case "svm-gln":
-                return GLNSVC(*size, contexts=self.contexts(), **svm)
+                return GLNSVC(*size, contexts=self.contexts, **svm)
             case "svm-l2":
-                return GLNSVC(*size, "l2", contexts=self.contexts(), **svm)
+                return GLNSVC(*size, "l2", contexts=self.contexts, **svm)
             case "svm-shallow":
-                joint = GlobalContexts.collapse(self.contexts(), self.data.parts.train.X)
+                joint = GlobalContexts.collapse(self.contexts, self.data.parts.train.X)
                 return GatedSVC(joint, **svm)
             case "svm-linear":
                 return GatedSVC(**svm)
@@ -144,10 +137,10 @@ class ModelFactory:
         }
         match name:
             case "gd-gln":
-                contexts = self.contexts()
+                contexts = self.contexts
                 return GLNClassifier(*size, contexts=contexts, readout_bias=published, **training)
             case "local-gln":
-                return GLNClassifier(*size, contexts=self.contexts(), rule="local", **training)
+                return GLNClassifier(*size, contexts=self.contexts, rule="local", **training)
             case "gd-relu":
                 return ReLUClassifier(config.units, **training)
         raise ValueError(f"no network is called {name!r}")
@@ -159,12 +152,9 @@ class ModelFactory:
         """
         return chosen(self.config, "Margin", "Solver") | {"fit_intercept": False}
 
-    def contexts(self) -> HyperplaneContexts:
-        """Return the contexts of the gated linear models, drawn once: they all share them."""
-        return self._contexts
-
     @cached_property
-    def _contexts(self) -> HyperplaneContexts:
+    def contexts(self) -> HyperplaneContexts:
+        """The contexts of the gated linear models, drawn once: they all share them."""
         config, X = self.config, self.data.parts.train.X
         size = (config.units, config.hyperplanes)
         if not self.published:

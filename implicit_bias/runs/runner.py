@@ -18,7 +18,7 @@ from implicit_bias.runs.store import DamagedRecord, Inventory, Record, Store, St
 
 def inventory(grid: Grid, store: Store) -> Inventory:
     """Return what a store has of a grid."""
-    return store.inventory(grid.by_key())
+    return store.inventory(grid.by_key)
 
 
 def run_grid(
@@ -57,7 +57,7 @@ def run_grid(
     for reason in found.damaged.values():
         warnings.warn(f"{reason}; the cell is computed again", stacklevel=2)
     settled = found.done.keys() | (set() if retry_failed else found.failed.keys())
-    cells = {key: cell for key, cell in grid.by_key().items() if key not in settled}
+    cells = {key: cell for key, cell in grid.by_key.items() if key not in settled}
     if not cells:
         return
     store.prepare()

@@ -140,14 +140,11 @@ class TrainingConfig:
 
     def is_recorded(self, step: int) -> bool:
         """Whether the history has a point at this step."""
-        return step in self._recorded_steps
+        return step in self.recorded_steps
 
     @cached_property
-    def _recorded_steps(self) -> frozenset[int]:
-        return self.recorded_steps()
-
     def recorded_steps(self) -> frozenset[int]:
-        """Return the steps at which the history has a point."""
+        """The steps at which the history has a point."""
         if isinstance(self.record, tuple):
             return frozenset({0, self.steps, *map(int, self.record)})
         # Downwards, so that a single point is the last step.

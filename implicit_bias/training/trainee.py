@@ -128,10 +128,6 @@ class Trainee(ABC):
         """Predicted classes (n,) of further inputs: whether f(x) > 0, or the largest f_k(x)."""
         return predicted(outputs_of(self.module, inputs))
 
-    def parameter_norm(self, norm: ParameterNorm) -> float:
-        """||theta|| in a norm."""
-        return norm.value({name: weights.detach() for name, weights in self.parameters.items()})
-
     def check_homogeneous(self) -> None:
         """Refuse a network of this package that has a bias; other modules are checked at once.
 
@@ -153,13 +149,12 @@ class Trainee(ABC):
         classes = outputs.shape[1] if outputs.ndim == 2 else None
         return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
 
-    def gap(self, norm: ParameterNorm | None = None) -> float:
-        """Relative KKT gap in a norm, by default the trainee's own, with the best multipliers.
+    def gap(self) -> float:
+        """Relative KKT gap in the trainee's norm, with the best multipliers.
 
-        0 at the points where steepest descent in that norm can end, at most 1; nan where a margin
-        is not positive.
+        It is nan where a sample is on the wrong side.
         """
-        return Subject(self.gradients, self.degree).gap(self.norm if norm is None else norm)
+        return Subject(self.gradients, self.degree).gap(self.norm)
 
 
 @pointing_to_the_page()
@@ -311,7 +306,8 @@ class _ModuleTrainee(Trainee):
         return smallest_margins(outputs, self.labels).min().item()
 
     def size(self) -> float:
-        return self.parameter_norm(self.norm) ** self.degree
+        weights = {name: w.detach() for name, w in self.parameters.items()}
+        return self.norm.value(weights) ** self.degree
 
     def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
         def observe(step: int) -> HistoryPoint:

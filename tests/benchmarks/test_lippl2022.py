@@ -124,7 +124,7 @@ def test_with_one_unit_the_folds_are_right() -> None:
     factory = ModelFactory(setting, load_data(setting))
     train = factory.data.parts.train
     published = as_published.svm_gln(factory).fit(train.X, train.y)
-    right = GatedSVC(factory.contexts(), **factory.svm_options()).fit(train.X, train.y)
+    right = GatedSVC(factory.contexts, **factory.svm_options()).fit(train.X, train.y)
     np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
 
 
@@ -164,12 +164,12 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     drawn = HyperplaneContexts.random(train.X, 4, 2, threshold="random", random_state=setting.seed)
     coef = network.network_.coef().reshape(4, 4, -1)
     chosen = drawn.contexts(X)
-    assert (chosen != factory.contexts().contexts(X)).any()
+    assert (chosen != factory.contexts.contexts(X)).any()
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
     outputs = moved.decision_function(X)
     np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
     assert isinstance(network.network_, GLN)
-    back = as_published.Moved(network.network_, factory.contexts()).fit(train.X, train.y)
+    back = as_published.Moved(network.network_, factory.contexts).fit(train.X, train.y)
     np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
 
 
@@ -252,7 +252,7 @@ def test_every_grid_is_valid_and_known() -> None:
     files = {file.stem for file in (STUDY / "grids").glob("*.toml")}
     assert files == set(grids.MODELS)
     for name in files:
-        assert Grid.read(STUDY / "grids" / f"{name}.toml").cells()
+        assert Grid.read(STUDY / "grids" / f"{name}.toml").cells
 
 
 TINY = """

@@ -390,7 +390,7 @@ def test_a_sweep_that_leaves_cells_to_another_fails(shell: Shell) -> None:
     grid, other = shell.folder / "grid.toml", Store(shell.folder / "there")
     grid.write_text("seed = [1, 2]")
     other.prepare()
-    assert all([other.claim(key) for key in Grid.read(grid).by_key()])
+    assert all([other.claim(key) for key in Grid.read(grid).by_key])
     done = shell("sweep grid.toml --store there")
     assert (done.status, "2 cells" in done.err, "done 0" in done.out) == (1, True, True)
 

@@ -28,7 +28,7 @@ def train() -> Dataset:
 
 
 def gln(classes: int | None = None, *, shared: bool = False) -> GLN:
-    contexts = ModelFactory(CONFIG, load_data(CONFIG)).contexts()
+    contexts = ModelFactory(CONFIG, load_data(CONFIG)).contexts
     return GLN([contexts], classes=classes, shared=shared, seed=0)
 
 

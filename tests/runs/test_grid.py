@@ -55,19 +55,19 @@ AXES = {
 
 
 def test_the_last_axis_runs_fastest() -> None:
-    cells = Grid.from_mapping({"units": [3, 4], "seed": [1, 2], "steps": 10}).cells()
+    cells = Grid.from_mapping({"units": [3, 4], "seed": [1, 2], "steps": 10}).cells
     assert [(cell.units, cell.seed) for cell in cells] == [(3, 1), (3, 2), (4, 1), (4, 2)]
     assert {cell.steps for cell in cells} == {10}
     assert cells[0] == RunConfig(units=3, seed=1, steps=10)
 
 
-KEYS = set(Grid.from_mapping(AXES).by_key())
+KEYS = set(Grid.from_mapping(AXES).by_key)
 
 
 @settings(max_examples=25)
 @given(st.permutations(list(AXES)))
 def test_keys_do_not_depend_on_the_order_of_axes(order: list[str]) -> None:
-    keys = Grid.from_mapping({name: AXES[name] for name in order}).by_key()
+    keys = Grid.from_mapping({name: AXES[name] for name in order}).by_key
     assert set(keys) == KEYS
     assert len(keys) == 3 * 2**3
 
@@ -108,19 +108,19 @@ def test_files(suffix: str, text: str, tmp_path: Path) -> None:
     file = tmp_path / f"grid.{suffix}"
     file.write_text(text)
     expected = RunConfig(units=4, C=np.inf, tol=1e-6, models=("svm-gln",), batch_size=None)
-    assert Grid.read(file).cells()[1] == expected
+    assert Grid.read(file).cells[1] == expected
 
 
 def test_lists_of_lists_are_axes_of_lists() -> None:
     facts = {"models": [["svm-gln"], ["svm-l2"]], "positive": [0, 1], "negative": [7]}
-    cells = Grid.from_mapping(facts).cells()
+    cells = Grid.from_mapping(facts).cells
     assert [cell.models for cell in cells] == [("svm-gln",), ("svm-l2",)]
     assert cells[0].positive == (0, 1)
 
 
 def test_labels_name_what_varies() -> None:
     grid = Grid.from_mapping({"units": [3, 4], "models": [["svm-gln", "svm-l2"], ["svm-rc"]]})
-    assert grid.label(grid.cells()[0]) == "units 3, models svm-gln+svm-l2"
+    assert grid.label(grid.cells[0]) == "units 3, models svm-gln+svm-l2"
     assert Grid({}).label(RunConfig()) == "the only one"
 
 
@@ -189,4 +189,4 @@ def test_bad_grids_are_refused(name: str, text: str, message: str, tmp_path: Pat
 
 def test_the_grid_of_the_benchmarks_is_one() -> None:
     file = Path(__file__).parents[2] / "benchmarks" / "lippl2022" / "grid_quick.toml"
-    assert [cell.seed for cell in Grid.read(file).cells()] == [1, 2, 3]
+    assert [cell.seed for cell in Grid.read(file).cells] == [1, 2, 3]

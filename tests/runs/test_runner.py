@@ -165,7 +165,7 @@ def test_a_run_that_stops_keeps_what_was_finished(
 def test_a_damaged_record_is_reported_and_computed_again(tmp_path: Path) -> None:
     grid, store, backend = seeds(2), Store(tmp_path), Here()
     finish(grid, store, Here())
-    file = store.file(cell_key(grid.cells()[1]))
+    file = store.file(cell_key(grid.cells[1]))
     file.write_text(file.read_text()[:100])
     with pytest.warns(UserWarning, match="is damaged: .*; the cell is computed again"):
         finish(grid, store, backend)
@@ -222,7 +222,7 @@ def test_a_claimed_cell_is_left_alone_until_its_process_has_died(tmp_path: Path)
     """Whatever its file says, and whenever it was made."""
     store = Store(tmp_path)
     store.prepare()
-    first, second = seeds(2).by_key()
+    first, second = seeds(2).by_key
     assert store.claim(first)
     [claim] = claims(store)
     store.release(first)
@@ -242,7 +242,7 @@ def test_a_claimed_cell_is_left_alone_until_its_process_has_died(tmp_path: Path)
 def test_cells_of_a_run_that_stopped_are_taken_over_at_the_end(tmp_path: Path) -> None:
     other = Store(tmp_path)
     other.prepare()
-    first, *rest = seeds(3).by_key()
+    first, *rest = seeds(3).by_key
     assert other.claim(first)
     records = run_grid(seeds(3), Store(tmp_path), Here())
     assert next(records).key == rest[0]

@@ -12,7 +12,7 @@ from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.page import write_trajectory
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data, load_data
-from implicit_bias.runs.models import ModelFactory, fit_models
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.runs.trajectory import TrajectoryPoint, context_trajectory
 
 CONFIG = RunConfig(train_size=150, units=12, steps=300)
@@ -33,7 +33,7 @@ def test_models_of_a_configuration_are_silent_unless_asked(
     progress: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = RunConfig(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu"))
-    fitted = dict(fit_models(config, load_data(config), progress=progress))
+    fitted = dict(ModelFactory(config, load_data(config), progress=progress).fit())
     assert list(fitted) == ["gd-gln", "gd-relu"]
     out, errors = capsys.readouterr()
     assert out == ""

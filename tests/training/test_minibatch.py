@@ -102,7 +102,7 @@ def test_the_divergence_from_the_frozen_copy() -> None:
     first, last = result.divergence[0], result.divergence[-1]
     assert (first.distance, first.disagreement, first.gates_changed) == (0.0, 0.0, 0.0)
     assert (first.eval_distance, first.eval_disagreement) == (0.0, 0.0)
-    assert {point.step for point in result.divergence} == config.recorded_steps()
+    assert {point.step for point in result.divergence} == config.recorded_steps
 
     live, frozen = result.live.network, result.frozen.network
     for inputs, distance, disagreement in (
@@ -182,7 +182,7 @@ def test_copies_are_compared_at_the_steps_that_both_reached() -> None:
     ],
 )
 def test_recorded_steps(steps: int, record: int | tuple[int, ...], expected: set[int]) -> None:
-    assert TrainingConfig(steps=steps, record=record).recorded_steps() == expected
+    assert TrainingConfig(steps=steps, record=record).recorded_steps == expected
 
 
 NUMBERS = ("learning_rate", "decay", "momentum")
@@ -231,7 +231,7 @@ def test_history_describes_the_network(record: int | tuple[int, ...], classes: i
     y = np.arange(len(Y)) % 4 if classes else Y
     result = train(start, X, y, config, on_point=reported.append)
     assert result.history == tuple(reported)
-    assert [point.step for point in reported] == sorted(config.recorded_steps())
+    assert [point.step for point in reported] == sorted(config.recorded_steps)
     assert (result.steps, result.interrupted) == (SHORT.steps, False)
     last, f = result.history[-1], result.network.decision(X)
     if classes:

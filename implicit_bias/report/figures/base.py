@@ -85,14 +85,10 @@ class Subject:
         models = self.comparison.models
         return {m.name: m.fitted for m in models if m.fitted is not None and not m.transformed}
 
-    def look(self, name: str) -> Look:
-        """Return how the model of this name is drawn."""
-        return look(self.comparison, name)
-
     def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
         """Draw a curve of the model of this name."""
-        look = self.look(name)
-        usual = {"linestyle": look.line, "color": look.colour, "marker": look.marker}
+        drawn = look(self.comparison, name)
+        usual = {"linestyle": drawn.line, "color": drawn.colour, "marker": drawn.marker}
         (line,) = ax.plot(x, y, **{**usual, **options})
         line.set_label(short_label(name))
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array
 from implicit_bias.comparison import ModelResult
-from implicit_bias.report.figures.base import Plot, Subject, short_label
+from implicit_bias.report.figures.base import Plot, Subject, look, short_label
 from implicit_bias.report.style import BLACK, GREY, legend, panel
 
 
@@ -41,9 +41,9 @@ def margin_plots(subject: Subject) -> Iterator[Plot]:
 
 def _margin_histogram(subject: Subject, model: ModelResult, edges: Array, highest: float) -> Figure:
     figure, ax = panel(height=2.8)
-    look, margin = subject.look(model.name), model.known_margin
+    drawn, margin = look(subject.comparison, model.name), model.known_margin
     bins = edges.tolist()
-    ax.hist(margin.margins, bins, color=look.colour, alpha=0.8, edgecolor="white", linewidth=0.4)
+    ax.hist(margin.margins, bins, color=drawn.colour, alpha=0.8, edgecolor="white", linewidth=0.4)
     ax.axvline(0, color=GREY, linewidth=1)
     if margin.largest_margin is not None:
         possible = "largest possible smallest margin"
