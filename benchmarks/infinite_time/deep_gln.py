@@ -69,7 +69,7 @@ def measure(run: Run[DeepOptions]) -> Frames:
         asked = replace(asked, train_size=100, units=6, layers=(2, 3), seeds=(0, 1), steps=100)
     setting = RunConfig(dataset=asked.dataset, train_size=asked.train_size, units=asked.units)
     data = load_data(setting)
-    contexts = ModelFactory(setting, data).contexts()
+    contexts = ModelFactory(setting, data).contexts
     two_layers, _ = _svm(Architecture(contexts), data.parts)
     given = {name: getattr(asked, name) for name in GIVEN}
     kept = run.kept

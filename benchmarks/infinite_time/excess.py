@@ -97,7 +97,7 @@ class Question:
         """Load the data, draw the contexts, and solve."""
         data = load_data(setting)
         samples, validation = data.parts.train, data.parts.validation
-        contexts = ModelFactory(setting, data).contexts()
+        contexts = ModelFactory(setting, data).contexts
         architecture = Architecture(contexts)
         problem = architecture.problem(samples.X, samples.y)
         solution = _solved(problem)

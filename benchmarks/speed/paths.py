@@ -73,7 +73,7 @@ class Base:
     def problem(self) -> MarginProblem:
         """Its SVM-GLN."""
         train = self.data.parts.train
-        contexts = ModelFactory(self.setting, self.data).contexts()
+        contexts = ModelFactory(self.setting, self.data).contexts
         return Architecture(contexts).problem(train.X, train.y)
 
     def over_C(self) -> Iterator[MarginProblem]:
@@ -99,7 +99,7 @@ class Base:
     def over_thresholds(self) -> Iterator[MarginProblem]:
         """Drifting in directions of their own."""
         train = self.data.parts.train
-        contexts = ModelFactory(self.setting, self.data).contexts()
+        contexts = ModelFactory(self.setting, self.data).contexts
         spread = np.einsum("nd,hkd->nhk", train.X, contexts.weights).std(axis=0)  # (H, k)
         drift = DRIFT * spread * np.random.default_rng(1).normal(size=spread.shape)
         for t in range(DRIFTING):
