@@ -61,7 +61,7 @@ def test_what_is_said_of_misses_and_controls() -> None:
     experiment = solved_by_ecos.EXPERIMENT
     assert experiment.verdict(table) is Verdict.STANDS
     assert "Of the 1 cells that miss, ECOS ends more than 1e-06" in experiment.found(table)
-    shown = experiment.tabulate(table)
+    shown = pd.DataFrame(experiment.tabulate(table))
     assert shown["agreement, ours"].tolist() == ["-1", "+0"]
     for change in ({"theirs": 2}, {"apart": 0}):
         other = pd.DataFrame([missed | change, control])

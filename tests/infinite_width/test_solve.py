@@ -526,7 +526,7 @@ def test_bad_input(changes: dict[str, object], word: str) -> None:
 def test_bad_labels_of_classes() -> None:
     for y, word in (([0, 1.5], "integers"), (["a", "b"], "text")):
         with pytest.raises(ValueError, match=word):
-            max_margin_of_classes([[1.0], [2.0]], y)  # type: ignore[arg-type]
+            max_margin_of_classes([[1.0], [2.0]], y)
 
 
 # Grades of finite networks.
