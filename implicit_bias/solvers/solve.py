@@ -169,7 +169,8 @@ def solve(
     if isinstance(solver, str):
         name = choose_solver(problem, start) if solver == "auto" else solver
         sharing = others and max_seconds is not None
-        method = search.solver(name, sharing and bool(alternatives(problem, name)))
+        half = sharing and alternatives(problem, name)
+        method = search.solver(name, deadline.sooner(0.5) if half else deadline)
     else:
         method = _checked(solver, options)
     conflict = find_conflict(problem)
@@ -307,23 +308,21 @@ class _Search:
     late: bool = False
     proof_sought: bool = False
 
-    def solver(self, name: str, more_to_come: bool) -> Solver:
-        """Return a solver that has the time that is left, or half of it."""
-        last = name == "multiprecision"
-        seconds = (self.deadline.within(LAST_RESORT_SECONDS) if last else self.deadline).left
-        seconds = 0.5 * seconds if seconds is not None and more_to_come else seconds
-        options = replace(self.options, max_seconds=seconds)
+    def solver(self, name: str, deadline: Deadline) -> Solver:
+        """Return a solver that has the time that is left until then."""
+        options = replace(self.options, max_seconds=deadline.left)
         return make_solver(name, self.problem, options, self.start)
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
         """Run a method, and grade what it found."""
         found = _found_by(self.problem, method, self.on_progress, start)
-        return _Attempt.of(self.problem, method, found)
+        attempt = _Attempt.of(self.problem, method, found)
+        self.late = self.late or attempt.graded.status is Status.TIME_LIMIT
+        return attempt
 
     def after(self, first: _Attempt) -> _Attempt:
         """Return the answer of what settles the problem first, or the nearest one."""
         self.attempt, self.tried = first, [first.failure]
-        self.late = first.graded.status is Status.TIME_LIMIT
         self.ask_for_more()
         self.try_ends_of_C()
         self.try_others()
@@ -395,7 +394,10 @@ class _Search:
                 self.seek_proof()
                 if not self.attempt.unsettled:
                     return
-            other = self.solver(name, bool(names))
+            deadline = self.deadline.sooner(0.5) if names else self.deadline
+            if name == "multiprecision":
+                deadline = deadline.within(LAST_RESORT_SECONDS)
+            other = self.solver(name, deadline)
             try:
                 again = self.run(other)
             except (MemoryError, ImportError, UnsuitableError) as error:
@@ -403,7 +405,6 @@ class _Search:
                 no_room = isinstance(error, MemoryError)
                 self.tried.append(f"{name}: {Status.MEMORY_LIMIT.label if no_room else error}")
                 continue
-            self.late = self.late or again.graded.status is Status.TIME_LIMIT
             both = again.unsettled
             self.attempt = _Attempt.joined(self.problem, self.attempt, again) if both else again
             if self.attempt.unsettled:

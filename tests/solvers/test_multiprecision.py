@@ -154,3 +154,5 @@ def test_the_last_resort_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch)
     assert "multiprecision: time limit" in found.stats.detail
     assert found.status is Status.ITERATION_LIMIT  # of its own, as the user gave none
     assert 0 < found.certificate.lower <= found.certificate.upper
+    # It is of the last resort alone: asked for by name, the method takes as long as it takes.
+    assert solve(dates(1e10), "multiprecision").status is Status.OPTIMAL
