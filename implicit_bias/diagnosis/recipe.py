@@ -20,7 +20,13 @@ from torch import Tensor, nn
 
 from implicit_bias.base.wording import number, percent
 from implicit_bias.measure.multipliers import loss_weights
-from implicit_bias.measure.optimizers import OptimizerError, geometry_of, groups_of, name_of
+from implicit_bias.measure.optimizers import (
+    OptimizerError,
+    each_of,
+    geometry_of,
+    groups_of,
+    name_of,
+)
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
@@ -31,6 +37,8 @@ TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 
 # Gradients of a loss that miss their sum, 0, by this share of the largest are rounding errors.
 ROUNDED = 0.5
+# What a loss raises on targets that it does not take.
+OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
 # A gap has risen if it is above an earlier one by this share.
 ROSE = 1e-2
 
@@ -121,23 +129,31 @@ def _tail_growth(loss: Callable[..., Any], classes: int | None) -> float | None:
         slopes = list[float]()
         try:
             for q in TAIL_MARGINS:
-                before, after = (_loss_at(loss, factor * q, classes, target) for factor in NEAR)
+                near = (_outputs_at(factor * q, classes) for factor in NEAR)
+                before, after = (float(_loss_at(loss, each, classes, target)) for each in near)
                 falls = before > after > 0
                 slopes.append(math.log(before / after) if falls else 0.0)
-        except (RuntimeError, ValueError, TypeError, IndexError):
-            continue  # not the target that this loss takes
+        except OF_OTHER_TARGETS:
+            continue
         growth = max(growth or 0.0, slopes[1] / slopes[0] if slopes[0] > 0 else 0.0)
     return growth
 
 
-def _loss_at(loss: Callable[..., Any], margin: float, classes: int | None, target: Tensor) -> float:
-    """Loss of one sample of the first class."""
-    outputs = torch.zeros(1, classes or 1, dtype=torch.float64)
+def _outputs_at(margin: float, classes: int | None, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return outputs (1, K) of one sample of the first class."""
+    outputs = torch.zeros(1, classes or 1, dtype=dtype)
     outputs[0, 0] = margin
+    return outputs
+
+
+def _loss_at(
+    loss: Callable[..., Any], outputs: Tensor, classes: int | None, target: Tensor
+) -> Tensor:
+    """Loss of one sample."""
     given = outputs if classes is not None or target.ndim == 2 else outputs[:, 0]
     with python_warnings.catch_warnings():
         python_warnings.simplefilter("ignore")  # of a target that this loss does not like
-        return float(loss(given, target))
+        return torch.as_tensor(loss(given, target))
 
 
 def _targets(width: int) -> Iterator[Tensor]:
@@ -254,13 +270,12 @@ def _fault_of_slopes(
     if classes is None or isinstance(loss, MarginLoss):
         return None
     loss = nn.functional.cross_entropy if loss is None or isinstance(loss, str) else loss
-    outputs = torch.zeros(1, classes, dtype=dtype)
-    outputs[0, 0] = margin
-    outputs.requires_grad_()
+    outputs = _outputs_at(margin, classes, dtype).requires_grad_()
     try:
-        (slopes,) = torch.autograd.grad(loss(outputs, torch.zeros(1, dtype=torch.int64)), outputs)  # type: ignore[operator]
-    except (RuntimeError, ValueError, TypeError, IndexError):
-        return None  # not the targets that this loss takes
+        total = _loss_at(loss, outputs, classes, next(_targets(classes)))  # type: ignore[arg-type]
+        (slopes,) = torch.autograd.grad(total, outputs)
+    except OF_OTHER_TARGETS:
+        return None
     if slopes.sum().abs() > ROUNDED * slopes.abs().max():
         return "is mostly rounding errors"
     return None
@@ -274,9 +289,8 @@ def _epsilon(
     Sizes are root mean squares of the entries where steps are divided by those of each entry, and
     Euclidean norms where they are divided by that of the matrix (Muon).
     """
-    several = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
-    groups = [(one, group) for one in several for group in groups_of(one)]
-    groups = [(one, group) for one, group in groups if group.get("eps", 0.0) > 0.0]
+    held_by = ((one, group) for one in each_of(optimizer) for group in groups_of(one))
+    groups = [(one, group) for one, group in held_by if group.get("eps", 0.0) > 0.0]
     if not groups:
         return "", 0.0, 0.0
     gradients, q = subject.gradients, subject.margins.reshape(len(subject.gradients.labels), -1)

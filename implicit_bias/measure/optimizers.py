@@ -97,7 +97,7 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
     TypeError
         Neither an optimizer, nor a class or name of one.
     """
-    several = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    several = each_of(optimizer)
     if not several or (len(several) > 1 and not _objects(several)):
         raise TypeError(
             f"optimizer must be an optimizer, its class or name, or several optimizers, got "
@@ -203,9 +203,14 @@ def _limit(optimizer: object) -> str:
     return known[name.lower()]
 
 
+def each_of(optimizer: object) -> list[object]:
+    """Return an optimizer, its class or its name, or several, as a list."""
+    return list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+
+
 def groups_of(optimizer: object) -> list[dict[str, Any]]:
     """Parameter groups of an optimizer, or of several; none of a class or a name."""
-    several: Sequence[object] = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
+    several = each_of(optimizer)
     held = (one.param_groups for one in several if isinstance(one, torch.optim.Optimizer))
     return [group for groups in held for group in groups]
 
