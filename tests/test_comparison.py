@@ -412,11 +412,12 @@ def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     holiday = tmp_path / "figures" / "holiday.png"
     holiday.write_bytes(b"mine")
+    one = compare({"svm": fitted_models()["svm"]}, TEST.X, TEST.y)
     with pytest.raises(FileExistsError, match="figures"):
-        compared().report(tmp_path)
+        one.report(tmp_path)
     assert holiday.read_bytes() == b"mine"
     for _ in range(2):
-        assert compared().report(tmp_path / "mine").is_file()
+        assert one.report(tmp_path / "mine").is_file()
 
 
 def test_the_text_of_a_model_is_short() -> None:

@@ -43,8 +43,8 @@ from implicit_bias.measure.multipliers import Multipliers, best_multipliers
 RADIUS = 1e-3
 # Points drawn.
 DRAWS = 16
-# A combination of gradients that changes by less than this times the radius meets no kinks.
-SMOOTH = 20.0
+# A combination of gradients that bends by less than this times the radius meets no kinks.
+SMOOTH = 10.0
 # Relative gap of the bounds at which the search ends in l2: the points are drawn.
 TOLERANCE = 1e-4
 # Seconds that the search may take.
@@ -134,14 +134,12 @@ def gap_across_kinks(
     if best.gap <= radius or len(tangent.theta) > MOST_PARAMETERS:
         return best.gap
     points, factors = [tangent.theta], [np.ones(len(tangent.margins))]
-    change = 0.0
+    bend = 0.0
     for point, factor in _drawn(best, radius):
-        v = tangent.gradients.combine(point, factor * best.weights)
-        moved = (v - best.combination).norm() / best.combination.norm()
-        change = max(change, float(moved))
+        bend = max(bend, _bend(best, point, factor))
         points.append(point)
         factors.append(factor)
-    if change <= SMOOTH * radius:
+    if bend <= SMOOTH * radius:
         return best.gap
     pieces = Pieces(tangent.gradients, points, np.stack(factors))
     margins = np.tile(tangent.margins, len(points))
@@ -154,6 +152,25 @@ def gap_across_kinks(
         tolerance=TOLERANCE,
     )
     return min(best.gap, found.gap)
+
+
+def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
+    """How far the combination halfway to a point is from the mean of both ends, over its length.
+
+    Where gradients are smooth it is of the square of the distance, even if they change a lot beside
+    a combination in which they nearly cancel. Where they jump it is half of the jump, wherever on
+    the way.
+    """
+    tangent = best.program
+    half, end = (
+        tangent.gradients.combine(theta, weights * best.weights)
+        for theta, weights in (
+            ((tangent.theta + point) / 2.0, (1.0 + factor) / 2.0),
+            (point, factor),
+        )
+    )
+    mean = (best.combination + end) / 2.0
+    return float((half - mean).norm() / best.combination.norm())
 
 
 def _drawn(best: Multipliers, radius: float) -> Iterator[tuple[Tensor, Array]]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.speed.runs import limit_processor_time
 from implicit_bias.base.processes import (
     Pipe,
     Process,
@@ -32,6 +31,9 @@ def hang(pipe: Pipe) -> None:
 
 
 def compute(pipe: Pipe) -> None:
+    # Each process imports this file: all others need no benchmarks.
+    from benchmarks.speed.runs import limit_processor_time
+
     limit_processor_time(0.0)  # rounded up to whole seconds
     while True:
         pass

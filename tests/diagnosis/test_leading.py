@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cases import mostly_slow
 from implicit_bias import Diagnosis, DiagnosisWarning, Recorder, diagnose, which_norm
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.subject import SeparationError
@@ -122,7 +123,7 @@ def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
     return module
 
 
-@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("name", mostly_slow(BUILDS, ["LoRA", "LoRA, classes", "residual, GELU"]))
 def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
     module, by_hand = (seeded(BUILDS[name](whole=whole), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)

@@ -14,7 +14,7 @@ from implicit_bias.measure.kinks import RADIUS, gap_across_kinks
 from implicit_bias.measure.multipliers import Multipliers
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.norms.tensors import PARAMETER_NORMS
-from modules import frozen, layers, linear, of, own_labels
+from modules import Square, drawn, frozen, layers, linear, of, own_labels, seeded
 
 # Of the second order, or of as many steps of the radius.
 NEAR = 20 * RADIUS
@@ -69,6 +69,16 @@ def test_smooth_modules_have_one_gap() -> None:
     torch.manual_seed(0)
     module, X = linear(3).double(), rng.normal(size=(8, 3))
     best = best_of(module, X, own_labels(module, torch.tensor(X)))
+    assert best.gap > NEAR
+    assert gap_across_kinks(best) == best.gap
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
+def test_smooth_margins_that_change_a_lot_meet_no_kinks(norm: str) -> None:
+    """The smallest margin is a small difference of outputs: nearby it is several per cent other."""
+    X = drawn(12, 4)
+    module = seeded(layers(4, 6, 1, between=Square), 3)
+    best = best_of(module, X.numpy(), own_labels(module, X), norm)
     assert best.gap > NEAR
     assert gap_across_kinks(best) == best.gap
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from cases import mostly_slow
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -208,7 +207,8 @@ class Wrapped:
         return getattr(self.norm, name)
 
 
-@pytest.mark.parametrize("norm", mostly_slow(["l1", "linf", "spectral"], ["spectral"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", ["l1", "linf", "spectral"])
 def test_the_level_method_brackets_the_optimum(norm: str) -> None:
     program, J = scaled(relu(3), 2.0, as_parameter_norm(Wrapped(NORMS[norm])))
     start = loss_weights(program.margins, 2)

@@ -279,12 +279,13 @@ def test_a_released_network_was_stopped_before_its_end() -> None:
     check_released(found, [(0.032544, 0.701583)], 1.5e-6)
 
 
+@pytest.mark.slow
 @needs_mnist
 @pytest.mark.parametrize(
     ("train_size", "n_units", "momentum", "released"),
     [
         (500, 50, 0.0, 0.8875),
-        pytest.param(1000, 10, 0.9, 0.868417, marks=pytest.mark.slow),
+        (1000, 10, 0.9, 0.868417),
     ],
 )
 def test_released_relu(train_size: int, n_units: int, momentum: float, released: float) -> None:

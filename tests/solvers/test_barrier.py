@@ -63,7 +63,10 @@ def drawn(norm: Norm, classes: int, C: float = np.inf, intercept: bool = False) 
 @pytest.mark.parametrize(
     ("name", "classes"), [(name, K) for name in NORMS for K in (2, 3) if (name, K) != ("rows", 3)]
 )
-@pytest.mark.parametrize(("C", "intercept"), [(np.inf, False), (np.inf, True), (0.7, True)])
+@pytest.mark.parametrize(
+    ("C", "intercept"),
+    [(np.inf, False), pytest.param(np.inf, True, marks=pytest.mark.slow), (0.7, True)],
+)
 def test_every_norm(name: str, classes: int, C: float, intercept: bool) -> None:
     problem = drawn(NORMS[name], classes, C, intercept)
     usual = solve(problem, "auto", 1e-7).certificate
