@@ -140,8 +140,9 @@ def diagnose(
     -----
     In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
     small modules. For larger ones they are the best known ones (those of the loss, at the best
-    temperature, say), improved for 25 seconds more, and the gap is an upper bound (``method``),
-    with a lower one beside it (``gap_lower``).
+    temperature, say), improved until the gap is known to 0.001, or to a tenth of itself if that is
+    less, for 25 seconds at most: an upper bound (``method``), with a lower one beside it
+    (``gap_lower``).
 
     Gradient descent on a ReLU network ends where kinks of its units run through samples, and the
     gradients at the weights are those of one side, so that this gap may stay large. Of modules of

@@ -227,7 +227,7 @@ def which_norm(
         Limit on the time of all searches together, which the norms share; where it stops one, its
         bounds so far are reported, and that it was stopped. A search looks at the time between its
         programs, so it may pass it by a second or so. Without it a norm may take as long as in
-        `diagnose`, some 25 seconds, for the module and the reference each: with much less the
+        `diagnose`, up to 25 seconds, for the module and the reference each: with much less the
         bounds say little.
     leading : bool
         Whether to measure the leading part of the module, and of the reference, as `diagnose` does.

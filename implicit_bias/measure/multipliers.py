@@ -33,9 +33,10 @@ is the nearest to the best one, in relative entropy, at which all cuts are below
     lambda ~ centre * exp(-sum_t mu_t J w_t),   mu >= 0 maximising a smooth concave function of T
                                                 numbers.
 
-A linear program over the cuts gives their least maximum, by shares mu_t of sum 1. Then w =
-sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on phi and,
-where it is positive, L w / min(J w) is feasible in the tangent program: an upper bound.
+For shares mu_t of sum 1, w = sum_t mu_t w_t has norm 1 at most, so min(J w) is a lower bound on phi
+and, where it is positive, L w / min(J w) is feasible in the tangent program: an upper bound. Each
+step has such shares; the best of the cuts, by a linear program that takes longer, are found
+now and then.
 
 Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms; Ben-Tal and Nemirovski (2005),
 "Non-Euclidean restricted memory level method for large-scale convex optimization".
@@ -53,6 +54,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import linprog, minimize
+from scipy.special import softmax
 from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
@@ -76,19 +78,24 @@ CONSTRAINT_TOLERANCE = 1e-9
 # Relative gap of the programs of working sets in l2 over that share.
 PROGRAM_SHARE = 0.1
 # Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
-# conic; and the fewest pairs that it must have room for.
+# conic; the fewest pairs that it must have room for; and of those that are tried as far as the time
+# for a search goes, in l1, where few parameters matter.
 LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
+TRIED_ENTRIES = {"l1": 2**23}
 # Relative gap to which programs are solved, and the largest one that counts as exact.
 PROGRAM_TOLERANCE, LARGEST_GAP = 1e-10, 1e-6
-# Seconds that the level method may take.
+# Seconds that a search may take, but in l2.
 SECONDS = 25.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
 TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e4, 9))
 # The smallest weight that has a logarithm.
 SMALLEST = 1e-300
 # The level method: cuts kept, entries of their maximisers kept, where the level is between the
-# bounds, the relative gap of the bounds at which it ends, and the most steps.
-MOST_CUTS, CUT_ENTRIES, LEVEL, LEVEL_TOLERANCE, MOST_STEPS = 100, 2**25, 0.3, 1e-8, 1000
+# bounds, the steps from one linear program to the next, and the most steps.
+MOST_CUTS, CUT_ENTRIES, LEVEL, LINEAR_EVERY, MOST_STEPS = 100, 2**25, 0.7, 10, 5000
+# It ends where the KKT gap is known to this, or to this share of itself if that is less; but not
+# to less than the last.
+KNOWN, SHARE_KNOWN, LEAST_KNOWN = 1e-3, 0.1, 1e-6
 # What is added to the weights of a centre, and its temperature.
 SPREAD, SPREAD_TEMPERATURE = 0.1, 10.0
 # Pairs of a smaller share of the largest weight are left out of a step; mu / level is at most this.
@@ -235,7 +242,7 @@ def best_multipliers(
     tangent : TangentProgram
         The module at smallest margin 1, and the geometry.
     seconds : float
-        Limit on the time of the level method.
+        Limit on the time of the search in norms other than l2, where no ``deadline`` is sooner.
     starts : sequence of ndarray of shape (n,)
         Weights from the best of which the level method goes on, so that what it finds is no worse
         than any; by default those of the loss, of all temperatures, and the best ones in l2.
@@ -248,11 +255,13 @@ def best_multipliers(
     kind, _ = up_to_scales(tangent.norm)
     if kind == "l2":
         return _in_l2(tangent, None if starts is None else starts[0], deadline, tolerance)
-    known = list[Array]()
-    most = (LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES) // len(tangent.theta)
-    if most >= min(len(tangent.margins), LEAST_PAIRS):
+    known, own = list[Array](), deadline.within(seconds)
+    sure = LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES
+    fewest = min(len(tangent.margins), LEAST_PAIRS) * len(tangent.theta)
+    if fewest <= (most := TRIED_ENTRIES.get(kind, sure)):
+        limit = deadline if fewest <= sure else own
         try:
-            found = _on_working_sets(tangent, deadline.sooner(EXACT_SHARE), most)
+            found = _on_working_sets(tangent, limit.sooner(EXACT_SHARE), most // len(tangent.theta))
             if found.method == "exact":
                 return found
             known.append(found.weights)
@@ -260,9 +269,10 @@ def best_multipliers(
             pass
     if starts is None:
         in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
-        near = _in_l2(in_l2, None, deadline.sooner(EXACT_SHARE))
+        near = _in_l2(in_l2, None, own.sooner(EXACT_SHARE))
         starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
-    return _by_levels(tangent, [*starts, *known], seconds, deadline)
+    found = _by_levels(tangent, [*starts, *known], own)
+    return replace(found, method="stopped") if deadline.passed else found
 
 
 def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array:
@@ -402,11 +412,9 @@ class FlatNorm:
 # --- the level method ----------------------------------------------------------------------------
 
 
-def _by_levels(
-    tangent: TangentProgram, starts: Sequence[Array], seconds: float, deadline: Deadline
-) -> Multipliers:
+def _by_levels(tangent: TangentProgram, starts: Sequence[Array], deadline: Deadline) -> Multipliers:
     """Improve the best of some weights as far as the time goes; results are bounds at any time."""
-    own, size = deadline.within(seconds), tangent.size
+    size = tangent.size
     best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
     spread = loss_weights(tangent.margins, tangent.gradients.rivals, SPREAD_TEMPERATURE)
@@ -416,23 +424,24 @@ def _by_levels(
     cuts = _Cuts(tangent.degree * tangent.margins[None] / size, along[None], np.zeros(1))
     cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
     centre = best.weights + spread
-    for _ in range(MOST_STEPS):
-        if best.value - lower <= LEVEL_TOLERANCE * best.value or own.passed:
+    for step in range(MOST_STEPS):
+        gap, least_gap = (kkt_gap(tangent.degree / phi, size) for phi in (best.value, lower))
+        if gap - least_gap <= max(min(KNOWN, SHARE_KNOWN * gap), LEAST_KNOWN) or deadline.passed:
             break
-        least, shares = cuts.least(centre)
-        bound = float((shares @ cuts.slopes).min())
-        if bound > lower:
-            lower, along = bound, torch.tensor(shares).to(along) @ cuts.directions
-        level = least + LEVEL * (best.value - least)
+        level = lower + LEVEL * (best.value - lower)
         weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
+        for shares in (cuts.shares, *([] if step % LINEAR_EVERY else [cuts.best_shares(centre)])):
+            bound = float((shares @ cuts.slopes).min())
+            if bound > lower:
+                lower, along = bound, torch.tensor(shares).to(along) @ cuts.directions
         point = _evaluated(tangent, weights)
         cuts = cuts.with_(tangent.slopes(point.maximiser), point.maximiser)
         if point.value < best.value:
             spread = spread / 2.0
             best, centre = point, point.weights + spread
     found = tangent.judge(best.weights)
-    method: Method = "stopped" if deadline.passed else "level method"
-    return replace(tangent.with_direction(found, along, tangent.slopes(along)), method=method)
+    found = tangent.with_direction(found, along, tangent.slopes(along))
+    return replace(found, method="level method")
 
 
 @dataclass(frozen=True, eq=False)
@@ -474,11 +483,15 @@ class _Cuts:
             np.append(self.mu[keep], 0.0),
         )
 
-    def least(self, centre: Array) -> tuple[float, Array]:
-        """Return the least value of the cuts' maximum, and shares (T,) of the cuts that prove it.
+    @property
+    def shares(self) -> Array:
+        """Shares (T,) of the cuts in the last step: any shares prove a lower bound."""
+        return self.mu / (self.mu.sum() or 1.0)
 
-        Over pairs of some weight at the centre, a linear program. Over all of them the shares
-        prove what they prove.
+    def best_shares(self, centre: Array) -> Array:
+        """Return the shares (T,) of the cuts that prove most, by a linear program.
+
+        Over pairs of some weight at the centre. Over all of them the shares prove what they prove.
         """
         slopes = self.slopes[:, centre > SMALLEST_WEIGHT * centre.max()]
         count, width = slopes.shape
@@ -491,9 +504,9 @@ class _Cuts:
             bounds=[*[(0.0, None)] * width, (None, None)],
         )
         if found.status != 0:
-            return float(slopes.max(axis=0).min()), np.full(count, 1.0 / count)
+            return np.full(count, 1.0 / count)
         shares = np.maximum(-found.ineqlin.marginals, 0.0)
-        return float(found.fun), shares / (shares.sum() or 1.0)
+        return np.asarray(shares / (shares.sum() or 1.0))
 
     def project(self, log_centre: Array, level: float) -> tuple[Array, _Cuts]:
         """Return weights (n,), nearest to the centre with all cuts at most at the level.
@@ -516,5 +529,5 @@ class _Cuts:
         found = minimize(dual, self.mu, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         mu = np.asarray(found.x)
         weights = np.zeros(len(log_centre))
-        weights[near] = np.exp(start - mu @ slopes - found.fun + mu.sum())
+        weights[near] = softmax(start - mu @ slopes)
         return weights, replace(self, mu=mu)
