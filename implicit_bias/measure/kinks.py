@@ -45,8 +45,8 @@ RADIUS = 1e-3
 DRAWS = 16
 # A combination of gradients that bends by less than this times the radius meets no kinks.
 SMOOTH = 10.0
-# Relative gap of the bounds at which the search ends in l2: the points are drawn.
-TOLERANCE = 1e-4
+# To what the gap is to be known: the points are drawn.
+KNOWN = 1e-2
 # Seconds that the search may take.
 SECONDS = 3.0
 # Parameters up to which rows of the working set are held.
@@ -149,7 +149,7 @@ def gap_across_kinks(
         seconds=SECONDS,
         starts=[weights],
         deadline=deadline.within(SECONDS),
-        tolerance=TOLERANCE,
+        known=KNOWN,
     )
     return min(best.gap, found.gap)
 

@@ -73,8 +73,9 @@ from implicit_bias.solvers.solve import solve
 LINEAR = ("l1", "linf")
 # Pairs that enter a program at a time, those of the smallest margins first.
 WORKING_SET = 1000
-# Share by which a pair outside the working set may miss its constraint.
-CONSTRAINT_TOLERANCE = 1e-9
+# Share by which a pair outside the working set may miss its constraint; and where the gap need not
+# be known exactly.
+CONSTRAINT_TOLERANCE, ROUGH_TOLERANCE = 1e-9, 1e-4
 # Relative gap of the programs of working sets in l2 over that share.
 PROGRAM_SHARE = 0.1
 # Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
@@ -93,8 +94,8 @@ SMALLEST = 1e-300
 # The level method: cuts kept, entries of their maximisers kept, where the level is between the
 # bounds, the steps from one linear program to the next, and the most steps.
 MOST_CUTS, CUT_ENTRIES, LEVEL, LINEAR_EVERY, MOST_STEPS = 100, 2**25, 0.7, 10, 5000
-# It ends where the KKT gap is known to this, or to this share of itself if that is less; but not
-# to less than the last.
+# To what the KKT gap is to be known where it is not exactly; or to this share of itself if that is
+# less, but not to less than the last.
 KNOWN, SHARE_KNOWN, LEAST_KNOWN = 1e-3, 0.1, 1e-6
 # What is added to the weights of a centre, and its temperature.
 SPREAD, SPREAD_TEMPERATURE = 0.1, 10.0
@@ -219,6 +220,11 @@ def kkt_gap(lower: float, size: float) -> float:
     return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
 
 
+def is_known(gap: float, lower: float, known: float) -> bool:
+    """Whether a lower bound on a gap is as near as asked, and nearer than a tenth of the gap."""
+    return gap - lower <= max(min(known, SHARE_KNOWN * gap), LEAST_KNOWN)
+
+
 def at_margin_1(theta: Tensor, degree: float, min_margin: float) -> Tensor:
     """Scale parameters theta (P,) of smallest margin ``min_margin`` > 0 to smallest margin 1.
 
@@ -233,7 +239,7 @@ def best_multipliers(
     seconds: float = SECONDS,
     starts: Sequence[Array] | None = None,
     deadline: Deadline = NEVER,
-    tolerance: float = CONSTRAINT_TOLERANCE,
+    known: float | None = None,
 ) -> Multipliers:
     """Find the multipliers of least KKT gap.
 
@@ -249,13 +255,14 @@ def best_multipliers(
     deadline : Deadline
         When to end in any case, with the bounds so far. The time is looked at between programs, of
         `WORKING_SET` pairs each at first, so that one of them may pass it by a second or so.
-    tolerance : float
-        Share by which a constraint may be missed in l2: the bounds are that near to each other.
+    known : float, optional
+        The search ends where the gap is known to this, or to a tenth of itself if that is less. By
+        default where it is known exactly in l2, to `KNOWN` otherwise.
     """
     kind, _ = up_to_scales(tangent.norm)
     if kind == "l2":
-        return _in_l2(tangent, None if starts is None else starts[0], deadline, tolerance)
-    known, own = list[Array](), deadline.within(seconds)
+        return _in_l2(tangent, None if starts is None else starts[0], deadline, known)
+    candidates, own = list[Array](), deadline.within(seconds)
     sure = LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES
     fewest = min(len(tangent.margins), LEAST_PAIRS) * len(tangent.theta)
     if fewest <= (most := TRIED_ENTRIES.get(kind, sure)):
@@ -264,14 +271,15 @@ def best_multipliers(
             found = _on_working_sets(tangent, limit.sooner(EXACT_SHARE), most // len(tangent.theta))
             if found.method == "exact":
                 return found
-            known.append(found.weights)
+            candidates.append(found.weights)
         except (SolveError, ValueError):  # no solver takes the norm, or none succeeds in time
             pass
     if starts is None:
         in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
         near = _in_l2(in_l2, None, own.sooner(EXACT_SHARE))
         starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
-    found = _by_levels(tangent, [*starts, *known], own)
+    candidates = [*starts, *candidates]
+    found = _by_levels(tangent, candidates, own, KNOWN if known is None else known)
     return replace(found, method="stopped") if deadline.passed else found
 
 
@@ -326,7 +334,7 @@ def _in_l2(
     tangent: TangentProgram,
     start: Array | None,
     deadline: Deadline,
-    tolerance: float = CONSTRAINT_TOLERANCE,
+    known: float | None = None,
 ) -> Multipliers:
     """Best multipliers in l2, where w = S^2 J' lambda, from the pairs of weight at the start.
 
@@ -335,6 +343,7 @@ def _in_l2(
     nearly the same, the worst one joins first.
     """
     scale = up_to_scales(tangent.norm)[1]
+    tolerance = CONSTRAINT_TOLERANCE if known is None else ROUGH_TOLERANCE
     pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
     gram, chosen, kept = np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
     a, best = np.zeros(0), replace(tangent.judge(np.ones(len(tangent.margins))), lower=0.0)
@@ -359,7 +368,9 @@ def _in_l2(
         slack, slopes[chosen] = slopes[chosen] - tangent.degree, np.inf
         least = tangent.degree * (1.0 - tolerance)
         joining = worst_rows(slopes, pairs, least, WORKING_SET)
-        if not len(joining) or deadline.passed:
+        least_gap = kkt_gap(best.upper, tangent.size)
+        enough = known is not None and is_known(best.gap, least_gap, known)
+        if enough or not len(joining) or deadline.passed:
             agree = best.upper <= (1.0 + max(2.0 * tolerance, LARGEST_GAP)) * best.lower
             return replace(best, method="exact" if agree else "stopped")
         kept = (found.weights[chosen] * np.diag(gram) >= slack) | (not rose)
@@ -412,7 +423,9 @@ class FlatNorm:
 # --- the level method ----------------------------------------------------------------------------
 
 
-def _by_levels(tangent: TangentProgram, starts: Sequence[Array], deadline: Deadline) -> Multipliers:
+def _by_levels(
+    tangent: TangentProgram, starts: Sequence[Array], deadline: Deadline, known: float
+) -> Multipliers:
     """Improve the best of some weights as far as the time goes; results are bounds at any time."""
     size = tangent.size
     best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
@@ -426,7 +439,7 @@ def _by_levels(tangent: TangentProgram, starts: Sequence[Array], deadline: Deadl
     centre = best.weights + spread
     for step in range(MOST_STEPS):
         gap, least_gap = (kkt_gap(tangent.degree / phi, size) for phi in (best.value, lower))
-        if gap - least_gap <= max(min(KNOWN, SHARE_KNOWN * gap), LEAST_KNOWN) or deadline.passed:
+        if is_known(gap, least_gap, known) or deadline.passed:
             break
         level = lower + LEVEL * (best.value - lower)
         weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
