@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from html import escape
 from itertools import combinations
 from pathlib import Path
@@ -188,12 +189,6 @@ class ModelResult:
     ----------
     name : str
         As the user called it.
-    error : float
-        Share of evaluation samples on the wrong side; f(x) = 0, or two largest f_k(x), counts as
-        wrong. nan for an SVM that found no predictor, because its training samples are not
-        separable.
-    train_error : float
-        The same on the training samples; nan where they were not given.
     fitted : FittedMargin or None
         The model as a solution of a margin problem; None for a model that is none.
     margin : MarginResult or None
@@ -211,7 +206,8 @@ class ModelResult:
         the order of ``Comparison.classes``. Those that it is undecided on are in no column. None
         without a predictor.
     wrong : ndarray of bool, shape (n,)
-        The evaluation samples on the wrong side; empty without a predictor.
+        The evaluation samples on the wrong side; f(x) = 0, or two largest f_k(x), counts as wrong.
+        Empty without a predictor.
     train_wrong : Count or None
         How many of the training samples; None where these were not given, or without a predictor.
     transformed : bool
@@ -220,8 +216,6 @@ class ModelResult:
     """
 
     name: str
-    error: float
-    train_error: float
     fitted: FittedMargin | None = field(repr=False)
     margin: MarginResult | None
     history: tuple[HistoryPoint, ...] = field(repr=False)
@@ -237,6 +231,19 @@ class ModelResult:
     def count(self) -> Count:
         """How many of the evaluation samples are on the wrong side."""
         return Count(int(np.count_nonzero(self.wrong)), len(self.wrong))
+
+    @property
+    def error(self) -> float:
+        """Share of the evaluation samples on the wrong side.
+
+        nan for an SVM that found no predictor, because its training samples are not separable.
+        """
+        return self.count.share
+
+    @property
+    def train_error(self) -> float:
+        """The same on the training samples; nan where they were not given."""
+        return np.nan if self.train_wrong is None else self.train_wrong.share
 
     @property
     def steps(self) -> int:
@@ -569,40 +576,26 @@ linear.
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one evaluation sample")
     lasts = {name: last_step(model) for name, model in models.items()}
-    for last in lasts.values():
-        if isinstance(last.model, BinaryClassifier):
-            last.model.signs(labels)  # refuses labels that it does not know
-    fitted = {name: _fitted_margin(last.model) for name, last in lasts.items()}
-    inputs = {name: last.inputs(X) for name, last in lasts.items()}
-    predictions = {name: _predictions(last.model, inputs[name]) for name, last in lasts.items()}
-    wrong = {name: _wrong(fitted[name], predictions[name], labels) for name in models}
-    classes = _classes(lasts, predictions, labels)
-    margins, train_wrong = dict[str, MarginResult](), dict[str, NDArray[np.bool_]]()
+    said = {name: last.predictions(X, labels) for name, last in lasts.items()}
+    classes = _classes(lasts, said, labels)
+    margins, of_train = dict[str, MarginResult](), dict[str, Predictions]()
     if train is not None:
-        trained_on = {name: last.inputs(train[0]) for name, last in lasts.items()}
-        margins = _margin_results(lasts, fitted, trained_on, train[1])
-        train_wrong = {
-            name: _wrong(
-                fitted[name], _predictions(last.model, trained_on[name]), np.asarray(train[1])
-            )
-            for name, last in lasts.items()
-        }
+        of_train = {name: last.predictions(*train) for name, last in lasts.items()}
+        margins = _margin_results(lasts, of_train, train[1])
     results = tuple(
         ModelResult(
             name=name,
-            error=_share(wrong[name]),
-            train_error=_share(train_wrong.get(name)),
-            fitted=fitted[name],
+            fitted=last.fitted,
             margin=margins.get(name),
-            history=last.model.history() if isinstance(last.model, BinaryClassifier) else (),
-            unseen=_unseen(fitted[name], inputs[name]),
+            history=() if last.own is None else last.own.history(),
+            unseen=last.unseen(said[name].inputs),
             planned_steps=last.model.training_.config.steps
             if isinstance(last.model, NetworkClassifier)
             else 0,
             interrupted=is_interrupted(last.model),
-            confusion=_confusion(fitted[name], predictions[name], labels, classes),
-            wrong=wrong[name],
-            train_wrong=_count(train_wrong.get(name)),
+            confusion=_confusion(said[name], labels, classes),
+            wrong=said[name].wrong,
+            train_wrong=of_train[name].count if train is not None else None,
             transformed=last.transformed,
         )
         for name, last in lasts.items()
@@ -610,12 +603,38 @@ linear.
     pairs = combinations(results, 2)
     return Comparison(
         models=results,
-        pairs=tuple(_pair(a, b, predictions, len(classes)) for a, b in pairs),
+        pairs=tuple(_pair(a, b, said, len(classes)) for a, b in pairs),
         n_samples=len(labels),
         n_train=0 if train is None else len(np.asarray(train[1])),
         classes=classes,
         of=Compared(dict(models), X, y, train),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model says of samples.
+
+    Attributes
+    ----------
+    inputs : array_like of shape (n, D)
+        What its last step is given.
+    classes : ndarray of shape (n,)
+        Their classes; None, which no label equals, where the model is undecided.
+    wrong : ndarray of bool, shape (n,)
+        Which of these are others than the labels; empty, shape (0,), without a predictor.
+    """
+
+    inputs: ArrayLike
+    classes: NDArray[Any]
+    wrong: NDArray[np.bool_]
+
+    @property
+    def count(self) -> Count | None:
+        """How many are wrong; None without a predictor."""
+        return (
+            Count(int(np.count_nonzero(self.wrong)), len(self.wrong)) if len(self.wrong) else None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -635,6 +654,60 @@ class LastStep:
     model: Predicts
     inputs: Callable[[ArrayLike], ArrayLike]
     transformed: bool
+
+    @property
+    def own(self) -> BinaryClassifier | None:
+        """The classifier, if it is one of this package."""
+        return self.model if isinstance(self.model, BinaryClassifier) else None
+
+    @cached_property
+    def fitted(self) -> FittedMargin | None:
+        """The margin problem's side of it; None where it has none."""
+        return None if self.own is None else self.own.margin_view()
+
+    def problem(self, X: ArrayLike, y: ArrayLike) -> MarginProblem | None:
+        """Return its margin problem on inputs of the last step and their labels."""
+        if self.own is None or self.fitted is None:
+            return None
+        return self.fitted.problem(X, self.own.signs(y))
+
+    def unseen(self, X: ArrayLike) -> int:
+        """Count the inputs of the last step in contexts that no training sample was in."""
+        if self.fitted is None:
+            return 0
+        architecture = self.fitted.architecture
+        return int(np.count_nonzero(architecture.gating.unseen(architecture.inputs(X))))
+
+    def predictions(self, X: ArrayLike, y: ArrayLike) -> Predictions:
+        """Predict the classes of samples that the whole pipeline is given.
+
+        It is undecided where f = 0, or where with many classes two f_k are the largest.
+
+        Raises
+        ------
+        ValueError
+            Labels that it does not know, or not one a sample.
+        """
+        inputs, labels = self.inputs(X), np.asarray(y)
+        if self.own is None:
+            predicted = np.asarray(self.model.predict(inputs), dtype=object)
+        else:
+            self.own.signs(labels)  # refuses labels that it does not know
+            decision = self.own.decision_function(inputs)
+            predicted = self.own.classes_of(decision).astype(object)
+            undecided = decision == 0
+            if decision.ndim == 2:
+                largest = decision == decision.max(axis=1, keepdims=True)
+                undecided = largest.sum(axis=1) > 1
+            predicted[undecided] = None
+        if predicted.shape != labels.shape:
+            raise ValueError(
+                f"labels have the shape {labels.shape}, and predictions {predicted.shape}: pass "
+                "one label a sample"
+            )
+        predicts = self.fitted is None or self.fitted.has_predictor
+        wrong = np.asarray(predicted != labels, dtype=bool)
+        return Predictions(inputs, predicted, wrong if predicts else wrong[:0])
 
 
 def last_step(model: Predicts) -> LastStep:
@@ -674,7 +747,7 @@ def training_of(model: Predicts) -> AnyTraining | None:
 
 def is_interrupted(model: Predicts) -> bool:
     """Whether Ctrl-C ended the solve of a fitted model, or the training that it rests on."""
-    training, fitted = training_of(model), _fitted_margin(model)
+    training, fitted = training_of(model), last_step(model).fitted
     solution = None if fitted is None else fitted.solution
     return (training is not None and training.interrupted) or (
         solution is not None and solution.status is Status.INTERRUPTED
@@ -693,81 +766,27 @@ def _check_given(models: object, train: object) -> None:
         raise ValueError("train must be a pair: pass the inputs and their labels, train=(X, y)")
 
 
-def _fitted_margin(model: Predicts) -> FittedMargin | None:
-    return model.margin_view() if isinstance(model, BinaryClassifier) else None
-
-
-def _predictions(model: Predicts, X: ArrayLike) -> NDArray[Any]:
-    """Classes (n,); None, which no label equals, where the model is undecided.
-
-    It is where f = 0, or where with many classes two f_k are the largest.
-    """
-    if not isinstance(model, BinaryClassifier):
-        return np.asarray(model.predict(X), dtype=object)
-    decision = model.decision_function(X)
-    predicted = model.classes_of(decision).astype(object)
-    undecided = decision == 0
-    if decision.ndim == 2:
-        largest = decision == decision.max(axis=1, keepdims=True)
-        undecided = largest.sum(axis=1) > 1
-    predicted[undecided] = None
-    return predicted
-
-
 def _classes(
-    lasts: Mapping[str, LastStep], predictions: Mapping[str, NDArray[Any]], labels: NDArray[Any]
+    lasts: Mapping[str, LastStep], said: Mapping[str, Predictions], labels: NDArray[Any]
 ) -> NDArray[Any]:
     """Return all classes (K,) that occur anywhere, sorted: numbers before names."""
-    models = [last.model for last in lasts.values()]
-    known = [model.classes_ for model in models if isinstance(model, BinaryClassifier)]
-    found = {item for part in (labels, *known, *predictions.values()) for item in part.tolist()}
+    known = [last.own.classes_ for last in lasts.values() if last.own is not None]
+    given = [predictions.classes for predictions in said.values()]
+    found = {item for part in (labels, *known, *given) for item in part.tolist()}
     return np.array(sorted(found - {None}, key=lambda item: (isinstance(item, str), item)))
 
 
 def _confusion(
-    fitted: FittedMargin | None,
-    predicted: NDArray[Any],
-    labels: NDArray[Any],
-    classes: NDArray[Any],
+    said: Predictions, labels: NDArray[Any], classes: NDArray[Any]
 ) -> NDArray[np.int64] | None:
     """Count samples (K, K) of each class by the class that they are given."""
-    if fitted is not None and not fitted.has_predictor:
+    if said.count is None:
         return None
     counts = [
-        [np.count_nonzero((labels == true) & (predicted == given)) for given in classes]
+        [np.count_nonzero((labels == true) & (said.classes == given)) for given in classes]
         for true in classes
     ]
     return np.array(counts, dtype=np.int64)
-
-
-def _unseen(fitted: FittedMargin | None, X: ArrayLike) -> int:
-    if fitted is None:
-        return 0
-    return int(np.count_nonzero(fitted.architecture.gating.unseen(fitted.architecture.inputs(X))))
-
-
-def _wrong(
-    fitted: FittedMargin | None, predicted: NDArray[Any], labels: NDArray[Any]
-) -> NDArray[np.bool_]:
-    """Return the samples (n,) on the wrong side; empty, shape (0,), without a predictor."""
-    if fitted is not None and not fitted.has_predictor:
-        return np.zeros(0, dtype=bool)
-    if predicted.shape != labels.shape:
-        raise ValueError(
-            f"labels have the shape {labels.shape}, and predictions {predicted.shape}: pass one "
-            "label a sample"
-        )
-    return np.asarray(predicted != labels, dtype=bool)
-
-
-def _share(wrong: NDArray[np.bool_] | None) -> float:
-    return np.nan if wrong is None or not len(wrong) else float(wrong.mean())
-
-
-def _count(wrong: NDArray[np.bool_] | None) -> Count | None:
-    if wrong is None or not len(wrong):
-        return None
-    return Count(int(np.count_nonzero(wrong)), len(wrong))
 
 
 def _short_row(model: ModelResult) -> list[str]:
@@ -781,15 +800,12 @@ def _short_row(model: ModelResult) -> list[str]:
 
 
 def _pair(
-    first: ModelResult,
-    second: ModelResult,
-    predictions: Mapping[str, NDArray[Any]],
-    n_classes: int,
+    first: ModelResult, second: ModelResult, said: Mapping[str, Predictions], n_classes: int
 ) -> PairResult:
     p, q = first.error, second.error
     if np.isnan(p) or np.isnan(q):
         return PairResult(first.name, second.name, *(np.nan,) * 4)
-    ours, theirs = predictions[first.name], predictions[second.name]
+    ours, theirs = said[first.name].classes, said[second.name].classes
     disagreement = float((ours != theirs).mean())
     by_chance = p * (1 - q) + q * (1 - p)
     if n_classes > 2:
@@ -809,17 +825,11 @@ def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
 
 
 def _margin_results(
-    lasts: Mapping[str, LastStep],
-    fitted: Mapping[str, FittedMargin | None],
-    inputs: Mapping[str, ArrayLike],
-    y: ArrayLike,
+    lasts: Mapping[str, LastStep], of_train: Mapping[str, Predictions], y: ArrayLike
 ) -> dict[str, MarginResult]:
-    solutions = {name: found for name, found in fitted.items() if found is not None}
-    problems = {
-        name: solutions[name].problem(inputs[name], last.model.signs(y))
-        for name, last in lasts.items()
-        if name in solutions and isinstance(last.model, BinaryClassifier)
-    }
+    solutions = {name: last.fitted for name, last in lasts.items() if last.fitted is not None}
+    posed = {name: lasts[name].problem(of_train[name].inputs, y) for name in solutions}
+    problems = {name: problem for name, problem in posed.items() if problem is not None}
     certificates = {name: _certificate(solutions[name], posed) for name, posed in problems.items()}
     names = list(problems)
     results = {}

@@ -78,7 +78,6 @@ from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
 
-MOST_STEPS = 3000
 # Products of numbers: half a minute. Fewer steps than these lead nowhere. A product takes longer by
 # the share of bits above the fewest, and these more.
 MOST_WORK, FEWEST_STEPS, MORE_BITS = 2.2e9, 80, 128

@@ -133,8 +133,30 @@ class SolveStats:
     advice: str = ""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Start:
+    """What a native solver may start from: a `Solution` of a similar problem, or arrays like its.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (N,) or (N, K)
+        Dual variables; it may be shorter than the problem: samples appended to it start at 0.
+    group_norms : ndarray of shape (G,)
+        ||zeta_g|| of each group.
+    coef : ndarray of shape (M, D) or (K, M, D)
+        Coefficients, of margins of 1 where there are no losses.
+    intercept : float or ndarray of shape (K,)
+        The free offset; 0 where the problem has none.
+    """
+
+    alpha: Array
+    group_norms: Array
+    coef: Array
+    intercept: float | Array = 0.0
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Solution:
+class Solution(Start):
     """A solved margin problem.
 
     Attributes
@@ -176,10 +198,6 @@ class Solution:
     """
 
     problem: MarginProblem | None = field(default=None, metadata={"saved": False})
-    alpha: Array
-    group_norms: Array
-    coef: Array
-    intercept: float | Array = 0.0
     support: NDArray[np.int64]
     active: NDArray[np.bool_]
     status: Status
@@ -300,39 +318,6 @@ class Candidate:
     detail: str = ""
     intercept: float | Array = 0.0
     exact: ExactAnswer | None = None
-
-
-class Start(Protocol):
-    """What a native solver may start from: a `Solution` of a similar problem has it.
-
-    ``alpha`` may be shorter than the problem: samples appended to it start at 0.
-    """
-
-    @property
-    def alpha(self) -> Array:
-        """Dual variables, shape (N,) or shorter."""
-
-    @property
-    def group_norms(self) -> Array:
-        """||zeta_g|| of each group, shape (G,)."""
-
-    @property
-    def intercept(self) -> float | Array:
-        """The free offset; 0 where the problem has none."""
-
-    @property
-    def coef(self) -> Array:
-        """Coefficients, of margins of 1 where there are no losses."""
-
-
-@dataclass(frozen=True, eq=False)
-class WarmStart:
-    """A `Start` made of arrays: where the next round of a working set begins."""
-
-    alpha: Array
-    group_norms: Array
-    intercept: float | Array
-    coef: Array
 
 
 OnProgress: TypeAlias = Callable[[BoundsAt], None]

@@ -71,6 +71,9 @@ class Line(NamedTuple):
     solver: SolverName
     norms: tuple[Structure, ...]
     where: str = ""
+    # The time that it has after another solver, if any, and whether a proof is sought before it.
+    seconds: float = math.inf
+    proof_first: bool = False
 
     def takes(self, problem: _Facts) -> bool:
         """Whether a problem is of this kind."""
@@ -105,20 +108,21 @@ FIRST: tuple[Line, ...] = (
 )
 # The feature space keeps digits that inner products of ill-conditioned features lose, multiple
 # precision all digits of small problems (but where features underflow, separators that need them
-# are beyond float64, too). An interior point sees the margins of the coefficients as they are
+# are beyond float64, too): what it settles it settles within a minute, but without a separator it
+# mostly ends without a proof. An interior point sees the margins of the coefficients as they are
 # rounded, and "one-group" the Gram matrix alone. CVXPY's solvers are the last resort for larger
 # problems, if they solve them in seconds.
 NEXT: tuple[Line, ...] = (
     Line("feature-space", ("gates",), "features <= 1500"),
     Line("interior-point", ("gates",), "rows <= 3000, no feature-space, not after working-set"),
-    Line("multiprecision", ("gates",), "entries <= 100000, order <= 150"),
+    Line("multiprecision", ("gates",), "entries <= 100000, order <= 150", seconds=40.0),
     Line("ecos", ("gates",), "entries <= 2000000, no multiprecision, ecos installed"),
     Line("clarabel", ("gates",), "entries <= 2000000, no multiprecision"),
     Line("feature-space", ("l2", *BALL), "many classes, coefficients <= 1500"),
     Line("working-set", ("l2", *BALL, "matrices"), "many classes"),
     Line("scs", ANOTHER, "large cones"),
     Line("clarabel", ANOTHER, "no large cones"),
-    Line("multiprecision", ANOTHER, "coefficients <= 350, merged rows <= 500"),
+    Line("multiprecision", ANOTHER, "coefficients <= 350, merged rows <= 500", 40.0, True),
 )
 
 
@@ -129,7 +133,7 @@ class _Facts:
         self, problem: MarginProblem, start: Start | None = None, failed: str = ""
     ) -> None:
         self.problem, self.start, self.failed = problem, start, failed
-        self.before: list[SolverName] = []
+        self.before: dict[SolverName, Line] = {}
         self._known: dict[str, Any] = {}
 
     @cached_property
@@ -222,13 +226,13 @@ def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverN
     return next(line.solver for line in FIRST if line.takes(facts))
 
 
-def alternatives(problem: MarginProblem, failed: str) -> tuple[SolverName, ...]:
-    """Name the solvers that may succeed where one has failed, in the order to try them."""
+def alternatives(problem: MarginProblem, failed: str) -> dict[SolverName, Line]:
+    """Return the lines of solvers that may succeed where one has failed, in order, by name."""
     facts = _Facts(problem, failed=failed)
     for line in NEXT:
         if line.solver not in (failed, *facts.before) and line.takes(facts):
-            facts.before.append(line.solver)
-    return tuple(facts.before)
+            facts.before[line.solver] = line
+    return facts.before
 
 
 def table() -> str:
@@ -242,8 +246,7 @@ def table() -> str:
     rows = ["| solver | norms | where |", "|---|---|---|"]
     for title, lines in (("", FIRST), ("| *where one has failed* | | |", NEXT)):
         rows += [title] * bool(title)
-        for solver, norms, where in lines:
-            rows.append(f"| {solver} | {_in_words(norms)} | {where} |")
+        rows += [f"| {one.solver} | {_in_words(one.norms)} | {one.where} |" for one in lines]
     return "\n".join(rows)
 
 

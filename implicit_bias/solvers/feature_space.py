@@ -52,7 +52,6 @@ from implicit_bias.solvers.interior_point import in_features
 from implicit_bias.solvers.iteration import Answer, Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
 
-MAX_ITERATIONS = 150
 # The solver aims below the tolerance, because the certificate rounds differently; but a gap that
 # has not fallen for this many steps will do.
 AIM = 0.1
@@ -99,7 +98,7 @@ class FeatureSpace(RowSolver):
 
     name: ClassVar[str] = "feature-space"
     takes_classes: ClassVar[bool] = True
-    own_limit: ClassVar[int] = MAX_ITERATIONS
+    own_limit: ClassVar[int] = 150
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""

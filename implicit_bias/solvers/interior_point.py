@@ -71,14 +71,13 @@ from implicit_bias.solvers.scaled_problem import (
     peak_memory,
 )
 
-MAX_ITERATIONS = 100
 # A warm start is as far inside as the point of the central path with its gap, or this one.
 LEAST_WARM = 1e-3
 # Down to this gap and violation, and to a doubt as large whether the data are separable, the steps
 # are computed in float32: far from the optimum half the digits steer as well, in half the time.
 # Where this saves time, with many rows, a tolerance that float32 can hold is reached in it, and
 # float64 has only to verify the bounds.
-COARSE_GAP, FLOAT32_GAP, MANY_ROWS = 0.01, 1e-4, 1000
+FLOAT32_GAP, MANY_ROWS = 1e-4, 1000
 COARSE_INFEASIBILITY = 1e-4
 # A sample becomes idle where its margin exceeds 1 by CLEAR, and s/alpha the diagonal of Q(d) by
 # STIFFNESS, once so large a share of the system may go; it comes back below STILL_CLEAR.
@@ -170,12 +169,12 @@ class InteriorPoint(RowSolver):
         few percent there.
     """
 
-    coarse_gap: float = COARSE_GAP
+    coarse_gap: float = 0.01
     idle_gap: float = 0.02
 
     name: ClassVar[str] = "interior-point"
     takes_classes: ClassVar[bool] = True
-    own_limit: ClassVar[int] = MAX_ITERATIONS
+    own_limit: ClassVar[int] = 100
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the matrices of order P."""

@@ -1,7 +1,7 @@
 r"""Interior point in multiple precision: small problems that float64 numbers cannot hold.
 
 Where features differ by many orders of magnitude, or vary little about a large offset, neither
-the Newton system nor the answer survives rounding to float64. Here both have BITS bits: gmpy2's
+the Newton system nor the answer survives rounding to float64. Here both have ``bits`` bits: gmpy2's
 numbers in numpy's arrays of objects, a thousand times slower than float64, and in no need of
 scaling, pivoting or refinement. The method is that of `homogeneous`, with T = I but for the
 intercept, in samples scaled to features of norm 1. With D as there its Newton step is
@@ -45,8 +45,6 @@ from implicit_bias.solvers.homogeneous import (
 )
 from implicit_bias.solvers.iteration import Answer, Breakdown, NativeSolver, Run, Steps, nothing_yet
 
-BITS = 512
-MOST_STEPS = 300
 # Powers of two between C and what it is for features of size 1, up to which the bits hold both.
 MOST_POWER = 200
 # With kappa / tau above this, and tau below its inverse, alpha is taken for Gordan's. Separators
@@ -92,10 +90,12 @@ class MultiPrecision(NativeSolver):
     1.0
     """
 
-    bits: int = BITS
+    bits: int = 512
 
     name: ClassVar[str] = "multiprecision"
-    own_limit: ClassVar[int] = barrier.MOST_STEPS
+    own_limit: ClassVar[int] = 3000
+    # The same for two classes and groups.
+    embedding_limit: ClassVar[int] = 300
     takes_classes: ClassVar[bool] = True
     takes_norms: ClassVar[bool] = True
 
@@ -128,7 +128,7 @@ class _MultiPrecisionRun(Run):
         with gmpy2.context(gmpy2.get_context(), precision=bits):
             program = _Program(self.problem, self.deadline)
             point = program.start()
-        for _ in range(MOST_STEPS):
+        for _ in range(self.solver.embedding_limit):
             with gmpy2.context(gmpy2.get_context(), precision=bits):
                 self.deadline.check()
                 view = Equations(program, point)

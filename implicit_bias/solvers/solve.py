@@ -50,16 +50,6 @@ from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
-# A gap above the tolerance by less than this factor may be mended by asking for so much more.
-NEAR_MISS = 100.0
-# From this C on, times the features' scale, a soft margin may be a hard one.
-LARGE_C = 1e8
-# A similar problem that is solved for its numbers has this long: where they help, they are found
-# early, and the problem's own last resort may need as long as that of the similar one.
-SIMILAR_SECONDS = 10.0
-# Multiple precision after other methods: what it settles it settles sooner, and a small problem has
-# an answer within a minute.
-LAST_RESORT_SECONDS = 40.0
 # After these "auto" tries another solver.
 UNSETTLED = (
     Status.NUMERICAL_TROUBLE,
@@ -307,6 +297,13 @@ class _Search:
     deadline: Deadline
     late: bool = False
     proof_sought: bool = False
+    # A gap above the tolerance by less than this factor may be mended by asking for so much more.
+    near_miss: float = 100.0
+    # From this C on, times the features' scale, a soft margin may be a hard one.
+    large_C: float = 1e8  # noqa: N815 - C is a name
+    # A similar problem that is solved for its numbers has this long: where they help, they are
+    # found early, and the problem's own last resort may need as long as that of the similar one.
+    similar_seconds: float = 10.0
 
     def solver(self, name: str, deadline: Deadline) -> Solver:
         """Return a solver that has the time that is left until then."""
@@ -362,8 +359,8 @@ class _Search:
     def ask_for_more(self) -> None:
         """Let the method solve on where it has missed the tolerance narrowly."""
         method, tolerances = self.attempt.method, self.attempt.method.tolerances
-        if self.goes_on and self.attempt.graded.certificate.gap < NEAR_MISS * tolerances.gap:
-            more = replace(tolerances, gap=tolerances.gap / NEAR_MISS)
+        if self.goes_on and self.attempt.graded.certificate.gap < self.near_miss * tolerances.gap:
+            more = replace(tolerances, gap=tolerances.gap / self.near_miss)
             asked = replace(method, tolerances=more, max_seconds=self.deadline.left)
             found = _found_by(self.problem, asked, self.on_progress)
             self.join(replace(found, detail=f"solved to {more.gap:g}"))
@@ -378,7 +375,7 @@ class _Search:
         if self.attempt.unsettled and not problem.hard_margin:
             alpha = problem.constraints.alpha_of_zero(problem.shares)
             self.join(_nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha))
-        large = not problem.hard_margin and problem.box.min() * problem.scale >= LARGE_C
+        large = not problem.hard_margin and problem.box.min() * problem.scale >= self.large_C
         if self.goes_on and large:
             hard = self.solved(replace(problem, C=np.inf))
             if hard is not None:
@@ -386,24 +383,21 @@ class _Search:
 
     def try_others(self) -> None:
         """Try the other solvers, in the order of the table."""
-        names = list(alternatives(self.problem, self.attempt.method.name))
-        while names and self.goes_on:
-            name = names.pop(0)
-            if name == "multiprecision" and not self.problem.is_binary_group_lasso:
-                # It may take a minute, and ends without a proof where there is no separator.
+        lines = list(alternatives(self.problem, self.attempt.method.name).values())
+        while lines and self.goes_on:
+            line = lines.pop(0)
+            if line.proof_first:
                 self.seek_proof()
                 if not self.attempt.unsettled:
                     return
-            deadline = self.deadline.sooner(0.5) if names else self.deadline
-            if name == "multiprecision":
-                deadline = deadline.within(LAST_RESORT_SECONDS)
-            other = self.solver(name, deadline)
+            deadline = self.deadline.sooner(0.5) if lines else self.deadline
+            other = self.solver(line.solver, deadline.within(line.seconds))
             try:
                 again = self.run(other)
             except (MemoryError, ImportError, UnsuitableError) as error:
                 # It must not cost the answer that there is.
-                no_room = isinstance(error, MemoryError)
-                self.tried.append(f"{name}: {Status.MEMORY_LIMIT.label if no_room else error}")
+                why = Status.MEMORY_LIMIT.label if isinstance(error, MemoryError) else error
+                self.tried.append(f"{line.solver}: {why}")
                 continue
             both = again.unsettled
             self.attempt = _Attempt.joined(self.problem, self.attempt, again) if both else again
@@ -434,7 +428,7 @@ class _Search:
                 similar,
                 tol=options.tolerances.gap,
                 device=options.device,
-                max_seconds=self.deadline.within(SIMILAR_SECONDS).left,
+                max_seconds=self.deadline.within(self.similar_seconds).left,
                 max_memory=options.max_memory,
             )
         except MemoryError:
@@ -495,13 +489,11 @@ def _checked(solver: Solver, options: MethodOptions) -> Solver:
 def _check_start(problem: MarginProblem, start: Start | None) -> None:
     if start is None:
         return
-    try:
-        start.alpha, start.group_norms  # noqa: B018
-    except AttributeError as error:
+    if not isinstance(start, Start):
         raise TypeError(
             f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
             "a similar problem"
-        ) from error
+        )
     if start.alpha.shape[1:] != problem.alpha_shape[1:]:
         raise ValueError(
             f"start has dual variables of shape {start.alpha.shape}, the problem of "

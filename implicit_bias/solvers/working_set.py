@@ -36,12 +36,10 @@ from implicit_bias.solvers.base import (
     Candidate,
     Start,
     Tolerances,
-    WarmStart,
     are_few_features,
 )
 from implicit_bias.solvers.feature_space import FeatureSpace
 from implicit_bias.solvers.interior_point import (
-    COARSE_GAP,
     InteriorPoint,
     class_features,
     has_ball,
@@ -123,7 +121,7 @@ class _WorkingRows(RowRounds):
         self.deadline = Deadline.after(solver.max_seconds)
         self.capacity = solver.capacity(problem, policy.first_size)
         self.final_gap = solver.inner_share * solver.tolerances.gap
-        self.inner_gap = max(COARSE_GAP, self.final_gap)
+        self.inner_gap = max(InteriorPoint.coarse_gap, self.final_gap)
         self.warm = start
         self.found: Candidate  # what the last solve on the working set said
         # Whether one Gram matrix may solve, and whether it did so in the last round.
@@ -159,7 +157,9 @@ class _WorkingRows(RowRounds):
         Nearly all support vectors of the other norms are among them. Returns the proof that no
         norm separates the pairs, if that is what is found.
         """
-        tolerances = replace(self.solver.tolerances, gap=max(COARSE_GAP, self.tolerance))
+        tolerances = replace(
+            self.solver.tolerances, gap=max(InteriorPoint.coarse_gap, self.tolerance)
+        )
         own = self.options(tolerances) | {"max_iterations": None, "max_memory": None}
         found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
@@ -230,7 +230,7 @@ class _WorkingRows(RowRounds):
         self.margins = self.margins / scale
         intercept = np.asarray(found.intercept) / scale
         norms, coef = problem.group_norms(found.coef) / scale, found.coef / scale
-        self.warm = WarmStart(found.alpha, norms, intercept, coef)
+        self.warm = Start(alpha=found.alpha, group_norms=norms, coef=coef, intercept=intercept)
         return None
 
     def _from_warm(self, tolerances: Tolerances) -> Candidate:

@@ -54,8 +54,6 @@ from implicit_bias.training.trainee import Trainee
 
 # Entries of the gradients that a program may have (pairs by parameters): some ten seconds a step.
 MOST_ENTRIES = 2**21
-# Pairs of the first program, those of the smallest margins, and most that join it at a time.
-FIRST_PAIRS = 200
 # A pair outside the program joins it where its linearised margin misses 1 by this.
 MISSED = 1e-7
 # A step is taken if the norm falls by this share of what was foreseen; from the second share on
@@ -79,6 +77,8 @@ class ProxLinear(Objective):
         How to train.
     before : Objective
         Does the steps until the samples are separated.
+    first_pairs : int
+        Pairs of the first program, those of the smallest margins, and most that join at a time.
 
     Raises
     ------
@@ -88,12 +88,14 @@ class ProxLinear(Objective):
         More gradients than the programs can hold.
     """
 
-    def __init__(self, trainee: Trainee, config: LimitConfig, before: Objective) -> None:
+    def __init__(
+        self, trainee: Trainee, config: LimitConfig, before: Objective, first_pairs: int = 200
+    ) -> None:
         super().__init__(trainee, config)
         trainee.check_homogeneous()
-        self.before = before
+        self.before, self.first_pairs = before, first_pairs
         count = sum(weights.numel() for weights in self.parameters)
-        first = min(len(trainee.gradients.pairs), FIRST_PAIRS)
+        first = min(len(trainee.gradients.pairs), first_pairs)
         if count * first > MOST_ENTRIES:
             raise ValueError(
                 f"the prox-linear method holds the gradients of {count} parameters at {first} "
@@ -186,7 +188,7 @@ class ProxLinear(Objective):
             linearised,
             q,
             below=1.0 - MISSED,
-            count=FIRST_PAIRS,
+            count=self.first_pairs,
             fits=lambda size: len(theta) * size <= MOST_ENTRIES,
         )
 

@@ -24,6 +24,7 @@ from implicit_bias.bounds.separability import (
 )
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import solve
+from oracles import feature_scale
 
 Data: TypeAlias = tuple[Array, Array]
 
@@ -144,6 +145,7 @@ def test_nearly_collinear_points_prove_nothing() -> None:
     assert prove_not_separable(problem, alpha) is None
     graded = grade(problem, np.zeros((1, 25)), alpha, Status.NOT_SEPARABLE)
     assert graded.status is Status.NEARLY_INSEPARABLE
+    assert graded.certificate.lower * feature_scale(problem) > 1e12  # any separator is huge
     X = np.vstack([problem.X[:-2], 2 * problem.X[0]])
     exact = MarginProblem(X, [*problem.y[:-2], -problem.y[0]], np.ones((n - 1, 1)), [0])  # type: ignore[arg-type]
     proof = prove_not_separable(exact, np.array([2.0, *np.zeros(n - 3), 1.0]))

@@ -27,7 +27,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import split
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators import MarginSVC
-from implicit_bias.problem import Architecture
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
 from implicit_bias.report.figures.plane import Plane
 from implicit_bias.runs.configuration import RunConfig
@@ -106,13 +105,6 @@ def test_linear_models_have_an_intercept_by_default(model: MarginSVC, expected: 
     assert posed.intercept == expected
     found = certify(posed, view.coef, view.alpha(posed), view.intercept)
     assert 0 < found.lower <= found.upper < np.inf
-
-
-def test_architectures_pose_problems_with_an_intercept() -> None:
-    posed = Architecture(NoGates(3)).problem(X, Y, 2.0, True)
-    assert posed.intercept
-    assert posed.C == 2.0
-    assert not Architecture(NoGates(3)).problem(X, Y).intercept
 
 
 @pytest.mark.parametrize("value", [1, "yes", 0.0])

@@ -36,25 +36,33 @@ def test_the_equation_must_hold_exactly() -> None:
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(2, 40),
+    k=st.integers(2, 6),
     spread=st.integers(0, 30),
     noise=st.sampled_from([1e-16, 1e-9, 0.1, 1.0]),
 )
-def test_balanced_is_exact_and_changes_little(seed: int, n: int, spread: int, noise: float) -> None:
+def test_balanced_is_exact_and_changes_little(
+    seed: int, n: int, k: int, spread: int, noise: float
+) -> None:
+    """Of two classes and of more: far from balance, and by noise away from it."""
     rng = np.random.default_rng(seed)
-    y = rng.choice([-1.0, 1.0], n)
-    y[:2] = [-1.0, 1.0]
-    alpha = rng.exponential(size=n) * 10.0 ** rng.uniform(-spread, 0, n)
-    alpha[y > 0] *= alpha[y < 0].sum() / alpha[y > 0].sum()
-    alpha *= 1 + noise * rng.uniform(-0.5, 0.5, n)
-    cap = float(alpha.max())
-    problem = MarginProblem(np.ones((n, 1)), y, np.ones((n, 1)), np.zeros(1, int), intercept=True)
-    found = repaired(problem, alpha, cap)
-    check_signs(problem, found)
-    assert (found <= cap).all()
-    heaviest = max(alpha[y > 0].sum(), alpha[y < 0].sum())
-    assert np.abs(found - alpha).sum() <= (3 * noise + 1e-14) * heaviest
-    np.testing.assert_array_equal(found, repaired(problem, alpha, cap))
-    np.testing.assert_array_equal(repaired(problem, found, cap), found)
+    y = rng.integers(0, k, size=n)
+    y[:2] = [0, 1]
+    labels, classes = (2.0 * y - 1.0, None) if k == 2 else (y, k)
+    one = np.ones((n, 1))
+    problem = MarginProblem(one, labels, one, [0], intercept=True, classes=classes)
+    alpha = rng.exponential(size=problem.alpha_shape)
+    alpha *= 10.0 ** rng.uniform(-spread, 0, alpha.shape) * (rng.random(alpha.shape) < 0.8)
+    if k > 2:
+        alpha[np.arange(n), y] = 0.0
+    cap = problem.totals(alpha).max() * rng.uniform(0.2, 1.0, n) + 1e-300
+    exact = repaired(problem, alpha, cap)
+    near = exact * (1 + noise * rng.uniform(-0.5, 0.5, alpha.shape))
+    found = repaired(problem, near, cap)
+    for balanced in (exact, found):
+        check_signs(problem, balanced)
+        assert (problem.totals(balanced) <= cap * (1 + 1e-15)).all()
+        np.testing.assert_array_equal(repaired(problem, balanced, cap), balanced)
+    assert np.abs(found - near).sum() <= (3 * noise + 1e-14) * near.sum()
 
 
 def test_one_class_has_no_weight_to_balance() -> None:

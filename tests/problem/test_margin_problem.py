@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from cases import SEPARABLE, cloud, dense, free, separable
+from cases import SEPARABLE, cloud, dense, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
@@ -69,40 +69,6 @@ def test_gram_against_loops(problem: MarginProblem) -> None:
         close(problem.gram(g), expected)
         total += np.diag(expected)
     close(problem.feature_norms, np.sqrt(total))
-
-
-def test_norms_are_dual(problem: MarginProblem) -> None:
-    """<zeta_g, V_g> <= ||zeta_g|| ||V_g||, with equality at zeta_g = P_g V_g."""
-    rng = np.random.default_rng(1)
-    alpha = rng.exponential(size=problem.n_samples)
-    V, sizes = problem.dual_vectors(alpha), problem.dual_norms(alpha)
-    coef = in_range(problem, rng.normal(size=V.shape))
-    aligned = in_range(problem, V)
-    norms, best = problem.group_norms(coef), problem.group_norms(aligned)
-    for g, (columns, _) in enumerate(loop_groups(problem)):
-        product = np.sum(coef[columns] * V[columns])
-        assert product <= norms[g] * sizes[g] * (1 + EXACT)
-        assert np.sum(aligned[columns] * V[columns]) == pytest.approx(best[g] * sizes[g])
-
-
-def test_norm_is_infinite_outside_the_range_of_the_metric() -> None:
-    problem = free(cloud(), [0, 0, 1], metric={0: np.array([[1.0, 1.0], [1.0, 1.0]])})
-    coef = np.ones((3, 6))
-    assert np.isfinite(problem.group_norms(coef)).all()
-    coef[1] = -1
-    assert problem.group_norms(coef).tolist() == [np.inf, pytest.approx(np.sqrt(6))]
-
-
-def test_plain_gates_are_an_equivalent_problem() -> None:
-    problem = separable("metric-rank-deficient")
-    plain = MarginProblem(problem.X, problem.y, problem.plain_gates, problem.plain_groups)
-    alpha = np.random.default_rng(0).exponential(size=problem.n_samples)
-    close(plain.dual_norms(alpha), problem.dual_norms(alpha))
-    u = np.random.default_rng(1).normal(size=(plain.n_gates, plain.X.shape[1]))
-    coef = problem.root @ u
-    close(problem.decision(coef), plain.decision(u))
-    close(problem.group_norms(coef), plain.group_norms(u))
-    assert plain.n_gates == problem.n_gates - 2  # the rank that group 0 lacks
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -234,14 +200,6 @@ def test_l2_mask_counts_agreements(n_units: int, n_hyperplanes: int) -> None:
         assert mask[n, m] == pytest.approx((agree - (n_units - 1) / C) / C, abs=EXACT)
 
 
-def test_l2_metric_leaves_nothing_additive_unpenalised() -> None:
-    """What it leaves out are shifts between units, which cancel in every beta."""
-    n_units, n_contexts = 3, 2
-    P = l2_metric(n_units, n_contexts)
-    shift = np.array([1.0, 1, -1, -1, 0, 0])  # unit 0 up, unit 1 down, in every context
-    np.testing.assert_allclose(P @ shift, 0, atol=EXACT)
-
-
 # --- errors ----------------------------------------------------------------------------------
 
 X, Y = cloud(6, 3)
@@ -344,11 +302,6 @@ def test_numbers_of_numpy_are_taken_without_a_warning() -> None:
     numbers: list[Any] = [np.float32(2), np.float16(2), np.int8(2)]
     for C in numbers:
         assert MarginProblem(**GOOD, C=C).C == 2
-
-
-def test_masked_labels_of_a_linear_model_are_refused() -> None:
-    with pytest.raises(ValueError, match="y is a masked array"):
-        max_margin(X, np.ma.masked_less(Y, 0))
 
 
 def test_sparse_gates_may_be_repeated_and_read_only() -> None:

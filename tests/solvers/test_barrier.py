@@ -198,11 +198,6 @@ def test_a_function_without_a_barrier() -> None:
     assert solve(problem).status is Status.OPTIMAL
 
 
-def test_refuses_other_devices() -> None:
-    with pytest.raises(ValueError, match="CPU"):
-        MultiPrecision(device="cuda")
-
-
 # --- derivatives, by brute force -------------------------------------------------------------
 
 

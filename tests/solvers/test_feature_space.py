@@ -88,14 +88,6 @@ def test_raw_breast_cancer(C: float, constant: bool) -> None:
         assert not constant or certificate.upper < 24706.2436
 
 
-def test_years_with_a_constant() -> None:
-    years = np.arange(1900.0, 2020.0)
-    X = np.column_stack([years, np.ones(len(years))])
-    found = assert_optimal(plain(X, np.where(years < 1950, -1.0, 1.0)))
-    # The boundary is half way between 1949 and 1950: w = (2, -3899).
-    assert found.certificate.upper == pytest.approx(np.hypot(2.0, 3899.0), rel=GAP_LIMIT)
-
-
 @pytest.mark.parametrize("seed", mostly_slow(range(3), [0]))
 @pytest.mark.parametrize("exponent", range(4, 9))
 def test_offsets(exponent: int, seed: int) -> None:

@@ -82,7 +82,7 @@ def test_what_the_user_can_mend_is_raised(error: type[BaseException]) -> None:
         solve(PROBLEM, failing(error()))
 
 
-@pytest.mark.parametrize("error", [ValueError, MemoryError, Panic])
+@pytest.mark.parametrize("error", [ValueError, MemoryError, StopIteration, Panic])
 @pytest.mark.parametrize("solver", ["auto", "interior-point"])
 def test_what_on_progress_raises_is_raised(solver: str, error: type[BaseException]) -> None:
     def fail(bounds: BoundsAt) -> None:

@@ -1,6 +1,5 @@
 """The solver in multiple precision: problems that float64 cannot hold, limits."""
 
-import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,7 +11,14 @@ from cases import cloud, mostly_slow, plain
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.bounds.exact import certify_exact
 from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import BoundsAt, MultiPrecision, Tolerances, choose_solver, solve
+from implicit_bias.solvers import (
+    BoundsAt,
+    MultiPrecision,
+    Tolerances,
+    choice,
+    choose_solver,
+    solve,
+)
 from implicit_bias.solvers.choice import alternatives
 
 
@@ -149,7 +155,8 @@ def test_too_little_memory_for_it_costs_no_answer() -> None:
 
 def test_the_last_resort_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems of numbers far apart took more than a minute, which ends without a limit."""
-    monkeypatch.setattr(sys.modules[solve.__module__], "LAST_RESORT_SECONDS", 1e-9)
+    hurried = tuple(line._replace(seconds=1e-9) for line in choice.NEXT)
+    monkeypatch.setattr(choice, "NEXT", hurried)
     found = solve(dates(1e10))
     assert "multiprecision: time limit" in found.stats.detail
     assert found.status is Status.ITERATION_LIMIT  # of its own, as the user gave none

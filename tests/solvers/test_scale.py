@@ -118,14 +118,6 @@ def test_one_sample_by_hand() -> None:
     np.testing.assert_allclose(found.coef.sum(axis=0), [3 / 25, 4 / 25])
 
 
-@pytest.mark.parametrize("solver", NATIVE)
-def test_duplicated_rows_change_nothing(solver: str) -> None:
-    once = solve(duplicated_rows().subset(np.arange(20)), tol=SOLVE_TOL).certificate.upper
-    assert solve(duplicated_rows(), solver, tol=GAP_LIMIT).certificate.upper == pytest.approx(
-        once, rel=OBJECTIVE_RTOL
-    )
-
-
 @pytest.mark.parametrize(
     ("solver", "factor", "size", "tol"),
     [

@@ -14,7 +14,7 @@ from cases import SEPARABLE, build, cloud, dense, free, gln, separable, units
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.solvers.base import WarmStart
+from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.scaled_problem import BLOCK, Boxes, Layout, ScaledProblem, peak_memory
 from oracles import loop_dual_norms, loop_dual_vectors, loop_feature_norms, loop_groups
 
@@ -282,7 +282,7 @@ def test_products_of_features_by_definition(C: float, merge: bool) -> None:
     answer = scaled.answer(
         torch.tensor(alpha), torch.tensor(zeta)[:, None], torch.ones(1), scaled.offset()
     )
-    start = WarmStart(answer.alpha, np.ones(1), answer.intercept, answer.coef)
+    start = Start(alpha=answer.alpha, group_norms=np.ones(1), coef=answer.coef)
     agree(scaled.start_alpha(start), alpha)
     agree(scaled.start_coef(start), zeta)
 

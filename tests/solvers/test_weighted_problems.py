@@ -21,7 +21,6 @@ from cases import (
 )
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import dual_scale, grade
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact
 from implicit_bias.bounds.upper import best_scale, value_of_zero
@@ -137,16 +136,6 @@ def test_scales_and_offsets_are_the_best() -> None:
     coef = rng.normal(size=TWO.coef_shape)
     given = [certify(TWO, coef, intercept=float(b)).upper for b in np.linspace(-3, 3, 601)]
     assert certify(TWO, coef).upper <= min(given) * (1 + 1e-9)
-
-
-def test_repaired_dual_variables_stay_in_their_boxes() -> None:
-    for problem in (TWO, THREE):
-        rows = problem.constraints
-        alpha = rows.alpha(np.random.default_rng(1).random(len(rows)))
-        found = repaired(problem, alpha, problem.box)
-        assert found.any()
-        assert (problem.totals(found) <= problem.box * (1 + 1e-15)).all()
-        assert certify(problem, alpha=found).lower > 0
 
 
 # --- paths ---------------------------------------------------------------------------------------

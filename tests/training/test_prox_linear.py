@@ -15,7 +15,7 @@ from implicit_bias.training.limit import Ending
 from implicit_bias.training.prox_linear import MOST_ENTRIES, ProxLinear
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import as_trainee
-from modules import Computed, known, weights_of
+from modules import Computed, known
 from training.samples import LABELS, NORMS, SIGNS, X2, X4, flat, two_layers
 
 
@@ -63,12 +63,15 @@ def test_the_norm_at_margin_1_falls_in_each_step() -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_step_by_hand(norm: NormName) -> None:
-    """The program on all pairs, said in other words to another solver, then scaled to margin 1."""
+    """The program on all pairs, said in other words to another solver, then scaled to margin 1.
+
+    The method begins with some of the pairs, which others have to join.
+    """
     module, geometry = two_layers(), as_parameter_norm(norm)
     train_to_limit(module, X4, LABELS, LimitConfig(steps=60))
     trainee = as_trainee(module, X4, LABELS, geometry)
     config = prox_linear(norm=norm)
-    descent = ProxLinear(trainee, config, before=SteepestDescent(trainee, config))
+    descent = ProxLinear(trainee, config, before=SteepestDescent(trainee, config), first_pairs=5)
     state = descent.start()
     following = known(descent.advance(state))
     gradients = trainee.gradients
@@ -95,17 +98,6 @@ def test_a_step_by_hand(norm: NormName) -> None:
     end = torch.tensor(theta + change.value)
     end *= gradients.margins(end).min() ** -0.5
     assert float((end - following.weights).norm()) < 1e-5 * np.linalg.norm(theta)
-
-
-@pytest.mark.slow
-def test_pairs_outside_the_first_program_join_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = two_layers()
-    config = prox_linear(steps=20, norm="l2")
-    train_to_limit(expected, X4, LABELS, config)
-    monkeypatch.setattr("implicit_bias.training.prox_linear.FIRST_PAIRS", 5)
-    module = two_layers()
-    train_to_limit(module, X4, LABELS, config)
-    np.testing.assert_allclose(weights_of(module), weights_of(expected), atol=1e-4)
 
 
 def test_what_it_does_not_take_is_refused() -> None:
