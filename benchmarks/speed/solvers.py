@@ -156,7 +156,12 @@ class Peer:
         match self.formulation:
             case "native":
                 found = solve(problem, "auto", tol, self.device)
-                return Candidate(found.alpha, found.coef, found.status, found.stats.iterations)
+                return Candidate(
+                    found.alpha,
+                    found.coef,
+                    status=found.status,
+                    iterations=found.stats.iterations,
+                )
             case "kernel":
                 return _svc(problem, tol)
             case formulation:
@@ -199,7 +204,7 @@ def _svc(problem: MarginProblem, tol: float) -> Candidate:
     alpha = alpha.reshape(2, -1).sum(axis=0)  # the samples, then their mirror images
     coef = problem.coef_of(alpha, np.ones(1))
     status = Status.OPTIMAL if svc.fit_status_ == 0 else Status.NUMERICAL_TROUBLE
-    return Candidate(alpha, coef, status, int(svc.n_iter_.sum()))
+    return Candidate(alpha, coef, status=status, iterations=int(svc.n_iter_.sum()))
 
 
 # --- one row: a peer on a cell, in a process that can be stopped -----------------------------

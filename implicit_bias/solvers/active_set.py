@@ -67,16 +67,8 @@ from implicit_bias.problem import Constraints, Features, MarginProblem, are_few
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.masked_gram import mask_into
-from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import (
-    Answer,
-    NativeSolver,
-    Point,
-    RowSolver,
-    Run,
-    Steps,
-    nothing_yet,
-)
+from implicit_bias.solvers.base import Answer, Start
+from implicit_bias.solvers.iteration import NativeSolver, Point, RowSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     Layout,

@@ -76,7 +76,8 @@ from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import Constraints, Features, MarginProblem
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.base import Answer
+from implicit_bias.solvers.iteration import NativeSolver, Run, Steps, nothing_yet
 
 # Products of numbers: half a minute. Fewer steps than these lead nowhere. A product takes longer by
 # the share of bits above the fewest, and these more.

@@ -133,26 +133,28 @@ class SolveStats:
     advice: str = ""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Start:
-    """What a native solver may start from: a `Solution` of a similar problem, or arrays like its.
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes.
 
-    Attributes
-    ----------
-    alpha : ndarray of shape (N,) or (N, K)
-        Dual variables; it may be shorter than the problem: samples appended to it start at 0.
-    group_norms : ndarray of shape (G,)
-        ||zeta_g|| of each group.
-    coef : ndarray of shape (M, D) or (K, M, D)
-        Coefficients, of margins of 1 where there are no losses.
-    intercept : float or ndarray of shape (K,)
-        The free offset; 0 where the problem has none.
+    ``exact`` is the same in rational numbers, of a method that has more digits than float64.
     """
 
     alpha: Array
-    group_norms: Array
     coef: Array
     intercept: float | Array = 0.0
+    exact: ExactAnswer | None = field(default=None, metadata={"saved": False})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Start(Answer):
+    """What a native solver may start from: a `Solution` of a similar problem, or arrays like its.
+
+    ``alpha`` may be shorter than the problem: samples appended to it start at 0. The coefficients
+    have margins of 1 where there are no losses, and ``group_norms`` (G,) are their ||zeta_g||.
+    """
+
+    group_norms: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -203,7 +205,6 @@ class Solution(Start):
     status: Status
     certificate: Certificate
     stats: SolveStats
-    exact: ExactAnswer | None = field(default=None, metadata={"saved": False})
 
     def __repr__(self) -> str:
         return (
@@ -302,22 +303,17 @@ class SolveError(RuntimeError):
         return SolveError, (self.solution, self.advice)
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidate(Answer):
     """What a solver hands to the certificate, which grades it.
 
-    ``status`` is how the solver thinks it ended; `solve` verifies it again. ``exact`` is the
-    answer of a solver that has more digits than float64.
+    ``status`` is how the solver thinks it ended; `solve` verifies it again.
     """
 
-    alpha: Array
-    coef: Array
     status: Status
     iterations: int
     history: tuple[BoundsAt, ...] = ()
     detail: str = ""
-    intercept: float | Array = 0.0
-    exact: ExactAnswer | None = None
 
 
 OnProgress: TypeAlias = Callable[[BoundsAt], None]

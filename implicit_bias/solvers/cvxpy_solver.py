@@ -56,13 +56,14 @@ from implicit_bias.norms import HasAtom
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.features import Features
 from implicit_bias.solvers.base import (
+    Answer,
     Candidate,
     ExternalSolver,
     OnProgress,
     Start,
     no_report,
 )
-from implicit_bias.solvers.iteration import Answer, nothing_yet
+from implicit_bias.solvers.iteration import nothing_yet
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
 

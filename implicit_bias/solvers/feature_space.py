@@ -38,7 +38,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.solvers.base import Start, Tolerances
+from implicit_bias.solvers.base import Answer, Start, Tolerances
 from implicit_bias.solvers.homogeneous import (
     Cones,
     ConeVectors,
@@ -49,7 +49,7 @@ from implicit_bias.solvers.homogeneous import (
     lift,
 )
 from implicit_bias.solvers.interior_point import in_features
-from implicit_bias.solvers.iteration import Answer, Breakdown, RowSolver, Run, Steps
+from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
 
 # The solver aims below the tolerance, because the certificate rounds differently; but a gap that

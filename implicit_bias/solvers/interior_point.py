@@ -61,8 +61,8 @@ from implicit_bias.solvers.balls import (
     ClassMatrices,
     EuclideanGroups,
 )
-from implicit_bias.solvers.base import Start, Tolerances
-from implicit_bias.solvers.iteration import Answer, Breakdown, RowSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.base import Answer, Start, Tolerances
+from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.newton import FeatureNewton, GroupNewton, Newton, RowNewton, System
 from implicit_bias.solvers.scaled_problem import (
     TINY,

@@ -18,12 +18,12 @@ import numpy as np
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.progress import say
-from implicit_bias.base.validation import Array, UnsuitableError, check_number
+from implicit_bias.base.validation import UnsuitableError, check_number
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers.base import (
+    Answer,
     BoundsAt,
     Candidate,
     OnProgress,
@@ -37,19 +37,6 @@ GIB = 2**30
 
 # Yields (lower, upper), the best bounds so far, once an iteration; returns how it ended.
 Steps: TypeAlias = Generator[tuple[float, float], None, Status]
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes.
-
-    ``exact`` is the same in rational numbers, of a method that has more digits than float64.
-    """
-
-    alpha: Array
-    coef: Array
-    intercept: float | Array = 0.0
-    exact: ExactAnswer | None = None
 
 
 class Breakdown(ArithmeticError):

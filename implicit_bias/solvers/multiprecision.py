@@ -35,7 +35,7 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import barrier
-from implicit_bias.solvers.base import Start
+from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.homogeneous import (
     ConeVectors,
     EmbeddingPoint,
@@ -43,7 +43,7 @@ from implicit_bias.solvers.homogeneous import (
     Newton,
     Program,
 )
-from implicit_bias.solvers.iteration import Answer, Breakdown, NativeSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, nothing_yet
 
 # Powers of two between C and what it is for features of size 1, up to which the bits hold both.
 MOST_POWER = 200

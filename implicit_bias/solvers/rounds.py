@@ -31,7 +31,8 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, primal_bound
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers, worst_rows
-from implicit_bias.solvers.iteration import Answer, Run, Steps, nothing_yet
+from implicit_bias.solvers.base import Answer
+from implicit_bias.solvers.iteration import Run, Steps, nothing_yet
 
 Found = TypeVar("Found")
 NONE: Integers = np.zeros(0, dtype=np.int64)

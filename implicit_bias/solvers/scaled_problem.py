@@ -53,8 +53,7 @@ from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.masked_gram import mask_into
-from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.iteration import Answer
+from implicit_bias.solvers.base import Answer, Start
 
 # Wider groups gain little from a rotation, which fills sparse gates.
 WIDEST_ROTATION = 8

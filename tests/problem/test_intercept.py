@@ -8,7 +8,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import build, cloud, gln, linear
+from cases import build, cloud, gln, linear, plain
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify, grade
@@ -47,14 +47,13 @@ def test_balanced_is_exact_and_changes_little(
     rng = np.random.default_rng(seed)
     y = rng.integers(0, k, size=n)
     y[:2] = [0, 1]
-    labels, classes = (2.0 * y - 1.0, None) if k == 2 else (y, k)
-    one = np.ones((n, 1))
-    problem = MarginProblem(one, labels, one, [0], intercept=True, classes=classes)
+    labels, classes = (2 * y - 1, None) if k == 2 else (y, k)
+    problem = plain(np.ones((n, 1)), labels, intercept=True, classes=classes)
     alpha = rng.exponential(size=problem.alpha_shape)
     alpha *= 10.0 ** rng.uniform(-spread, 0, alpha.shape) * (rng.random(alpha.shape) < 0.8)
     if k > 2:
         alpha[np.arange(n), y] = 0.0
-    cap = problem.totals(alpha).max() * rng.uniform(0.2, 1.0, n) + 1e-300
+    cap = float(problem.totals(alpha).max()) or 1.0
     exact = repaired(problem, alpha, cap)
     near = exact * (1 + noise * rng.uniform(-0.5, 0.5, alpha.shape))
     found = repaired(problem, near, cap)
@@ -63,6 +62,10 @@ def test_balanced_is_exact_and_changes_little(
         assert (problem.totals(balanced) <= cap * (1 + 1e-15)).all()
         np.testing.assert_array_equal(repaired(problem, balanced, cap), balanced)
     assert np.abs(found - near).sum() <= (3 * noise + 1e-14) * near.sum()
+    caps = cap * rng.uniform(0.2, 1.0, n)
+    capped = repaired(problem, alpha, caps)
+    check_signs(problem, capped)
+    assert (problem.totals(capped) <= caps * (1 + 1e-15)).all()
 
 
 def test_one_class_has_no_weight_to_balance() -> None:

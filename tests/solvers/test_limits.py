@@ -13,8 +13,8 @@ from implicit_bias import solve
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers.base import BoundsAt, Candidate, Start
-from implicit_bias.solvers.iteration import Answer, NativeSolver, Run, Steps
+from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
+from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
 from oracles import check_overlap
 
 PROBLEM = separable("gln")
@@ -95,7 +95,8 @@ def test_what_on_progress_raises_is_raised(solver: str, error: type[BaseExceptio
 def test_coefficients_that_are_no_numbers_do_not_cost_the_lower_bound() -> None:
     def overflow(problem: MarginProblem) -> Candidate:
         coef = np.full(problem.coef_shape, 1e308) * 10.0  # which warns
-        return Candidate(np.ones(problem.alpha_shape), coef, Status.OPTIMAL, 1)
+        alpha = np.ones(problem.alpha_shape)
+        return Candidate(alpha, coef, status=Status.OPTIMAL, iterations=1)
 
     found = solve(PROBLEM, Stub(found=overflow))
     assert found.status is Status.NUMERICAL_TROUBLE
