@@ -12,6 +12,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,7 +24,7 @@ from sklearn.svm import SVC
 from benchmarks.harness import Experiment, Options, Row, Rows, Run, Verdict, option, rows_of
 from benchmarks.speed import runs
 from benchmarks.speed.exact import find_lies
-from implicit_bias.base.processes import Pipe, Process, ProcessEnded
+from implicit_bias.base.processes import Pipe, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify
@@ -84,35 +85,13 @@ def cases(names: tuple[str, ...] = tuple(SETS)) -> Iterator[Case]:
 # --- peers -------------------------------------------------------------------------------------
 
 
-class Peers:
-    """A process that solves with other programs, begun again after it was stopped."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._process: Process | None = None
-
-    def __enter__(self) -> Peers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.stop()
-
-    def solve(self, name: str, problem: MarginProblem) -> Row:
-        """Seconds and upper bound of a peer, and how it ended."""
-        if self._process is None:
-            self._process = Process(_work)
-            self._process.allow(STARTING)
-            self._process.receive()
-        self._process.send((name, problem))
-        self._process.allow(self._limit)
-        try:
-            found: Row = self._process.receive()
-        except ProcessEnded as ended:
-            self._process.stop()
-            self._process = None
-            return {"status": runs.outcome(ended)["outcome"], "seconds": math.nan, "gap": math.nan}
-        return found
+def _by_peer(peers: runs.Renewed, name: str, problem: MarginProblem, limit: float) -> Row:
+    """Seconds and upper bound of a peer, and how it ended."""
+    try:
+        (found,) = peers.asked((name, problem), limit)
+    except ProcessEnded as ended:
+        return {"status": runs.outcome(ended)["outcome"], "seconds": math.nan, "gap": math.nan}
+    return found
 
 
 def _work(pipe: Pipe) -> None:
@@ -160,7 +139,7 @@ def measure(run: Run[SetOptions]) -> Iterator[pd.DataFrame]:
     keys = tuple(Case.__dataclass_fields__)
     done = {tuple(row[key] for key in keys) for row in kept}
     wanted = cases(("iris",)) if run.quick else cases()
-    with Peers(run.options.limit) as peers:
+    with closing(runs.Renewed(_work, STARTING)) as peers:
         solve(runs.warm_up())
         for case in wanted:
             if tuple(getattr(case, key) for key in keys) in done:
@@ -168,7 +147,7 @@ def measure(run: Run[SetOptions]) -> Iterator[pd.DataFrame]:
             problem = case.problem()
             row = {key: getattr(case, key) for key in keys} | _answer(problem)
             for name in PEERS if case.intercept else PEERS[:2]:
-                found = peers.solve(name, problem)
+                found = _by_peer(peers, name, problem, run.options.limit)
                 row |= {f"{name}_{key}": value for key, value in found.items()}
             kept.append({**row, "limit": run.options.limit})
             if len(kept) % 10 == 0:

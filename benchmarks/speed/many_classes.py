@@ -27,14 +27,14 @@ from benchmarks.harness import Experiment, Misuse, Options, Row, Run, Verdict, o
 from benchmarks.speed import runs
 from benchmarks.speed.on_disk import measure_on_disk
 from benchmarks.speed.scaling import Point
-from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded
+from implicit_bias.base.processes import GIB, Pipe
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.protocols import lippl2022
-from implicit_bias.solvers import BoundsAt, solve
+from implicit_bias.solvers import solve
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.cvxpy_solver import SAFETY
 
@@ -289,31 +289,18 @@ def measure_row(
     }
     row |= dict.fromkeys(("lower", "upper", "gap", "seconds", "wall_seconds", "gib"), math.nan)
     limit = math.inf if solver == NATIVE else memory
+
+    def told(bounds: str) -> None:
+        say(f"{case.name}: {bounds}")
+
     if case.data == ON_DISK:
-        return row | measure_on_disk(case.N, case.tol, lambda line: say(_progress(case, line)))
-    with Process(_work, (case, solver, seconds), memory=limit) as process:
-        try:
-            process.receive()  # posed
-            process.allow(IDLE * seconds)
-            while row["outcome"] == "":
-                match process.receive():
-                    case BoundsAt() as line:
-                        say(_progress(case, line))
-                    case facts:
-                        row |= facts
-        except ProcessEnded as ended:
-            row |= runs.outcome(ended)
-    return row
-
-
-def _progress(case: Case, line: BoundsAt) -> str:
-    return f"{case.name}: {line.lower:.7g} to {line.upper:.7g}"
+        return row | measure_on_disk(case.N, case.tol, lambda line: told(runs.between(line)))
+    return row | runs.in_process(_work, (case, solver, seconds), IDLE * seconds, told, limit)
 
 
 def _work(pipe: Pipe, case: Case, solver: str, seconds: float) -> None:
     problem = case.problem()
     solve(runs.warm_up())
-    pipe.send({})
     runs.limit_processor_time(seconds)
     runs.forget_peak("cpu")
     began, cpu = time.perf_counter(), time.process_time()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.harness import Row
-from implicit_bias.base.processes import GIB, Process, ProcessEnded, Reason
+from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded, Reason
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt
@@ -55,24 +55,72 @@ def outcome(ended: ProcessEnded) -> Row:
 
 
 def in_process(
-    work: Callable[..., None], arguments: tuple[Any, ...], limit: float, say: Callable[[str], None]
+    work: Callable[..., None],
+    arguments: tuple[Any, ...],
+    limit: float,
+    say: Callable[[str], None],
+    memory: float = math.inf,
 ) -> Row:
     """Return the facts that a process sends, and why it has ended, where it has not sent all.
 
     Bounds that it sends on its way are said.
     """
     facts: Row = {}
-    with Process(work, arguments) as process:
+    with Process(work, arguments, memory=memory) as process:
         process.allow(limit)
         try:
             while True:
                 match process.receive():
                     case BoundsAt() as line:
-                        say(f"{line.lower:.7g} to {line.upper:.7g}")
+                        say(between(line))
                     case more:
                         facts |= more
         except ProcessEnded as ended:
             return facts | outcome(ended)
+
+
+def between(line: BoundsAt) -> str:
+    """Write the bounds of a step."""
+    return f"{line.lower:.7g} to {line.upper:.7g}"
+
+
+class Renewed:
+    """A process that is asked again and again, and begun anew once it has ended.
+
+    Where ``starting`` is given, it says within this many seconds that it is ready.
+    """
+
+    def __init__(self, work: Callable[[Pipe], None], starting: float | None = None) -> None:
+        self._work, self._starting = work, starting
+        self._process: Process | None = None
+
+    def asked(self, question: Any, limit: float, answers: int = 1) -> Iterator[Row]:
+        """Ask, and yield the facts that it sends, each within a limit of seconds.
+
+        Raises
+        ------
+        ProcessEnded
+            It sends none.
+        """
+        if self._process is None:
+            self._process = Process(self._work)
+            if self._starting is not None:
+                self._process.allow(self._starting)
+                self._process.receive()
+        self._process.send(question)
+        try:
+            for _ in range(answers):
+                self._process.allow(limit)
+                yield self._process.receive()
+        except ProcessEnded:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.stop()
+        self._process = None
 
 
 def is_done(rows: Iterable[Row], key: Row, **limits: float) -> bool:

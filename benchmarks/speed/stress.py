@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
-from benchmarks.speed.runs import limit_processor_time
-from implicit_bias.base.processes import Pipe, Process, ProcessEnded, Reason
+from benchmarks.speed.runs import Renewed, limit_processor_time
+from implicit_bias.base.processes import Pipe, ProcessEnded, Reason
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import (
@@ -422,16 +422,15 @@ def keys(number: int) -> list[Key]:
 
 def _answered(left: list[Key], workers: int, deadline: float) -> Iterator[dict[str, Any]]:
     """Yield the rows, in the order in which they are answered."""
-    mine, begun = local(), list[Worker]()
+    mine, begun = local(), list[Renewed]()
 
     def one(key: Key) -> dict[str, Any] | None:
         if time.monotonic() > deadline:
             return None
         if not hasattr(mine, "worker"):
-            mine.worker = Worker()
+            mine.worker = Renewed(_work)
             begun.append(mine.worker)
-        found: dict[str, Any] = mine.worker.row(key)
-        return found
+        return row_of(mine.worker, key)
 
     with ThreadPoolExecutor(workers) as pool:
         try:
@@ -441,38 +440,21 @@ def _answered(left: list[Key], workers: int, deadline: float) -> Iterator[dict[s
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in begun:
-                worker.stop()
+                worker.close()
 
 
-class Worker:
-    """A process that answers problems, begun again after it was stopped or died."""
-
-    def __init__(self) -> None:
-        self._process: Process | None = None
-
-    def row(self, key: Key) -> dict[str, Any]:
-        """Row of a problem, whatever becomes of the process."""
-        row: dict[str, Any] = dict(zip(("index", "family", "method"), key, strict=True))
-        if self._process is None:
-            self._process = Process(_work)
-        self._process.send(key)
-        try:
-            for _ in range(3):
-                self._process.allow(PATIENCE)
-                row |= self._process.receive()
-                if row.get("status") == RAISED:
-                    break
-        except ProcessEnded as ended:
-            status = HANG if ended.reason is Reason.TIME_LIMIT else DIED
-            row = {"status": status, "detail": str(ended), "lies": ""} | row
-            self.stop()
-        return row
-
-    def stop(self) -> None:
-        """End the process, if there is one."""
-        if self._process is not None:
-            self._process.stop()
-        self._process = None
+def row_of(worker: Renewed, key: Key) -> dict[str, Any]:
+    """Row of a problem, whatever becomes of the process that answers it."""
+    row: dict[str, Any] = dict(zip(("index", "family", "method"), key, strict=True))
+    try:
+        for facts in worker.asked(key, PATIENCE, answers=3):
+            row |= facts
+            if row.get("status") == RAISED:
+                break
+    except ProcessEnded as ended:
+        status = HANG if ended.reason is Reason.TIME_LIMIT else DIED
+        row = {"status": status, "detail": str(ended), "lies": ""} | row
+    return row
 
 
 def _work(pipe: Pipe) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import exact, stress
+from benchmarks.speed.runs import Renewed
 from cases import cloud, mostly_slow
 from implicit_bias import norms
 from implicit_bias.base.validation import Array
@@ -351,7 +352,7 @@ def test_an_exception_is_a_row() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_ends_is_a_row() -> None:
-    worker = stress.Worker()
-    row = worker.row((0, "no such family", "auto"))
+    worker = Renewed(stress._work)
+    row = stress.row_of(worker, (0, "no such family", "auto"))
     assert (row["status"], row["lies"]) == (stress.DIED, "")
-    assert worker.row((0, "general", "auto"))["status"] == "OPTIMAL"
+    assert stress.row_of(worker, (0, "general", "auto"))["status"] == "OPTIMAL"
