@@ -268,7 +268,8 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Judged:
     of_norm = difference(_matched(ours, "distance"), "SVM-L2", "SVM-GLN")
     both = pd.concat([own.assign(model="ours"), theirs.assign(model="released")])
     correlations = "; ".join(
-        f"{model} {_correlation(rows)} (within N = 500 {_correlation(_of_size(rows, 500))})"
+        f"{model} {_correlation(rows)} (within N = 500 "
+        f"{_correlation(rows.query('train_size == 500'))})"
         for model, rows in ours.groupby("model")
     )
     # Unless SVM-L2 is surely farther from the network, it predicts as well.
@@ -1122,10 +1123,6 @@ def _with_network(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with the network's error, and the distance of the two."""
     known = rows.dropna(subset=["error", "gd_error"])
     return known.assign(distance=(known["error"] - known["gd_error"]).abs())
-
-
-def _of_size(rows: pd.DataFrame, size: int) -> pd.DataFrame:
-    return rows[rows["train_size"] == size]
 
 
 def _correlation(rows: pd.DataFrame) -> str:

@@ -39,7 +39,7 @@ import torch
 
 from benchmarks import catalogue, harness
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Experiment, Options, Row, Run, Verdict, option
+from benchmarks.harness import Experiment, Options, Row, Run, Verdict, option, rows_of
 from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
@@ -274,12 +274,10 @@ def filled(
 
 def _records(table: pd.DataFrame) -> list[Row]:
     """Rows of a table by column, None where a network has no thresholds."""
-    rows = [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
-    return [row | {"median_init": _optional(row["median_init"])} for row in rows]
-
-
-def _optional(median_init: Any) -> bool | None:
-    return None if pd.isna(median_init) else bool(median_init)
+    return [
+        row | {"median_init": None if pd.isna(rule := row["median_init"]) else bool(rule)}
+        for row in rows_of(table)
+    ]
 
 
 def _cell(row: dict[str, Any]) -> Cell:

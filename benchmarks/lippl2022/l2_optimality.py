@@ -98,7 +98,7 @@ def measured(config: RunConfig, published: pd.DataFrame) -> Row:
     ours = svm.fit(train.X, train.y)
     A = operator(contexts)
     bound = ours.solution_.certificate
-    margin = _smallest_margin(theirs, train.X, train.y)
+    margin = float((train.y * theirs.decision_function(train.X)).min())
     free = _free_part(theirs.coef_ / margin, A)
     moved: Moved = moved_to_drawn(factory, factory.fit_one("gd-gln"))
     signs = [np.sign(model.decision_function(images.X)) for model in (theirs, ours, moved)]
@@ -120,10 +120,6 @@ def measured(config: RunConfig, published: pd.DataFrame) -> Row:
         "agreement": float(np.mean(signs[0] == signs[2])),
         "released_agreement": _released(published, config, "agreement_with_GD"),
     }
-
-
-def _smallest_margin(model: OsqpL2, X: Array, y: Array) -> float:
-    return float((y * model.decision_function(X)).min())
 
 
 def _free_part(zeta: Array, A: Array) -> float:

@@ -421,7 +421,8 @@ class _Features:
                 np.eye(problem.classes, dtype=int)[y[n]] - np.eye(problem.classes, dtype=int)[k]
             ).astype(object)
             whole = (signs[:, :, None] * whole[n][:, None, :]).reshape(len(n), -1)
-        rows = {tuple(row): row for row in (_reduced(row) for row in whole.T) if any(row)}
+        reduced = [row >> _trailing_zeros(row) for row in whole.T if any(row)]
+        rows = {tuple(row): row for row in reduced}
         matrix = np.array(list(rows.values()), dtype=object).reshape(-1, len(whole))
         # Samples by powers of two, which change no sign of alpha.
         self.shifts = np.array([_trailing_zeros(column) for column in matrix.T], dtype=object)
@@ -559,10 +560,6 @@ def _ldexp(value: int, exponent: int) -> float:
     """Return value * 2^exponent in float64; 0 where it underflows."""
     excess = max(abs(value).bit_length() - 60, 0)
     return math.ldexp(float(value >> excess), max(min(exponent + excess, 900), -2000))
-
-
-def _reduced(row: NDArray[np.object_]) -> NDArray[np.object_]:
-    return row >> _trailing_zeros(row)
 
 
 def _trailing_zeros(values: NDArray[np.object_]) -> int:
