@@ -260,7 +260,7 @@ class Solution(Start):
             raise SolveError(self, advice)
 
 
-class Graded(Protocol):
+class AnySolution(Protocol):
     """What a solve found, with its grade."""
 
     @property
@@ -294,11 +294,11 @@ class SolveError(RuntimeError):
     not separable
     """
 
-    def __init__(self, solution: Graded, advice: str = "") -> None:
+    def __init__(self, solution: AnySolution, advice: str = "") -> None:
         super().__init__(f"{solution.message}; {advice}" if advice else solution.message)
         self.solution, self.advice = solution, advice
 
-    def __reduce__(self) -> tuple[type[SolveError], tuple[Graded, str]]:
+    def __reduce__(self) -> tuple[type[SolveError], tuple[AnySolution, str]]:
         # Exceptions pickle by their message alone; worker processes must get the solution, too.
         return SolveError, (self.solution, self.advice)
 

@@ -1,7 +1,5 @@
 """The harness: what an experiment keeps, what its page says, and what the command line does."""
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from benchmarks.drawing import common_legend
 from benchmarks.harness import Experiment, Judged, Misuse, Options, Run, Verdict, option, whole
 from benchmarks.words import decisive, markdown_table, wrapped
 from implicit_bias.datasets.files import DataError
+from system import python
 
 PNG = b"\x89PNG"
 
@@ -285,12 +284,9 @@ def test_listing_the_real_studies_imports_no_torch() -> None:
         "import sys; from benchmarks.__main__ import main; main([]); main(['speed']);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'pandas', 'matplotlib')))"
     )
-    listed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False
-    )
-    assert listed.returncode == 0, listed.stderr
+    listed = python(code)
     for name in catalogue.studies():
-        assert f"{name}: {catalogue.study(name).title}" in listed.stdout
+        assert f"{name}: {catalogue.study(name).title}" in listed
 
 
 def test_help_lists_the_options_of_an_experiment(home: Path, call: Shown) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from implicit_bias import MarginProblem, Status, certify, max_margin, solve, sol
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
 from oracles import check_overlap
+from system import python
 
 RTOL = 1e-6
 # Without it Dask asks the network for an address of its own, which there need not be.
@@ -266,5 +265,4 @@ def test_a_new_process_solves_twice() -> None:
         "for _ in range(2):\n"
         "    print(solve_out_of_core(da.from_array(X, chunks=(200, -1)), y).status.name)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["OPTIMAL", "OPTIMAL"], done.stderr
+    assert python(code).split() == ["OPTIMAL", "OPTIMAL"]
