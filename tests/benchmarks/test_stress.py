@@ -355,4 +355,4 @@ def test_a_process_that_ends_is_a_row() -> None:
     worker = Renewed(stress._work)
     row = stress.row_of(worker, (0, "no such family", "auto"))
     assert (row["status"], row["lies"]) == (stress.DIED, "")
-    assert stress.row_of(worker, (0, "general", "auto"))["status"] == "OPTIMAL"
+    assert stress.row_of(worker, (2, "general", "auto"))["status"] == "OPTIMAL"
