@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from benchmarks.infinite_width.clusters import clusters
 from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
 from implicit_bias import solve as solve_gated
@@ -37,19 +38,6 @@ def planar(n: int, seed: int, classes: int = 2) -> tuple[Array, Array]:
     y = np.where(np.sin(3 * X[:, 1]) > X[:, 2], 1.0, -1.0)
     y[rng.uniform(size=n) < 0.1] *= -1
     return X, y
-
-
-def grid_clusters(k: int, n: int, seed: int) -> tuple[Array, Array]:
-    """Draw the data of Chizat and Bach (2020): k x k clusters of random labels, with a constant."""
-    rng = np.random.default_rng(seed)
-    delta = 1.0 / (3 * k - 1)
-    labels = np.ones(k * k)
-    labels[rng.permutation(k * k)[: k * k // 2]] = -1.0
-    cluster = rng.integers(0, k * k, n)
-    angle, radius = rng.uniform(0, 2 * np.pi, n), delta * rng.uniform(0, 1, n)
-    centre = delta * (1 + 3 * np.column_stack(np.divmod(cluster, k))) - 0.5
-    spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-    return np.column_stack([np.ones(n), centre + spread]), labels[cluster]
 
 
 def pair_margins(problem: InfiniteWidthProblem, outputs: Array) -> list[Array]:
@@ -158,7 +146,7 @@ def test_linear_activation_is_the_linear_machine() -> None:
 
 def test_the_published_illustration() -> None:
     """Four by four clusters, 100 samples: the setting of figure 1 of Chizat and Bach."""
-    X, y = grid_clusters(4, 100, 0)
+    X, y = clusters(4, 100, 0)
     solution = max_margin(X, y)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.gap < GAP
@@ -168,7 +156,7 @@ def test_the_published_illustration() -> None:
 
 @pytest.mark.parametrize("seed", mostly_slow(range(30), range(3)))
 def test_few_support_vectors(seed: int) -> None:
-    solution = max_margin(*grid_clusters(2, 64, seed))
+    solution = max_margin(*clusters(2, 64, seed))
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.gap < GAP
 
@@ -190,7 +178,7 @@ def test_more_samples(n: int, classes: int) -> None:
 
 @pytest.mark.slow
 def test_five_hundred_samples() -> None:
-    assert max_margin(*grid_clusters(4, 500, 0)).certificate.gap < GAP
+    assert max_margin(*clusters(4, 500, 0)).certificate.gap < GAP
 
 
 @pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
@@ -521,12 +509,6 @@ def test_bad_input(changes: dict[str, object], word: str) -> None:
     arguments: dict[str, object] = {"X": [[1.0], [2.0]], "y": [1, 1], **changes}
     with pytest.raises((ValueError, TypeError), match=word):
         max_margin(**arguments)  # type: ignore[arg-type]
-
-
-def test_bad_labels_of_classes() -> None:
-    for y, word in (([0, 1.5], "integers"), (["a", "b"], "text")):
-        with pytest.raises(ValueError, match=word):
-            max_margin_of_classes([[1.0], [2.0]], y)
 
 
 # Grades of finite networks.
