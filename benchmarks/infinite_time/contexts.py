@@ -34,18 +34,19 @@ def found(frame: pd.DataFrame) -> str:
     better = frame[frame["error"] < first["error"]]
     since = better["step"].iloc[0] if len(better) else last["step"]
     return (
-        f"One network. {percent(early['gates_changed'])} of its gates flip within "
-        f"{early['step']:.0f} steps, where it is wrong on {percent(early['network_error'])}; the "
-        f"contexts become better than random ones from step {since:.0f} on. From random to learned "
-        f"contexts the SVM's error falls from {percent(first['error'])} to "
-        f"{percent(last['error'])}: that share of the network's generalization is context learning."
+        f"One network. **At the start {percent(first['gates_left'])} of its gates are unlike those "
+        f"at the end, after {early['step']:.0f} steps {percent(early['gates_left'])}, where it is "
+        f"wrong on {percent(early['network_error'])}; the contexts become better than random ones "
+        f"from step {since:.0f} on.** From random to learned contexts the SVM's error falls from "
+        f"{percent(first['error'])} to {percent(last['error'])}: that share of the network's "
+        "generalization is context learning."
     )
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     early, last = frame.iloc[1], frame.iloc[-1]
-    flips = early["gates_changed"] > last["gates_changed"] / 2
+    flips = early["gates_left"] <= frame["gates_left"].iloc[0] / 2
     learns = last["error"] < frame["error"].iloc[0]
     return Verdict.of(flips and learns, flips or learns)
 
@@ -53,7 +54,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
 def tabulate(frame: pd.DataFrame) -> Tabular:
     """Errors and disagreements at each step."""
     columns = {
-        "gates changed": "gates_changed",
+        "gates unlike the first": "gates_changed",
+        "unlike the last": "gates_left",
         "network's error": "network_error",
         "SVM-LC's error": "error",
         "disagreement, network of this step": "disagreement",

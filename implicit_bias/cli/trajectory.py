@@ -14,6 +14,7 @@ from implicit_bias.runs.configuration import RunConfig
 COLUMNS = {
     "step": "step",
     "gates_changed": "gates changed",
+    "gates_left": "gates to change",
     "network_error": "network error",
     "error": "SVM error",
     "disagreement": "SVM vs network",

@@ -113,7 +113,11 @@ class Pieces(MarginGradients):
 
 
 def gap_across_kinks(
-    best: Multipliers, radius: float = RADIUS, *, deadline: Deadline = NEVER
+    best: Multipliers,
+    radius: float = RADIUS,
+    *,
+    seconds: float = SECONDS,
+    deadline: Deadline = NEVER,
 ) -> float:
     """KKT gap with the gradients of points nearby, an upper bound; that of ``best`` without kinks.
 
@@ -123,6 +127,8 @@ def gap_across_kinks(
         The best ones for the gradients at the weights.
     radius : float
         Largest relative change of a weight.
+    seconds : float
+        Most that the search may take; out of time its bound so far is what is returned.
     deadline : Deadline
         When to end with the bound so far.
 
@@ -146,9 +152,9 @@ def gap_across_kinks(
     weights = np.append(best.weights, np.zeros(len(margins) - len(best.weights)))
     found = best_multipliers(
         replace(tangent, gradients=pieces, margins=margins),
-        seconds=SECONDS,
+        seconds=seconds,
         starts=[weights],
-        deadline=deadline.within(SECONDS),
+        deadline=deadline.within(seconds),
         known=KNOWN,
     )
     return min(best.gap, found.gap)

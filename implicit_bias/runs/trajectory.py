@@ -36,6 +36,8 @@ class TrajectoryPoint:
         The step at which the gates were taken.
     gates_changed : float
         Share of (training sample, unit) gates that differ from step 0.
+    gates_left : float
+        Share of them that differ from the trained network.
     network_error : float
         Error of the network at that step.
     error : float
@@ -54,6 +56,7 @@ class TrajectoryPoint:
 
     step: int
     gates_changed: float
+    gates_left: float
     network_error: float
     error: float
     optimum: float
@@ -101,6 +104,8 @@ def context_trajectory(
         raise KeyboardInterrupt
     changed = {point.step: point.gates_changed for point in relu.history()}
     at_end = relu.predict(validation.X)
+    prepared = relu.network_.prepare(train.X)
+    last_gates = relu.network_.gate_pattern(*prepared)
     for step, network in relu.checkpoints_.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the point counts what it left out
@@ -115,6 +120,7 @@ def context_trajectory(
         yield TrajectoryPoint(
             step=step,
             gates_changed=changed[step],
+            gates_left=(network.gate_pattern(*prepared) != last_gates).double().mean().item(),
             network_error=float(np.mean(then != right)),
             error=_share(predicted != right, solved),
             optimum=view.solution.certificate.lower,

@@ -43,7 +43,8 @@ def test_models_of_a_configuration_are_silent_unless_asked(
 def test_points_are_the_parts_numbers(points: list[TrajectoryPoint], data: Data) -> None:
     assert [point.step for point in points] == [0, 10, 300]
     assert points[0].gates_changed == 0.0
-    assert points[-1].gates_changed > 0.0
+    assert points[0].gates_left == points[-1].gates_changed > 0.0
+    assert points[-1].gates_left == 0.0
     train, validation = data.parts.train, data.parts.validation
     trained = ModelFactory(CONFIG, data).build("gd-relu").fit(train.X, train.y)
     assert isinstance(trained, ReLUClassifier)

@@ -299,7 +299,8 @@ def test_no_relu_network_stalls_at_a_positive_margin() -> None:
         assert result.ending is Ending.STEPS
         assert result.history[-1].min_margin > 0
         subject = Subject.of(margins_of(network, X, labels))
-        gaps.append(gap_across_kinks(subject.measure(PARAMETER_NORMS["l2"])))
+        # Out of time the search has another bound, on a machine that has other work.
+        gaps.append(gap_across_kinks(subject.measure(PARAMETER_NORMS["l2"]), seconds=60.0))
     assert np.median(gaps) < 0.05
 
 

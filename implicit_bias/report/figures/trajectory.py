@@ -16,7 +16,7 @@ def trajectory_figure(frame: pd.DataFrame) -> Figure:
         (errors, "error", "^--", VERMILION, "SVM with its gates"),
         (apart, "disagreement", "o-", BLUE, "network of this step"),
         (apart, "disagreement_at_end", "^--", VERMILION, "trained network"),
-        (apart, "gates_changed", "s:", BLACK, "gates changed"),
+        (apart, "gates_left", "s:", BLACK, "gates unlike the last ones"),
     )
     for ax, column, line, colour, label in curves:
         ax.plot(steps, 100 * frame[column], line, color=colour, label=label)
