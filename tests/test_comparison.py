@@ -195,13 +195,6 @@ def test_two_linear_models_of_one_program() -> None:
     assert np.isnan(result.pair("loose", "tight").ratio)  # neither errs
 
 
-def test_nothing_to_compare() -> None:
-    with pytest.raises(ValueError, match="at least one fitted model"):
-        compare({}, TEST.X, TEST.y)
-    with pytest.raises(ValueError, match="at least one fitted model"):
-        compare(fitted_models(), TEST.X[:0], TEST.y[:0])
-
-
 def test_an_svm_without_a_solution_has_no_error() -> None:
     xor = make_toy("xor", 40)
     with pytest.warns(UserWarning, match="not separable"):
@@ -229,6 +222,9 @@ def test_what_is_compared_is_checked() -> None:
         (models["svm"], TEST.y, None, "mapping"),
         ({"svm": 3}, TEST.y, None, "'svm': int"),
         ({1: models["svm"]}, TEST.y, None, "mapping"),
+        ({}, TEST.y, None, "at least one fitted model"),
+        (models, TEST.y[:0], None, "one evaluation sample"),
+        (models, np.where(TEST.y > 0, "a", "b"), None, "labels must be among the fitted classes"),
         (models, TEST.y[:1], None, "one label a sample"),
         (models, TEST.y[:, None], None, "one label a sample"),
         (models, TEST.y, (TRAIN.X,), "pair"),
@@ -237,11 +233,6 @@ def test_what_is_compared_is_checked() -> None:
     for given, y, train, match in cases:
         with pytest.raises((TypeError, ValueError), match=match):
             compare(given, TEST.X, y, train=train)
-
-
-def test_labels_that_a_model_does_not_know_are_refused() -> None:
-    with pytest.raises(ValueError, match="labels must be among the fitted classes"):
-        compare(fitted_models(), TEST.X, np.where(TEST.y > 0, "a", "b"))
 
 
 def test_excess_of_a_norm() -> None:

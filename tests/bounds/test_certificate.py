@@ -283,6 +283,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "2d-alpha": ({"alpha": np.ones((30, 1))}, "alpha must have 1 dimension"),
     "short-coef": ({"coef": np.ones((7, 6))}, r"coef must have shape \(8, 6\), got \(7, 6\)"),
     "flat-coef": ({"coef": np.ones(48)}, "coef must have 2 dimension"),
+    "masked-alpha": ({"alpha": np.ma.ones(30)}, "alpha is a masked array"),
+    "masked-coef": ({"coef": np.ma.ones((8, 6))}, "coef is a masked array"),
     "inf-coef": ({"coef": np.full((8, 6), np.inf)}, "coef contains NaN or infinity"),
 }
 

@@ -208,12 +208,6 @@ def test_first_hyperplane_is_most_significant() -> None:
     assert fitted.contexts(np.zeros((1, 3))).tolist() == [[0]]  # strictly greater fires
 
 
-def test_no_hyperplanes_are_no_gates() -> None:
-    fitted = HyperplaneContexts.random(X, 3, 0, random_state=0)
-    np.testing.assert_array_equal(fitted.gates(TEST).toarray(), np.ones((60, 3)))
-    assert fitted.groups.tolist() == [0, 1, 2]
-
-
 # --- unit gates ------------------------------------------------------------------------------
 
 
@@ -305,13 +299,6 @@ def test_threshold_rules(draw: Draw) -> None:
     assert len(np.unique(drawn.thresholds)) == drawn.thresholds.size
     given = np.arange(drawn.thresholds.size).reshape(drawn.thresholds.shape)
     np.testing.assert_array_equal(draw(random_state=0, threshold=given).thresholds, given)
-
-
-def test_median_halves_the_training_set() -> None:
-    on = draw_contexts(random_state=0, threshold="median").fires(X)
-    assert (on.sum(axis=0) == 20).all()
-    gates = draw_units(random_state=0, always_on=False).gates(X)
-    assert (gates.sum(axis=0) == 20).all()
 
 
 def test_median_of_a_reference() -> None:

@@ -226,14 +226,6 @@ def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:
     assert solve(max_margin(X, y, C=C)).status is Status.OPTIMAL
 
 
-@pytest.mark.parametrize("name", ["coef", "alpha"])
-def test_a_mask_is_not_ignored(name: str) -> None:
-    solution = solve(PROBLEM)
-    values: dict[str, Any] = {"coef": solution.coef, "alpha": solution.alpha}
-    with pytest.raises(ValueError, match=f"{name} is a masked array"):
-        certify(PROBLEM, **{**values, name: np.ma.masked_equal(values[name], 0)})
-
-
 def test_a_solution_is_shown_without_its_arrays() -> None:
     X, y = cloud(200, 30, shift=3.0)
     shown = repr(solve(MarginProblem(X, y, np.ones((200, 1)), np.zeros(1, dtype=int))))

@@ -30,7 +30,6 @@ from cases import (
     cloud,
     dense,
     free,
-    gln,
     linear,
     mostly_slow,
     separable,
@@ -158,15 +157,6 @@ def test_gates_of_one_group_are_a_kernel(problem: MarginProblem) -> None:
         svc.decision_function(symmetric)[: problem.n_samples],
         atol=DECISION_ATOL,
     )
-
-
-def test_no_gates_is_linear() -> None:
-    """The constant gate, one context and units that are always on are all one linear model."""
-    X, y = cloud(20, 25)
-    expected = optimum(build((X, y), linear))
-    assert optimum(build((X, y), gln(1, 0))) == pytest.approx(expected, rel=OBJECTIVE_RTOL)
-    always = MarginProblem(X, y, np.ones((20, 3)), np.arange(3))
-    assert optimum(always) == pytest.approx(expected, rel=OBJECTIVE_RTOL)
 
 
 # Without the norm of the groups that were.

@@ -377,13 +377,6 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
 # --- bad use -------------------------------------------------------------------------------------
 
 
-def test_a_loss_has_a_name() -> None:
-    named, given = (
-        train_to_limit(gln(), X, Y, replace(SHORT, loss=loss)) for loss in ("logistic", LOGISTIC)
-    )
-    assert named.history == given.history
-
-
 def test_a_loss_without_an_implicit_bias_is_refused() -> None:
     with pytest.raises(LossError, match="infinity"):
         LimitConfig(loss=MarginLoss("student", lambda q: -2.0 * torch.asinh(q)))
