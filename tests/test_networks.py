@@ -211,15 +211,6 @@ def test_single_precision() -> None:
 # --- structure -------------------------------------------------------------------------------
 
 
-def test_deep_gln_is_linear_where_no_context_changes() -> None:
-    network = deep_gln()
-    inputs, *rows = network.prepare(X)
-    same = [layer[:1].expand(len(X), -1) for layer in rows]  # the contexts of sample 0
-    outputs = network(inputs, *same).detach().numpy()
-    residual = np.linalg.lstsq(X, outputs, rcond=None)[1]
-    assert residual < 1e-20
-
-
 def test_what_is_handed_out_does_not_follow_the_training() -> None:
     network = ReLUNetwork(N_FEATURES, [4])
     gating, coef = network.gating(), network.coef()
@@ -306,41 +297,6 @@ def test_gates_are_no_parameters() -> None:
 
 
 # --- gradient --------------------------------------------------------------------------------
-
-
-def test_gradient_is_that_of_the_gate_formula() -> None:
-    network = GLN([contexts(4, 2)])
-    torch.autograd.backward(network(*network.prepare(X)).square().sum())
-
-    first = network.hidden_weights[0].detach().clone().requires_grad_()
-    readout = network.readout.detach().clone().requires_grad_()
-    gates = torch.tensor(network.gatings[0].gates(X).toarray())
-    coef = readout[0].repeat_interleave(4)[:, None] * first
-    torch.autograd.backward(
-        torch.einsum("nm,md,nd->n", gates, coef, torch.tensor(X)).square().sum()
-    )
-
-    torch.testing.assert_close(network.hidden_weights[0].grad, first.grad)
-    torch.testing.assert_close(network.readout.grad, readout.grad)
-
-
-def test_gradient_of_frozen_gates_is_that_of_the_gate_formula() -> None:
-    network = drifted([4, 3])
-    torch.autograd.backward(network(*network.prepare(X)).square().sum())
-
-    gating = ReLUNetwork(N_FEATURES, [4, 3], seed=3)
-    pattern = gating.gate_pattern(*gating.prepare(X)).double()
-    first_gates, second_gates = pattern[:, :4], pattern[:, 4:]
-    parameters = [*network.hidden_weights, network.readout]
-    first, second, readout = (p.detach().clone().requires_grad_() for p in parameters)
-    # f(x) = sum over paths d -> h -> k of x_d U_hd z_h V_kh z_k w_k
-    f = torch.einsum(
-        "nd,hd,nh,kh,nk,k->n", torch.tensor(X), first, first_gates, second, second_gates, readout[0]
-    )
-    torch.autograd.backward(f.square().sum())
-
-    for trained, explicit in zip(parameters, (first, second, readout), strict=True):
-        torch.testing.assert_close(trained.grad, explicit.grad)
 
 
 def test_inner_products_of_gradients_are_those_of_autograd(binary: Network) -> None:
