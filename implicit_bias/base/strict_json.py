@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 INFINITIES = ("inf", "-inf")
+# What `as_objects` writes.
+NONFINITE = [{"nonfinite": word} for word in (*INFINITIES, "nan")]
 
 
 def as_words(value: float) -> str | None:
@@ -32,7 +34,7 @@ def as_objects(value: float) -> dict[str, str]:
 
 def of_object(entry: dict[str, Any]) -> Any:
     """Undo `as_objects`, as an ``object_hook`` of `json.loads`."""
-    return float(entry["nonfinite"]) if entry.keys() == {"nonfinite"} else entry
+    return float(entry["nonfinite"]) if entry in NONFINITE else entry
 
 
 def attributes(value: object, *names: str) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from implicit_bias.base.options import LARGEST_SEED, SMALLEST_SEED
 Array = NDArray[np.float64]
 # Whole numbers up to here are float64, one by one.
 LARGEST_WHOLE = 2.0**53
+# Kinds of numpy's dates and durations.
+DATES = ("m", "M")
 # Labels this far beyond the number of samples are no numbers of classes.
 MOST_EMPTY_CLASSES = 1000
 PAGE = 'The page "What is accepted" of the documentation lists modules, inputs and labels.'
@@ -67,7 +69,7 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
         given = np.asarray(detached(values))
         if np.iscomplexobj(given):
             raise TypeError("it is complex: pass real numbers, such as its real part")
-        if given.dtype.kind in "mM":
+        if given.dtype.kind in DATES:
             raise TypeError(
                 "dates and durations are numbers of a unit that is not seen: pass those"
             )
@@ -76,14 +78,42 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
         raise ValueError(
             f"{name} is not a numeric array: {error}; encode text as numbers first"
         ) from error
-    if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
-        large = np.abs(array) >= LARGEST_WHOLE
-        if large.any() and [*map(int, array[large].tolist())] != given[large].tolist():
-            raise ValueError(
-                f"{name} has whole numbers beyond 2^53, which float64 does not tell apart: "
-                "subtract what they have in common, or round them yourself by astype(float)"
-            )
+    check_told_apart(values, array, name)
     return array
+
+
+def check_told_apart(values: Any, array: Array, name: str) -> None:
+    """Refuse whole numbers that float64 would round, such as those of identifiers.
+
+    Parameters
+    ----------
+    values : array_like
+        What the user gave.
+    array : ndarray of float64
+        The same, converted.
+    name : str
+        How the error calls it.
+
+    Raises
+    ------
+    ValueError
+        A whole number of a type of whole numbers that is not equal to its float64.
+    """
+    values = detached(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "bf":
+        return
+    large = np.abs(array) >= LARGEST_WHOLE
+    if not large.any():
+        return
+    # In a list, or in the columns of a frame, whole numbers beside floats would become floats.
+    if not isinstance(values, np.ndarray):
+        objects = values.astype(object) if hasattr(values, "astype") else values
+        values = np.asarray(objects, dtype=object)
+    if any(isinstance(v, Integral) and v != int(float(v)) for v in values[large].tolist()):
+        raise ValueError(
+            f"{name} has whole numbers beyond 2^53, which float64 does not tell apart: "
+            "subtract what they have in common, or round them yourself by astype(float)"
+        )
 
 
 def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
@@ -131,7 +161,8 @@ def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], meaning:
 
 def check_not_masked(values: object, name: str) -> None:
     """Raise ValueError for a masked array, whose mask numpy would drop without a word."""
-    if np.ma.isMaskedArray(values):
+    rows = values if isinstance(values, (list, tuple)) else [values]
+    if any(map(np.ma.isMaskedArray, rows)):
         raise ValueError(
             f"{name} is a masked array, whose mask would be ignored: pass {name}.filled(value), or "
             "drop the samples that are masked"
@@ -210,6 +241,12 @@ def check_number(value: object, name: str, within: str = "") -> None:
     if not (above and below):
         allowed = "positive and finite" if within == "(0, inf)" else f"in {within}"
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_flag(value: object, name: str) -> None:
+    """Raise TypeError unless a value is True or False: any text, even "no", counts as true."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {cut(value)}")
 
 
 def check_count(value: object, name: str, least: int = 1, most: int | None = None) -> None:

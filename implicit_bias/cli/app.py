@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -50,6 +51,8 @@ def options(
 def main() -> None:
     """Run the command line; one line on standard error for an error."""
     warnings.showwarning = show_warning
+    if isinstance(sys.stdout, TextIOWrapper):  # whose encoding may lack what names have
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False)
         sys.stdout.flush()  # here, where an error of the disk is still one line

@@ -124,7 +124,10 @@ def _parsed(field: Field[Any], value: Any) -> Any:
     if value is None or tuple[str, ...] not in kinds(field.name):
         return value
     items = tuple(item.strip() for item in value.split(",")) if value else ()
-    if tuple[int, ...] in kinds(field.name) and all(item.isdecimal() for item in items):
+    # A number that is written otherwise, such as 01, may be the name of a class.
+    if tuple[int, ...] in kinds(field.name) and all(
+        item.isdecimal() and item == str(int(item)) for item in items
+    ):
         return tuple(int(item) for item in items)
     return items
 

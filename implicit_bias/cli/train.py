@@ -116,6 +116,8 @@ def train(
 
     # Not the name of the file that a training of this many steps writes.
     file = file or Path(f"{model}{LIMIT_SUFFIX}{MODEL_SUFFIX}")
+    if checkpoint is not None and checkpoint.resolve() == file.resolve():
+        raise typer.BadParameter(f"the model would replace the checkpoint {file}: name another")
     check_writable(file)
     samples = data.parts.train
     descend = partial(

@@ -46,9 +46,11 @@ def trajectory(
     data = load_data(config)
     import pandas as pd
 
+    from implicit_bias.base.atomic import make_folder
     from implicit_bias.report.page import write_trajectory
     from implicit_bias.runs.trajectory import context_trajectory
 
+    make_folder(folder)  # before the training, not after it
     points = []
     for point in context_trajectory(config, data, chosen, progress=True):
         points.append(vars(point))

@@ -24,12 +24,13 @@ import hashlib
 import re
 import unicodedata
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +57,16 @@ MOST_VALUES = 2**29
 UNNAMED = re.compile(r"(Unnamed: \d+)?")
 # Around a name: white space, and signs without width, such as a byte order mark.
 UNSEEN = re.compile(r"^[\s\u200b\u2060\ufeff]+|[\s\u200b\u2060\ufeff]+$")
+# Columns of whole numbers that lack some stay whole numbers, where numpy would make them floats.
+WITH_GAPS: Literal["numpy_nullable"] = "numpy_nullable"
 # Whole numbers from here on are not told apart as float64.
 LARGE = 2**53
 # Names listed in an error.
 LISTED = 10
 # Numbers that are written so that no program reads them as such: 1,5 and 1 500 and 15 %.
 DIGITS = re.compile(r"[^0-9a-zA-Z]*[0-9]+([., '][0-9]+)*(e[+-]?[0-9]+)?[^0-9a-zA-Z]*")
+# A number with zeros before it, as identifiers have them.
+PADDED = re.compile(r"[+-]?0[0-9]")
 # Different texts beyond which a column names its rows rather than kinds of them.
 MOST_TEXTS = 100
 
@@ -331,6 +336,8 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
     alike = [k for k, name in enumerate(names) if name.casefold() == text.casefold()]
     if len(alike) == 1:
         return alike[0]
+    if text.isdecimal() and str(int(text)) in names:  # 01 in the file was read as 1
+        return list(names).index(str(int(text)))
     raise ValueError(
         f"no class is called {text!r}: the classes are {_listed(names, text)}; on a command line "
         "several are separated by commas"
@@ -353,7 +360,7 @@ def _read(file: Path, target: str | None, columns: Columns) -> tuple[Array, NDAr
     """Return inputs (n, D) and labels (n,) of a file."""
     kind = next((s.lower() for s in reversed(file.suffixes) if s.lower() not in COMPRESSED), "")
     if kind in TABLES:
-        return _from_table(_table(file, kind), target, columns)
+        return _from_table(_table(file, kind, target), target, columns)
     if columns.ignore:
         raise ValueError("its inputs have no names: leave --ignore out")
     if kind == ".npz":
@@ -378,17 +385,19 @@ def _parsing(what: str, cure: str = "") -> Iterator[None]:
         raise ValueError(f"it cannot be read as {what} ({said}){cure and f': {cure}'}") from error
 
 
-def _table(file: Path, kind: str) -> pd.DataFrame:
+def _table(file: Path, kind: str, target: str | None) -> pd.DataFrame:
     import pandas as pd
 
     if kind == ".parquet":
         with _parsing("a Parquet table"):
-            return pd.read_parquet(file)
+            return pd.read_parquet(file, dtype_backend=WITH_GAPS)
     sign, separator = ("\t", "tabs") if kind == ".tsv" else (",", "commas")
     cure = f"separate fields by {separator}, quote those that hold one, and save it as UTF-8"
 
     def read(**options: Any) -> pd.DataFrame:
-        return pd.read_csv(file, sep=sign, skipinitialspace=True, **options)
+        return pd.read_csv(
+            file, sep=sign, skipinitialspace=True, dtype_backend=WITH_GAPS, **options
+        )
 
     with _parsing("a table", cure), warnings.catch_warnings():
         # So pandas says that it drops fields beyond those that have a name.
@@ -407,7 +416,25 @@ def _table(file: Path, kind: str) -> pd.DataFrame:
     table.columns = pd.Index(names)
     if all(_is_number(name) for name in names):
         raise ValueError("its first line has numbers only: put the names of the columns there")
+    if (
+        target in names
+        and getattr(table.dtypes.iloc[place := names.index(target)], "kind", "O") in "iuf"
+    ):
+        labels = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
+        _check_padding(labels.dropna().unique())
     return table
+
+
+def _check_padding(labels: Iterable[str]) -> None:
+    """Refuse labels such as 01 and 1, which are two names and one number."""
+    known = dict[Decimal, str]()
+    for label in sorted({label.strip() for label in labels}, key=len):
+        other = known.setdefault(Decimal(label), label)
+        if other != label and PADDED.match(label):
+            raise ValueError(
+                f"the labels {other} and {label} are one number: write a class in one way, or, if "
+                "these are two, put a letter before each number"
+            )
 
 
 def _from_table(
@@ -547,7 +574,12 @@ def _from_libsvm(file: Path, missing: Missing) -> tuple[Array, NDArray[Any]]:
     from sklearn.datasets import load_svmlight_file
 
     with _parsing("libsvm's text"):
-        inputs, labels = load_svmlight_file(str(file))
+        inputs, labels, queries = load_svmlight_file(str(file), query_id=True)
+    if len(queries):
+        raise ValueError(
+            "it has query numbers (qid:) of a ranking, within which samples are compared, which no "
+            "model here does: delete them"
+        )
     if np.prod(inputs.shape, dtype=float) > MOST_VALUES:
         raise ValueError(f"as a dense matrix its shape {inputs.shape} is too large")
     return _checked(inputs.toarray(), labels, missing)
@@ -572,7 +604,7 @@ def _checked(inputs: Array, labels: NDArray[Any], missing: Missing) -> tuple[Arr
             raise ValueError(
                 f"labels are bytes that are no UTF-8 ({error}): write them as text or as numbers"
             ) from error
-    if labels.dtype.kind == "f" and not (np.abs(labels) < LARGE).all():
+    if labels.dtype.kind == "f" and not (np.abs(labels, dtype=np.float64) < LARGE).all():
         raise ValueError(
             "labels are missing (NaN), infinite or too large: leave these samples out, or write "
             "the labels as text or whole numbers"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from implicit_bias.base.progress import showing
-from implicit_bias.base.validation import check_count, check_number
+from implicit_bias.base.validation import check_count, check_flag, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_module, evaluating
 from implicit_bias.measure.optimizers import geometry_of
@@ -108,6 +108,7 @@ class Recorder:
         self.module, self.gaps, self.seconds = as_module(module), gaps, seconds
         self.leading = leading
         check_number(seconds, "seconds", "[0, inf]")
+        check_flag(gaps, "gaps")
         if isinstance(norms, str) or not isinstance(norms, Iterable):
             norms = (norms,)
         found = [self._norm(norm) for norm in norms]

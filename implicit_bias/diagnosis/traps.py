@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import pointing_to_the_page
+from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.base.wording import percent
 from implicit_bias.measure.homogeneity import (
     WATCHED,
@@ -73,6 +73,7 @@ def checked(
     HomogeneityError
         It is not homogeneous; the message says where ``leading`` would help.
     """
+    check_flag(leading, "leading")
     module, warnings = gradients.module, list[str]()
     if mode_matters(module, gradients.inputs, modes):
         warnings.append(

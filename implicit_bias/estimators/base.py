@@ -16,9 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from implicit_bias.base.validation import (
+    DATES,
     Array,
     check_choice,
     check_not_masked,
+    check_told_apart,
     detached,
     pointing_to_the_page,
 )
@@ -224,8 +226,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
     @pointing_to_the_page()
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
         """Check inputs (n, D), sparse ones too, and labels (n,)."""
-        X, y = checked_samples(self, X, y)
-        check_classification_targets(y)
+        X, y = checked_classes(self, X, y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind != "binary" and not (self.many_classes and kind == "multiclass"):
             raise ValueError(
@@ -247,36 +248,78 @@ AS_INPUTS: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order
 def checked_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     """Check that an estimator is fitted to inputs such as X (n, D), sparse ones too."""
     check_is_fitted(estimator)
-    check_not_masked(X, "X")
-    return dense(validate_data(estimator, detached(X), reset=False, **AS_INPUTS))
+    return _validated(estimator, X, reset=False)
 
 
 def checked_samples(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
 ) -> tuple[Array, NDArray[Any]]:
     """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
-    for name, values in (("X", X), ("y", y)):
-        check_not_masked(values, name)
+    check_not_masked(y, "y")
     y = detached(y)
     if y is not None and (labels := np.asarray(y)).dtype.kind == "O":
         import pandas as pd  # which knows all that stands for a missing label
 
         if lacking := int(pd.isna(labels).sum()):
             raise ValueError(f"y lacks the labels of {lacking} samples: leave these out")
-    X, y = validate_data(estimator, detached(X), y, **AS_INPUTS, **how)
-    return dense(X), np.asarray(y)
+    inputs, y = _validated(estimator, X, y, **how)
+    return inputs, np.asarray(y)
 
 
-def dense(X: Any) -> Array:
-    """Return checked inputs as an array, sparse ones too.
+def checked_classes(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike
+) -> tuple[Array, NDArray[Any]]:
+    """Check inputs (n, D) and labels (n,), which are all text or all numbers.
 
     Raises
     ------
     ValueError
-        Sparse inputs of more than MOST_ENTRIES entries.
+        Labels of both kinds, which numpy makes text; fractions; whole numbers that it rounds.
     """
-    if not sp.issparse(X):
-        return np.asarray(X)
+    X, labels = checked_samples(estimator, X, y)
+    if labels.dtype.kind == "f":
+        check_told_apart(y, labels.astype(np.float64), "y")
+    if labels.dtype.kind in "OU" and not (isinstance(y, np.ndarray) and y.dtype.kind == "U"):
+        types = {type(label) for label in np.asarray(y, dtype=object).ravel().tolist()}
+        if not all(issubclass(kind, str) for kind in types):
+            names = ", ".join(sorted(kind.__name__ for kind in types))
+            raise ValueError(
+                f"Unknown label type: y holds objects of the type {names}: make all labels text, "
+                "by astype(str), or all numbers, by astype(int)"
+            )
+    check_classification_targets(labels)
+    return X, labels
+
+
+def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
+    """Check as scikit-learn does, and what it does not: no mask, dates or rounding gets lost.
+
+    Raises
+    ------
+    ValueError
+        Sparse inputs of more than MOST_ENTRIES entries, too.
+    """
+    check_not_masked(X, "X")
+    X = detached(X)
+    for column in X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)]:
+        if getattr(column, "kind", "") in DATES:
+            raise ValueError("X has dates or durations: pass numbers of a unit that you choose")
+    try:
+        checked = validate_data(estimator, X, *y, **AS_INPUTS, **how)
+    except OverflowError as error:
+        raise ValueError(f"X has numbers beyond the range of float64: {error}") from error
+    inputs = checked[0] if y else checked
+    if not sp.issparse(inputs):
+        inputs = np.asarray(inputs)
+        check_told_apart(X, inputs, "X")
+    else:
+        entries = sp.coo_matrix(X).data
+        check_told_apart(entries, entries.astype(np.float64), "X")
+        inputs = _dense(inputs)
+    return (inputs, *checked[1:]) if y else inputs
+
+
+def _dense(X: Any) -> Array:
     if (entries := X.shape[0] * X.shape[1]) > MOST_ENTRIES:
         raise ValueError(
             f"X is sparse and would take {8 * entries / 2**30:.1f} GiB as a dense array, which "

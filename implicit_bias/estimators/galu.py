@@ -8,12 +8,12 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from implicit_bias.base.validation import Array, as_numbers
 from implicit_bias.estimators.base import (
     RandomState,
     as_generator,
+    checked_classes,
     checked_inputs,
     checked_samples,
     classes_of,
@@ -172,10 +172,9 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            One class only.
+            One class only; labels of several types.
         """
-        X, y = checked_samples(self, X, y)
-        check_classification_targets(y)
+        X, y = checked_classes(self, X, y)
         self.classes_ = classes_of(y)
         targets = np.where(y[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
         self._fit_targets(X, targets[:, 1] if len(self.classes_) == 2 else targets)

@@ -146,10 +146,23 @@ def _decode_model(header: dict[str, Any], arrays: Tensors) -> SavedModel:
     model = _decode(header["model"], arrays)
     if not isinstance(model, BinaryClassifier):
         raise ValueError("it holds no classifier")
-    model.margin_view()  # fails now, not later, where an attribute is missing
+    _check_predictor(model, arrays)
     if not isinstance(header["facts"], dict):
         raise ValueError("its facts are not a mapping")
     return SavedModel(model, header["facts"], str(header["version"]))
+
+
+def _check_predictor(model: BinaryClassifier, arrays: Tensors) -> None:
+    """Predict the class of an input: it fails now, not later, where a part is missing or wrong."""
+    view, width = model.margin_view(), model.n_features_in_
+    if width > sum(array.size for array in arrays.values()):  # before memory is taken for it
+        raise ValueError(f"it has no weights for {width} inputs")
+    decision = model.decision_function(np.zeros((1, width)))
+    model.classes_of(decision)
+    if (view is None or view.has_predictor) and not np.isfinite(decision).all():
+        raise ValueError("its predictor is not finite")
+    if decision.shape != ((1,) if len(model.classes_) == 2 else (1, len(model.classes_))):
+        raise ValueError(f"its predictor does not fit its {len(model.classes_)} classes")
 
 
 def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -160,11 +173,11 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
             return value
         case np.generic():
             return _encode(value.item(), arrays)
-        case np.ndarray() if value.dtype.kind in "biuf":
+        case np.ndarray() if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
             key = str(len(arrays))
-            arrays[key] = np.asarray(value, order="C")
+            arrays[key] = np.asarray(value, value.dtype.newbyteorder("<"), order="C")
             return {"array": key}
-        case np.ndarray():
+        case np.ndarray() if all(isinstance(item, str) for item in value.ravel().tolist()):
             return {"labels": value.tolist()}
         case list() | tuple():
             return {name: [_encode(item, arrays) for item in value]}
@@ -184,10 +197,11 @@ def _encode(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         fitted = {key: item for key, item in vars(value).items() if _is_fitted(key)}
         parts = {"parameters": value.get_params(deep=False), "fitted": fitted}
         return {"classifier": name, **{k: _encode(part, arrays) for k, part in parts.items()}}
+    kind = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
     raise TypeError(
-        f"cannot save a {name} as data: a model can be saved if its parameters are numbers, text, "
-        "arrays and this package's own gatings, losses, networks and classifiers (pass "
-        "random_state as an int)"
+        f"cannot save a {name}{kind} as data: a model can be saved if its classes and parameters "
+        "are numbers of at most 8 bytes, text, arrays of these, and this package's own gatings, "
+        "losses, networks and classifiers (pass random_state as an int)"
     )
 
 

@@ -133,11 +133,12 @@ def measured_degree(
             for scale, (margins, _) in scaled.items()
         ]
         L = sum(degrees) / 2 if degree is None else degree
-        deviation = max(
+        deviations = [
             _deviation(found, scale**power * expected)
             for scale, both in scaled.items()
             for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
-        )
+        ]
+    deviation = float(np.max(deviations))  # which is nan where one is, unlike that of `max`
     if deviation <= tolerance and not L > HOMOGENEITY_TOLERANCE:
         raise HomogeneityError(
             f"the module scales with degree {L:.4g} in its parameters, so larger ones have no "

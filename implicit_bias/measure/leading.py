@@ -24,7 +24,9 @@ import math
 import numpy as np
 import torch
 
+from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import (
+    HOMOGENEITY_TOLERANCE,
     TRAPS,
     HomogeneityError,
     OtherGradientsError,
@@ -107,6 +109,21 @@ def leading_part(
         raise HomogeneityError(_without_limit(gradients))
     # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
     return gradients.at_scale(c, math.inf), degree
+
+
+def margins_in_the_limit(leading: MarginGradients) -> Array:
+    """Margins (n,) of a leading part at its parameters; 0 where that of the module has less degree.
+
+    Of a sample at which all terms of the largest degree are 0 (units that are off, beside a
+    shortcut) a lower one is left at any c, divided by too large a power of it.
+    """
+    margins, (scale, degree) = leading.margins(leading.theta), leading.scaled
+    if scale == 1.0 or not math.isfinite(degree):
+        return margins
+    further = leading.at_scale(2.0 * scale, degree).margins(leading.theta)
+    return np.where(
+        np.abs(further - margins) <= HOMOGENEITY_TOLERANCE * np.abs(margins), margins, 0
+    )
 
 
 def _limit(gradients: MarginGradients) -> tuple[float, float] | None:

@@ -327,7 +327,7 @@ def _as_argument(given: object) -> Tensor | Array:
             f"inputs are no array ({error}): pass X, or a tuple of the module's arguments"
         ) from error
     # A frame's columns of several types make objects, which may all be numbers.
-    numeric = array.dtype.kind in "biufc"
+    numeric = array.dtype.kind in "biufc" and array.dtype != np.longdouble  # torch has none
     return array if numeric else as_finite(cast(ArrayLike, given), "inputs", array.ndim)
 
 

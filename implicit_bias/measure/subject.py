@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, pointing_to_the_page
 from implicit_bias.measure.homogeneity import HomogeneityError, degree_of
-from implicit_bias.measure.leading import leading_part
+from implicit_bias.measure.leading import leading_part, margins_in_the_limit
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
     as_arguments,
@@ -233,7 +233,9 @@ class Subject:
     @cached_property
     def margins(self) -> Array:
         """Margins (n,) of all pairs."""
-        return self.gradients.margins(self.gradients.theta)
+        if self.whole is None:
+            return self.gradients.margins(self.gradients.theta)
+        return margins_in_the_limit(self.gradients)
 
     @property
     def min_margin(self) -> float:

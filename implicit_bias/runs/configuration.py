@@ -280,10 +280,12 @@ class RunConfig:
         """
         if not isinstance(metadata, Mapping):
             raise ValueError(f"a configuration is a mapping of its fields, not {cut(metadata)}")
+        # Of text, "inf" may be the name of a column or of a class.
         values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in strict_json.decode(metadata).items()
+            name: strict_json.decode(value) if name in _FLOATS else value
+            for name, value in metadata.items()
         }
+        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return cls(**values)
 
 
@@ -304,6 +306,7 @@ def kinds(name: str) -> tuple[Any, ...]:
 
 
 _HINTS = get_type_hints(RunConfig)
+_FLOATS = {name for name in _HINTS if float in kinds(name)}
 
 
 def _check(described: Field[Any], value: Any) -> None:

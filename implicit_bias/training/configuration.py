@@ -219,6 +219,10 @@ class LimitConfig:
         check_choice(self.method, "method", METHOD_NAMES)
         if isinstance(self.norm, str):
             check_choice(self.norm, "norm", NORM_NAMES)
+        else:
+            from implicit_bias.norms.tensors import as_parameter_norm
+
+            as_parameter_norm(self.norm)
         if self.chunk is not None:
             check_count(self.chunk, "chunk")
         if self.loss not in get_args(LossName):
@@ -229,7 +233,11 @@ class LimitConfig:
     @property
     def limit_norm(self) -> str:
         """Name of the norm whose margin is maximised in the limit."""
-        return self.norm if isinstance(self.norm, str) else self.norm.name
+        if isinstance(self.norm, str):
+            return self.norm
+        from implicit_bias.norms.tensors import as_parameter_norm
+
+        return as_parameter_norm(self.norm).name
 
     def is_recorded(self, step: int) -> bool:
         """Whether the history has a point at this step: log-spaced, and step 0."""

@@ -63,3 +63,8 @@ def test_a_place_is_tried_before_the_work(tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(OSError, match="another"):
             check_writable(taken)
+
+
+def test_names_that_are_no_utf8_are_escaped(tmp_path: Path) -> None:
+    write_text(tmp_path / "page", "\u00e9 of \udcff.csv")
+    assert (tmp_path / "page").read_text("utf-8") == "\u00e9 of \\udcff.csv"

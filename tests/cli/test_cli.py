@@ -448,6 +448,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("fit svm-linear --classes 1,2 --positive 3", 2, "classes"),
         ("fit svm-linear --dataset mnist --protocol lippl2022 --classes all", 2, "two classes"),
         ("trajectory --steps 5 --at 100", 2, "--at"),
+        ("trajectory --steps 5 --at 5 --out good.toml", 1, "good.toml is a file"),
         ("fit gd-gln", 2, "svm-gln"),
         ("fit --out x.pkl", 2, "x.safetensors"),
         ("train --out x.pt", 2, "x.safetensors"),
@@ -477,6 +478,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("train --to-limit --optimizer sign", 2, "linf"),
         ("train --to-limit --resume", 2, "checkpoint"),
         ("train --to-limit --checkpoint good.toml", 2, "is there already"),
+        ("train --to-limit --checkpoint a.safetensors --out ./a.safetensors", 2, "checkpoint"),
         ("train --limit-steps 0", 2, "steps"),
         ("train --stop-at-gap 2", 2, "stop_at_gap"),
         ("train --until-excess 0", 2, "until_excess"),
@@ -536,6 +538,20 @@ def test_a_full_disk_is_one_line(
     assert done.status == 1
     assert "File too large" in done.err
     assert "Traceback" not in done.err
+
+
+def test_what_an_encoding_lacks_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the work ends in an error of its last line."""
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.chdir(tmp_path)
+    words = f"fit svm-linear {BLOBS} --out \u00e9.safetensors"
+    monkeypatch.setattr(sys, "argv", ["implicit-bias", *words.split()])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    screen.seek(0)
+    assert r"\xe9.safetensors" in screen.read()
 
 
 def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:

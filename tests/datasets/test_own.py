@@ -174,6 +174,8 @@ MISREAD = [
     ("a,kind\n1,inf\n2,0.5\n", "infinite"),
     ("a,kind\n9007199254740993,x\n9007199254740992,y\n", "a has whole numbers beyond"),
     ("a,kind\n1,9007199254740993.0\n2,9007199254740992.0\n", "too large"),
+    ("a,kind\n1,01\n2,1\n3,2\n", "1 and 01 are one number"),
+    ("a,kind\n1,-7\n2,-007\n3,2\n", "-7 and -007 are one number"),
     ("a,kind\n" + "".join(f"{n},{n / 7}\n" for n in range(50)), "fractions"),
     ("a,place,b,kind\n1,x,,u\n2,y,3,v\n", r"missing in b.*dates: place\."),
     ("1.5,2,0\n2,3,1\n", "first line"),
@@ -213,6 +215,8 @@ MISREAD = [
                 (["1", "2", "3"], {"positive": "xy"}, "positive"),
                 (["1", "2", "3"], {"negative": "xy"}, "negative"),
                 (["1", "2", "3"], {"classes": "xy"}, "classes"),
+                ([f"{2**53 + 1}", "2", ""], {"missing": "drop"}, "a has whole numbers beyond"),
+                ([f"{2**53 + 1}", "2", ""], {"missing": "median"}, "a has whole numbers beyond"),
             )
         ),
         *(
@@ -242,6 +246,7 @@ MISREAD = [
         ("no numbers here\n", ".svm", {}, "libsvm"),
         ("no numbers here\n", ".svm", {"target": "y"}, "target"),
         ("nan 1:1\n-1 1:2\n", ".svm", {}, "missing"),
+        ("1 qid:1 1:1\n-1 qid:2 1:2\n", ".svm", {}, "qid"),
         ("1 99999999999:1\n-1 1:2\n", ".svm", {}, "libsvm"),
         *(
             (table, ".parquet", {"target": "kind"}, message)
@@ -287,6 +292,22 @@ def test_damaged_files_are_named(kind: str, packed: str, tmp_path: Path) -> None
         file.write_bytes(content)
         with pytest.raises(ValueError, match=re.escape(str(file))):
             load_own(file, None if kind == ".svm" else "kind")
+
+
+def test_whole_numbers_stay_whole_where_some_are_missing(tmp_path: Path) -> None:
+    text = f"a,kind\n1,{2**53 + 1}\n2,{2**53}\n3,\n4,{2**53 + 1}\n"
+    data = load_own(put(tmp_path, text.encode()), "kind", missing="drop")
+    assert data.class_names == (f"{2**53}", f"{2**53 + 1}")
+    assert data.y.tolist() == [1, -1, 1]
+
+
+def test_a_class_is_found_as_it_is_written(tmp_path: Path) -> None:
+    """Text keeps its zeros; of numbers, the zeros before them are none."""
+    texts = put(tmp_path, {"X": np.ones((3, 1)), "kind": ["01", "1", "2"]}, ".npz")
+    numbers = put(tmp_path, b"a,kind\n1,01\n2,02\n")
+    for file, asked, y in ((texts, "01", [1, -1, -1]), (texts, 1, [-1, 1, -1])):
+        assert load_own(file, "kind", positive=[asked]).y.tolist() == y
+    assert load_own(numbers, "kind", positive=["01"]).y.tolist() == [1, -1]
 
 
 def test_what_is_not_seen_makes_no_class(tmp_path: Path) -> None:

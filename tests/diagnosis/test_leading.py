@@ -213,6 +213,35 @@ def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
     assert known(found.rest) > 1
 
 
+def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
+    """Beside a shortcut all units are off there; what is left of it at c theta is no margin."""
+    module = Computed(
+        lambda m, x: m.last(x) + m.second(m.first(x).relu()),
+        first=linear(1),
+        second=linear(1),
+        last=linear(1),
+    )
+    inputs = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+    for p, value in zip(module.parameters(), (2.0, 3.0, 1.0), strict=True):
+        nn.init.constant_(p, value)
+    module.double().eval()
+    with pytest.raises(SeparationError, match=r"leading part.*samples 1\)"):
+        diagnose(module, inputs, own_labels(module, inputs), leading=True)
+    assert diagnose(module, inputs[:1], [1], leading=True).min_margin == pytest.approx(6.0)
+    row = Recorder(module, inputs, own_labels(module, inputs), "l2", leading=True).record()
+    assert (row["min_margin"], row["error"]) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize("leading", ["no", 1, None, np.array(True)])
+def test_what_is_neither_true_nor_false_is_refused(leading: Any) -> None:
+    module = seeded(linear(D), 1)
+    labels = own_labels(module, X)
+    for use in (diagnose, which_norm, Recorder):
+        with pytest.raises(TypeError, match="leading must be True or False"):
+            use(module, X, labels, leading=leading)
+    assert diagnose(module, X, labels, leading=bool(np.bool_(False))).rest is None
+
+
 @pytest.mark.parametrize(
     ("module", "match"),
     [
@@ -235,6 +264,14 @@ def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> 
         assert "leading=True" not in str(caught.value)
         if leading:
             caught.match(match)
+
+
+def test_gradients_that_are_no_numbers_are_not_blamed_on_the_module() -> None:
+    """Of a matrix exponential of large parameters, which has no limit."""
+    module = Computed(lambda m, x: m.last(x + m.inner(x)), inner=linear(D, D), last=linear(D))
+    nn.utils.parametrizations.orthogonal(module.get_submodule("inner"))
+    with pytest.raises(HomogeneityError, match="no limit"):
+        diagnose(seeded(module, 1), X, own_labels(module, X), leading=True)
 
 
 @pytest.mark.parametrize("build", [attention, torchs_attention])

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -420,11 +421,46 @@ def test_bad_parameters(model: BinaryClassifier, message: str) -> None:
         (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
         (np.where(np.arange(60) == 3, cast(Any, None), "a"), "lacks"),
         (pd.array([pd.NA, *"ab" * 29, "a"], dtype="string"), "lacks"),
+        ([1, *"ab" * 29, "a"], "Unknown label type.*of the type int, str"),
+        (np.array([1, "a"] * 30, dtype=object), "Unknown label type.*of the type int, str"),
+        (np.array([2**70, 1] * 30, dtype=object), "Unknown label type.*of the type int"),
+        ([2**53, 2**53 + 1, 1.0] * 20, "y has whole numbers beyond"),
+        (pd.array([2**53, 2**53 + 1, 1] * 20, dtype="Int64"), "y has whole numbers beyond"),
     ],
 )
 def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
+    for model in (gln_svc(), GaLUClassifier(3)):
+        with pytest.raises(ValueError, match=message):
+            model.fit(MOONS.X, y)
+
+
+# Two rows that float64 does not tell apart.
+TWO = np.array([[2**53 + 1, 1], [2**53, -1]])
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (TWO, "X has whole numbers beyond"),
+        (TWO.astype(object), "X has whole numbers beyond"),
+        ([[2**53 + 1, 0.5], [2**53, 1.5]], "X has whole numbers beyond"),
+        (pd.DataFrame({"id": TWO[:, 0], "a": [0.5, 1.5]}), "X has whole numbers beyond"),
+        (sp.csr_array(TWO), "X has whole numbers beyond"),
+        ([[10**400, 1], [1, -1]], "X has numbers beyond the range"),
+        (np.array([["2020", "2021"], ["2022", "2021"]], dtype="M8[D]"), "X has dates"),
+        (pd.DataFrame({k: pd.to_timedelta([1, 2], unit="s") for k in "ab"}), "X has dates"),
+        (list(np.ma.masked_less(TWO, 0)), "X is a masked array"),
+    ],
+)
+def test_inputs_that_would_be_misread_are_refused(X: Any, message: str) -> None:
+    """Neither rounded, nor as numbers of a unit that is not seen, nor without a mask."""
+    for model in (MaxMarginSVC(), GaLURegressor(3)):
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, [1, -1])
+    fitted = MaxMarginSVC(fit_intercept=False).fit(np.eye(np.shape(X)[1]), range(np.shape(X)[1]))
     with pytest.raises(ValueError, match=message):
-        gln_svc().fit(MOONS.X, y)
+        fitted.predict(X)
 
 
 def test_a_mask_is_not_dropped() -> None:

@@ -19,6 +19,7 @@ from implicit_bias import (
     GatedSVC,
     GLNClassifier,
     HiddenLayerSVC,
+    MaxMarginSVC,
     ReLUClassifier,
 )
 from implicit_bias.datasets.toys import make_toy
@@ -172,6 +173,79 @@ def test_sizes_that_the_arrays_do_not_have_are_refused_first(kind: str, tmp_path
     assert file.stat().st_size < 6000
     with pytest.raises(FileError, match=r"hidden_weights.0 has the shape \(1, 1\)"):
         load_model(file)
+
+
+def retold(file: Path, change: Callable[[list[Any], dict[str, Any]], object]) -> None:
+    """Change fitted attributes or tensors of a saved model, and leave its checksum out."""
+    with safetensors.safe_open(file, framework="numpy") as opened:
+        header = json.loads(opened.metadata()["header"])
+        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+    change(header["model"]["fitted"]["dict"], tensors)
+    safetensors.numpy.save_file(tensors, file, metadata={"header": json.dumps(header)})
+
+
+def fitted_linear() -> MaxMarginSVC:
+    return MaxMarginSVC().fit(np.eye(3), ["a", "b", "b"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda coef: np.full_like(coef, np.nan), "not finite"),
+        (lambda coef: np.hstack([coef, coef]), "damaged"),
+        (lambda coef: coef[:0], "damaged"),
+    ],
+    ids=["nan", "wider", "none"],
+)
+def test_a_model_that_predicts_nothing_is_damaged(
+    change: Callable[[Any], Any], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "model.safetensors"
+    model = fitted_linear()
+    save_model(file, model)
+    (name,) = (
+        key
+        for key, value in safetensors.numpy.load_file(file).items()
+        if value.shape == model.coef_.shape and (value == model.coef_).all()
+    )
+    retold(file, lambda _, tensors: tensors.update({name: change(tensors[name])}))
+    with pytest.raises(FileError, match=message):
+        load_model(file)
+
+
+@pytest.mark.parametrize("width", [None, "x", 2, 2**70])
+def test_another_number_of_inputs_is_damage(width: Any, tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    save_model(file, fitted_linear())
+
+    def change(fitted: list[Any], _: dict[str, Any]) -> None:
+        (place,) = (n for n, (name, _) in enumerate(fitted) if name == "n_features_in_")
+        fitted[place][1] = width
+
+    retold(file, change)
+    with pytest.raises(FileError, match="damaged"):
+        load_model(file)
+
+
+@pytest.mark.parametrize("kind", [">i4", ">f8", ">U4", "<u8", object])
+def test_labels_of_every_type_come_back(kind: Any, tmp_path: Path) -> None:
+    """Of another byte order, too, of which the checksum was that of the other file."""
+    y = np.array([1, 2, 2]).astype("U4" if kind is object else kind).astype(kind)
+    model = MaxMarginSVC().fit(np.eye(3), y)
+    found = reloaded(model, tmp_path)
+    assert found.predict(np.eye(3)).tolist() == model.predict(np.eye(3)).tolist() == y.tolist()
+
+
+def test_labels_that_are_no_data_are_said(tmp_path: Path) -> None:
+    model = MaxMarginSVC().fit(np.eye(3), np.array([1, 2, 2]).astype("M8[D]"))
+    with pytest.raises(TypeError, match="cannot save a ndarray of datetime64"):
+        save_model(tmp_path / "model.safetensors", model)
+
+
+def test_facts_that_look_like_infinity_can_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    save_model(file, fitted_linear(), {"word": {"nonfinite": "word"}})
+    assert load_model(file).facts == {"word": {"nonfinite": "word"}}
 
 
 def test_damaged_files(tmp_path: Path) -> None:

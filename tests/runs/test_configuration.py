@@ -34,4 +34,6 @@ def test_metadata_come_back() -> None:
     assert config.metadata()["C"] == "inf"
     assert config.metadata()["positive"] == [0, 1]
     assert RunConfig.from_metadata(config.metadata()) == config
+    own = RunConfig(data="own.csv", target="inf", positive=("-inf", "01"))
+    assert RunConfig.from_metadata(own.metadata()) == own  # "inf" is a name here
     assert RunConfig(batch_size=0) == RunConfig(batch_size=None)  # all samples

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import GLN, ReLUNetwork
-from implicit_bias.norms import L1, L2
+from implicit_bias.norms import L1, L2, Lp
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import Method, NormName
@@ -98,6 +99,17 @@ def test_a_network_nears_a_kkt_point_of_its_own_norm(norm: NormName, goal: float
     assert math.isnan(gaps[0])  # not separated yet
     assert all(math.isnan(gap) or gap > goal for gap in gaps[:-1])
     assert any(gap > goal for gap in gaps)
+
+
+@pytest.mark.parametrize("norm", [3, None, ["l2"], {"first": "l7"}])
+def test_no_norm_is_refused_at_once(norm: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="norm"):
+        LimitConfig(norm=norm)
+
+
+def test_every_norm_of_a_configuration_has_a_name() -> None:
+    names = {"l1": L1(), "Lp(p=3)": Lp(3), "the largest of l1 of all others": {"": "l1"}}
+    assert [LimitConfig(norm=norm).limit_norm for norm in names.values()] == list(names)  # type: ignore[arg-type]
 
 
 # --- steps by hand -------------------------------------------------------------------------------
