@@ -1,5 +1,6 @@
 """The commands of `implicit-bias`, and its entry point."""
 
+import os
 import sys
 import warnings
 from io import TextIOWrapper
@@ -51,6 +52,9 @@ def options(
 def main() -> None:
     """Run the command line; one line on standard error for an error."""
     warnings.showwarning = show_warning
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-: what is written into files still is
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, TextIOWrapper):  # whose encoding may lack what names have
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

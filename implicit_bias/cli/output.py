@@ -1,6 +1,7 @@
 """Two consoles, tables and JSON values, and the policy of errors: one line and an exit status."""
 
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from implicit_bias.base import strict_json
 from implicit_bias.base.wording import UNKNOWN
 from implicit_bias.base.wording import percent as write_percent
 
+if os.environ.get("COLUMNS") == "0":  # so says who does not know it; tables would be empty
+    del os.environ["COLUMNS"]
 out = Console()
 err = Console(stderr=True)
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias.base.options import TOLERANCE
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, check_flag
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.estimators.base import BinaryClassifier, RandomState, as_generator
 from implicit_bias.infinite_width import Activation, InfiniteWidthSolution, max_margin
@@ -108,6 +108,7 @@ class InfiniteWidthSVC(BinaryClassifier):
             No network was found that separates the data.
         """
         X, labels = self._validate(X, y)
+        check_flag(self.fit_intercept, "fit_intercept")
         found = max_margin(
             self._inputs(X),
             labels,

@@ -38,6 +38,7 @@ from implicit_bias.base.validation import (
     as_finite,
     check_choice,
     check_count,
+    check_flag,
     check_shape,
 )
 
@@ -436,6 +437,7 @@ class UnitGates(Gating):
         object.__setattr__(self, "weights", as_finite(self.weights, "weights", 2))
         object.__setattr__(self, "thresholds", as_finite(self.thresholds, "thresholds", 1))
         check_shape(self.thresholds, "thresholds", self.weights.shape[:1], "one a row of weights")
+        check_flag(self.always_on, "always_on")
         if not callable(self.firing):
             check_choice(self.firing, "firing", FIRINGS, "a function of the differences (n, H)")
 

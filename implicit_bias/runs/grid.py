@@ -156,7 +156,7 @@ class Grid:
         if not file.is_file():
             raise FileNotFoundError(f"no such file: {file} (a grid is a .toml or .yaml file)")
         try:
-            return cls.from_mapping(_parse(file.suffix, file.read_text(encoding="utf-8")))
+            return cls.from_mapping(_parse(file.suffix, file.read_text(encoding="utf-8-sig")))
         except RecursionError as error:
             raise ValueError(f"{file}: it is nested too deeply") from error
         except ValueError as error:

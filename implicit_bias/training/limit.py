@@ -77,7 +77,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
-from implicit_bias.base.validation import Array, as_finite, check_number
+from implicit_bias.base.validation import Array, as_finite, check_flag, check_number
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess, norm_at_margin_1
 from implicit_bias.norms.tensors import PARAMETER_NORMS, as_parameter_norm
@@ -345,6 +345,7 @@ def check_goals(
         check_number(stop_at_gap, "stop_at_gap", "(0, 1]")
     if until_excess is not None:
         check_number(until_excess, "until_excess", "(0, inf]")
+    check_flag(resume, "resume")
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
     if checkpoint is not None and checkpoint.exists() and not resume:

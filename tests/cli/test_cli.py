@@ -540,6 +540,25 @@ def test_a_full_disk_is_one_line(
     assert "Traceback" not in done.err
 
 
+def test_without_a_screen_files_are_written(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after >&- 2>&-, of which Python makes None."""
+    monkeypatch.chdir(shell.folder)
+    monkeypatch.setattr(sys, "argv", f"implicit-bias fit svm-linear {BLOBS} --json".split())
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    for screen in (sys.stdout, sys.stderr):
+        screen.close()
+    assert not stop.value.code
+    assert load_model(shell.folder / "svm-linear.safetensors").version
+
+
+def test_no_columns_are_an_unknown_number() -> None:
+    show = "import os; os.environ['COLUMNS'] = '0'; from implicit_bias.cli.output import out"
+    assert int(python(f"{show}; print(out.width)")) > 10
+
+
 def test_what_an_encoding_lacks_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the work ends in an error of its last line."""
     screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

@@ -274,6 +274,15 @@ def test_gradients_that_are_no_numbers_are_not_blamed_on_the_module() -> None:
         diagnose(seeded(module, 1), X, own_labels(module, X), leading=True)
 
 
+def test_what_is_cut_off_above_has_no_leading_part() -> None:
+    """Although it is homogeneous where it is, and twice as far."""
+    module = Computed(lambda m, x: m.last(x).clamp(-1e6, 1e6), last=linear(D))
+    labels = own_labels(seeded(module, 1), X)
+    assert quiet(module, labels).degree == 1.0
+    with pytest.raises(HomogeneityError, match="no limit"):
+        diagnose(module, X, labels, leading=True)
+
+
 @pytest.mark.parametrize("build", [attention, torchs_attention])
 def test_a_frozen_softmax_is_not_blamed(build: Callable[[], nn.Module]) -> None:
     part = frozen(seeded(build(), 1), "scores.weight", "heads.in_proj_weight")

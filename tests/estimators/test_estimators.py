@@ -404,6 +404,15 @@ def gln_svc(**parameters: Any) -> GLNSVC:
             for gates in (None, np.ones((60, 2)), "learned")
         ),
         (HiddenLayerSVC(cast(Any, 3)), "network must be"),
+        *(
+            (build("no"), "must be True or False, got 'no'")
+            for build in (
+                lambda text: GatedReLUSVC(3, always_on=text),
+                lambda text: InfiniteWidthSVC(fit_intercept=text),
+                lambda text: GaLUClassifier(3, fit_intercept=text),
+                lambda text: GaLUClassifier(3, always_on=text),
+            )
+        ),
         (GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
     ],
 )

@@ -109,6 +109,8 @@ def test_files(suffix: str, text: str, tmp_path: Path) -> None:
     file.write_text(text)
     expected = RunConfig(units=4, C=np.inf, tol=1e-6, models=("svm-gln",), batch_size=None)
     assert Grid.read(file).cells[1] == expected
+    file.write_text(text, encoding="utf-8-sig")  # with the mark that some editors put first
+    assert Grid.read(file).cells[1] == expected
 
 
 def test_lists_of_lists_are_axes_of_lists() -> None:
