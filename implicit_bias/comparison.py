@@ -58,6 +58,10 @@ MARGIN_COLUMNS = (
 )
 
 
+# Columns of a table of predictions beside those of the models.
+TRUE, DIFFER = "true label", "models differ"
+
+
 @runtime_checkable
 class Predicts(Protocol):
     """Any fitted scikit-learn classifier."""
@@ -79,7 +83,8 @@ class MarginResult:
     program : int
         Equal for models that solve one and the same program (gates, groups, metric, C, intercept).
     inseparable : bool
-        Whether an SVM of the same program has proven that nothing separates the samples.
+        Whether its program is one of a hard margin, and an SVM of the same gates has proven that
+        nothing separates the samples.
     certificate : Certificate
         Bounds from the model's coefficients and, for an SVM, its dual variables.
     optimum : float
@@ -205,6 +210,8 @@ class ModelResult:
         Evaluation samples of each class (row) by the class that the model gives them (column), in
         the order of ``Comparison.classes``. Those that it is undecided on are in no column. None
         without a predictor.
+    predicted : ndarray of shape (n,)
+        The class that it gives each evaluation sample; None where it is undecided.
     wrong : ndarray of bool, shape (n,)
         The evaluation samples on the wrong side; f(x) = 0, or two largest f_k(x), counts as wrong.
         Empty without a predictor.
@@ -223,6 +230,7 @@ class ModelResult:
     planned_steps: int = 0
     interrupted: bool = False
     confusion: NDArray[np.int64] | None = field(default=None, repr=False)
+    predicted: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=object), repr=False)
     wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
     train_wrong: Count | None = None
     transformed: bool = False
@@ -270,7 +278,7 @@ class ModelResult:
 
     @property
     def inseparable(self) -> bool:
-        """Whether an SVM of its program has proven that nothing separates the samples."""
+        """Whether it has a program of a hard margin, proven to have no solution."""
         return self.margin is not None and self.margin.inseparable
 
     @property
@@ -494,6 +502,22 @@ class Comparison:
 
         return pd.DataFrame([asdict(pair) for pair in self.pairs])
 
+    def prediction_frame(self) -> pd.DataFrame:
+        """One row an evaluation sample: its label, the class by each model, whether these differ.
+
+        With the index of X, where that is a pandas frame. There is no class where a model is
+        undecided, or has no predictor.
+        """
+        import pandas as pd
+
+        columns = {} if self.of is None else {TRUE: np.asarray(self.of.y)}
+        columns |= {model.name: model.predicted for model in self.models}
+        said = [model.predicted for model in self.models if model.has_predictor]
+        if len(said) > 1:
+            columns[DIFFER] = np.any([each != said[0] for each in said[1:]], axis=0)
+        X = None if self.of is None else self.of.X
+        return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
+
     def confusion_frame(self) -> pd.DataFrame:
         """One row a model, a class and a class that it is given: the number of samples."""
         import pandas as pd
@@ -594,6 +618,7 @@ linear.
             else 0,
             interrupted=is_interrupted(last.model),
             confusion=_confusion(said[name], labels, classes),
+            predicted=said[name].classes,
             wrong=said[name].wrong,
             train_wrong=of_train[name].count if train is not None else None,
             transformed=last.transformed,
@@ -843,7 +868,11 @@ def _margin_results(
             fitted=view,
             gates=names.index(alike[0]),
             program=names.index(same[0]),
-            inseparable=not all(solutions[other].has_predictor for other in same),
+            inseparable=problem.hard_margin
+            and any(
+                solutions[other].inseparable and problems[other].intercept >= problem.intercept
+                for other in alike
+            ),
             certificate=certificates[name],
             optimum=max(certificates[other].lower for other in same),
             unit_norms=group_norms / norm,

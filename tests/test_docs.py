@@ -15,6 +15,7 @@ from docutils.utils.math.latex2mathml import tex2mathml  # type: ignore[import-u
 
 import implicit_bias
 from benchmarks.links import dead_links
+from implicit_bias.runs.configuration import MODEL_MEANINGS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -39,6 +40,12 @@ def test_examples_in_docstrings(name: str) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 40
+
+
+def test_the_page_of_own_data_says_what_the_models_are() -> None:
+    page = (ROOT / "docs" / "howto" / "own_data.md").read_text("utf-8")
+    for name, meaning in MODEL_MEANINGS.items():
+        assert f"| `{name}` | {meaning} |" in page
 
 
 @pytest.mark.slow

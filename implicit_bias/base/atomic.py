@@ -96,17 +96,19 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list[Path]:
-    """Write each table as NAME.parquet and NAME.csv, and return the files.
-
-    In CSV, text that a spreadsheet would compute has an apostrophe before it; Parquet has it as is.
-    """
+    """Write each table as NAME.parquet and NAME.csv, and return the files."""
     files = []
     for name, frame in frames.items():
         parquet, csv = Path(folder) / f"{name}.parquet", Path(folder) / f"{name}.csv"
         write_atomically(parquet, partial(frame.to_parquet, index=False))
-        write_atomically(csv, partial(frame.map(_no_formula).to_csv, index=False))
+        write_csv(csv, frame)
         files += [parquet, csv]
     return files
+
+
+def write_csv(path: str | Path, frame: pd.DataFrame) -> None:
+    """Write a table as CSV, with an apostrophe before text that a spreadsheet would compute."""
+    write_atomically(path, partial(frame.map(_no_formula).to_csv, index=False))
 
 
 def _no_formula(value: Any) -> Any:

@@ -9,27 +9,33 @@ from typing import Annotated
 import typer
 
 from implicit_bias.cli.certify import certify
+from implicit_bias.cli.choices import NETWORK_NAMES, SVM_NAMES
 from implicit_bias.cli.compare import compare
 from implicit_bias.cli.data import data
 from implicit_bias.cli.export import export
 from implicit_bias.cli.fit import fit
 from implicit_bias.cli.output import INTERRUPTED, fail, out, show_warning
+from implicit_bias.cli.predict import predict
 from implicit_bias.cli.report import report
 from implicit_bias.cli.status import status
 from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
 from implicit_bias.cli.trajectory import trajectory
+from implicit_bias.runs.configuration import MODEL_NAMES, model_words
 
 # Said of all commands: some keep nothing, some a model, a checkpoint or finished cells.
 STOPPED = "interrupted; any file written before is kept"
 
+# The models that the help of a command explains.
+EXPLAINS = {compare: MODEL_NAMES, fit: SVM_NAMES, train: NETWORK_NAMES}
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for command in (compare, fit, train, certify, trajectory, report, sweep, status, export, data):
-    app.command()(command)
+COMMANDS = (compare, fit, train, predict, certify, trajectory, report, sweep, status, export, data)
+for command in COMMANDS:
+    app.command(epilog=model_words(EXPLAINS.get(command, ())))(command)
 
 
 def _version(asked: bool) -> None:

@@ -81,9 +81,13 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
 
     if comparison.pairs:
         print_table(*PAIR_HEADINGS, rows=map(_pair_cells, comparison.pairs))
+    for model in comparison.models:
+        if model.fitted is not None and model.fitted.search is not None:
+            show(f"{model.name}: {model.fitted.search}.")
     for conclusion in conclusions(comparison, train_on=train_on(config, page.parent)):
         show(str(conclusion))
     show(f"Report: {page}")
+    show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")
 
 
 def _model_cells(model: ModelResult) -> list[str]:

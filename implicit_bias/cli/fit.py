@@ -9,7 +9,7 @@ import typer
 from implicit_bias.cli.certify import print_grade
 from implicit_bias.cli.choices import SVM_NAMES, check_model, load_data
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
-from implicit_bias.cli.output import INTERRUPTED
+from implicit_bias.cli.output import INTERRUPTED, show
 from implicit_bias.runs.configuration import RunConfig
 
 
@@ -32,6 +32,7 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     from implicit_bias.bounds.certificate import Status
     from implicit_bias.comparison import is_interrupted
     from implicit_bias.estimators.saved_models import save_model
+    from implicit_bias.runs.command import written
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
     from implicit_bias.runs.grading import grade
     from implicit_bias.runs.models import ModelFactory
@@ -39,8 +40,10 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     file = file or Path(f"{config.models[0]}{MODEL_SUFFIX}")
     check_writable(file)
     [(_, model)] = ModelFactory(config, data, progress=True).fit()
-    save_model(file, model, config.metadata())
+    save_model(file, model, config.metadata(), data.parts.train.preparation)
     print_grade(file, grade(model, data.parts.train, solving=None), as_json)
+    if config.data is not None and not as_json:
+        show(f"On other rows with these columns: {written('predict', file, 'FILE')}")
     if is_interrupted(model):
         raise typer.Exit(INTERRUPTED)
     view = model.margin_view()

@@ -13,6 +13,7 @@ reads options from a function's signature, so `takes_config` puts one together.
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import Field, fields
 from functools import wraps
 from pathlib import Path
@@ -95,8 +96,9 @@ def _default(field: Field[Any], protocol: Any) -> Any:
 
 def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter:
     """Return the parameter from which typer makes the option of a field."""
-    # What is no number is typed as text, which `_parsed` and the configuration read.
-    kind = next((kind for kind in kinds(field.name) if kind in (int, float, bool)), str)
+    # What may be no number is typed as text, which `_parsed` and the configuration read.
+    named = [kind for kind in kinds(field.name) if kind is not type(None)]
+    kind = named[0] if len(named) == 1 and named[0] in (int, float, bool) else str
     word = field.name.replace("_", "-")
     # What some data have by default must be switched off, too.
     flag = f"--{word}/--no-{word}" if kind is bool and field.default is None else f"--{word}"
@@ -120,8 +122,11 @@ def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter
 
 
 def _parsed(field: Field[Any], value: Any) -> Any:
-    """Read the text of a field that holds several values."""
+    """Read the text of a field that holds several values, or a number or a name."""
     if value is None or tuple[str, ...] not in kinds(field.name):
+        if isinstance(value, str) and float in kinds(field.name):
+            with suppress(ValueError):
+                return float(value)
         return value
     items = tuple(item.strip() for item in value.split(",")) if value else ()
     # A number that is written otherwise, such as 01, may be the name of a class.

@@ -136,7 +136,7 @@ def train(
         classifier.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
     result = classifier.training_
     assert isinstance(result, LimitResult)
-    save_model(file, classifier, config.metadata())
+    save_model(file, classifier, config.metadata(), samples.preparation)
     name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(LIMIT_SUFFIX)
     pictures = write_limit(file.parent, name, result)
     last = result.history[-1]

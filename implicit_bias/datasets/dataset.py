@@ -9,6 +9,7 @@ Source: Lippl, Abbott, Chung (2022), section 4, and their published code.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from implicit_bias.base.validation import (
     check_seed,
     owned,
 )
+from implicit_bias.datasets.preparation import Preparation, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,11 @@ class Dataset:
         Whether the last column of X is the constant 1.
     complete : bool
         Whether no value of X is missing. If not, NaN stands for those that are; see `filled`.
+    carried : mapping from name to ndarray of shape (n,)
+        What is known of each sample and is no input: of a file the number of its row, from 1, and
+        what names it.
+    preparation : Preparation, optional
+        How X was made of the columns of a file.
 
     Raises
     ------
@@ -69,6 +76,8 @@ class Dataset:
     image_shape: tuple[int, int] | None = None
     has_constant: bool = True
     complete: bool = True
+    carried: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
+    preparation: Preparation | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.complete:
@@ -95,6 +104,8 @@ class Dataset:
             raise ValueError(
                 f"image_shape {self.image_shape} does not fit the {n_inputs} inputs of a sample"
             )
+        if odd := [name for name, values in self.carried.items() if len(values) != len(self)]:
+            raise ValueError(f"{', '.join(odd)} of carried must have one value a sample")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -125,7 +136,15 @@ class Dataset:
         rows = np.asarray(indices)
         X = self.X[rows]
         X.setflags(write=False)  # nobody else has it, so it need not be copied
-        return replace(self, X=X, y=self.y[rows])
+        carried = {name: values[rows] for name, values in self.carried.items()}
+        return replace(self, X=X, y=self.y[rows], carried=carried)
+
+    def after(self, step: Step) -> Dataset:
+        """Return the samples with the inputs that a step makes of theirs."""
+        X, made = step(self.X), self.preparation
+        X.setflags(write=False)
+        made = made and replace(made, steps=(*made.steps, step))
+        return replace(self, X=X, complete=not np.isnan(X).any(), preparation=made)
 
 
 @dataclass(frozen=True)
@@ -250,11 +269,8 @@ def filled(parts: Split) -> Split:
     from sklearn.impute import SimpleImputer
 
     fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(parts.train.X)
-    train, validation = (
-        replace(part, X=fill.transform(part.X), complete=True)
-        for part in (parts.train, parts.validation)
-    )
-    return Split(train, validation)
+    step = Step(fill=fill.statistics_)
+    return Split(parts.train.after(step), parts.validation.after(step))
 
 
 def standardized(parts: Split) -> Split:
@@ -271,11 +287,9 @@ def standardized(parts: Split) -> Split:
     """
     from sklearn.preprocessing import StandardScaler
 
-    inputs = parts.train.n_features - parts.train.has_constant
+    D, inputs = parts.train.n_features, parts.train.n_features - parts.train.has_constant
     scaler = StandardScaler().fit(parts.train.X[:, :inputs])
-
-    def scaled(part: Dataset) -> Dataset:
-        X = np.column_stack([scaler.transform(part.X[:, :inputs]), part.X[:, inputs:]])
-        return replace(part, X=X)
-
-    return Split(scaled(parts.train), scaled(parts.validation))
+    shift, scale = np.zeros(D), np.ones(D)
+    shift[:inputs], scale[:inputs] = scaler.mean_, scaler.scale_
+    step = Step(shift=shift, scale=scale)
+    return Split(parts.train.after(step), parts.validation.after(step))

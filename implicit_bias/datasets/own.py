@@ -12,7 +12,8 @@ file                           inputs and labels
 =============================  ==============================================================
 
 Every input must be a number, and none may be missing, unless the user says what to put in its
-place (``encode``, ``missing``) or leaves the column out (``ignore``). A constant 1 is appended as
+place (``encode``, ``missing``) or leaves the column out (``ignore``, or ``id`` for what names the
+samples). A constant 1 is appended as
 the last column, unless the last column is that already, because no model of the command line has an
 offset outside its norm.
 """
@@ -26,7 +27,7 @@ import unicodedata
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +39,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import Missing
 from implicit_bias.base.validation import Array, as_numbers, check_choice
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.preparation import Preparation, Texts, encode, texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +51,8 @@ LIBSVM = (".svm", ".libsvm", ".svmlight", ".txt")
 COMPRESSED = (".gz", ".bz2")
 # Different labels beyond which a column of fractions is no column of classes.
 MOST_FRACTIONS = 20
+# How the labels of the file are called beside the classes that several of them are in.
+WRITTEN = "label in the file"
 # What stands for all classes.
 ALL = ("all",)
 # Values (8 bytes each) that a sparse file may have once its zeros are written out.
@@ -69,6 +73,10 @@ DIGITS = re.compile(r"[^0-9a-zA-Z]*[0-9]+([., '][0-9]+)*(e[+-]?[0-9]+)?[^0-9a-zA
 PADDED = re.compile(r"[+-]?0[0-9]")
 # Different texts beyond which a column names its rows rather than kinds of them.
 MOST_TEXTS = 100
+# Rows from which on a column of whole numbers or texts that all differ is taken for their names.
+LEAST_NAMED = 20
+# 2020-01-31, 31.1.20 and the like, maybe with a time.
+DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
 
 
 def load_own(
@@ -81,6 +89,7 @@ def load_own(
     encode: bool = False,
     missing: Missing = "refuse",
     ignore: Collection[str] = (),
+    id: Collection[str] = (),
 ) -> Dataset:
     r"""Load a file of the user's own; the module's head has the formats.
 
@@ -105,12 +114,16 @@ def load_own(
         with NaN in the data set, which `filled` replaces by medians of training samples. A missing
         text is then a text of its own. A missing label is never filled in.
     ignore : collection of str
-        Columns that are no inputs, such as names and numbers of rows.
+        Columns that are no inputs.
+    id : collection of str
+        Columns that are no inputs, but kept: names and numbers of the samples.
 
     Returns
     -------
     Dataset
-        With the constant 1 as the last feature; not ``complete`` if a value is NaN.
+        With the constant 1 as the last feature; not ``complete`` if a value is NaN. ``carried`` has
+        the number of each sample's row, from 1, the columns ``id``, and, where a class is made of
+        several labels, the label as the file has it. ``preparation`` does the same to other rows.
 
     Raises
     ------
@@ -121,6 +134,11 @@ def load_own(
         A single name instead of a list of names.
     OSError
         A file that cannot be read.
+
+    Warns
+    -----
+    UserWarning
+        A column of whole numbers that all differ, as the numbers of rows do.
 
     Examples
     --------
@@ -133,7 +151,8 @@ def load_own(
     >>> flowers.class_names, flowers.y.tolist()
     (('versicolor, virginica', 'setosa'), [1.0, -1.0, -1.0])
     """
-    lists = {"positive": positive, "negative": negative, "classes": classes, "ignore": ignore}
+    lists = {"positive": positive, "negative": negative, "classes": classes}
+    lists |= {"ignore": ignore, "id": id}
     for name, given in lists.items():
         if isinstance(given, str):
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
@@ -142,17 +161,33 @@ def load_own(
     if not file.is_file():
         raise FileNotFoundError(f"no such file: {file}")
     try:
-        inputs, labels = _read(file, target, Columns(encode, missing, frozenset(ignore)))
-        names, numbers = class_names(labels)
+        found = _read(file, target, Columns(encode, missing, frozenset(ignore), tuple(id)))
+        names, numbers = class_names(found.labels)
         y, chosen, called = select(names, numbers, positive, negative, classes)
     except (ValueError, MemoryError) as error:
         kind = MemoryError if isinstance(error, MemoryError) else ValueError
         raise kind(f"{file}: {error}") from error
-    kept = inputs[chosen]
-    if not (kept.shape[1] and (kept[:, -1] == 1.0).all()):
+    for said in found.doubts:
+        warnings.warn(f"{file.name}: {said}", stacklevel=2)
+    kept, written = found.inputs[chosen], np.array(names)[numbers[chosen]]
+    constant = not (kept.shape[1] and (kept[:, -1] == 1.0).all())
+    if constant:
         kept = np.column_stack([kept, np.ones(len(kept))])
-    complete = not np.isnan(kept).any()
-    return Dataset(file.name, kept, y, called, complete=complete)
+    carried = {name: values[chosen] for name, values in found.carried.items()}
+    labels = np.array(called)
+    if not set(called) <= set(names):
+        carried[WRITTEN] = written
+    elif found.labels.dtype.kind in "iuf":  # as numbers, as the file has them
+        labels = labels.astype(found.labels.dtype)
+    return Dataset(
+        file.name,
+        kept,
+        y,
+        called,
+        complete=not np.isnan(kept).any(),
+        carried=carried,
+        preparation=Preparation(*found.columns, labels, constant),
+    )
 
 
 def digest(file: str | Path) -> str:
@@ -354,15 +389,31 @@ class Columns:
     encode: bool
     missing: Missing
     ignore: frozenset[str]
+    id: tuple[str, ...]
 
 
-def _read(file: Path, target: str | None, columns: Columns) -> tuple[Array, NDArray[Any]]:
-    """Return inputs (n, D) and labels (n,) of a file."""
-    kind = next((s.lower() for s in reversed(file.suffixes) if s.lower() not in COMPRESSED), "")
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """What a file holds: inputs (n, D) and labels (n,), and of a table its columns.
+
+    ``columns`` are the names of the inputs' columns and their texts, and ``doubts`` sentences that
+    say which of them may be no inputs.
+    """
+
+    inputs: Array
+    labels: NDArray[Any]
+    carried: Mapping[str, NDArray[Any]]
+    columns: tuple[tuple[str, ...], tuple[Texts, ...]] = ((), ())
+    doubts: tuple[str, ...] = ()
+
+
+def _read(file: Path, target: str | None, columns: Columns) -> _Samples:
+    """Return the samples of a file."""
+    kind = _kind(file)
     if kind in TABLES:
-        return _from_table(_table(file, kind, target), target, columns)
-    if columns.ignore:
-        raise ValueError("its inputs have no names: leave --ignore out")
+        return _from_table(read_table(file, target), target, columns)
+    if columns.ignore or columns.id:
+        raise ValueError("its inputs have no names: leave --ignore and --id out")
     if kind == ".npz":
         return _from_arrays(file, "y" if target is None else target, columns.missing)
     if kind in LIBSVM:
@@ -371,6 +422,11 @@ def _read(file: Path, target: str | None, columns: Columns) -> tuple[Array, NDAr
         return _from_libsvm(file, columns.missing)
     known = ", ".join((*TABLES, ".npz", *LIBSVM))
     raise ValueError(f"its ending {kind or 'is missing, which'} is none of {known}")
+
+
+def _kind(file: Path) -> str:
+    """Return the ending of a file before that of its compression."""
+    return next((s.lower() for s in reversed(file.suffixes) if s.lower() not in COMPRESSED), "")
 
 
 @contextmanager
@@ -385,10 +441,11 @@ def _parsing(what: str, cure: str = "") -> Iterator[None]:
         raise ValueError(f"it cannot be read as {what} ({said}){cure and f': {cure}'}") from error
 
 
-def _table(file: Path, kind: str, target: str | None) -> pd.DataFrame:
+def read_table(file: Path, target: str | None = None) -> pd.DataFrame:
+    """Read a CSV, TSV or Parquet file, and refuse what could be misread; see `load_own`."""
     import pandas as pd
 
-    if kind == ".parquet":
+    if (kind := _kind(file)) == ".parquet":
         with _parsing("a Parquet table"):
             return pd.read_parquet(file, dtype_backend=WITH_GAPS)
     sign, separator = ("\t", "tabs") if kind == ".tsv" else (",", "commas")
@@ -437,9 +494,7 @@ def _check_padding(labels: Iterable[str]) -> None:
             )
 
 
-def _from_table(
-    table: pd.DataFrame, target: str | None, columns: Columns
-) -> tuple[Array, NDArray[Any]]:
+def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _Samples:
     names = [str(name) for name in table.columns]
     if unnamed := [str(n) for n, name in enumerate(names, 1) if UNNAMED.fullmatch(name)]:
         raise ValueError(
@@ -449,17 +504,18 @@ def _from_table(
     if not len(table):
         raise ValueError("there are no inputs: the table has no rows")
     wrong = []  # all of it is said at once
-    if unknown := sorted(columns.ignore - set(names)):
-        wrong.append(f"--ignore names {_listed(unknown)}, which is no column")
-    if target in columns.ignore:
-        wrong.append(f"{target} is the target: --ignore cannot leave it out")
+    aside = {*columns.ignore, *columns.id}
+    if unknown := sorted(aside - set(names)):
+        wrong.append(f"--ignore and --id name {_listed(unknown)}, which is no column")
+    if target in aside:
+        wrong.append(f"{target} is the target: --ignore and --id cannot leave it out")
     if target is None:
         wrong.append(f"name the column of the labels by --target: {_listed(names)}")
     elif names.count(target) != 1:
         what = "several columns are" if target in names else "no column is"
         one = " (are they separated by commas?)" if len(names) == 1 else ""
         wrong.append(f"{what} called {target!r}: there are {_listed(names, target)}{one}")
-    inputs = [n for n, name in enumerate(names) if name not in {target, *columns.ignore}]
+    inputs = [n for n, name in enumerate(names) if name not in {target, *aside}]
     # Durations count as numbers, but of a unit that is not seen.
     kinds = [getattr(kind, "kind", "O") for kind in table.dtypes]
     text = [n for n in inputs if kinds[n] not in "biuf"]
@@ -467,6 +523,14 @@ def _from_table(
     wrong += _gaps(table.iloc[:, sorted({*inputs, place} - {-1})], target, columns.missing)
     if place < 0 and len(text) == 1:
         text = []  # the only one is that of the labels, most likely
+    naming = [n for n in inputs if kinds[n] not in "bf" and _names_rows(table.iloc[:, n])]
+    said = {
+        n: f"{names[n]} has as many values as rows ({len(table)}): if it names them, carry it "
+        f"along by --id {names[n]} or leave it out by --ignore {names[n]}"
+        for n in naming
+    }
+    wrong += [said.pop(n) for n in text if n in said]
+    text = [n for n in text if n not in naming]
     if text and not columns.encode:
         but = " (but for the labels)" if place < 0 else ""
         wrong.append(
@@ -476,22 +540,44 @@ def _from_table(
         )
     elif text:
         wrong += _not_kinds({names[n]: table.iloc[:, n] for n in text})
-    if wrong:
-        raise ValueError("; ".join(wrong))
+    if dates := [names[n] for n in text if _share(table.iloc[:, n], DATE) > 0.5]:
+        days = f"{_listed(dates)} holds dates: make numbers of them, such as days since the first"
+        wrong += [days] if wrong else []
+    if wrong:  # and then the doubts, too
+        raise ValueError("; ".join((*wrong, *said.values())))
+    carried = {"row": np.arange(1, len(table) + 1)}
+    carried |= {name: table.iloc[:, names.index(name)].to_numpy() for name in columns.id}
     if columns.missing == "drop":
-        table = table[~table.iloc[:, [*inputs, place]].isna().any(axis=1)]
+        kept = ~table.iloc[:, [*inputs, place]].isna().any(axis=1).to_numpy()
+        table, carried = table[kept], {name: values[kept] for name, values in carried.items()}
         if not len(table):
             raise ValueError("each row lacks a value: leave columns out by --ignore")
     for n in inputs:
         if kinds[n] in "iu":
             as_numbers(table.iloc[:, n].dropna().to_numpy(), names[n])  # refuses what it rounds
-    parts = [
-        _encoded(table.iloc[:, n], columns.missing) if n in text else table.iloc[:, [n]]
+    texts = tuple(
+        texts_of(table.iloc[:, n], columns.missing == "median") if n in text else None
         for n in inputs
-    ]
-    values = [part.to_numpy(np.float64, na_value=np.nan) for part in parts]
-    empty = np.empty((len(table), 0))
-    return _checked(np.hstack([empty, *values]), table.iloc[:, place].to_numpy(), columns.missing)
+    )
+    values = encode(table.iloc[:, inputs], texts)
+    found = _checked(values, table.iloc[:, place].to_numpy(), columns.missing, carried)
+    of_inputs = (tuple(names[n] for n in inputs), texts)
+    return replace(found, columns=of_inputs, doubts=tuple(said.values()))
+
+
+def _names_rows(column: pd.Series[Any]) -> bool:
+    """Whether whole numbers, or texts that are no numbers or dates, differ from row to row."""
+    if len(column) < LEAST_NAMED:
+        return False
+    if getattr(column.dtype, "kind", "O") in "iu":
+        return bool(column.is_unique)
+    return column.astype(str).is_unique and _share(column, DATE, DIGITS) < 0.5
+
+
+def _share(column: pd.Series[Any], *patterns: re.Pattern[str]) -> float:
+    """Return the share of texts that fit one of some patterns."""
+    texts = [str(value).strip() for value in column.dropna()]
+    return sum(any(p.fullmatch(text) for p in patterns) for text in texts) / max(len(texts), 1)
 
 
 def _gaps(table: pd.DataFrame, target: str | None, missing: Missing) -> Iterator[str]:
@@ -531,15 +617,7 @@ def _not_kinds(columns: Mapping[str, pd.Series[Any]]) -> Iterator[str]:
         yield f"more than {MOST_TEXTS} different texts: leave {_listed(many)} out by --ignore"
 
 
-def _encoded(column: pd.Series[Any], missing: Missing) -> pd.DataFrame:
-    """Return a column of 0 and 1 for each text of a column, in the order of the alphabet."""
-    import pandas as pd
-
-    texts = column.map(lambda value: str(value).strip(), na_action="ignore")
-    return pd.get_dummies(texts, dummy_na=missing == "median" and bool(texts.isna().any()))
-
-
-def _from_arrays(file: Path, target: str, missing: Missing) -> tuple[Array, NDArray[Any]]:
+def _from_arrays(file: Path, target: str, missing: Missing) -> _Samples:
     # np.load leaves the file of a damaged archive open.
     with _parsing("arrays"), file.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
@@ -570,7 +648,7 @@ def _from_arrays(file: Path, target: str, missing: Missing) -> tuple[Array, NDAr
     return _checked(as_numbers(inputs, "X").reshape(len(inputs), -1), labels, missing)
 
 
-def _from_libsvm(file: Path, missing: Missing) -> tuple[Array, NDArray[Any]]:
+def _from_libsvm(file: Path, missing: Missing) -> _Samples:
     from sklearn.datasets import load_svmlight_file
 
     with _parsing("libsvm's text"):
@@ -585,13 +663,19 @@ def _from_libsvm(file: Path, missing: Missing) -> tuple[Array, NDArray[Any]]:
     return _checked(inputs.toarray(), labels, missing)
 
 
-def _checked(inputs: Array, labels: NDArray[Any], missing: Missing) -> tuple[Array, NDArray[Any]]:
+def _checked(
+    inputs: Array,
+    labels: NDArray[Any],
+    missing: Missing,
+    carried: Mapping[str, NDArray[Any]] | None = None,
+) -> _Samples:
     """Refuse inputs that are empty or not finite, and labels that are no names or numbers."""
-    gaps = np.isnan(inputs)
+    gaps, carried = np.isnan(inputs), carried or {"row": np.arange(1, len(inputs) + 1)}
     if missing == "drop":
         unlabelled = np.isnan(labels) if labels.dtype.kind == "f" else False
         kept = ~(gaps.any(axis=1) | unlabelled)
         inputs, labels, gaps = inputs[kept], labels[kept], gaps[kept]
+        carried = {name: values[kept] for name, values in carried.items()}
     types = {type(label) for label in labels} if labels.dtype.kind == "O" else set()
     if labels.dtype.kind not in "biufUSO" or not (types <= {str} or types <= {bool, int}):
         raise ValueError(
@@ -618,7 +702,7 @@ def _checked(inputs: Array, labels: NDArray[Any], missing: Missing) -> tuple[Arr
             f"{bad[0][0]}, input {bad[0][1]} (counted from 0): fill them in, or leave these out "
             "(missing ones by --missing drop or median)"
         )
-    return inputs, labels
+    return _Samples(inputs, labels, carried)
 
 
 def _is_number(text: str) -> bool:

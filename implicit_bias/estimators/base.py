@@ -25,6 +25,7 @@ from implicit_bias.base.validation import (
     pointing_to_the_page,
 )
 from implicit_bias.bounds.balance import repaired
+from implicit_bias.estimators.search import SearchOfC
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts, Threshold
 from implicit_bias.solvers import Solution
@@ -81,6 +82,10 @@ class FittedMargin:
     geometry : str
         For a network: the norm in which its optimizer moves the parameters, "l2" where that is not
         known. The problem's optimum is the limit of training in l2 only.
+    failure : Solution or None
+        For an SVM: the proof that the hard margin has no solution, where another one was solved.
+    search : SearchOfC or None
+        For an SVM: the cross-validation that has chosen its C.
     """
 
     architecture: Architecture
@@ -92,6 +97,8 @@ class FittedMargin:
     intercept: float | Array | None = None
     relaxed: bool = False
     geometry: str = "l2"
+    failure: Solution | None = None
+    search: SearchOfC | None = None
 
     @property
     def offset(self) -> float | Array:
@@ -146,6 +153,12 @@ class FittedMargin:
     def has_predictor(self) -> bool:
         """Whether there are coefficients; False for an SVM whose samples are not separable."""
         return self.solution is None or not self.solution.status.inseparable
+
+    @property
+    def inseparable(self) -> bool:
+        """Whether an SVM has proven that no coefficients separate the samples of its problem."""
+        soft = bool(np.isfinite(self.C).all())
+        return not self.has_predictor or (soft and self.failure is not None)
 
     @property
     def support(self) -> NDArray[np.int64]:

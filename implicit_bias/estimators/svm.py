@@ -34,6 +34,7 @@ from implicit_bias.estimators.base import (
     drawn_or_given,
     sample_weights,
 )
+from implicit_bias.estimators.search import SearchOfC, search_C
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, HasHiddenLayer, check_C
 from implicit_bias.problem.gating import (
@@ -59,7 +60,7 @@ ON_FAILURE_HELPS = (
 )
 RAISE_DEMANDS = (
     "a finite C asks for a soft margin without this warning, and on_failure='raise' for the hard "
-    "margin or an error"
+    "margin or an error (on the command line `--C auto` and `--on-failure raise`)"
 )
 
 
@@ -77,8 +78,9 @@ class MarginSVC(BinaryClassifier, ABC):
 
     Parameters
     ----------
-    C : float
-        Weight of the hinge loss, times the sample's weight; inf is the hard margin.
+    C : float or "auto"
+        Weight of the hinge loss, times the sample's weight; inf is the hard margin, and "auto" is
+        chosen by cross-validation on the training samples (``C_search_``).
     solver : str or solver
         "auto", or another name or object that `implicit_bias.solve` takes as its solver.
     tol : float
@@ -114,6 +116,8 @@ class MarginSVC(BinaryClassifier, ABC):
     fitted_C_ : float or ndarray
         The C of ``solution_``: ``soft_C`` where the hard margin had no solution and
         ``on_failure="soft"``. Where weights differ, that of each sample that was not left out.
+    C_search_ : SearchOfC or None
+        What cross-validation found for which C, with ``C="auto"``.
     has_intercept_ : bool
         Whether the problem that was solved has an intercept.
     dropped_ : ndarray of int
@@ -124,7 +128,7 @@ class MarginSVC(BinaryClassifier, ABC):
 
     many_classes: ClassVar[bool] = True
 
-    C: float = np.inf
+    C: float | Literal["auto"] = np.inf
     solver: str | Solver = "auto"
     tol: float = TOLERANCE
     device: str = "cpu"
@@ -136,7 +140,9 @@ class MarginSVC(BinaryClassifier, ABC):
     solution_: Solution = field(init=False)
     failure_: Solution | None = field(init=False)
     fitted_C_: float | Array = field(init=False)
-    has_intercept_: bool = field(init=False, default=False)  # files of older versions lack it
+    # Files of older versions lack these two.
+    C_search_: SearchOfC | None = field(init=False, default=None)
+    has_intercept_: bool = field(init=False, default=False)
     dropped_: NDArray[np.int64] = field(init=False)
     dual_coef_: Array = field(init=False)
 
@@ -171,7 +177,8 @@ class MarginSVC(BinaryClassifier, ABC):
             The samples have no hard margin.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
-        C = check_C(self.C)
+        chosen = isinstance(self.C, str) and self.C == "auto"
+        C = 1.0 if chosen else check_C(self.C)
         X, y = self._checked(X, y)
         weights, given = sample_weights(sample_weight, self.class_weight, X, y), len(y)
         kept = np.flatnonzero(weights)
@@ -181,8 +188,12 @@ class MarginSVC(BinaryClassifier, ABC):
         self.architecture_ = self._architecture(X)
         self.has_intercept_ = self._has_intercept()
         signs, intercept = self.signs(y), self.has_intercept_
-        problem = self.architecture_.problem(X, signs, C * weights, intercept)
         solving = SolverOptions(self.solver, self.tol, self.device)
+        self.C_search_ = None
+        if chosen:
+            self.C_search_ = search_C(self.architecture_, X, signs, weights, intercept, solving)
+            C = self.C_search_.C
+        problem = self.architecture_.problem(X, signs, C * weights, intercept)
         relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
         found = relaxed.solution
         self.dual_coef_ = np.atleast_2d(problem.weights(found.alpha).T)[:, found.support]
@@ -256,6 +267,8 @@ class MarginSVC(BinaryClassifier, ABC):
             self.fitted_C_,
             self.dropped_,
             intercept=self.solution_.intercept if self.has_intercept_ else None,
+            failure=self.failure_,
+            search=self.C_search_,
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:

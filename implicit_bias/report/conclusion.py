@@ -8,9 +8,10 @@ verdict           when
 ================  ============================================================================
 LOCAL             each unit learned by itself: no SVM is known to be the limit
 OTHER_GEOMETRY    training moves in another norm than the one of the SVM beside the network
+INSEPARABLE       nothing separates the training samples with the network's gates: proven
+SOFT              the SVM of its gates has a finite C, which makes it no limit: errors are compared
 UNKNOWN           no SVM of the network's program is among the models, or that program has more
                   freedom than the network (`Network.relaxed`), whose limit it does not show then
-INSEPARABLE       nothing separates the training samples of that program: proven
 NOT_SEPARATED     the network is wrong on some training samples
 AT_LIMIT          its norm is at most `CLOSE` above the certified optimum
 HELD_BACK         units that the SVM uses are dead in the network: their norm is 0
@@ -74,6 +75,7 @@ class Verdict(Enum):
     LOCAL = "local learning"
     UNKNOWN = "not known"
     INSEPARABLE = "not separable"
+    SOFT = "soft margin"
     NOT_SEPARATED = "not separated yet"
     AT_LIMIT = "at its limit"
     HELD_BACK = "held back by dead units"
@@ -90,7 +92,10 @@ class Standing:
     network : str
         Its name.
     svm : str or None
-        Name of the SVM whose program is the network's; None where there is none.
+        Name of the SVM whose program is the network's, or of one with its gates and a finite C;
+        None where there is none.
+    soft : str
+        The finite C of the SVM, in words; empty for a hard margin.
     no_svm : str
         Why there is none, or how to have one; empty where nothing is known.
     excess : float
@@ -98,6 +103,8 @@ class Standing:
         training samples, nan where it is not known.
     train_wrong : Count or None
         Training samples on the wrong side.
+    wrong, svm_wrong : Count or None
+        Evaluation samples on the wrong side of the network, and of the SVM.
     agreement : Count or None
         Evaluation samples on which network and SVM say the same.
     by_chance : float
@@ -105,7 +112,7 @@ class Standing:
     held_out : bool or None
         Whether the evaluation samples are others than the training samples; None if unknown.
     inseparable : bool
-        Whether the SVM has proven that nothing separates the training samples.
+        Whether an SVM has proven that nothing separates the training samples.
     dead : sequence of int or str
         Units of norm 0 in the network that are active in the SVM.
     gates_moved : bool
@@ -128,9 +135,12 @@ class Standing:
 
     network: str
     svm: str | None = None
+    soft: str = ""
     no_svm: str = ""
     excess: float = math.nan
     train_wrong: Count | None = None
+    wrong: Count | None = None
+    svm_wrong: Count | None = None
     agreement: Count | None = None
     by_chance: float = math.nan
     held_out: bool | None = True
@@ -187,12 +197,14 @@ def conclude(standing: Standing) -> Conclusion:
 def _verdict(standing: Standing) -> Verdict:
     if standing.local:
         return Verdict.LOCAL
+    if standing.svm is not None and standing.inseparable:
+        return Verdict.INSEPARABLE
+    if standing.soft:
+        return Verdict.SOFT
     if standing.svm is not None and standing.geometry != standing.svm_geometry:
         return Verdict.OTHER_GEOMETRY
     if standing.svm is None:
         return Verdict.UNKNOWN
-    if standing.inseparable:
-        return Verdict.INSEPARABLE
     wrong = standing.train_wrong
     if math.isinf(standing.excess) or (wrong is not None and wrong.count):
         return Verdict.NOT_SEPARATED
@@ -223,9 +235,12 @@ def _headline(verdict: Verdict, s: Standing) -> Sentence:
         case Verdict.INSEPARABLE:
             gates = "With the gates it has now there" if s.gates_moved else "There"
             return (
+                *_errors(s),
                 f"{gates} is no limit to go to: no weights with the gates of {s.network} separate "
                 f"the training samples (proven by {s.svm}).",
             )
+        case Verdict.SOFT:
+            return (*_errors(s), f"The SVM has a soft margin, C = {s.soft}.")
         case Verdict.NOT_SEPARATED:
             wrong = "some" if s.train_wrong is None else str(s.train_wrong)
             return (
@@ -262,6 +277,19 @@ def _headline(verdict: Verdict, s: Standing) -> Sentence:
     return (f"How far {s.network} is from its limit is not known: {reason}.",)
 
 
+def _errors(s: Standing) -> Sentence:
+    """Say on how many samples network and SVM are wrong, and differ; nothing where unknown."""
+    if s.wrong is None:
+        return ()
+    said: Sentence = (f"{s.network} is wrong on ", Term(percent(s.wrong.share), "error"))
+    said = (*said, f" of the {SAMPLES[s.held_out]}")
+    if s.svm_wrong is None or s.agreement is None:
+        return (*said, ". ")
+    differ = Term(percent(1 - s.agreement.share), "disagreement")
+    theirs = Term(percent(s.svm_wrong.share), "error")
+    return (*said, f", {s.svm} on ", theirs, "; the two differ on ", differ, ". ")
+
+
 def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
     if verdict is Verdict.HELD_BACK:
         yield (
@@ -269,11 +297,24 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
             Term(percent(s.excess), "excess"),
             " above the smallest possible. A dead unit gets no gradient: start from other weights.",
         )
-    if verdict is Verdict.INSEPARABLE:
+    if verdict is Verdict.INSEPARABLE and s.soft:
+        yield (
+            f"{s.svm} has the soft margin of C = {s.soft} instead; ",
+            Command("--C auto"),
+            ' (in Python C="auto") chooses a C by cross-validation. Else give the network more '
+            "units or contexts.",
+        )
+    elif verdict is Verdict.INSEPARABLE:
         yield (
             "Data with errors in them need a finite C: ",
-            Command("--C 1"),
-            " (in Python C=1). Else give the network more units or contexts.",
+            Command("--C auto"),
+            ' (in Python C="auto") chooses one by cross-validation. Else give the network more '
+            "units or contexts.",
+        )
+    if verdict is Verdict.SOFT:
+        yield (
+            f"How far {s.network} is from its limit is not known: that is the hard margin, and the "
+            f"C = {s.soft} of {s.svm} is finite, so that is another program.",
         )
     if verdict is Verdict.LOCAL and math.isfinite(s.excess):
         yield ("Its norm is ", Term(percent(s.excess), "excess"), f" above the optimum of {s.svm}.")
@@ -281,7 +322,8 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
         chance = ""
         if math.isfinite(s.by_chance):
             chance = f", independent models with these errors on {percent(s.by_chance)}"
-        verb = "agrees on" if verdict is Verdict.NOT_SEPARATED else "explains"
+        no_limit = (Verdict.NOT_SEPARATED, Verdict.INSEPARABLE, Verdict.SOFT)
+        verb = "agrees on" if verdict in no_limit else "explains"
         yield (
             f"{s.svm} {verb} ",
             Term(percent(s.agreement.share), "agreement"),

@@ -4,6 +4,8 @@
 report.html                       the page: one script that sorts tables, nothing from elsewhere
 models.csv, models.parquet        one row a model, the numbers of `Comparison.model_frame`
 pairs.csv, pairs.parquet          one row a pair; where there are two models at least
+predictions.csv, .parquet         one row an evaluation sample: where it is in the user's file, its
+                                  label, the class that each model gives it, whether these differ
 confusion.csv, confusion.parquet  one row a model, class and predicted class; with many classes
 history.csv, history.parquet      training histories; where there is a trained network
 figures/*.png, figures/*.svg      each figure of the page; images of pixels as PNG only
@@ -31,7 +33,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.base.validation import as_finite
-from implicit_bias.comparison import Comparison, Predicts
+from implicit_bias.comparison import DIFFER, Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.limit import limit_plots, unit_weights_plots
@@ -47,7 +49,7 @@ __all__ = ["write_limit", "write_report", "write_trajectory"]
 # The question that every report answers, below its own title.
 QUESTION = "Where does gradient descent go?"
 # What a report writes into its folder.
-TABLES = ("models", "pairs", "confusion", "history")
+TABLES = ("models", "pairs", "predictions", "confusion", "history")
 WRITTEN = (
     *("report.html", "figures"),
     *(f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")),
@@ -119,7 +121,7 @@ def write_report(
     if sorted(names) != sorted(models):
         raise ValueError(f"the comparison has the models {names}, not {list(models)}")
     folder = make_folder(folder)
-    _write_tables(folder, comparison)
+    _write_tables(folder, comparison, evaluation)
     # Without training samples the samples of the evaluation show what the models do.
     described = evaluation if train is None else train
     with style():
@@ -298,14 +300,36 @@ PRINT = {"png": _print_png, "svg": _print_svg}
 # --- files ---------------------------------------------------------------------------------
 
 
-def _write_tables(folder: Path, comparison: Comparison) -> None:
+def _write_tables(folder: Path, comparison: Comparison, evaluation: Dataset) -> None:
     confusion = comparison.confusion_frame() if comparison.many_classes else pd.DataFrame()
-    found = (comparison.model_frame(), comparison.pair_frame(), confusion)
+    confusion = _by_name(confusion, ("class", "predicted"), comparison, evaluation)
+    predictions = _predictions(comparison, evaluation)
+    found = (comparison.model_frame(), comparison.pair_frame(), predictions, confusion)
     frames = dict(zip(TABLES, (*found, comparison.history_frame()), strict=True))
     write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})
     for name in (name for name, frame in frames.items() if frame.empty):
         for kind in ("csv", "parquet"):  # nor must one remain of an earlier report
             (folder / f"{name}.{kind}").unlink(missing_ok=True)
+
+
+def _predictions(comparison: Comparison, evaluation: Dataset) -> pd.DataFrame:
+    """Return the predictions behind what is carried along of each sample, or else its index."""
+    found = comparison.prediction_frame()
+    classes = [str(name) for name in found if name != DIFFER]
+    carried = evaluation.carried or {"row": found.index.to_numpy()}
+    told = {name if name not in found else f"{name} (file)": carried[name] for name in carried}
+    found = _by_name(found, classes, comparison, evaluation)
+    return pd.concat([pd.DataFrame(told, index=found.index), found], axis=1)
+
+
+def _by_name(
+    frame: pd.DataFrame, columns: Sequence[str], comparison: Comparison, data: Dataset
+) -> pd.DataFrame:
+    """Write the classes in some columns of a table by the names that a data set has for them."""
+    classes = comparison.classes.tolist()
+    same = len(data.class_names) == len(classes)
+    names = dict(zip(classes, data.class_names if same else map(str, classes), strict=True))
+    return frame.assign(**{name: frame[name].map(names) for name in columns if name in frame})
 
 
 def _source(plot: Plot, image: bytes) -> str:

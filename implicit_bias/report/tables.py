@@ -99,8 +99,9 @@ MODEL_COLUMNS = (
     Column("wrong", "How many of the evaluation samples are misclassified.", _counted),
     Column(
         "interval",
-        "Where the error on all samples of this kind lies, by Wilson’s score: 95 % of such "
-        "intervals hold it.",
+        "Where the error of this model alone lies on all samples of this kind, by Wilson’s score: "
+        "95 % of such intervals hold it. Whether two models differ is another question, which the "
+        "differences of errors answer.",
         _text,
         "95 % interval of the error",
     ),
@@ -181,12 +182,21 @@ DIFFERENCE_COLUMNS = (
     Column("only_second", "Evaluation samples that the second alone gets wrong.", _count),
     Column(
         "decided",
-        "Which of the two is wrong less often: named where McNemar’s exact test says so at the "
-        "5 % level, and would if one sample had gone the other way.",
+        "Which of the two is wrong less often on all samples of this kind: named where McNemar’s "
+        "exact test of the samples that only one of them gets wrong says so at the 5 % level, and "
+        "would if one sample had gone the other way.",
         _text,
         "wrong less often",
         numeric=False,
     ),
+)
+# Below the differences, whose intervals and test may seem to contradict those above.
+PAIRED = (
+    "These answer three questions. The interval of an error is about one model alone. The interval "
+    "of a difference is about two models on the same samples, where those that both get right, or "
+    "both wrong, say nothing: it can leave out 0 although the intervals of the two errors overlap. "
+    "The last column is an exact test that must also stand if one sample had gone the other way: "
+    "it can leave open what the interval of the difference, an approximation, just decides."
 )
 # Words of the headline that are defined beside the columns.
 WORDS = {
@@ -227,7 +237,11 @@ def tables(comparison: Comparison) -> list[Table]:
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
         laid_out.append(_table("Pairs of models", pair_columns, comparison.pair_frame()))
         differences = pd.DataFrame(list(_differences(comparison)))
-        laid_out.append(_table("Differences of errors", DIFFERENCE_COLUMNS, differences))
+        laid_out.append(
+            replace(
+                _table("Differences of errors", DIFFERENCE_COLUMNS, differences), notes=(PAIRED,)
+            )
+        )
     return laid_out
 
 
@@ -299,6 +313,16 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         for model in comparison.models
         if model.margin is not None and not model.margin.hard_margin
     ]
+    for model in comparison.models:
+        if model.fitted is not None and model.fitted.search is not None:
+            yield f"{model.name}: {model.fitted.search}."
+    instead = [m.name for m in comparison.models if m.fitted is not None and m.fitted.failure]
+    if instead:
+        yield (
+            f"No hard margin: nothing separates the training samples with the gates of "
+            f"{', '.join(instead)} (proven), so that a soft margin was solved instead, or samples "
+            "were left out."
+        )
     if soft:
         yield (
             f"Finite C: {', '.join(soft)}. There “norm” is the value of the soft-margin program, "

@@ -144,7 +144,8 @@ def standing(
     train_on: Mapping[str, str] | None = None,
 ) -> Standing:
     """Gather what `conclude` needs to know of a network."""
-    svm, margin = comparison.svm_of(network), network.margin
+    margin, softs = network.margin, comparison.soft_svms_of(network)
+    svm = comparison.svm_of(network) or next(iter(softs), None)
     commands = {network.name: TRAIN_ON} if train_on is None else train_on
     dead: Sequence[int | str] = ()
     agreement, by_chance = None, math.nan
@@ -159,9 +160,12 @@ def standing(
     return Standing(
         network=network.name,
         svm=None if svm is None else svm.name,
-        no_svm=_why_no_svm(comparison, network),
+        soft=C_in_words(svm.known_margin.C) if svm is not None and svm in softs else "",
+        no_svm="" if comparison.n_train else "the training samples were not given (train=)",
         excess=math.nan if margin is None else margin.excess,
         train_wrong=network.train_wrong,
+        wrong=network.count if network.count.total else None,
+        svm_wrong=None if svm is None or not svm.count.total else svm.count,
         agreement=agreement,
         by_chance=by_chance,
         held_out=held_out,
@@ -182,16 +186,6 @@ def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str,
     if classes == 1:
         return tuple(places)
     return tuple(f"{place % count} of class {place // count}" for place in places)
-
-
-def _why_no_svm(comparison: Comparison, network: ModelResult) -> str:
-    if not comparison.n_train:
-        return "the training samples were not given (train=)"
-    return "; ".join(
-        f"the C = {C_in_words(soft.known_margin.C)} of {soft.name} is finite, so that is another "
-        "program"
-        for soft in comparison.soft_svms_of(network)
-    )
 
 
 def _without_network(comparison: Comparison, samples: str) -> Conclusion:

@@ -187,7 +187,7 @@ def failure(error: str, seconds: float) -> Outcome:
 
 def _results(config: RunConfig, more: MoreModels) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     # Equal for cells that share their data.
-    data = _data(RunConfig(**chosen(config, "Data")))
+    data = _data(RunConfig(**chosen(config, "Data", "class_weight")))
     factory = ModelFactory(config, data)
     fitted: dict[str, BinaryClassifier] = {}
     seconds: dict[str, float] = {}

@@ -93,7 +93,8 @@ def fit_comparison(
     write_text(folder / CONFIG_FILE, strict_json.dumps(config.metadata(), indent=2))
     for name, model in ModelFactory(config, data, progress=progress).fit():
         fitted[name] = model
-        save_model(model_file(folder, name), model, config.metadata())
+        made = data.parts.train.preparation
+        save_model(model_file(folder, name), model, config.metadata(), made)
         if on_model is not None:
             on_model(name)
     return {name: fitted[name] for name in config.models}
@@ -159,6 +160,7 @@ def write_comparison(
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too."""
     comparison = data.compare(models)
+    weights = ", ".join(config.class_weight or ())
     facts = {
         "intercept": "none: the inputs carry a constant 1, which counts in the norm"
         if data.everything.has_constant
@@ -169,7 +171,8 @@ def write_comparison(
         "hyperplanes a unit": str(config.hyperplanes),
         "thresholds": config.threshold,
         "protocol": config.protocol,
-        "C": f"{config.C:g}",
+        "C": str(config.C),
+        **({"class weights": f"{weights} (in the hinge loss of the SVMs)"} if weights else {}),
         "training": f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
         f"{config.learning_rate:g}, momentum {config.momentum:g}",
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",

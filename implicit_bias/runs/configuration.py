@@ -14,11 +14,21 @@ models of one.
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
 from types import UnionType
-from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from implicit_bias.base import strict_json
 from implicit_bias.base.options import (
@@ -87,7 +97,7 @@ def option(
     least, most : int, optional
         The smallest and the largest whole number that it may be.
     within : str
-        Interval that it must be in, as in `check_number`; None is allowed, too.
+        Interval that it must be in, as in `check_number`; None is allowed, too, and the choices.
     """
     limits = {"choices": choices, "least": least, "most": most, "within": within}
     return field(default=default, metadata={"group": group, "help": help, **limits})
@@ -138,7 +148,12 @@ class RunConfig:
         choices=get_args(Missing),
     )
     ignore: tuple[str, ...] = option(
-        (), "Data", "Columns of your file that are no inputs, such as name,id"
+        (), "Data", "Columns of your file that are no inputs, such as remark,date"
+    )
+    id: tuple[str, ...] = option(
+        (),
+        "Data",
+        "Columns of your file that name its rows: no inputs, but carried along to predictions.csv",
     )
     standardize: bool | None = option(
         None,
@@ -174,15 +189,27 @@ class RunConfig:
         "The package's own split, draws and training, or the published ones",
         choices=get_args(Protocol),
     )
-    C: float = option(
-        math.inf, "Margin", "Weight of the hinge loss; inf: hard margin", within="(0, inf]"
-    )
-    on_failure: OnFailure = option(
-        "warn",
+    C: float | Literal["auto"] = option(
+        math.inf,
         "Margin",
-        "Where samples are not separable: warn, solve the soft margin, or drop the samples that "
-        "the soft margin misclassifies",
-        choices=("warn", "soft", "drop"),
+        "Weight of the hinge loss: a number, inf for the hard margin, or what cross-validation on "
+        "the training samples finds best for each SVM",
+        choices=("auto",),
+        within="(0, inf]",
+    )
+    class_weight: tuple[str, ...] | None = option(
+        None,
+        "Margin",
+        "Weights of the classes in the hinge loss of the SVMs: balanced, which gives all classes "
+        "the same sum, or one for each, such as spam=5,ham=1",
+    )
+    on_failure: OnFailure | None = option(
+        None,
+        "Margin",
+        "Where samples are not separable: refuse, stop at the proof of that, solve a soft margin, "
+        "or leave out the samples that it misclassifies (default: soft for a file of your own, "
+        "warn for a built-in data set)",
+        choices=get_args(OnFailure),
     )
     soft_C: float | None = option(
         None,
@@ -209,8 +236,9 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.data is not None:  # found again from any folder
             object.__setattr__(self, "data", os.path.abspath(self.data))
-        if self.standardize is None:
-            object.__setattr__(self, "standardize", self.defaults["standardize"])
+        for name in ("standardize", "on_failure"):  # which depend on the data
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, self.defaults[name])
         # Zero is how a command line and a TOML file, which has no null, say "all samples".
         object.__setattr__(self, "batch_size", self.batch_size or None)
         for described in fields(self):
@@ -221,8 +249,11 @@ class RunConfig:
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
         if self.data is None and self.target is not None:
             raise ValueError("a target is a column of a file of your own: name it by --data FILE")
-        if self.data is None and (self.encode or self.ignore or self.missing != "refuse"):
-            raise ValueError("encode, missing and ignore are for a file of your own: --data FILE")
+        of_files = (self.encode, self.ignore, self.id, self.missing != "refuse")
+        if self.data is None and any(of_files):
+            raise ValueError(
+                "encode, missing, ignore and id are for a file of your own: --data FILE"
+            )
         if self.data is not None and self.dataset != "digits":
             raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
         if self.protocol == "lippl2022" and (self.data is not None or self.standardize):
@@ -247,7 +278,8 @@ class RunConfig:
     def defaults(self) -> dict[str, Any]:
         """What each field is where nothing else is asked, by these data and this protocol."""
         of_fields = {field.name: field.default for field in fields(self)}
-        own = {"standardize": self.data is not None}
+        own_file = self.data is not None
+        own = {"standardize": own_file, "on_failure": "soft" if own_file else "warn"}
         return of_fields | own | dict(PROTOCOL_DEFAULTS.get(self.protocol, {}))
 
     @property
@@ -266,8 +298,13 @@ class RunConfig:
         return SolverOptions(self.solver, self.tol, self.device)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity."""
-        return dict(strict_json.encode(vars(self)))
+        """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity.
+
+        Without ``dataset`` where the data are a file of the user's own, which ``data`` names.
+        """
+        unused = () if self.data is None else ("dataset",)
+        kept = {name: value for name, value in vars(self).items() if name not in unused}
+        return dict(strict_json.encode(kept))
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Self:
@@ -289,6 +326,11 @@ class RunConfig:
         return cls(**values)
 
 
+def model_words(names: Iterable[str]) -> str | None:
+    """Say what some models are, a paragraph each; None for no names."""
+    return "\n\n".join(f"{name}: {MODEL_MEANINGS[name]}" for name in names) or None
+
+
 def group(*names: str) -> tuple[str, ...]:
     """Return the fields of `RunConfig` in these groups, or of these names, in their order."""
     return tuple(f.name for f in fields(RunConfig) if {f.name, f.metadata["group"]} & {*names})
@@ -302,7 +344,7 @@ def chosen(config: RunConfig, *names: str) -> dict[str, Any]:
 def kinds(name: str) -> tuple[Any, ...]:
     """Return the types that a field of `RunConfig` is declared with, one by one."""
     hint = _HINTS[name]
-    return get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 _HINTS = get_type_hints(RunConfig)
@@ -316,10 +358,11 @@ def _check(described: Field[Any], value: Any) -> None:
     name, limits = described.name, described.metadata
     if limits["least"] is not None:
         check_count(value, name, limits["least"], limits["most"])
-    if limits["within"] and value is not None:
+    choices, number = limits["choices"], "a number" if limits["within"] else ""
+    if number and value is not None and not (choices and isinstance(value, str)):
         check_number(value, name, limits["within"])
-    if choices := limits["choices"]:
+    elif choices:
         if value == ():
             raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
         for item in value if isinstance(value, tuple) else (value,):
-            check_choice(item, name, choices)
+            check_choice(item, name, choices, number)

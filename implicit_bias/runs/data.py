@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
-from implicit_bias.datasets.own import load_own
+from implicit_bias.datasets.own import find_class, load_own
 from implicit_bias.runs.configuration import RunConfig, chosen
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
-    from implicit_bias.estimators.base import BinaryClassifier
+    from implicit_bias.estimators.base import BinaryClassifier, ClassWeight
 
 # Training samples where the user names no number: at most these, and at most 4/5 of the data.
 DEFAULT_TRAIN_SIZE = 1000
@@ -21,10 +21,11 @@ DEFAULT_TRAIN_SIZE = 1000
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The data of a configuration: all samples, and the split."""
+    """The data of a configuration: all samples, the split, and the weights of the classes."""
 
     everything: Dataset
     parts: Split
+    class_weight: ClassWeight = None
 
     def compare(self, models: Mapping[str, BinaryClassifier]) -> Comparison:
         """Compare models that were fitted to the training samples, on the validation samples."""
@@ -42,14 +43,14 @@ def load_data(config: RunConfig) -> Data:
     DataError
         Missing or corrupt files.
     ValueError
-        More training samples than there are; or a file of the user's own that is no data set
-        (see `load_own`).
+        More training samples than there are; weights of other classes; or a file of the user's own
+        that is no data set (see `load_own`).
     """
     classes = chosen(config, "positive", "negative", "classes")
     if config.data is None:
         everything = load(config.dataset, **classes)
     else:
-        cleaning = chosen(config, "encode", "missing", "ignore")
+        cleaning = chosen(config, "encode", "missing", "ignore", "id")
         everything = load_own(config.data, config.target, **classes, **cleaning)
     size = config.train_size
     if size is None:
@@ -57,4 +58,37 @@ def load_data(config: RunConfig) -> Data:
     parts = split(everything, size, seed=config.split_seed)
     if not everything.complete:
         parts = filled(parts)
-    return Data(everything, standardized(parts) if config.standardize else parts)
+    weights = class_weights(config.class_weight, everything)
+    return Data(everything, standardized(parts) if config.standardize else parts, weights)
+
+
+def class_weights(given: Sequence[str] | None, data: Dataset) -> ClassWeight:
+    """Return the weights of classes as an estimator takes them, by label.
+
+    Parameters
+    ----------
+    given : sequence of str, optional
+        "balanced", or a weight for each class, NAME=WEIGHT.
+    data : Dataset
+        Whose classes have these names.
+
+    Raises
+    ------
+    ValueError
+        Not such words, or no such class.
+    """
+    if given is None:
+        return None
+    if tuple(given) == ("balanced",):
+        return "balanced"
+    labels, weights = list(data.names), dict[int, float]()
+    for item in given:
+        name, _, weight = item.rpartition("=")
+        try:
+            weights[labels[find_class(name, data.class_names)]] = float(weight)
+        except ValueError as error:
+            raise ValueError(
+                f"class_weight is balanced, or a weight for each class, such as "
+                f"{data.class_names[0]}=2; got {item!r} ({error})"
+            ) from error
+    return weights

@@ -9,9 +9,10 @@ pairs    one a cell and pair of models, likewise
 =======  ====================================================================================
 
 The columns of a configuration are the fields of `RunConfig`, but that ``models`` is called
-``cell_models``.
+``cell_models``, and that ``C`` is NaN where each SVM has chosen its own (``program_C``).
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -41,7 +42,8 @@ def _config_columns(record: Record) -> dict[str, Any]:
     for name, value in record.setting.items():
         column = "cell_models" if name == "models" else name
         columns[column] = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-    return columns | {"C": float(record.setting["C"])}
+    C = record.setting["C"]
+    return columns | {"C": math.nan if C == "auto" else float(C)}
 
 
 def _cell_columns(outcome: Outcome) -> dict[str, Any]:

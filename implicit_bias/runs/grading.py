@@ -34,7 +34,7 @@ from implicit_bias.measure.stationarity import (
     stationarity,
 )
 from implicit_bias.networks import Network
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import C_in_words, MarginProblem
 from implicit_bias.solvers import Solution, solve
 
 # By how much the dual norm of a dead unit must exceed 1 to be worth reporting.
@@ -120,9 +120,10 @@ def _grade_svm(model: BinaryClassifier, samples: Dataset, solving: SolverOptions
         "status": status.label,
         "samples": problem.n_samples,
         "left out": len(samples) - problem.n_samples,
-        "C": view.C,
+        "C": view.C if np.ndim(view.C) == 0 else C_in_words(view.C),
     }
-    return Grade(attributes(bounds, "lower", "upper", "gap", "min_margin") | facts)
+    notes = () if view.search is None else (f"{view.search}.",)
+    return Grade(attributes(bounds, "lower", "upper", "gap", "min_margin") | facts, notes)
 
 
 def _grade_network(

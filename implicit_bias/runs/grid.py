@@ -58,6 +58,8 @@ ADDED = {
     "encode": False,
     "missing": "refuse",
     "ignore": (),
+    "id": (),
+    "class_weight": None,
     "standardize": False,
     "optimizer": "sgd",
 }

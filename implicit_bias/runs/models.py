@@ -150,7 +150,8 @@ class ModelFactory:
 
         Without an intercept: the data have a constant feature, in the norm, as published.
         """
-        return chosen(self.config, "Margin", "Solver") | {"fit_intercept": False}
+        own = {"class_weight": self.data.class_weight, "fit_intercept": False}
+        return chosen(self.config, "Margin", "Solver") | own
 
     @cached_property
     def contexts(self) -> HyperplaneContexts:

@@ -23,7 +23,7 @@ from implicit_bias import GLNSVC, GLNClassifier
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.saved_models import load_model, save_model
-from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig
+from implicit_bias.runs.configuration import MODEL_MEANINGS, PROTOCOL_DEFAULTS, RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.store import Store
@@ -315,6 +315,108 @@ def test_own_data_from_file_to_report_and_certificate(shell: Shell) -> None:
     assert wrong.err.count("\n") == 1
 
 
+OWN = "--data own.csv --target kind --positive good --id name"
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, pd.DataFrame, Finished]:
+    """Compare on a file of the user's own that nothing separates, with names and texts in it."""
+    there, rng = Shell(tmp_path_factory.mktemp("own")), np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    kinds = np.where(x[:, 0] + rng.normal(size=60) > 0, "good", rng.choice(["bad", "Late"], 60))
+    table = pd.DataFrame({"name": [f"C-{n}" for n in range(60)], "age": 40 + 9 * x[:, 0]})
+    table = table.assign(debt=1000 * x[:, 1], city=rng.choice(["Bonn", "Ulm"], 60), kind=kinds)
+    table.to_csv(there.folder / "own.csv", index=False)
+    models = "--models gd-gln,svm-gln --units 2 --steps 50"
+    return there, table, there(f"compare {OWN} --encode {models}")
+
+
+def test_predictions_name_the_rows_of_the_file(
+    noisy: tuple[Shell, pd.DataFrame, Finished],
+) -> None:
+    there, table, done = noisy
+    assert done.status == 0
+    folder = there.folder / "implicit-bias-report"
+    found = pd.read_csv(folder / "predictions.csv")
+    rows = table.iloc[found["row"] - 1]
+    assert (found["name"].to_numpy() == rows["name"].to_numpy()).all()
+    assert (found["label in the file"].to_numpy() == rows["kind"].to_numpy()).all()
+    assert set(found["true label"]) | set(found["svm-gln"]) <= {"good", "Late, bad"}
+    assert ((found["gd-gln"] != found["svm-gln"]) == found["models differ"]).all()
+    saved = load_model(folder / "models" / "svm-gln.safetensors")
+    assert (saved.predict(rows) == found["svm-gln"]).all()
+    setting = json.loads((folder / "setting.json").read_text())
+    assert "dataset" not in setting
+    assert setting["data"].endswith("own.csv")
+
+
+def test_data_that_are_not_separable_are_compared_by_errors(
+    noisy: tuple[Shell, pd.DataFrame, Finished],
+) -> None:
+    """With a soft margin, and a warning; a refusal is there for who asks."""
+    there, _, done = noisy
+    assert "solved the soft margin" in done.err
+    assert "gd-gln is wrong on" in done.out
+    assert "the two differ on" in done.out
+    page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
+    assert "the two differ on" in page
+    assert "No hard margin: nothing separates" in page
+    refused = there(f"fit svm-linear {OWN} --encode --on-failure raise")
+    assert (refused.status, refused.out) == (1, "")
+    assert "not separable" in refused.err
+    stopped = there(f"fit svm-linear {OWN} --encode --on-failure warn --out warned.safetensors")
+    assert (stopped.status, "solved" in stopped.err) == (1, False)
+
+
+def test_a_model_of_a_file_predicts_another(noisy: tuple[Shell, pd.DataFrame, Finished]) -> None:
+    there, table, _ = noisy
+    fit = f"fit svm-linear {OWN} --encode --C 1 --class-weight good=2"
+    fitted = there(f"{fit} --out soft.safetensors")
+    assert fitted.status == 0
+    assert "predict soft.safetensors FILE" in fitted.out
+    table[::-1].to_csv(there.folder / "new.csv", index=False)
+    wrong = there.json("predict soft.safetensors new.csv")["wrong"]
+    found = pd.read_csv(there.folder / "predictions.csv")
+    assert list(found) == ["row", "name", "true label", "soft"]
+    assert (found["name"].to_numpy() == table["name"][::-1].to_numpy()).all()
+    good = found["true label"] == "good"
+    assert wrong == (good != (found["soft"] == "good")).sum() < 30
+    again = there("predict soft.safetensors new.csv")
+    assert (again.status, "--out" in again.err) == (2, True)
+    table[["city", "debt", "age"]].to_parquet(there.folder / "bare.parquet")
+    bare = there("predict soft.safetensors bare.parquet --out bare.csv")
+    assert (bare.status, "wrong" in bare.out) == (0, False)
+    both = pd.read_csv(there.folder / "bare.csv").merge(
+        found.assign(row=60 - found.index), on="row"
+    )
+    assert (both["soft_x"] == both["soft_y"]).all()
+    table[["city", "age"]].to_csv(there.folder / "less.csv", index=False)
+    less = there("predict soft.safetensors less.csv --out less.out")
+    assert (less.status, "columns are missing: debt" in less.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_C_is_chosen_and_shown(noisy: tuple[Shell, pd.DataFrame, Finished]) -> None:
+    there, _, _ = noisy
+    auto = f"{OWN} --encode --units 2 --C auto --class-weight balanced"
+    assert "5-fold cross-validation" in there(f"fit svm-linear {auto} --out auto.safetensors").out
+    done = there(f"compare {auto} --models gd-gln,svm-gln --steps 50 --out auto")
+    assert "svm-gln: C = " in done.out
+    assert "solved the soft margin" not in done.err
+    page = (there.folder / "auto" / "report.html").read_text("utf-8")
+    assert "svm-gln: C = " in page
+    assert "--C auto --class-weight balanced" in page
+    assert "svm-gln: C = " in there("report auto").out
+
+
+@pytest.mark.parametrize("command", ["compare", "fit", "train"])
+def test_help_says_what_the_models_are(command: str, shell: Shell) -> None:
+    said = " ".join(shell(f"{command} --help").out.split())
+    for name, meaning in MODEL_MEANINGS.items():
+        if command == "compare" or (command == "fit") == name.startswith("svm-"):
+            assert f"{name}: {meaning}" in said
+
+
 def test_report_takes_a_network_that_was_trained_on(
     finished: tuple[Shell, dict[str, Any]], shell: Shell
 ) -> None:
@@ -442,6 +544,11 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("compare --positive a", 2, "separated by commas"),
         ("compare --models svm-gln,svm-gln", 2, "twice"),
         ("compare --C -1", 2, "C must be in"),
+        ("compare --C many", 2, "C must be one of auto, or a number"),
+        ("compare --id a", 2, "--data"),
+        ("fit svm-linear --dataset blobs --class-weight spam", 2, "class_weight is balanced"),
+        ("fit svm-linear --dataset blobs --class-weight spam=2", 2, "no class is called 'spam'"),
+        ("predict own.safetensors own.csv", 2, "--data"),
         ("compare --momentum 2", 2, "momentum"),
         ("compare --protocol lippl2022", 2, "MNIST only"),
         ("compare --solver gurobi", 2, "solver"),

@@ -19,6 +19,7 @@ from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standa
 from implicit_bias.datasets.own import find_class, two_classes
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
+from modules import known
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(-5, 5, size=(12, 3)) / 4
@@ -208,7 +209,14 @@ MISREAD = [
                 (["5 %", "7 %", "x"], {"encode": True}, "numbers as text"),
                 ([f"id {n}" for n in range(101)], {"encode": True}, "101|100 different.*--ignore"),
                 (["", "", ""], {"missing": "drop"}, "no value at all"),
+                ([f"id {n}" for n in range(20)], {}, "a has as many values as rows.*--id a"),
+                ([f"2020-02-{n}" for n in range(10, 30)], {}, "text or dates: a.*a holds dates"),
+                ([f"{n},5" for n in range(20)], {}, "text or dates: a"),
+                ([f"{n}" for n in range(19)] + ["x"], {"id": ["b"]}, "text or dates: a"),
                 (["1", "2", "3"], {"ignore": ["ax"]}, "ax, which is no column"),
+                (["1", "2", "3"], {"id": ["ax"]}, "ax, which is no column"),
+                (["1", "2", "3"], {"id": ["kind"]}, "target"),
+                (["1", "2", "3"], {"id": "a"}, "list"),
                 (["1", "2", "3"], {"ignore": ["kind"]}, "target"),
                 (["1", "2", "3"], {"missing": "mean"}, "missing"),
                 (["1", "2", "3"], {"ignore": "a"}, "list"),
@@ -446,3 +454,87 @@ def test_many_classes_of_a_file(tmp_path: Path) -> None:
         load_own(file, "kind", classes=["bee"])
     with pytest.raises(ValueError, match="apart"):
         load_own(file, "kind", classes=["all"], positive=["bee"])
+
+
+# --- what is carried along, and the way to further rows --------------------------------------
+
+CLIENTS = pd.DataFrame(
+    {
+        "number": [f"C-{n}" for n in range(30)],
+        "age": RNG.integers(20, 60, 30).astype(float),
+        "city": RNG.choice(["Bonn", "Kiel", " Ulm"], 30),
+        "kind": np.tile(["good", "late", "bad"], 10),
+    }
+)
+
+
+@pytest.mark.parametrize("missing", ["refuse", "drop", "median"])
+@pytest.mark.parametrize("sides", [{"positive": ["bad"]}, {"classes": ["bad", "good"]}])
+def test_each_sample_keeps_its_row_and_names(
+    missing: Any, sides: dict[str, Any], tmp_path: Path
+) -> None:
+    table = CLIENTS.copy()
+    if missing != "refuse":
+        table.loc[[3, 8], "age"] = np.nan
+    cleaning: dict[str, Any] = {"missing": missing, "encode": True, "id": ["number"]}
+    data = load_own(put(tmp_path, table), "kind", **sides, **cleaning)
+    rows = data.carried["row"]
+    kept = table.iloc[rows - 1]
+    assert (kept["number"] == data.carried["number"]).all()
+    assert data.n_features == 1 + 3 + 1, "the names are no inputs"
+    np.testing.assert_array_equal(data.X[:, 0], kept["age"])
+    assert len(rows) == (30 if "positive" in sides else 20) - 2 * (missing == "drop")
+    if "positive" in sides:
+        assert (data.carried["label in the file"] == kept["kind"]).all()
+    else:
+        assert list(data.carried) == ["row", "number"]
+    part = data.take([4, 0])
+    assert part.carried["row"].tolist() == [rows[4], rows[0]]
+
+
+def test_numbers_that_may_name_the_rows_are_inputs_with_a_warning(tmp_path: Path) -> None:
+    numbered = CLIENTS[["age", "kind"]].assign(place=RNG.permutation(30))
+    with pytest.warns(UserWarning, match="place has as many values as rows.*--id place"):
+        assert load_own(put(tmp_path, numbered), "kind", classes=["all"]).n_features == 3
+
+
+def test_a_preparation_does_to_rows_what_was_done_to_the_file(tmp_path: Path) -> None:
+    """To the rows of training and validation, in any order of the columns."""
+    table = CLIENTS.copy()
+    table.loc[[3, 8], "age"] = np.nan
+    table.loc[5, "city"] = None
+    options: dict[str, Any] = {"encode": True, "missing": "median", "id": ("number",)}
+    file = put(tmp_path, table)
+    config = RunConfig(data=str(file), target="kind", classes=("all",), train_size=20, **options)
+    parts = load_data(config).parts
+    for part in (parts.train, parts.validation):
+        made, raw = known(part.preparation), table.iloc[part.carried["row"] - 1]
+        np.testing.assert_array_equal(made(raw), part.X)
+        np.testing.assert_array_equal(made(raw[raw.columns[::-1]]), part.X)
+        assert made.labels[part.y].tolist() == raw["kind"].tolist()
+        with pytest.raises(ValueError, match="missing: city"):
+            made(raw.drop(columns="city"))
+        with pytest.raises(ValueError, match="frame"):
+            made(part.X)
+        with pytest.raises(ValueError, match="age holds no numbers"):
+            made(raw.assign(age="old"))
+        with pytest.raises(ValueError, match="first is row 1"):
+            made(raw.assign(age=np.inf))
+        with pytest.warns(UserWarning, match="city has the texts Rom"):
+            unseen = made(raw.assign(city="Rom"))
+        assert len(np.unique(unseen[:, 1:5], axis=0)) == 1
+
+
+def test_a_preparation_of_arrays_and_of_columns_of_one_name(tmp_path: Path) -> None:
+    data = load_own(put(tmp_path, {"X": X, "y": NUMBERS}, ".npz"), classes=["all"])
+    made = known(data.preparation)
+    np.testing.assert_array_equal(made(X), data.X)
+    assert made.labels.dtype.kind == "i", "as the file has them"
+    twice = load_own(put(tmp_path, "a,a,kind\n1,2.5,x\n3,4,y\n"), "kind")
+    raw = pd.DataFrame([[1, "x", 2.5], [3, "y", 4]], columns=["a", "kind", "a"])
+    np.testing.assert_array_equal(known(twice.preparation)(raw), twice.X)
+
+
+def test_what_is_carried_has_a_value_for_each_sample() -> None:
+    with pytest.raises(ValueError, match="row"):
+        Dataset("two", np.ones((2, 1)), np.array([1.0, -1.0]), ("a", "b"), carried={"row": X[0]})

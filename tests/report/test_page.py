@@ -169,7 +169,8 @@ def spoilt(tmp_path: Path) -> Report:
 def test_all_files_are_there(digits: Report) -> None:
     folder = digits.path.parent
     written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    tables = {f"{n}.{ext}" for n in ("models", "pairs", "history") for ext in ("csv", "parquet")}
+    names = ("models", "pairs", "predictions", "history")
+    tables = {f"{name}.{ext}" for name in names for ext in ("csv", "parquet")}
     figures = {name for name in written if name.startswith("figures/")}
     assert written == {"report.html"} | tables | figures
     pixels = {name for name in figures if name.endswith(".png")}
@@ -353,6 +354,32 @@ def test_what_is_said_of_soft_svms_and_trained_gates(moons: Report) -> None:
     assert "of class +1 / −1" in text, "toy data have no names of classes"
 
 
+def test_soft_margins_are_compared_by_errors(moons: Report) -> None:
+    net, soft = (moons.comparison.model(name) for name in ("net", "soft"))
+    said = conclusions(moons.comparison)[0]
+    assert said.verdict is Verdict.SOFT
+    differ = percent(moons.comparison.pair("net", "soft").disagreement)
+    assert "".join(part if isinstance(part, str) else part.text for part in said.headline) == (
+        f"net is wrong on {percent(net.error)} of the unseen samples, soft on "
+        f"{percent(soft.error)}; the two differ on {differ}. The SVM has a soft margin, C = 1."
+    )
+
+
+def test_predictions_have_a_row_a_sample(tmp_path: Path) -> None:
+    """With the index of a frame, labels as they are, and nothing where a model has no predictor."""
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]}, index=[7, 5, 3, 1])
+    labels = np.array(["no", "yes", "no", "yes"])
+    with pytest.warns(ConvergenceWarning):
+        none = MaxMarginSVC(on_failure="warn").fit(frame, labels)
+    models: dict[str, Any] = {"none": none, "one": Fixed(labels), "other": Fixed(labels[::-1])}
+    compare(models, frame, labels, train=(frame, labels)).report(tmp_path)
+    found = pd.read_csv(tmp_path / "predictions.csv")
+    assert found["row"].tolist() == [7, 5, 3, 1]
+    assert found["true label"].tolist() == found["one"].tolist() == labels.tolist()
+    assert found["none"].isna().all()
+    assert found["models differ"].all()
+
+
 @pytest.mark.parametrize("n_gates", [1, 8, 11, 40])
 def test_distinct_rows_are_those_of_numpy(n_gates: int) -> None:
     some = np.random.default_rng(0).integers(0, 2, (6, n_gates)).astype(np.float64)
@@ -428,6 +455,8 @@ def test_headline_where_nothing_separates(spoilt: Report) -> None:
     (conclusion,) = conclusions(spoilt.comparison)
     assert conclusion.verdict is Verdict.INSEPARABLE
     assert "no weights with the gates of net separate" in str(conclusion)
+    wrong = spoilt.comparison.model("net").error
+    assert str(conclusion).startswith(f"net is wrong on {percent(wrong)} of the unseen samples. ")
 
 
 @pytest.mark.slow
@@ -493,6 +522,8 @@ STANDING = Standing(network="net", svm="svm", excess=0.5, train_on="more")
         ({"svm": None}, Verdict.UNKNOWN),
         ({"inseparable": True, "excess": math.inf}, Verdict.INSEPARABLE),
         ({"inseparable": True, "gates_moved": True}, Verdict.INSEPARABLE),
+        ({"inseparable": True, "soft": "2"}, Verdict.INSEPARABLE),
+        ({"soft": "2", "geometry": "linf"}, Verdict.SOFT),
         ({"geometry": "linf", "excess": 0.001}, Verdict.OTHER_GEOMETRY),
         ({"geometry": "linf", "svm_geometry": "linf"}, Verdict.NOT_AT_LIMIT),
         ({"local": True}, Verdict.LOCAL),

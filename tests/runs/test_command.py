@@ -26,6 +26,8 @@ GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
         {"dataset": "mnist", "protocol": "lippl2022", "momentum": 0.0, "C": 2.5},
         {"models": ("svm-rc",), "units": 3, "C": math.inf, "soft_C": 1.5, "standardize": True},
         {"dataset": "mnist", "protocol": "lippl2022", "momentum": 0.9, "tol": 1e-8},
+        {"C": "auto", "class_weight": ("a b=2", "c=0.5"), "on_failure": "raise"},
+        {"data": "/tmp/own.csv", "id": ("first name", "number"), "on_failure": "warn"},
     ],
 )
 def test_a_command_makes_its_configuration(options: dict[str, Any]) -> None:

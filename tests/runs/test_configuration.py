@@ -2,6 +2,8 @@
 
 from dataclasses import fields
 
+import pytest
+
 from implicit_bias.base.options import SOLVER_NAMES, SolverOptions
 from implicit_bias.datasets import DATASET_NAMES
 from implicit_bias.runs.configuration import RunConfig, group
@@ -37,3 +39,20 @@ def test_metadata_come_back() -> None:
     own = RunConfig(data="own.csv", target="inf", positive=("-inf", "01"))
     assert RunConfig.from_metadata(own.metadata()) == own  # "inf" is a name here
     assert RunConfig(batch_size=0) == RunConfig(batch_size=None)  # all samples
+
+
+def test_what_is_done_without_a_hard_margin_depends_on_the_data() -> None:
+    """A file of one's own gets a soft margin, as by the estimators; built-in data the proof."""
+    assert RunConfig().on_failure == "warn"
+    assert RunConfig(data="own.csv").on_failure == "soft"
+
+
+def test_metadata_name_the_file_and_no_built_in_data() -> None:
+    config = RunConfig(data="own.csv", C="auto")
+    metadata = config.metadata()
+    assert "dataset" not in metadata
+    assert metadata["C"] == "auto"
+    assert RunConfig.from_metadata(metadata) == config
+    assert RunConfig.from_metadata({**metadata, "dataset": "digits"}) == config, "as 0.2 has it"
+    with pytest.raises(ValueError, match="soft_C"):
+        RunConfig(soft_C=-1.0)

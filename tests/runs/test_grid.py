@@ -40,8 +40,8 @@ OTHER: dict[str, Any] = {
 }
 # Fields that only a file of one's own has.
 OWN = RunConfig(data=__file__, target="a")
-OF_OWN_DATA = ("data", "target", "encode", "missing", "ignore", "standardize")
-OTHER |= {"classes": (1, 2, 3), "optimizer": "adam"}
+OF_OWN_DATA = ("data", "target", "encode", "missing", "ignore", "id", "standardize")
+OTHER |= {"classes": (1, 2, 3), "optimizer": "adam", "class_weight": ("balanced",), "id": ("a",)}
 OTHER |= {"data": grid_module.__file__, "target": "b", "standardize": False}
 OTHER |= {"encode": True, "missing": "drop", "ignore": ("id",)}
 AXES = {

@@ -1,0 +1,48 @@
+"""`implicit-bias predict`: a saved model on further rows of the user's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from implicit_bias.cli.options import JsonOption
+from implicit_bias.cli.output import percent, print_json, show, usage_errors
+
+
+def predict(
+    model: Annotated[
+        Path, typer.Argument(help="A model that fit, train or compare saved, of --data FILE.")
+    ],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A table with the same columns; that of the labels may be missing."),
+    ],
+    id: Annotated[
+        str | None,
+        typer.Option(help="Columns that are carried along (default: those of the model's file)."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="CSV file, which must not be there.")] = Path(
+        "predictions.csv"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Predict the class of each row of a file, prepared as the model's own file was."""
+    from implicit_bias.base.atomic import check_writable, write_csv
+    from implicit_bias.estimators.saved_models import load_model
+    from implicit_bias.runs.prediction import predict_file
+
+    if out.exists():
+        raise typer.BadParameter(f"{out} is there: name another file by --out")
+    check_writable(out)
+    carried = None if id is None else [name.strip() for name in id.split(",") if name]
+    saved = load_model(model)
+    with usage_errors():
+        found = predict_file(saved, file, model.stem, carried)
+    write_csv(out, found.table)
+    if as_json:
+        wrong = None if found.wrong is None else found.wrong.count
+        print_json({"file": str(out), "rows": len(found.table), "wrong": wrong})
+        return
+    if found.wrong is not None:
+        show(f"{model.stem} is wrong on {percent(found.wrong.share)} ({found.wrong} rows)")
+    show(f"Predictions: {out}")
