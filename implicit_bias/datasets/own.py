@@ -289,7 +289,9 @@ def two_classes(
         both = ", ".join(names[k] for k in common)
         raise ValueError(f"{both} are both positive and negative: name each once")
     if not minus or not plus:
-        raise ValueError("no class is left for the other side: leave one out of the names")
+        raise ValueError(
+            "no class is left for the other side: name one at least, and leave one out of the names"
+        )
     signs = np.isin(numbers, list(plus)).astype(np.float64) - np.isin(numbers, list(minus))
     joined = [", ".join(names[k] for k in sorted(side)) for side in (minus, plus)]
     return signs, (joined[0], joined[1])

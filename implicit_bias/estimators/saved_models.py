@@ -147,7 +147,7 @@ def save_model(
     """
     if not isinstance(model, BinaryClassifier):
         raise TypeError(
-            f"save_model saves a fitted classifier of this package, not a {type(model).__name__}: "
+            f"save_model saves a fitted {', '.join(CLASSIFIERS)}, not a {type(model).__name__}: "
             "call it as save_model('svm.safetensors', model)"
         )
     check_is_fitted(model, msg="this %(name)s is not fitted, so there is nothing to save: fit it")

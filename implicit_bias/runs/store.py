@@ -229,7 +229,11 @@ def _check_head(head: Path) -> None:
     try:
         found = strict_json.loads(head.read_text(encoding="utf-8"))["format"]
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{head} does not say the format of a store: {error}") from error
+        cure = f"write {strict_json.dumps({'format': FORMAT})} into it"
+        raise StoreError(
+            f"{head} does not say the format of a store ({error}): if this version wrote its "
+            f"cells, {cure}; else name another folder"
+        ) from error
     if found != FORMAT:
         raise StoreError(
             f"{head.parent} is in the format {found!r}, this version writes {FORMAT!r}: name "

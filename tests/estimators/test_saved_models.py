@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from cases import mostly_slow
 from implicit_bias import (
     GLNSVC,
+    GaLUClassifier,
     GatedReLUSVC,
     GatedSVC,
     GLNClassifier,
@@ -304,3 +305,9 @@ def test_no_flipped_byte_gives_another_model(every: int, tmp_path: Path) -> None
 def test_arguments_in_the_wrong_order_are_told_so() -> None:
     with pytest.raises(TypeError, match="'svm.safetensors', model"):
         save_model(GLNSVC(2), "svm.safetensors")  # type: ignore[arg-type]
+
+
+def test_what_is_saved_is_named_to_others() -> None:
+    model: Any = GaLUClassifier(3, random_state=0).fit(MOONS.X, LABELS)
+    with pytest.raises(TypeError, match=r"a fitted GatedSVC, .*InfiniteWidthSVC, not a GaLU"):
+        save_model("galu.safetensors", model)
