@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
@@ -225,6 +225,8 @@ def found(frame: pd.DataFrame) -> str:
     reached = last.groupby("method", sort=False)["gap"].max()
     words = ", ".join(f"{method} {gap:.1e}" for method, gap in reached.items())
     without = "" if SCNN in set(frame["method"]) else " scnn was not installed."
+    if even := _at_equal_work(frame):
+        without = f" {even}{without}"
     programs = frame.groupby(["loss", "share"]).ngroups
     return (
         f"Largest certified gap at the end: {words}. In {contradictions(frame)} of {programs} "
@@ -232,6 +234,21 @@ def found(frame: pd.DataFrame) -> str:
         f"best one is {percent(tightness(frame).median())} of its certified gap in the median, and "
         f"{percent(tightness(frame).max())} at most.{without}"
     )
+
+
+def _at_equal_work(frame: pd.DataFrame) -> str:
+    """Compare the methods of iterations at the most of them that both were given."""
+    both = frame[frame["method"].isin((FISTA, SCNN)) & (frame["loss"] == "squared")]
+    table = both.pivot_table(index=["share", "work"], columns="method", values="gap").dropna()
+    if SCNN not in table:
+        return ""
+    most = table.reset_index().groupby("share").tail(1)
+    parts = (
+        f"{row[SCNN]:.1e} of scnn against {row[FISTA]:.1e} of FISTA at a weight of {row['share']:g}"
+        for row in rows_of(most)
+    )
+    work = most["work"].max()
+    return f"At {work:,.0f} iterations each, squared loss, it is {' and '.join(parts)}."
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:

@@ -21,7 +21,7 @@ from implicit_bias.bounds.certificate import Certificate, Status, certify
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.infinite_width.arrangement import cell_signs
 from implicit_bias.problem import MarginProblem
-from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from implicit_bias.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.solvers import solve
 
 LEARNED = "gates of a trained network (SVM-LC)"
@@ -139,8 +139,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         rows = frame[(frame["gates"] == name) & frame["separates"]]
         by_size = rows.groupby("samples")["ratio"].median()
         ax.plot(by_size.index, by_size, look, color=colour, label=name, markersize=5)
-    ax.axhline(1.0, color=GREY, linewidth=1)
-    ax.text(frame["samples"].min(), 1.04, "live gates", color=BLACK, va="bottom", fontsize=8.5)
+    ax.axhline(1.0, color=GREY, linewidth=1, label="live gates")
     sizes = sorted(frame["samples"].unique())
     ax.set(xscale="log", yscale="log", xlabel="samples", ylabel="variation norm / gated optimum")
     tick_values(ax, sizes)

@@ -13,6 +13,7 @@ from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import grid, margin_share, sized
+from benchmarks.words import span
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.infinite_width import max_margin
@@ -88,11 +89,13 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def _by_samples(ax: Axes, rows: pd.DataFrame, along: str, *, ranges: bool = False) -> None:
-    """Median shares against steps or width, with their ranges if wanted, a line a sample size."""
+    """Median shares against steps or width, with quartiles if wanted, a line a sample size."""
     by_samples = list(rows.groupby("samples"))
     for i, (samples, of_samples) in enumerate(by_samples):
         shares = of_samples.groupby(along)["share"]
-        middle, low, high = (shares.quantile(q) for q in (0.5, 0.0, 1.0))
+        # A bar that runs off the picture says no more than where it begins.
+        middle, low, high = (shares.quantile(q) for q in (0.5, 0.25, 0.75))
+        low = low.clip(lower=middle.clip(upper=0.0))
         # Bars stand side by side.
         aside = 1.06 ** (i - 0.5 * (len(by_samples) - 1)) if ranges else 1.0
         ax.errorbar(
@@ -105,7 +108,7 @@ def _by_samples(ax: Axes, rows: pd.DataFrame, along: str, *, ranges: bool = Fals
             capsize=1.5,
             linewidth=1.1,
             elinewidth=0.7,
-            label=f"{samples} samples (medians, bars: range)",
+            label=f"{samples} samples (medians, bars: quartiles)",
         )
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
     ax.set(xscale="log", ylim=(0.0, 1.06))
@@ -130,8 +133,14 @@ def found(frame: pd.DataFrame) -> str:
             f"{_words(shares[wide])} with {wide:,} ({_on_the_way(widest)}); the widest one of each "
             f"number of samples {_words(ends.min())} at worst and {_words(ends.max())} at best."
         )
+    widest = at_end(frame)["median"].groupby(["k", "samples"]).last()
+    ends = " and ".join(
+        f"{span(of_grid, margin_share)} on {k} × {k} clusters" for k, of_grid in widest.groupby("k")
+    )
     return (
-        f"Shares of the certified maximum after {frame['step'].max():,} steps. {' '.join(words)} "
+        f"**Of the certified maximum the widest networks reach {ends} after "
+        f"{frame['step'].max():,} steps, in the median of each number of samples.** "
+        f"{' '.join(words)} "
         f"No network exceeds its maximum (the largest share is {percent(frame['share'].max())}). "
         f"All maxima are certified to a relative gap of {frame['gap'].max():.1g}."
     )
@@ -172,6 +181,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
         f"{margin_share(low)} to {margin_share(high)}"
         for low, high in zip(widest["min"], widest["max"], strict=True)
     ]
+    last = frame[(frame["step"] == frame["step"].max()) & (frame["width"] == frame["width"].max())]
+    separating = (last["share"] > 0).groupby([last["k"], last["samples"]]).mean()
+    table["draws that separate at the widest"] = separating.map(percent)
     return table.reset_index().astype(str).rename(columns={"k": "k × k clusters"})
 
 

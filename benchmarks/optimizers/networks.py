@@ -190,14 +190,17 @@ def draw(frame: pd.DataFrame) -> Figure:
                     marker=MARKERS[place],
                     markersize=3.5,
                     linewidth=2.4 if own else 1.0,
-                    label=norm,
                 )
             ax.set(xscale="log", ylim=(0, 1.05), title=f"{NAMES[name]}, {gates} gates")
             ax.grid(axis="both")
         row[0].set_ylabel("relative KKT gap")
     for ax in panels[-1]:
         ax.set_xlabel("steps")
-    return common_legend(figure, panels[0], len(NORMS))
+    for place, norm in enumerate(NORMS):  # thin, as thick is the own norm of each panel
+        look = {"linestyle": LINES[place], "marker": MARKERS[place], "markersize": 3.5}
+        label = f"gap in {norm} (thick: the optimizer's own)"
+        panels[0][0].plot([], [], color=COLOURS[place], linewidth=1.0, label=label, **look)
+    return common_legend(figure, panels[0][:1], len(NORMS))
 
 
 EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -39,8 +39,9 @@ import pandas as pd
 
 from benchmarks.drawing import Figure, common_legend, curves, subplots
 from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
-from benchmarks.optimizers.descent import Adam, Momentum
+from benchmarks.optimizers.descent import Adam, Momentum, sign_time
 from benchmarks.sizes import log_spaced, sized
+from benchmarks.words import span
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -54,6 +55,9 @@ POINTS = 30
 REACHED = {"l2": 0.97, "linf": 0.97, OWN: 0.99}
 # Shares of the multipliers that change by less are a fixed point; most steps towards one.
 SETTLED, MOST_STEPS = 1e-9, 500
+# Adam's memory of squares: near 1 as the theory of single samples asks, and with all samples so
+# short that the runs are long past t_sign (`adam_memory`).
+BETA2 = {"one sample": 0.999, "all samples": 0.95}
 # The norm that each run is said to go to.
 CLAIMS: dict[tuple[str, str], str] = {
     ("Rademacher", "Adam, all samples"): "linf",
@@ -121,7 +125,7 @@ def fixed_point(signed: Array, start: Array | None = None) -> Array:
 
 
 @dataclass(frozen=True)
-class _Judge:
+class Judge:
     """A norm of weights as one of rescaled ones, with the largest margin under it."""
 
     norm: str
@@ -130,7 +134,7 @@ class _Judge:
     best: Array
 
     @classmethod
-    def of(cls, norm: str, signed: Array) -> _Judge:
+    def of(cls, norm: str, signed: Array) -> Judge:
         """Solve for the largest margin."""
         own = norm == OWN
         M = metric_of(fixed_point(signed), signed) if own else np.ones(signed.shape[1])
@@ -155,7 +159,8 @@ def iterates(signed: Array, optimizer: str, sizes: Sizes) -> Iterator[tuple[int,
     """
     one = optimizer.endswith("one sample")
     signum = optimizer.startswith("Signum")
-    direction = Momentum("linf", sizes.momentum) if signum else Adam(0.0)
+    beta2 = BETA2[optimizer.rpartition(", ")[2]]
+    direction = Momentum("linf", sizes.momentum) if signum else Adam(0.0, (0.9, beta2))
     weights, kept, t, least = np.zeros(signed.shape[1]), set(log_spaced(sizes.passes, POINTS)), 0, 0
     for done in range(1, sizes.passes + 1):
         for row in signed:
@@ -175,7 +180,7 @@ def iterates(signed: Array, optimizer: str, sizes: Sizes) -> Iterator[tuple[int,
 def rows(sizes: Sizes, data: str, optimizer: str) -> Rows:
     """One row a pass and norm: the margin as a share of the largest, and that of l2's best."""
     signed = drawn(sizes, data)
-    judges = {norm: _Judge.of(norm, signed) for norm in NORMS}
+    judges = {norm: Judge.of(norm, signed) for norm in NORMS}
     for done, weights in iterates(signed, optimizer, sizes):
         for norm, judge in judges.items():
             yield {
@@ -183,6 +188,9 @@ def rows(sizes: Sizes, data: str, optimizer: str) -> Rows:
                 "norm": norm,
                 "share": judge.share(signed, weights),
                 "share_of_l2": judge.share(signed, judges["l2"].best),
+                "steps": done * len(signed),
+                "step_size": sizes.step_size,
+                "gamma": judges["linf"].largest,
             }
 
 
@@ -214,10 +222,15 @@ def found(frame: pd.DataFrame) -> str:
         for row in rows_of(last)
     )
     own = frame[(frame["norm"] == OWN) & (frame["data"] == "Gaussian")]
+    whole = frame[frame["optimizer"] == "Adam, all samples"].groupby("data").last()
+    lengths = whole["steps"] / [
+        sign_time(row["step_size"], BETA2["all samples"], row["gamma"]) for row in rows_of(whole)
+    ]
     return (
         f"Share of the certified maximum margin after {frame['passes'].max():,} passes: {ends}. "
         "In the norm of the fixed point on Gaussian data the predictor of the largest l2 margin "
         f"has {_share(own['share_of_l2'].iloc[-1])}. "
+        f"Adam's runs with all samples are {span(lengths, '.0f')} times t_sign long. "
         f"{int(last['holds'].sum())} of {len(last)} runs end where they are said to."
     )
 

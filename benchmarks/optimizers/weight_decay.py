@@ -28,7 +28,7 @@ from benchmarks.optimizers.data import samples
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
-from implicit_bias.report.style import COLOURS, LINES, panel
+from implicit_bias.report.style import COLOURS, GREY, LINES, panel
 
 # Relative excess of the loss over its minimum in the box at which the claim counts as reached, and
 # by how much a weight may leave the box.
@@ -165,13 +165,21 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Frank-Wolfe gap against steps."""
-    figure, ax = panel()
-    for colour, (name, runs) in zip(COLOURS, frame.groupby("optimizer", sort=False), strict=False):
-        for line, (decay, run) in zip(LINES, runs.groupby("decay", sort=False), strict=False):
-            label = f"{name}, decay {decay:g}"
-            ax.plot(run["step"], run["gap"], color=colour, linestyle=line, label=label)
-    ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="Frank-Wolfe gap / smallest loss")
+    """Frank-Wolfe gap against steps: AdamW by decay, and each decay's controls in grey."""
+    figure, ax = panel(height=3.4)
+    for place, (decay, runs) in enumerate(frame.groupby("decay", sort=False)):
+        for name, run in runs.groupby("optimizer", sort=False):
+            ours = name == "AdamW"
+            label = f"AdamW, decay {decay:g}" if ours else "Adam and GD, penalty"
+            ax.plot(
+                run["step"],
+                run["gap"],
+                color=COLOURS[place] if ours else GREY,
+                linestyle=LINES[place],
+                linewidth=1.6 if ours else 0.8,
+                label=label if ours or (place, name) == (0, "Adam, penalty") else None,
+            )
+    ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="Frank-Wolfe gap / loss")
     ax.grid(axis="both")
     figure.legend(loc="outside lower center", ncols=2)
     return figure

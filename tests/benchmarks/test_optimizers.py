@@ -9,8 +9,11 @@ import torch
 
 from benchmarks.harness import Verdict
 from benchmarks.optimizers import (
+    adam_memory,
+    attention,
     boosting,
     descent,
+    leading,
     linear,
     mirror,
     rescaling,
@@ -18,7 +21,7 @@ from benchmarks.optimizers import (
     speed,
     weight_decay,
 )
-from implicit_bias import MarginProblem, max_margin, solve
+from implicit_bias import MarginProblem, attention_margin, max_margin, solve
 from implicit_bias.norms import GroupNorm, as_norm
 
 
@@ -218,3 +221,87 @@ def test_rescaling_keeps_to_its_balls() -> None:
         assert (sizes[start : start + 10] <= radius * (1 + 1e-12)).all()
         assert sizes[start : start + 10].max() == pytest.approx(radius)
         radius *= 1.5
+
+
+def test_adams_side_by_side_are_those_of_torch() -> None:
+    """Each with its own beta2, step and epsilon, on the logistic loss of all samples."""
+    sizes = adam_memory.Sizes(
+        samples=3, features=5, steps=40, beta2=(0.9, 0.99), step_sizes=(0.1, 0.2), epsilons=(0, 0.1)
+    )
+    table = pd.DataFrame(list(adam_memory.rows(sizes, "Gaussian")))
+    last = table[(table["step"] == 40) & (table["norm"] == "linf")]
+    signed = torch.tensor(single_samples.drawn(single_samples.Sizes(samples=3, features=5), "g"))
+    runs = zip(sizes.beta2, sizes.step_sizes, sizes.epsilons, strict=True)
+    for (beta2, eta, epsilon), margin in zip(runs, last["margin"], strict=True):
+        weights = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+        adam = torch.optim.Adam([weights], betas=(0.9, beta2), eps=epsilon)
+        for t in range(1, 41):
+            adam.param_groups[0]["lr"] = eta / t**0.5
+            adam.zero_grad()
+            torch.autograd.backward(torch.nn.functional.softplus(-signed @ weights).mean())
+            adam.step()
+        assert margin == pytest.approx(float((signed @ weights.detach()).min()), rel=1e-8)
+
+
+def test_times_of_adam_are_where_two_rates_are_equal() -> None:
+    star = descent.sign_time(0.1, 0.99, 9.0)
+    assert 0.1 * 9.0 / star**0.5 == pytest.approx(descent.speed_limit(0.99))
+    assert adam_memory.epsilon_time(0.0, 0.1, 0.99, 9.0) == np.inf
+    fast = adam_memory.epsilon_time(1e-8, 0.01, 1e-3, 9.0)  # as soon as sign descent is there
+    assert 2 * 0.01 * 9.0 * fast**0.5 == pytest.approx(np.log(1e8))
+
+
+@pytest.mark.parametrize("early", [0.8, 0.97])
+@pytest.mark.parametrize(("last", "after"), [(0.99, True), (0.9, False)])
+def test_a_run_of_adam_is_judged_on_both_sides_of_its_time(
+    early: float, last: float, after: bool
+) -> None:
+    star = descent.sign_time(0.1, 0.9, 9.0)
+    steps = np.array([1, star / 20, star, 50 * star, 100 * star]).astype(int)
+    pace = np.minimum(steps, star) + 2 * star**0.5 * np.sqrt(np.maximum(steps, star))
+    rows = [
+        {"data": "d", "beta2": 0.9, "step_size": 0.1, "epsilon": 0.0, "gamma": 9.0, "step": t}
+        | {"norm": norm, "margin": m * descent.speed_limit(0.9)}
+        | {"share": (early if t < star / 10 else last) if norm == "linf" else 0.5}
+        for t, m in zip(steps, pace, strict=True)
+        for norm in single_samples.NORMS
+    ]
+    ((_, row),) = adam_memory.ends(pd.DataFrame(rows)).iterrows()
+    assert row["side"] == "after t_sign"
+    assert row["growth"] == pytest.approx(row["foreseen"], rel=1e-6)
+    assert row["holds"] == (early < 0.95 and after)
+
+
+def test_attention_is_trained_by_the_slopes_of_autograd() -> None:
+    """One normalised step, of W and of the pair; the module has the margins of the problem."""
+    rng = np.random.default_rng(0)
+    tokens, query = rng.normal(size=(3, 4, 5)), rng.normal(size=(3, 5))
+    problem = attention_margin(tokens, query, [0, 2, 1])
+    parts = list(rng.normal(size=(2, 5, 5)))
+    pair = attention.Pair(*parts)
+    margins = pair(torch.tensor(problem.X), torch.tensor(problem.gates))
+    found = problem.decision(attention.product(parts).T)
+    np.testing.assert_allclose(margins.detach(), found, rtol=1e-10)
+    slopes = torch.autograd.grad(torch.logsumexp(-margins, dim=0), list(pair.parameters()))
+    length = sum(slope.square().sum() for slope in slopes) ** 0.5
+    ((_, after),) = attention.iterates(problem, parts, "normalised descent", 1)
+    for part, before, slope in zip(after, parts, slopes, strict=True):
+        np.testing.assert_allclose(part - before, -slope / length, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("module", leading.MODULES)
+def test_leading_parts_are_limits(module: str) -> None:
+    """f(c theta) / c^L tends to the module that is written by hand, of squared relu."""
+    whole, by_hand = (
+        leading.built(leading.WHOLE, module, "squared relu", 0, whole=whole)
+        for whole in (True, False)
+    )
+    X = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    degree = 4 if module == "low-rank update" else 14
+    expected = by_hand(X).detach()
+    with torch.no_grad():
+        for p in whole.parameters():
+            p.mul_(2.0**20)
+    torch.testing.assert_close(
+        whole(X).detach() / 2.0 ** (20 * degree), expected, rtol=1e-4, atol=1e-6
+    )

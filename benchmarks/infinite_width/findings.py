@@ -1,0 +1,60 @@
+"""What the page says with numbers, in five lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pandas as pd
+
+from benchmarks.infinite_width import margin_reached, more_time, plane
+from benchmarks.page import Kept
+from benchmarks.sizes import margin_share
+from implicit_bias.base.wording import percent
+
+
+def words(kept: Kept) -> dict[str, object]:
+    """Return the values that the texts of the page name."""
+    certified = kept["certified"]
+    random = certified[certified["kind"] == "random points"]
+    lines = [
+        _verdicts(kept),
+        f"The maximum is known: to a relative gap of {random['gap'].max():.0e} on random points in "
+        "the plane, which an attack by a million directions does not shake.",
+        _reached(kept["margin_reached"]),
+        _time(kept["more_time"]),
+        _few(kept["neurons"], kept["plane"]),
+    ]
+    return {"found": "\n".join(f"- {line}" for line in lines)}
+
+
+def _verdicts(kept: Kept) -> str:
+    counts = Counter(kept.verdict(each.name) for each in kept.study.experiments)
+    said = ", ".join(f"{n} {verdict.of_several(n)}" for verdict, n in counts.most_common())
+    return f"Of {counts.total()} claims {said}; two are the paper's, the others ours."
+
+
+def _reached(frame: pd.DataFrame) -> str:
+    medians = margin_reached.at_end(frame)["median"].groupby(["k", "samples"]).last()
+    words = " and ".join(
+        f"{margin_share(of_grid.min())} to {margin_share(of_grid.max())} on {k} × {k} clusters"
+        for k, of_grid in medians.groupby("k")
+    )
+    return f"**Published training of the widest networks reaches {words}** (medians by samples)."
+
+
+def _time(frame: pd.DataFrame) -> str:
+    medians = more_time.ends(frame).median()
+    return (
+        f"What is left there is largely time: from {margin_share(medians[more_time.PUBLISHED])} to "
+        f"{margin_share(medians[more_time.ACCELERATED])} in the median, by accelerated steps."
+    )
+
+
+def _few(frame: pd.DataFrame, pictures: pd.DataFrame) -> str:
+    ratio = (frame["neurons"] / frame["support"]).median()
+    agreement = plane.agreements(pictures).median()
+    return (
+        f"The optimum has few neurons, {ratio:.2f} times the support vectors in the median; a "
+        f"trained network decides like it on {percent(agreement[plane.TRAINED])} of the square, "
+        f"random features on {percent(agreement[plane.FEATURES])}."
+    )

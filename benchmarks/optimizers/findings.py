@@ -1,0 +1,83 @@
+"""What the page says with numbers, in five lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pandas as pd
+
+from benchmarks.harness import rows_of
+from benchmarks.optimizers import adam_memory, attention, leading, single_samples
+from benchmarks.page import Kept
+from benchmarks.words import span
+from implicit_bias.base.wording import percent
+
+
+def words(kept: Kept) -> dict[str, object]:
+    """Return the values that the texts of the page name."""
+    lines = [
+        _verdicts(kept),
+        _memory(kept["adam_memory"]),
+        _single(kept["single_samples"]),
+        _attention(kept["attention"]),
+        _networks(kept["networks"], kept["leading"]),
+    ]
+    return {"found": "\n".join(f"- {line}" for line in lines)}
+
+
+def _verdicts(kept: Kept) -> str:
+    """Count the verdicts of all experiments."""
+    counts = Counter(kept.verdict(each.name) for each in kept.study.experiments)
+    said = ", ".join(f"{n} {verdict.of_several(n)}" for verdict, n in counts.most_common())
+    return (
+        f"Of {counts.total()} claims {said}. Those that stand in part ask for more time than there "
+        "is, or hold for some of their runs: each row says which."
+    )
+
+
+def _memory(frame: pd.DataFrame) -> str:
+    last = adam_memory.ends(frame)
+    after = last[last["side"] == "after t_sign"]["linf"]
+    before = last[last["epsilon"] == 0]["early"]
+    tiny = last[last["side"] == "after t_eps"]["linf"]
+    return (
+        "**Adam with all samples is sign descent from about t_sign = (eta gamma / (1/2 ln(1 / "
+        f"beta2)))^2 steps on**: {_span(before)} of the largest l_inf margin at "
+        f"{adam_memory.EARLY:g} t_sign, {_span(after)} at {adam_memory.LONG:g} t_sign and later. "
+        f"Epsilon ends that: {_span(tiny)}."
+    )
+
+
+def _single(frame: pd.DataFrame) -> str:
+    last = single_samples.at_end(frame)
+    (run,) = rows_of(last[last["claim"] == single_samples.OWN])
+    return (
+        "Adam with single samples goes to a norm of the data's own, as its theory says: "
+        f"{percent(run[single_samples.OWN], 1)} of the certified maximum there, "
+        f"{percent(run['l2'], 1)} in l2 and {percent(run['linf'], 1)} in l_inf."
+    )
+
+
+def _attention(frame: pd.DataFrame) -> str:
+    last = attention.ends(frame)
+    apart = last[last["claim"] == "nuclear"]["nuclear"]
+    whole = last[(last["trained"] == "W") & (last["claim"] == "l2")]["l2"]
+    return (
+        f"Attention: W by normalised descent reaches {_span(whole)} of the largest Frobenius "
+        f"margin, keys and queries apart {_span(apart)} of the nuclear one."
+    )
+
+
+def _networks(frame: pd.DataFrame, leading_part: pd.DataFrame) -> str:
+    last = frame[frame["step"] == frame["step"].max()]
+    small = leading.ends(leading_part)
+    smooth = small[small["gates"] == leading.GATES[1]]["last"]
+    return (
+        "Networks are slow: after the steps that one trains, no run is near a KKT point (gaps of "
+        f"{percent(last['gap'].min())} and more of two-layer networks on digits); small "
+        f"smooth ones come to {span(smooth, '.2f')} after {leading_part['step'].max():,} steps."
+    )
+
+
+def _span(shares: pd.Series[float]) -> str:
+    return span(shares, lambda share: percent(share, 1))
