@@ -274,7 +274,7 @@ def _headline(verdict: Verdict, s: Standing) -> Sentence:
             "have weights that the network does not have.",
         )
     reason = s.no_svm or "no SVM of its program is among the models"
-    return (f"How far {s.network} is from its limit is not known: {reason}.",)
+    return (*_errors(s), f"How far {s.network} is from its limit is not known: {reason}.")
 
 
 def _errors(s: Standing) -> Sentence:

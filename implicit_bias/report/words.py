@@ -219,6 +219,9 @@ def _without_network(comparison: Comparison, samples: str) -> Conclusion:
             f" ({count}), and too few samples tell it from {', '.join(level)}.",
         )
     evidence: list[Sentence] = []
+    if len(found) == 2:
+        differ = comparison.pair(best.name, others[0].name).disagreement
+        evidence.append(("The two differ on ", Term(percent(differ), "disagreement"), "."))
     certified = [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]
     if certified:
         worst = max(m.known_margin.gap for m in certified)

@@ -441,6 +441,7 @@ def test_headlines_of_other_comparisons() -> None:
         return only
 
     assert "no SVM of its program" in str(conclusion("svm", "net"))
+    assert str(conclusion("svm", "net")).startswith("net is wrong on ")
     assert "of the optimum" in str(conclusion("svm", "knn"))
     assert str(conclusion("knn")).startswith("knn is wrong on")
     for steps in (3, 600):
@@ -546,6 +547,7 @@ def test_no_ranking_where_the_samples_do_not_tell() -> None:
     assert "poor" not in str(conclusion)
     (conclusion,) = conclusions(compare({"good": good, "poor": poor}, X, y))
     assert str(conclusion).startswith("good is wrong least often")
+    assert f"The two differ on {percent(50 / 200)}." in str(conclusion)
 
 
 @dataclass(frozen=True)
