@@ -76,14 +76,14 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         )
         return
     print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
+    from implicit_bias.report.tables import soft_notes
     from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
 
     if comparison.pairs:
         print_table(*PAIR_HEADINGS, rows=map(_pair_cells, comparison.pairs))
-    for model in comparison.models:
-        if model.fitted is not None and model.fitted.search is not None:
-            show(f"{model.name}: {model.fitted.search}.")
+    for note in soft_notes(comparison):
+        show(note)
     for conclusion in conclusions(comparison, train_on=train_on(config, page.parent)):
         show(str(conclusion))
     show(f"Report: {page}")

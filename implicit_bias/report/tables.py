@@ -308,6 +308,11 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             "Evaluation samples in a context that no training sample was in, of one unit at least, "
             f"so that this unit adds nothing to what the model says of them: {', '.join(unseen)}."
         )
+    yield from soft_notes(comparison)
+
+
+def soft_notes(comparison: Comparison) -> Iterator[str]:
+    """Say which SVMs have a soft margin, why, and what their norms are then."""
     soft = [
         f"{model.name} (C = {C_in_words(model.margin.C)})"
         for model in comparison.models
