@@ -247,11 +247,12 @@ def standstill(
     name, eps, size = _epsilon(subject, trained, optimizer)
     if eps > size:
         other = "minimise the loss's logarithm" if leading else "use `train_to_limit`"
+        smaller = f"train with an eps far below {size:.2g}, or " if size > 0 else ""
         yield Obstacle(
             f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
             "so its steps shrink as those of gradient descent do",
-            f"train with an eps far below {size:.2g}, or {other} (gradients of the logarithm do "
-            "not shrink: if it was minimised already, this does not matter)",
+            f"{smaller}{other} (gradients of the logarithm do not shrink: if it was minimised "
+            "already, this does not matter)",
         )
 
 

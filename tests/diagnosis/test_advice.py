@@ -77,6 +77,11 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
     assert LONGER not in found.verdict
     assert quiet(module, optimizer=small).warnings == ()
     assert LONGER in quiet(module, optimizer=small).verdict
+    underflowed = of_margin(2000.0)  # no eps is below gradients of 0
+    tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
+    (said,) = quiet(underflowed, optimizer=tiny).warnings
+    assert "train_to_limit" in said
+    assert "far below" not in said
 
 
 @pytest.mark.parametrize("name", ["Adam", "Muon"])

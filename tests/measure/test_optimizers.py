@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
-from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
 
 from cases import mostly_slow
 from implicit_bias import LimitConfig, diagnose, train_to_limit
@@ -21,7 +21,7 @@ from implicit_bias.measure.optimizers import OptimizerError, geometry_of
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.training.optimizers import SignDescent
-from modules import Square, drawn, known, layers, own_labels, seeded
+from modules import Square, drawn, known, layers, linear, own_labels, seeded
 
 MUON = getattr(torch.optim, "Muon", None)
 needs_muon = pytest.mark.skipif(MUON is None, reason="this torch has no Muon")
@@ -239,3 +239,57 @@ def test_what_optimizers_say_of_the_training() -> None:
         diagnose(module, X, labels, optimizer=known(MUON)(module.parameters()))
     copied = SGD(network().parameters(), lr=0.1)
     assert diagnose(module, X, labels, optimizer=copied).norm == "l2"
+
+
+class Polar(known(MUON) if MUON is not None else Optimizer):  # type: ignore[misc]
+    """Muon with whole singular value decompositions in the place of a few iterations."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Move each matrix along the polar factor of a running mean of its gradients."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+                mean.mul_(group["momentum"]).add_(p.grad)
+                U, _, V = torch.linalg.svd(mean, full_matrices=False)
+                p.sub_(U @ V, alpha=group["lr"] * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
+
+
+@needs_muon
+@pytest.mark.slow
+# Of the loss itself the gradients have underflowed; those of its logarithm do not.
+@pytest.mark.filterwarnings("ignore:.*above the gradients")
+@pytest.mark.parametrize(("exact", "steps"), [(False, 4000), (True, 20_000)])
+def test_muon_beside_adam_is_nearest_to_its_own_norm(exact: bool, steps: int) -> None:
+    """A convolution and a readout by Adam, the hidden matrix by Muon; smooth, of degree 4.
+
+    Steps shrink like t^(-3/4), so that margins grow by the same each step, and the gradients of the
+    loss's logarithm change slowly enough for Adam's memory.
+    """
+    torch.manual_seed(0)
+    X, labels = drawn(12, 1, 6, 6), np.where(drawn(12, seed=1) > 0, 1, -1)
+    convolution, hidden, readout = nn.Conv2d(1, 3, 3, bias=False), linear(48, 6), linear(6)
+    module = nn.Sequential(convolution, Square(), nn.Flatten(), hidden, readout).double()
+    for p in module.parameters():
+        nn.init.normal_(p, std=0.1 * p[0].numel() ** -0.5)
+    kind = type("Muon", (Polar,), {}) if exact else known(MUON)
+    optimizers = [
+        kind([hidden.weight], lr=0.12, weight_decay=0.0, momentum=0.9, eps=1e-30),
+        Adam([convolution.weight, readout.weight], lr=0.12, betas=(0.9, 0.95), eps=1e-30),
+    ]
+    schedules = [LambdaLR(each, lambda step: (1 + step) ** -0.75) for each in optimizers]
+    signs = torch.tensor(labels)
+    for _ in range(steps):
+        module.zero_grad()
+        torch.autograd.backward(torch.logsumexp(-signs * module(X)[:, 0], dim=0))
+        for each in (*optimizers, *schedules):
+            each.step()
+    own, reordered = (
+        diagnose(module, X, labels, optimizer=order) for order in (optimizers, optimizers[::-1])
+    )
+    assert own.gap == reordered.gap
+    assert own.norm == reordered.norm
+    for norm in ("l2", "linf", "spectral"):
+        assert own.gap < 0.5 * diagnose(module, X, labels, norm=norm).gap
+    if exact:
+        assert own.gap < 0.1
