@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -29,6 +30,8 @@ from implicit_bias.base.atomic import write_atomically
 from implicit_bias.report.style import style
 
 DETAILS = "DETAILS.md"
+# Of paired differences, on which side matched cells are: it is said in the details.
+COUNTS = re.compile(r"; \d+ of \d+ cells (?:above|below) 0(?=\])")
 COLUMNS = ("", "claim", "what came out", "verdict")
 STATEMENTS = (
     "Every statement that we know of, in the order of the paper. Last column: the verdicts of the "
@@ -187,7 +190,7 @@ def _row(claim: Claim, judged: Judged) -> tuple[str, str, str, str]:
     """Return the cells of a claim: its place, the paper's words, what came out, the verdict."""
     link = f"[{claim.where}]({DETAILS}#{claim.name})"
     verdict = f"**{judged.verdict.value}**{judged.remark}"
-    return link, claim.quote or claim.claim, judged.result, verdict
+    return link, claim.quote or claim.claim, COUNTS.sub("", judged.result), verdict
 
 
 def _result(kept: Kept, entry: Entry) -> str:

@@ -713,6 +713,11 @@ def _same_loss(table: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _brief_networks(table: pd.DataFrame) -> str:
+    same = int((table["images"] == 0).sum())
+    return f"{coverage(table)}{same:,} have the released accuracy to the digit."
+
+
+def _found_networks(table: pd.DataFrame) -> str:
     without = table["momentum"] == 0
     sentences = []
     for mask, words in ((without, "without momentum"), (~without, "with momentum 0.9")):
@@ -723,15 +728,11 @@ def _brief_networks(table: pd.DataFrame) -> str:
                 f"Of {mask.sum()} networks {words} {right} have the released accuracy to the "
                 f"digit, {near} ({percent(near / mask.sum(), 1)}) within one image."
             )
-    return coverage(table) + " ".join(sentences)
-
-
-def _found_networks(table: pd.DataFrame) -> str:
     furthest = int(summary(table)["largest"].max())
     loss = int(_same_loss(table).sum())
     return (
-        f"{_brief_networks(table)} {loss} have the released loss. The furthest is {furthest} "
-        "images off."
+        f"{coverage(table)}{' '.join(sentences)} {loss} have the released loss. The "
+        f"furthest is {furthest} images off."
     )
 
 

@@ -21,7 +21,7 @@ from implicit_bias.runs.grid import Grid
 
 GRIDS = Path(__file__).parent / "grids"
 # Claims whose results are said at the head of the page.
-RESULTS = ("l2", "hardly", "errors")
+RESULTS = ("l2", "hardly", "sharing", "errors")
 VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 
 
@@ -48,7 +48,7 @@ def draw(name: str, kept: Kept) -> Figure:
 def words(kept: Kept) -> Row:
     """Return the values that the texts of the pages name."""
     tables, values = _of(kept)
-    found = judge(kept)
+    found = kept.judge()
     quoted = [each.name for each in kept.study.claims if each.quote]
     counts = Counter(found[name].verdict for name in quoted)
     points, known = tables.points, telling(tables.points)

@@ -27,6 +27,7 @@ Source: Lippl, Abbott, Chung (2022), introduction and section 4.2; the two means
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from benchmarks.sizes import grid
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import load_data
+from implicit_bias.runs.data import Data, load_data
 from implicit_bias.runs.models import ModelFactory
 
 MODELS = ("svm-gln", "svm-l2")
@@ -68,19 +69,35 @@ def neighbour_difference(predictors: AdditivePredictors) -> float:
     return float(np.sqrt(apart / size))
 
 
+def shape(predictors: AdditivePredictors) -> Row:
+    """How much neighbours differ, and how many units are not used."""
+    effects = predictors.effect_norms
+    return {
+        "neighbours": neighbour_difference(predictors),
+        "unused": float(np.mean(effects < MATTERS * effects.max())),
+    }
+
+
+def cell(**setting: Any) -> ModelFactory:
+    """Return what makes the models of a cell of the paper."""
+    config = RunConfig(dataset="mnist", protocol="lippl2022", models=MODELS, **setting)
+    return ModelFactory(config, _data(config.train_size))
+
+
+@lru_cache(maxsize=1)  # 0.4 GB, which take seconds to read
+def _data(train_size: int | None) -> Data:
+    return load_data(RunConfig(dataset="mnist", protocol="lippl2022", train_size=train_size))
+
+
 def rows(**setting: Any) -> Rows:
     """Solve both SVMs of a cell."""
-    config = RunConfig(dataset="mnist", protocol="lippl2022", models=MODELS, **setting)
-    factory = ModelFactory(config, load_data(config))
+    factory = cell(**setting)
     images = factory.data.parts.validation
     for name, model in factory.fit():
         assert isinstance(model, GLNSVC)
-        predictors = AdditivePredictors.from_coef(model.coef_, config.units)
-        effects = predictors.effect_norms
         yield {
             "model": name,
-            "neighbours": neighbour_difference(predictors),
-            "unused": float(np.mean(effects < MATTERS * effects.max())),
+            **shape(AdditivePredictors.from_coef(model.coef_, factory.config.units)),
             "error": float(np.mean(model.predict(images.X) != images.y)),
             "gap": model.solution_.certificate.gap,
         }

@@ -418,9 +418,9 @@ def test_programs_without_a_solution_are_counted(study: Study) -> None:
 
 
 def test_every_claim_of_the_paper_has_its_own_words_and_a_judge() -> None:
-    listed = catalogue.study("lippl2022").claims
-    assert {each.name for each in listed} == set(claims.JUDGES)
-    for each in listed:
+    study = catalogue.study("lippl2022")
+    assert {each.name for each in study.claims_of("")} == set(claims.JUDGES)
+    for each in study.claims:
         if each.quote:
             assert re.fullmatch("“[^“”]+”", each.quote), each.name
         else:
