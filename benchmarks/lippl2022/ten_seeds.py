@@ -173,7 +173,7 @@ def gains(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     """SVM-L2 minus SVM-GLN in each quarter, at medians: a row a cell, columns 1 to 4."""
     columns = {f"{by}_{quarter}": quarter for quarter in range(1, QUARTERS + 1)}
     medians = frame[frame["threshold"] == "median"].set_index(["model", *CELL])[list(columns)]
-    gained: pd.DataFrame = medians.loc[L2] - medians.loc[GLN]
+    gained = pd.DataFrame(medians.loc[L2] - medians.loc[GLN])
     return gained.rename(columns=columns).reset_index()
 
 
