@@ -30,7 +30,8 @@ class Ending(Enum):
     GAP = "the KKT gap asked for is reached"
     STALLED = (
         "no step lowers the log loss (or the norm at margin 1) any more: the weights are "
-        "stationary, or what is left to gain is below rounding"
+        "stationary or on kinks of their units, or what is left to gain is below rounding; "
+        "diagnose says how far from a KKT point they are"
     )
     INTERRUPTED = "it was interrupted"
 
