@@ -247,7 +247,8 @@ def standstill(
     name, eps, size = _epsilon(subject, trained, optimizer)
     if eps > size:
         other = "minimise the loss's logarithm" if leading else "use `train_to_limit`"
-        smaller = f"train with an eps far below {size:.2g}, or " if size > 0 else ""
+        held = size > torch.finfo(dtype).tiny
+        smaller = f"train with an eps far below {size:.2g}, or " if held else ""
         yield Obstacle(
             f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
             "so its steps shrink as those of gradient descent do",

@@ -77,11 +77,15 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
     assert LONGER not in found.verdict
     assert quiet(module, optimizer=small).warnings == ()
     assert LONGER in quiet(module, optimizer=small).verdict
-    underflowed = of_margin(2000.0)  # no eps is below gradients of 0
-    tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
-    (said,) = quiet(underflowed, optimizer=tiny).warnings
-    assert "train_to_limit" in said
-    assert "far below" not in said
+    # No eps is below gradients of 0, nor in single precision below these.
+    for underflowed in (of_margin(2000.0), of_margin(200.0, torch.float32)):
+        inputs = X.to(next(underflowed.parameters()).dtype)
+        tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
+        labels = own_labels(underflowed, inputs)
+        with pytest.warns(DiagnosisWarning):
+            (said,) = diagnose(underflowed, inputs, labels, optimizer=tiny).warnings
+        assert "train_to_limit" in said
+        assert "far below" not in said
 
 
 @pytest.mark.parametrize("name", ["Adam", "Muon"])
