@@ -24,6 +24,9 @@ from implicit_bias.measure.modules import evaluate, values_of
 HOMOGENEITY_TOLERANCE = 1e-6
 # Euler's identity may miss by that share of this share of its terms, of which most may cancel.
 ROUNDED_SHARE = 1e-6
+# Largest power of 2 that parameters are scaled by to see what is cut off far above its present size,
+# and the most bits that outputs may gain: beyond the range of float64 nothing is known.
+FAR_BITS, MOST_BITS = 40, 1000
 # Samples on which the forward pass is watched.
 WATCHED = 4
 
@@ -99,11 +102,35 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
         than is given.
     """
     try:
-        return measured_degree(gradients, degree)
+        L = measured_degree(gradients, degree)
     except HomogeneityError as error:
         if degree is not None or isinstance(error, OtherGradientsError):
             raise
         raise HomogeneityError(f"{_cause(gradients)} ({error.deviation})") from error
+    if goes_on(gradients, L):
+        return L
+    used = functions_used(gradients.module, gradients.inputs, TRAPS, gradients.shapes)
+    where = "".join(f" ({name} in {listed(places)})" for name, places in used.items())
+    raise HomogeneityError(
+        f"the module scales with degree {L:.4g} where its parameters are about as large as now, "
+        "but not where they are far larger, as they are in the limit",
+        f"leave out what cuts off large outputs or activations{where}, and cases by their size",
+    )
+
+
+def goes_on(
+    gradients: MarginGradients, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE
+) -> bool:
+    """Whether margins of this degree near the parameters have it where these are far larger, too.
+
+    Those of outputs or activations that are cut off, far above what they are, do not.
+    """
+    bits = min(FAR_BITS, int(MOST_BITS / degree))
+    here = gradients.margins(gradients.theta)
+    far = gradients.at_scale(2.0**bits, degree).margins(gradients.theta)
+    # The degree was measured over one bit, so that its error counts that often.
+    near = np.abs(far - here).max() <= (bits + 1) * tolerance * np.abs(here).max()
+    return bool(near or not np.isfinite(far).all())
 
 
 def measured_degree(

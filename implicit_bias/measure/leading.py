@@ -31,6 +31,7 @@ from implicit_bias.measure.homogeneity import (
     HomogeneityError,
     OtherGradientsError,
     functions_used,
+    goes_on,
     listed,
     measured_degree,
     of_degree_0,
@@ -135,20 +136,9 @@ def _limit(gradients: MarginGradients) -> tuple[float, float] | None:
             raise
         except HomogeneityError:
             continue
-        if c > 1.0 or _goes_on(gradients, L):
+        if c > 1.0 or goes_on(gradients, L, AGREEMENT):
             return c, round(L, DIGITS)
     return None
-
-
-def _goes_on(gradients: MarginGradients, degree: float) -> bool:
-    """Whether a module that is homogeneous where it is still is so where parameters are large.
-
-    One whose outputs or activations are cut off, far above what they are, is not.
-    """
-    here = gradients.margins(gradients.theta)
-    far = gradients.at_scale(SCALES[1], degree).margins(gradients.theta)
-    near = np.abs(far - here).max() <= AGREEMENT * np.abs(here).max()
-    return bool(near or not np.isfinite(far).all())  # beyond the range of float64 nothing is known
 
 
 def _without_limit(gradients: MarginGradients) -> str:

@@ -274,13 +274,36 @@ def test_gradients_that_are_no_numbers_are_not_blamed_on_the_module() -> None:
         diagnose(seeded(module, 1), X, own_labels(module, X), leading=True)
 
 
-def test_what_is_cut_off_above_has_no_leading_part() -> None:
-    """Although it is homogeneous where it is, and twice as far."""
+@pytest.mark.parametrize(("leading", "said"), [(False, "far larger"), (True, "no limit")])
+def test_what_is_cut_off_above_is_not_homogeneous_and_has_no_leading_part(
+    leading: bool, said: str
+) -> None:
+    """Although it scales where it is, and twice as far."""
     module = Computed(lambda m, x: m.last(x).clamp(-1e6, 1e6), last=linear(D))
     labels = own_labels(seeded(module, 1), X)
-    assert quiet(module, labels).degree == 1.0
-    with pytest.raises(HomogeneityError, match="no limit"):
-        diagnose(module, X, labels, leading=True)
+    with pytest.raises(HomogeneityError, match=said):
+        diagnose(module, X, labels, leading=leading)
+
+
+def test_an_activation_that_is_cut_off_far_above_is_named() -> None:
+    module = seeded(nn.Sequential(linear(D, 4), nn.Hardtanh(-1e9, 1e9), linear(4, 1)), 1)
+    with pytest.raises(HomogeneityError, match="hardtanh in '1'"):
+        diagnose(module, X, own_labels(module, X))
+
+
+@pytest.mark.parametrize("layers", [5, 30])
+def test_what_overflows_far_above_is_not_refused(layers: int) -> None:
+    """In float32 within the module, or in float64 by its depth."""
+    dtype = torch.float32 if layers == 5 else torch.float64
+
+    def product(m: Any, x: Tensor) -> Any:
+        hidden = m.first(x).to(dtype)
+        for n in range(layers - 1):
+            hidden = hidden * m.factors[n].to(dtype)
+        return hidden.to(x.dtype)
+
+    module = seeded(Computed(product, first=linear(D), factors=torch.ones(layers - 1)), 1)
+    assert quiet(module, own_labels(module, X)).degree == pytest.approx(layers)
 
 
 @pytest.mark.parametrize("build", [attention, torchs_attention])
