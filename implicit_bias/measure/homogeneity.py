@@ -24,7 +24,7 @@ from implicit_bias.measure.modules import evaluate, values_of
 HOMOGENEITY_TOLERANCE = 1e-6
 # Euler's identity may miss by that share of this share of its terms, of which most may cancel.
 ROUNDED_SHARE = 1e-6
-# Largest power of 2 that parameters are scaled by to see what is cut off far above its present size,
+# Largest power of 2 that parameters are scaled by to see what is cut off far above its size now,
 # and the most bits that outputs may gain: beyond the range of float64 nothing is known.
 FAR_BITS, MOST_BITS = 40, 1000
 # Samples on which the forward pass is watched.
