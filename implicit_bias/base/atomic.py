@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import tempfile
@@ -108,7 +109,11 @@ def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list
 
 def write_csv(path: str | Path, frame: pd.DataFrame) -> None:
     """Write a table as CSV, with an apostrophe before text that a spreadsheet would compute."""
-    write_atomically(path, partial(frame.map(_no_formula).to_csv, index=False))
+    # A carriage return ends a line for readers, but Python before 3.13 quotes it by request only.
+    returns = frame.map(lambda value: isinstance(value, str) and "\r" in value).to_numpy().any()
+    quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
+    write = partial(frame.map(_no_formula).to_csv, index=False, quoting=quoting)
+    write_atomically(path, write)
 
 
 def _no_formula(value: Any) -> Any:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from implicit_bias.base.atomic import check_writable, make_folder, write_tables, write_text
+from implicit_bias.base.atomic import (
+    check_writable,
+    make_folder,
+    write_csv,
+    write_tables,
+    write_text,
+)
 from system import limited
 
 
@@ -68,3 +74,10 @@ def test_a_place_is_tried_before_the_work(tmp_path: Path) -> None:
 def test_names_that_are_no_utf8_are_escaped(tmp_path: Path) -> None:
     write_text(tmp_path / "page", "\u00e9 of \udcff.csv")
     assert (tmp_path / "page").read_text("utf-8") == "\u00e9 of \\udcff.csv"
+
+
+def test_text_with_quotes_and_ends_of_lines_reads_as_it_was_written(tmp_path: Path) -> None:
+    names = ["r\rn", "l\nl", 'a"b', "x,y", " s ", "007"]
+    write_csv(tmp_path / "names.csv", pd.DataFrame({"row": range(6), "id": names}))
+    found = pd.read_csv(tmp_path / "names.csv", dtype={"id": str})
+    assert (found["row"].tolist(), found["id"].tolist()) == ([*range(6)], names)
