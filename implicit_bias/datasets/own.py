@@ -413,7 +413,7 @@ def _read(file: Path, target: str | None, columns: Columns) -> _Samples:
     """Return the samples of a file."""
     kind = _kind(file)
     if kind in TABLES:
-        return _from_table(read_table(file, target), target, columns)
+        return _from_table(read_table(file, target, columns.id), target, columns)
     if columns.ignore or columns.id:
         raise ValueError("its inputs have no names: leave --ignore and --id out")
     if kind == ".npz":
@@ -443,8 +443,11 @@ def _parsing(what: str, cure: str = "") -> Iterator[None]:
         raise ValueError(f"it cannot be read as {what} ({said}){cure and f': {cure}'}") from error
 
 
-def read_table(file: Path, target: str | None = None) -> pd.DataFrame:
-    """Read a CSV, TSV or Parquet file, and refuse what could be misread; see `load_own`."""
+def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) -> pd.DataFrame:
+    """Read a CSV, TSV or Parquet file, and refuse what could be misread; see `load_own`.
+
+    Columns ``id`` that are no whole numbers as Python writes them, such as 007, stay as they are.
+    """
     import pandas as pd
 
     if (kind := _kind(file)) == ".parquet":
@@ -481,6 +484,10 @@ def read_table(file: Path, target: str | None = None) -> pd.DataFrame:
     ):
         labels = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
         _check_padding(labels.dropna().unique())
+    for place in (n for n, name in enumerate(names) if name in id):
+        written = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
+        if (written.dropna() != table.iloc[:, place].dropna().astype(str)).any():
+            table.isetitem(place, written.array)
     return table
 
 

@@ -60,7 +60,7 @@ def predict_file(
             "with --data): in Python load_model(FILE).predict(X) takes its inputs"
         )
     try:
-        rows = read_table(file, facts.get("target"))
+        rows = read_table(file, facts.get("target"), facts.get("id", ()) if id is None else id)
         known = set(map(str, rows.columns))
         kept = [each for each in facts.get("id", ()) if each in known] if id is None else id
         if unknown := [each for each in kept if each not in known]:

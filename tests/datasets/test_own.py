@@ -538,3 +538,11 @@ def test_a_preparation_of_arrays_and_of_columns_of_one_name(tmp_path: Path) -> N
 def test_what_is_carried_has_a_value_for_each_sample() -> None:
     with pytest.raises(ValueError, match="row"):
         Dataset("two", np.ones((2, 1)), np.array([1.0, -1.0]), ("a", "b"), carried={"row": X[0]})
+
+
+@pytest.mark.parametrize("names", [["007", "7", "0100"], ["1.50", "1.5", "2"], ["1e5", "2", "3"]])
+def test_names_of_rows_stay_as_they_are_written(tmp_path: Path, names: list[str]) -> None:
+    file = tmp_path / "rows.csv"
+    lines = [f"{name},{n},{'ab'[n % 2]}" for n, name in enumerate(names)]
+    file.write_text("\n".join(["key,x,y", *lines]))
+    assert load_own(file, "y", id=["key"]).carried["key"].tolist() == names
