@@ -171,7 +171,9 @@ def test_undecided_counts_as_an_error_and_is_said(tmp_path: Path) -> None:
     assert undecided.any()
     result = compare({"shallow": shallow}, far, np.ones(400))
     assert (unseen := result.model("shallow").unseen) == np.count_nonzero(undecided)
-    assert f"shallow {unseen} of 400" in result.report(tmp_path).read_text("utf-8")
+    page = result.report(tmp_path).read_text("utf-8")
+    assert page.count(f"shallow {unseen} of 400") == 2  # of contexts, and of classes
+    assert "count as errors" in page
     for label in (-1.0, 1.0):
         result = compare({"shallow": shallow}, far, np.full(400, label))
         expected = np.mean(label * shallow.decision_function(far) <= 0)

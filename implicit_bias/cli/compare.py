@@ -76,13 +76,13 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         )
         return
     print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
-    from implicit_bias.report.tables import soft_notes
+    from implicit_bias.report.tables import short_notes
     from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
 
     if comparison.pairs:
         print_table(*PAIR_HEADINGS, rows=map(_pair_cells, comparison.pairs))
-    for note in soft_notes(comparison):
+    for note in short_notes(comparison):
         show(note)
     for conclusion in conclusions(comparison, train_on=train_on(config, page.parent)):
         show(str(conclusion))

@@ -308,11 +308,19 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             "Evaluation samples in a context that no training sample was in, of one unit at least, "
             f"so that this unit adds nothing to what the model says of them: {', '.join(unseen)}."
         )
-    yield from soft_notes(comparison)
+    yield from short_notes(comparison)
 
 
-def soft_notes(comparison: Comparison) -> Iterator[str]:
-    """Say which SVMs have a soft margin, why, and what their norms are then."""
+def short_notes(comparison: Comparison) -> Iterator[str]:
+    """Say what a terminal says, too: of samples without a class, and of soft margins."""
+    predicting = [model for model in comparison.models if model.count.total]
+    counts = {m.name: sum(one is None for one in m.predicted.tolist()) for m in predicting}
+    without = [f"{name} {n} of {comparison.n_samples}" for name, n in counts.items() if n]
+    if without:
+        yield (
+            f"Samples that a model gives no class, which count as errors: {', '.join(without)}. "
+            "Its output is 0 there, mostly since no training sample was in their contexts."
+        )
     soft = [
         f"{model.name} (C = {C_in_words(model.margin.C)})"
         for model in comparison.models
