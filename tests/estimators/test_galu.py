@@ -73,7 +73,7 @@ def test_classifier_of_three_classes() -> None:
     assert model.score(X, labels) > 0.85
     two = GaLUClassifier(30, ridge=1.0, random_state=0).fit(X, labels == "top")
     assert two.decision_function(X).shape == (200,)
-    assert cross_val_score(GaLUClassifier(30, ridge=1.0), X, labels == "top").mean() > 0.8
+    assert cross_val_score(two, X, labels == "top").mean() > 0.8
 
 
 def test_one_class_is_refused() -> None:
