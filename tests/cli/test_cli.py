@@ -769,6 +769,7 @@ def test_training_towards_the_limit_of_a_norm(shell: Shell) -> None:
     assert "gap" in stopped["ending"]
 
 
+@pytest.mark.slow
 def test_train_until_excess(shell: Shell) -> None:
     """Stopped and resumed, the command saves the network, and the history, of one run."""
     goal = "train gd-gln --dataset blobs --train-size 60 --units 4 --until-excess 0.01"

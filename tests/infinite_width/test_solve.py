@@ -73,7 +73,7 @@ def over_a_grid(problem: InfiniteWidthProblem, count: int) -> float:
 
 @pytest.mark.parametrize("C", [np.inf, 0.7])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("classes", mostly_slow([None, 3], [None]))
 def test_rank_two_against_a_grid_of_directions(
     activation: Activation, C: float, classes: int | None
 ) -> None:

@@ -65,7 +65,11 @@ def drawn(norm: Norm, classes: int, C: float = np.inf, intercept: bool = False) 
 )
 @pytest.mark.parametrize(
     ("C", "intercept"),
-    [(np.inf, False), pytest.param(np.inf, True, marks=pytest.mark.slow), (0.7, True)],
+    [
+        pytest.param(np.inf, False, marks=pytest.mark.slow),
+        pytest.param(np.inf, True, marks=pytest.mark.slow),
+        (0.7, True),
+    ],
 )
 def test_every_norm(name: str, classes: int, C: float, intercept: bool) -> None:
     problem = drawn(NORMS[name], classes, C, intercept)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from cases import Stub, cloud, separable
+from cases import Stub, cloud, mostly_slow, separable
 from implicit_bias import solve
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
@@ -191,7 +191,7 @@ def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
 # --- classes without samples -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("C", [np.inf, 0.7])
+@pytest.mark.parametrize("C", mostly_slow([np.inf, 0.7], [0.7]))
 @pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Nuclear(), Spectral()], ids=repr)
 @pytest.mark.parametrize("solver", ["auto", "feature-space", "working-set"])
 def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) -> None:
