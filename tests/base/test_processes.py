@@ -101,7 +101,9 @@ def test_a_limit_of_time_counts_from_where_it_is_given() -> None:
         (fail, Reason.RAISED, "stranger", None),
         (panic, Reason.RAISED, "rust", None),
         (fill, Reason.OUT_OF_MEMORY, "4 GiB", None),
-        (compute, Reason.TIME_LIMIT, "processor", -signal.SIGXCPU),
+        pytest.param(
+            compute, Reason.TIME_LIMIT, "processor", -signal.SIGXCPU, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_why_a_process_ended(

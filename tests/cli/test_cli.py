@@ -115,6 +115,7 @@ def test_compare_writes_everything_and_report_writes_it_again(
     assert page.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_comparison_overwrites_nothing(shell: Shell) -> None:
     """Neither files of another origin nor an earlier report; what it names as next runs."""
     notes = shell.folder / "notes"
@@ -418,6 +419,7 @@ def test_help_says_what_the_models_are(command: str, shell: Shell) -> None:
             assert f"{name}: {meaning}" in said
 
 
+@pytest.mark.slow
 def test_report_takes_a_network_that_was_trained_on(
     finished: tuple[Shell, dict[str, Any]], shell: Shell
 ) -> None:
@@ -464,6 +466,7 @@ models = ["svm-gln", "svm-linear"]
 """
 
 
+@pytest.mark.slow
 def test_sweep_status_and_export(shell: Shell) -> None:
     (shell.folder / "grid.toml").write_text(GRID)
     done = shell("sweep grid.toml --processes 1 --json")
