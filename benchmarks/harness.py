@@ -13,6 +13,7 @@ import re
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -63,6 +64,13 @@ class Verdict(Enum):
         """Say it of one, or of several: "2 stand"."""
         one = self.value
         return one if count == 1 else one.replace("stands", "stand").replace("does", "do")
+
+    @classmethod
+    def counted(cls, verdicts: Iterable[Verdict]) -> str:
+        """Say how many there are of each: "3 stand, 1 stands in part"."""
+        counts = Counter(verdicts)
+        each = [f"{counts[one]} {one.of_several(counts[one])}" for one in cls if counts[one]]
+        return ", ".join(each)
 
     @classmethod
     def of(cls, whole: object, part: object = False) -> Verdict:

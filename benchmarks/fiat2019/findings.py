@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 from benchmarks.catalogue import Statement
 from benchmarks.fiat2019 import constants, image_width
+from benchmarks.harness import Verdict
 from benchmarks.page import Judged, Kept
 
 
 def words(kept: Kept) -> dict[str, object]:
     """Return the values that the texts of the page name."""
     quoted = [entry.name for entry in kept.study.experiments if entry.quote]
-    counts = Counter(kept.verdict(name) for name in quoted)
-    counts.update(judged.verdict for judged in judge(kept).values())
+    verdicts = [kept.verdict(name) for name in quoted]
+    verdicts += [judged.verdict for judged in judge(kept).values()]
     return {
-        "count": counts.total(),
-        "verdicts": ", ".join(
-            f"{count} {each.of_several(count)}" for each, count in counts.most_common()
-        ),
+        "count": len(verdicts),
+        "verdicts": Verdict.counted(verdicts),
         "relations": constants.found(kept["constants"]),
         "theorem_5": constants.theorem_5_judged().result,
     }

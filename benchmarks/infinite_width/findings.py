@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pandas as pd
 
+from benchmarks.harness import Verdict
 from benchmarks.infinite_width import margin_reached, more_time, plane
 from benchmarks.page import Kept
 from benchmarks.sizes import margin_share
@@ -28,9 +27,9 @@ def words(kept: Kept) -> dict[str, object]:
 
 
 def _verdicts(kept: Kept) -> str:
-    counts = Counter(kept.verdict(each.name) for each in kept.study.experiments)
-    said = ", ".join(f"{n} {verdict.of_several(n)}" for verdict, n in counts.most_common())
-    return f"Of {counts.total()} claims {said}; two are the paper's, the others ours."
+    experiments = kept.study.experiments
+    said = Verdict.counted(kept.verdict(each.name) for each in experiments)
+    return f"Of {len(experiments)} claims {said}; two are the paper's, the others ours."
 
 
 def _reached(frame: pd.DataFrame) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -50,17 +49,12 @@ def words(kept: Kept) -> Row:
     tables, values = _of(kept)
     found = kept.judge()
     quoted = [each.name for each in kept.study.claims if each.quote]
-    counts = Counter(found[name].verdict for name in quoted)
     points, known = tables.points, telling(tables.points)
     networks = known[known["model"].str.startswith("GD")]
     l2 = known[(known["model"] == "SVM-L2") & (known["metric"] == "val_accuracy")]
     return {
         "claims": len(quoted),
-        "counts": ", ".join(
-            f"{counts[verdict]} {verdict.of_several(counts[verdict])}"
-            for verdict in Verdict
-            if counts[verdict]
-        ),
+        "counts": Verdict.counted(found[name].verdict for name in quoted),
         **{f"of_{name.replace('-', '_')}": found[name].result for name in RESULTS},
         "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pandas as pd
 
-from benchmarks.harness import rows_of
+from benchmarks.harness import Verdict, rows_of
 from benchmarks.optimizers import adam_memory, attention, leading, single_samples
 from benchmarks.page import Kept
 from benchmarks.words import span
@@ -27,11 +25,11 @@ def words(kept: Kept) -> dict[str, object]:
 
 def _verdicts(kept: Kept) -> str:
     """Count the verdicts of all experiments."""
-    counts = Counter(kept.verdict(each.name) for each in kept.study.experiments)
-    said = ", ".join(f"{n} {verdict.of_several(n)}" for verdict, n in counts.most_common())
+    experiments = kept.study.experiments
+    said = Verdict.counted(kept.verdict(each.name) for each in experiments)
     return (
-        f"Of {counts.total()} claims {said}. Those that stand in part ask for more time than there "
-        "is, or hold for some of their runs: each row says which."
+        f"Of {len(experiments)} claims {said}. Those that stand in part ask for more time than "
+        "there is, or hold for some of their runs: each row says which."
     )
 
 
