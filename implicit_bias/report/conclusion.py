@@ -297,19 +297,13 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
             Term(percent(s.excess), "excess"),
             " above the smallest possible. A dead unit gets no gradient: start from other weights.",
         )
-    if verdict is Verdict.INSEPARABLE and s.soft:
+    if verdict is Verdict.INSEPARABLE:
+        soft = f"{s.svm} has the soft margin of C = {s.soft} instead; "
         yield (
-            f"{s.svm} has the soft margin of C = {s.soft} instead; ",
+            soft if s.soft else "Data with errors in them need a finite C: ",
             Command("--C auto"),
-            ' (in Python C="auto") chooses a C by cross-validation. Else give the network more '
-            "units or contexts.",
-        )
-    elif verdict is Verdict.INSEPARABLE:
-        yield (
-            "Data with errors in them need a finite C: ",
-            Command("--C auto"),
-            ' (in Python C="auto") chooses one by cross-validation. Else give the network more '
-            "units or contexts.",
+            f' (in Python C="auto") chooses {"a C" if s.soft else "one"} by cross-validation. Else '
+            "give the network more units or contexts.",
         )
     if verdict is Verdict.SOFT:
         yield (
