@@ -98,7 +98,9 @@ def leading_part(
             raise HomogeneityError(_without_limit(gradients))
         degree = max(L for _, L in limits)
         if any(c > 1.0 for c, _ in limits):
-            point, (c, L) = (gradients, limits[0]) if there is None else (generic, limits[-1])
+            # At random parameters all samples may be off, so that terms of less degree are left.
+            leads = there is not None and there[1] == degree
+            point, (c, L) = (generic, limits[-1]) if leads else (gradients, limits[0])
             _check(point.at_scale(c, L))
     if here is not None and here[1] == degree:
         return gradients.at_scale(*here), degree

@@ -232,6 +232,18 @@ def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
     assert (row["min_margin"], row["error"]) == (0.0, 0.5)
 
 
+def test_what_jumps_at_random_parameters_of_less_degree_is_no_jump_of_the_leading_part() -> None:
+    """There (1.5, -0.3, -2.2, 0.6, -1.1) the first unit is off, and the second is as it is on."""
+    module = Computed(
+        lambda m, x: m.last * (m.bias + m.inner * (m.first * x).relu()).relu() + m.upper,
+        **{name: torch.empty(1) for name in ("upper", "first", "inner", "bias", "last")},
+    ).double()
+    for p, value in zip(module.parameters(), (0.01, 2.0, 3.0, 0.01, 1.0), strict=True):
+        nn.init.constant_(p, value)
+    found = diagnose(module, torch.ones(1, 1, dtype=torch.float64), [1], leading=True)
+    assert (found.degree, found.min_margin) == (3.0, pytest.approx(6.0))
+
+
 @pytest.mark.parametrize("leading", ["no", 1, None, np.array(True)])
 def test_what_is_neither_true_nor_false_is_refused(leading: Any) -> None:
     module = seeded(linear(D), 1)
