@@ -176,7 +176,8 @@ class Constraints:
     @cached_property
     def offsets(self) -> Array:
         """Entries of b_p of the classes with a free offset, shape (R, J)."""
-        return np.asarray(self.labels[:, self.offset_classes].toarray())
+        own, rival = (of[:, None] == self.offset_classes for of in (self.owners, self.rivals))
+        return own - rival.astype(float)
 
     def of_classes(self, offsets: NDArray[Any]) -> NDArray[Any]:
         """Offsets (K',) of all classes from those that are free, (J,); the others are 0."""

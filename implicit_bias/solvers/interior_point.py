@@ -436,14 +436,15 @@ def _warm(balls: Balls, start: Start) -> CentralPoint:
     mu = gap * lower / (scaled.n_rows + scaled.n_boxes + balls.order(primal))
     floor = float(alpha.mean()) * gap
     raised = torch.maximum(alpha, mu / excess.clamp(min=mu / floor))
-    alpha = inside(scaled.balanced_inside(raised), 1.0)
+    raised = scaled.balanced_inside(raised)
+    alpha = inside(raised, 1.0)
     if alpha is None:
         return _cold(balls)
     w = (scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes]
     return CentralPoint(
         **vars(balls.warm(balls.dual_vectors(alpha), primal, mu)),
         alpha=alpha,
-        s=torch.maximum(excess, mu / alpha),
+        s=torch.maximum(excess, mu / raised),  # what takes alpha inside is no change of margins
         w=w,
         xi=torch.maximum(scaled.boxes.largest(-excess)[: len(w)], mu / w),
         beta=beta,
