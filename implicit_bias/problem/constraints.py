@@ -131,7 +131,9 @@ class Constraints:
     def smallest(self, values: NDArray[Any]) -> NDArray[Any]:
         """Smallest of each sample's values, (N,); inf for a sample without rows."""
         smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
-        smallest[self.samples[self._first]] = np.minimum.reduceat(values, self._first)
+        if len(self._first) < len(values):
+            values = np.minimum.reduceat(values, self._first)
+        smallest[self.samples[self._first]] = values
         return smallest
 
     # --- between the rows and the classes
