@@ -59,6 +59,7 @@ RELEASED_SEEDS, NEAREST, QUARTERS = 3, 10, 4
 CELL = ("units", "hyperplanes", "threshold", "seed")
 GLN, L2 = MODELS
 RC, GAUSSIAN = "svm-rc", "svm-rc-gaussian"
+LEAST, WIDEST = "least error", "error at H = {wide}, four contexts, {threshold} thresholds"
 LABELS = {GLN: "SVM-GLN", L2: "SVM-L2", RC: "SVM-RC", GAUSSIAN: "SVM-RC, Gaussian"}
 
 
@@ -158,13 +159,13 @@ def comparisons(frame: pd.DataFrame) -> dict[str, tuple[Paired, int]]:
     narrow, wide = apart["units"].min(), apart["units"].max()
     found = {
         "error": (minus(two, L2, GLN), 1),
-        "least error": (minus(medians.groupby("seed").min().reset_index(), L2, GLN), 1),
+        LEAST: (minus(medians.groupby("seed").min().reset_index(), L2, GLN), 1),
         f"error at H = {narrow} minus that at H = {wide}": (minus(widths, narrow, wide), 1),
     }
     for threshold in ("median", "random"):
         table = of_threshold(frame, threshold)
         largest = table["hyperplanes"] > 1
-        name = f"error at H = {wide}, four contexts, {threshold} thresholds"
+        name = WIDEST.format(wide=wide, threshold=threshold)
         found[name] = (minus(table[largest], L2, GLN), -1)
     return found
 

@@ -110,6 +110,8 @@ class Tables:
         One row a cell of l2_optimality.py; without rows if there are none.
     neighbours : DataFrame
         One row a cell and SVM of neighbours.py; without rows if there are none.
+    ten_seeds : DataFrame
+        One row a cell and SVM of ten_seeds.py; without rows if there are none.
     """
 
     cells: pd.DataFrame
@@ -119,6 +121,7 @@ class Tables:
     exact: pd.DataFrame = field(default_factory=pd.DataFrame)
     optimality: pd.DataFrame = field(default_factory=pd.DataFrame)
     neighbours: pd.DataFrame = field(default_factory=pd.DataFrame)
+    ten_seeds: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -144,6 +147,7 @@ class Tables:
             "exact": "exact_networks",
             "optimality": "l2_optimality",
             "neighbours": "neighbours",
+            "ten_seeds": "ten_seeds",
         }
         for name, stem in further.items():
             file = folder / f"{stem}.parquet"
