@@ -250,7 +250,7 @@ def found(frame: pd.DataFrame) -> str:
         "- The least test error of many settings flatters who has more of them. With one rate and "
         "slope for all widths, that of the least mean, an error is higher by at most "
         + ", ".join(f"{value:.2f} points ({name})" for name, value in dearer.items())
-        + f".\n- Not measured: {', '.join(name for name in NETWORKS if name not in counts) or '-'}."
+        + "."
     )
 
 
