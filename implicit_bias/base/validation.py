@@ -73,6 +73,8 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
             raise TypeError(
                 "dates and durations are numbers of a unit that is not seen: pass those"
             )
+        if given.dtype.kind == "O" and hasattr(values, "isna"):  # a frame may lack values by pd.NA
+            given = np.where(values.isna(), np.nan, given)
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ValueError(

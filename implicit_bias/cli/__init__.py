@@ -5,6 +5,6 @@ error. Exit status 2 for bad use, 1 for a failed job, 130 after Ctrl-C. Heavy li
 imported only by the command that needs them, so that ``--help`` answers at once.
 """
 
-from implicit_bias.cli.app import main
+from implicit_bias.cli.entry import main
 
 __all__ = ["main"]

@@ -23,8 +23,6 @@ err = Console(stderr=True)
 
 # Writes a share for a table.
 percent = partial(write_percent, decimals=2)
-# Exit status after Ctrl-C, as shells have it.
-INTERRUPTED = 130
 # What a table shows as percentages, and as unknown where it is 0 or infinite.
 SHARES = (
     *("gap", "excess", "disagreement", "residual", "slackness", "kkt_gap", "balance"),

@@ -20,7 +20,9 @@ offset outside its norm.
 
 from __future__ import annotations
 
+import bz2
 import difflib
+import gzip
 import hashlib
 import re
 import unicodedata
@@ -660,7 +662,11 @@ def _from_arrays(file: Path, target: str, missing: Missing) -> _Samples:
 def _from_libsvm(file: Path, missing: Missing) -> _Samples:
     from sklearn.datasets import load_svmlight_file
 
+    unpack = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
     with _parsing("libsvm's text"):
+        with unpack(file, "rb") as lines:
+            if any(b"_" in line.partition(b"#")[0] for line in lines):
+                raise ValueError("an underscore, which Python would drop within a number")
         inputs, labels, queries = load_svmlight_file(str(file), query_id=True)
     if len(queries):
         raise ValueError(

@@ -225,6 +225,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         """
         check_is_fitted(self)
         labels = np.asarray(y)
+        _check_labelled(labels)
         if not np.isin(labels, self.classes_).all():
             raise ValueError(f"labels must be among the fitted classes {self.classes_}")
         if len(self.classes_) > 2:
@@ -264,17 +265,23 @@ def checked_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
     return _validated(estimator, X, reset=False)
 
 
+def _check_labelled(labels: NDArray[Any]) -> None:
+    """Refuse objects of which some stand for a missing label."""
+    if labels.dtype.kind == "O":
+        import pandas as pd  # which knows all that stand for one
+
+        if lacking := int(pd.isna(labels).sum()):
+            raise ValueError(f"y lacks the labels of {lacking} samples: leave these out")
+
+
 def checked_samples(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
 ) -> tuple[Array, NDArray[Any]]:
     """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
     check_not_masked(y, "y")
     y = detached(y)
-    if y is not None and (labels := np.asarray(y)).dtype.kind == "O":
-        import pandas as pd  # which knows all that stands for a missing label
-
-        if lacking := int(pd.isna(labels).sum()):
-            raise ValueError(f"y lacks the labels of {lacking} samples: leave these out")
+    if y is not None:
+        _check_labelled(np.asarray(y))
     inputs, y = _validated(estimator, X, y, **how)
     return inputs, np.asarray(y)
 

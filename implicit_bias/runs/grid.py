@@ -26,6 +26,7 @@ import difflib
 import hashlib
 import json
 import math
+import re
 import textwrap
 import tomllib
 from collections.abc import Mapping
@@ -68,6 +69,8 @@ KEY_LENGTH = 20
 # for any number of values.
 MOST_CELLS = 100_000
 MOST_NODES = 100_000
+# What YAML takes for a number that is not written as one usually is: octal 010, 1_0 and 1:30.
+ODD_NUMBER = re.compile(r"[-+]?0[0-9xb].*|.*[_:].*")
 
 _FIELDS = tuple(field.name for field in fields(RunConfig))
 
@@ -203,7 +206,10 @@ def _parse(suffix: str, text: str) -> dict[str, Any]:
 
 
 def _check_nodes(root: yaml.Node | None) -> None:
-    """Refuse a YAML document that names a key twice, or has too many nodes behind its aliases."""
+    """Refuse a YAML document that names a key twice, or has too many nodes behind its aliases.
+
+    And numbers that mean others than they look like.
+    """
     import yaml
 
     waiting = [] if root is None else [root]
@@ -219,6 +225,12 @@ def _check_nodes(root: yaml.Node | None) -> None:
                 if twice := {key for key in keys if keys.count(key) > 1}:
                     raise ValueError(f"the key {cut(min(twice))} is there twice: leave one out")
                 waiting += [part for pair in node.value for part in pair]
+            case yaml.ScalarNode() if node.tag.endswith((":int", ":float")):
+                if ODD_NUMBER.fullmatch(node.value):
+                    raise ValueError(
+                        f"{cut(node.value)} is another number to YAML than it looks like: write a "
+                        "number without leading zeros, underscores and colons, and text in quotes"
+                    )
     raise ValueError(f"it stands for more than {MOST_NODES} values: write it without aliases")
 
 
@@ -250,7 +262,7 @@ def _typed(field: str, value: Any) -> Any:
     for kind in kinds(field):
         if kind is float and type(value) in (int, float, str):
             with suppress(ValueError):  # also text, because 1e-6 is text to YAML
-                if not math.isnan(number := float(value)):
+                if "_" not in str(value) and not math.isnan(number := float(value)):
                     return number
         elif get_origin(kind) is tuple and isinstance(value, list | tuple):
             if all(type(item) is get_args(kind)[0] for item in value):

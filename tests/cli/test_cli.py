@@ -177,6 +177,21 @@ def test_ctrl_c_is_one_line(
     assert done.err == "implicit-bias: interrupted; any file written before is kept\n"
 
 
+def test_ctrl_c_while_modules_are_imported_is_one_line(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pressed:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "implicit_bias.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "implicit_bias.cli.app", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Pressed(), *sys.meta_path])
+    done = shell("data")
+    assert done.status == 130
+    assert done.err == "implicit-bias: interrupted; any file written before is kept\n"
+
+
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("model", ["gd-gln", "svm-lc"])
 def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:

@@ -256,6 +256,7 @@ MISREAD = [
         ("nan 1:1\n-1 1:2\n", ".svm", {}, "missing"),
         ("1 qid:1 1:1\n-1 qid:2 1:2\n", ".svm", {}, "qid"),
         ("1 99999999999:1\n-1 1:2\n", ".svm", {}, "libsvm"),
+        *((f"{n}\n-1 1:2\n", ".svm", {}, "underscore") for n in ("1_0 1:1", "1 1_0:1", "1 1:1_0")),
         *(
             (table, ".parquet", {"target": "kind"}, message)
             for table, message in (

@@ -31,6 +31,7 @@ from implicit_bias import (
     GLNClassifier,
     HiddenLayerSVC,
     InfiniteWidthSVC,
+    MarginProblem,
     MaxMarginSVC,
     NotSeparableWarning,
     ReLUClassifier,
@@ -533,3 +534,12 @@ def test_a_loop_of_your_own(tmp_path: Path) -> None:
     relu = ReLUClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, own_loop)
     found = compare({"own": again, "relu": relu}, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
     assert [result.steps for result in found.models] == [0, 25]
+
+
+def test_values_that_a_frame_lacks_are_said() -> None:
+    model = MaxMarginSVC().fit([[1.0], [-1.0]], [True, False])
+    lacking = pd.array([True, pd.NA], dtype="boolean")
+    with pytest.raises(ValueError, match="y lacks the labels of 1 samples"):
+        model.signs(lacking)
+    with pytest.raises(ValueError, match="gates contains NaN"):
+        MarginProblem([[1.0], [-1.0]], [1, -1], gates=pd.DataFrame(lacking), groups=[0])

@@ -180,6 +180,9 @@ TOML = [
         ("grid.yml", "? [units]\n: 2", "not YAML"),
         ("grid.yml", "units: 2024-99-99", "grid.yml"),
         ("grid.yml", BOMB, "more than 100000 values"),
+        *(("grid.yml", f"positive: [{n}]", "looks like") for n in ("01", "010", "1_0", "1:30")),
+        ("grid.yml", "C: '1_0'", "C must be"),
+        ("grid.toml", 'C = "1_0"', "C must be"),
         ("grid.yml", "units: [" + "[1, 2], " * 999 + "]", r"cannot be .{,80}: its type is int"),
     ],
 )
