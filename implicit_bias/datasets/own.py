@@ -662,7 +662,7 @@ def _from_arrays(file: Path, target: str, missing: Missing) -> _Samples:
 def _from_libsvm(file: Path, missing: Missing) -> _Samples:
     from sklearn.datasets import load_svmlight_file
 
-    unpack = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
+    unpack: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
     with _parsing("libsvm's text"):
         with unpack(file, "rb") as lines:
             if any(b"_" in line.partition(b"#")[0] for line in lines):
