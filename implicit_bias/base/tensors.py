@@ -2,7 +2,7 @@
 
 A file is in the safetensors format, so reading it runs no code. The header is strict JSON, in which
 infinities and NaN are objects (`strict_json.as_objects`). Beside it is a checksum of header and
-tensors, which a file of an older version lacks.
+tensors, which files of an older format lack: it tells damage, not who wrote the file.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ class TensorFormat:
                 other = FORMATS.get(header["format"])
                 kind = f"it is a {other.what}" if other else f"its format is {header['format']!r}"
                 raise ValueError(f"{kind}{self.wanted and f'; pass {self.wanted}'}")
+            if header["format"] == self.name and "sha256" not in metadata:
+                raise ValueError("its checksum is missing")
             return decode(header, tensors)
         except Exception as error:  # an untrusted file can make these steps raise anything
             raise self.error(

@@ -61,6 +61,14 @@ def test_a_changed_file_is_damaged(tmp_path: Path) -> None:
             NOTES.read(file, everything)
 
 
+def test_a_file_without_its_checksum_is_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "notes.safetensors"
+    header = json.dumps({"format": "notes 2"})
+    safetensors.numpy.save_file({}, file, metadata={"header": header})
+    with pytest.raises(FileError, match="checksum"):
+        NOTES.read(file, everything)
+
+
 def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
     with limited(64), pytest.raises(OSError, match=r"notes\.safetensors"):
         NOTES.write(tmp_path / "notes.safetensors", ARRAYS, {})

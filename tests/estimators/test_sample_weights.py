@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -105,6 +106,27 @@ def test_class_weights_are_those_of_their_samples(given: Any) -> None:
     np.testing.assert_allclose(by_class.fitted_C_, 0.5 * each)
     both = MaxMarginSVC(C=0.5, class_weight=given).fit(X, Y, sample_weight=W)
     assert both.score(X, Y) > 0.5
+
+
+@pytest.mark.parametrize("given", [None, "balanced", {"up": 3.0, "down": 0.5}], ids=str)
+def test_weights_beside_gates_against_the_program_written_out(given: Any) -> None:
+    """The sum of the units' norms, and each sample's hinge loss times the weights of it."""
+    model = GLNSVC(3, C=0.7, class_weight=given, random_state=0, tol=1e-9)
+    weights = W + 0.5
+    model.fit(X, Y, sample_weight=weights)
+    signs = model.signs(Y)
+    problem = model.architecture_.problem(X, signs)
+    of_classes = given or {"up": 1.0, "down": 1.0}
+    if given == "balanced":
+        of_classes = {name: weights.sum() / 2 / weights[Y == name].sum() for name in ("up", "down")}
+    each = 0.7 * weights * [of_classes[name] for name in Y]
+    coef = cp.Variable((problem.gates.shape[1], X.shape[1]))
+    margins = cp.multiply(signs, cp.sum(cp.multiply(problem.gates, X @ coef.T), axis=1))
+    norms = [cp.norm(coef[problem.groups == g], "fro") for g in np.unique(problem.groups)]
+    written = cp.Problem(cp.Minimize(sum(norms) + each @ cp.pos(1 - margins)))
+    written.solve(solver="CLARABEL")
+    assert model.solution_.certificate.upper == pytest.approx(written.value, rel=1e-6)
+    np.testing.assert_allclose(signs * model.decision_function(X), margins.value, atol=1e-3)
 
 
 def test_balanced_classes_are_those_of_the_weights() -> None:

@@ -168,7 +168,7 @@ def test_sizes_that_the_arrays_do_not_have_are_refused_first(kind: str, tmp_path
         "options": {"dict": [["dtype", "float64"], *sizes]},
         "weights": {"dict": small},
     }
-    header = {"format": "implicit-bias model 2", "version": "0", "model": model, "facts": {}}
+    header = {"format": "implicit-bias model 1", "version": "0", "model": model, "facts": {}}
     file = tmp_path / "small.safetensors"
     safetensors.numpy.save_file(arrays, file, metadata={"header": json.dumps(header)})
     assert file.stat().st_size < 6000
@@ -177,10 +177,11 @@ def test_sizes_that_the_arrays_do_not_have_are_refused_first(kind: str, tmp_path
 
 
 def retold(file: Path, change: Callable[[list[Any], dict[str, Any]], object]) -> None:
-    """Change fitted attributes or tensors of a saved model, and leave its checksum out."""
+    """Change fitted attributes or tensors of a saved model, as one without a checksum."""
     with safetensors.safe_open(file, framework="numpy") as opened:
         header = json.loads(opened.metadata()["header"])
         tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+    header["format"] = "implicit-bias model 1"
     change(header["model"]["fitted"]["dict"], tensors)
     safetensors.numpy.save_file(tensors, file, metadata={"header": json.dumps(header)})
 
