@@ -123,3 +123,18 @@ def test_drawn_gradients_are_of_the_subdifferential(norm: str, seed: int) -> Non
     across = gap_across_kinks(best)
     least = exact(W, a[0], X, y, RADIUS, norm)
     assert max(0.0, least) - NEAR <= across <= best.gap
+
+
+def test_the_gap_of_a_small_network_is_the_least_of_all_slopes_at_its_kinks() -> None:
+    """The hull of the gradients of all patterns: here the draws leave nothing of it out."""
+    rng = np.random.default_rng(14)
+    n_samples, units = int(rng.integers(3, 8)), int(rng.integers(2, 5))
+    X, y = rng.normal(size=(n_samples, 2)), np.where(np.arange(n_samples) % 2, 1, -1)
+    torch.manual_seed(14)
+    module = layers(2, units, 1).double()
+    train_to_limit(module, X, y, LimitConfig(steps=600))
+    W, a = (p.detach().numpy() for p in module.parameters())
+    best = best_of(module, X, y, "linf")
+    least = exact(W, a[0], X, y, RADIUS, "linf")
+    assert best.gap > least + 2 * NEAR
+    assert gap_across_kinks(best) == pytest.approx(least, abs=NEAR / 2)
