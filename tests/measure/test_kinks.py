@@ -125,6 +125,7 @@ def test_drawn_gradients_are_of_the_subdifferential(norm: str, seed: int) -> Non
     assert max(0.0, least) - NEAR <= across <= best.gap
 
 
+@pytest.mark.slow
 def test_the_gap_of_a_small_network_is_the_least_of_all_slopes_at_its_kinks() -> None:
     """The hull of the gradients of all patterns: here the draws leave nothing of it out."""
     rng = np.random.default_rng(14)
