@@ -163,12 +163,11 @@ class Constraints:
     def of_each_class(self, columns: sp.csr_array) -> sp.csr_array:
         """b_p (x) c_p, shape (R, K' m), of columns c (R, m): those of class 0 first."""
         m, row = columns.shape[1], np.repeat(np.arange(len(self)), np.diff(columns.indptr))
-        shape = len(self), m * self.n_classes
-        own, rival = (
-            sp.csr_array((columns.data, (row, columns.indices + m * of[row])), shape)
-            for of in (self.owners, self.rivals)
-        )
-        return (own - rival)[:, : m * self.width]
+        own, rival = (columns.indices + m * of[row] for of in (self.owners, self.rivals))
+        data, places = np.append(columns.data, -columns.data), np.append(own, rival)
+        scored = places < m * self.width
+        entries = data[scored], (np.append(row, row)[scored], places[scored])
+        return sp.csr_array(entries, (len(self), m * self.width))
 
     @property
     def offset_classes(self) -> Integers:
