@@ -66,6 +66,11 @@ class Recorder:
         Whether to measure the leading part of the module, as `diagnose` does. The table has a
         column ``rest`` then: how large the rest is beside it.
 
+    Attributes
+    ----------
+    rows : list of dict
+        What was measured, a point a row; `frame` has them as a table, and says what its columns are.
+
     Raises
     ------
     HomogeneityError

@@ -3,8 +3,9 @@ r"""Linear margin problems of more samples than fit into memory: blocks of rows,
 The rounds are those of `rounds`. Their working set S is in memory, in one place; the data are not.
 S is solved by `solve`, whose certified lower bound holds for all samples, with alpha 0 on the
 others; and if S is not separable, all samples are not, with the same proof. All rows are priced in
-a pass over the blocks: each gives its smallest margin less its rounding errors, and the few rows
-that violate most. The norm over the smallest margin of all is the certified upper bound.
+a pass over the blocks, `Blocks.worst`: each gives its smallest margin less its rounding errors, and
+the few rows that violate most. The norm over the smallest margin of all is the certified upper
+bound.
 
 The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
 """
@@ -29,9 +30,9 @@ from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, check_report, no_report
-from implicit_bias.solvers.blocks import Blocks, SomeRows
 from implicit_bias.solvers.iteration import follow, nothing_yet
 from implicit_bias.solvers.rounds import Exchange, Rounds
+from implicit_bias.solvers.row_blocks import Blocks, SomeRows
 from implicit_bias.solvers.solve import solve
 
 FIRST_SIZE = 2000

@@ -9,7 +9,7 @@ import pytest
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.solvers.blocks import Blocks
+from implicit_bias.solvers.row_blocks import Blocks
 
 
 def data(n: int = 23, d: int = 3) -> tuple[Array, Array]:
