@@ -69,7 +69,7 @@ class Recorder:
     Attributes
     ----------
     rows : list of dict
-        What was measured, a point a row; `frame` has them as a table, and says what its columns are.
+        What was measured, a point a row; `frame` has a table of them, and says what columns are.
 
     Raises
     ------
