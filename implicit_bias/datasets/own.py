@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import Missing
 from implicit_bias.base.validation import Array, as_numbers, check_choice
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.datasets.preparation import Preparation, Texts, encode, texts_of
+from implicit_bias.datasets.preparation import Preparation, Texts, encode, first_date, texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +79,7 @@ MOST_TEXTS = 100
 LEAST_NAMED = 20
 # 2020-01-31, 31.1.20 and the like, maybe with a time.
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T].*)?")
 
 
 def load_own(
@@ -110,7 +111,8 @@ def load_own(
         Instead, labels that are classes of their own, ("all",) for all; see `several_classes`.
     encode : bool
         Whether a column of text becomes one input for each different text: 1 where it stands, else
-        0. By default such a column is refused.
+        0; and one of dates such as 2020-01-31, with or without a time, the days since its first. By
+        default such columns are refused.
     missing : {"refuse", "drop", "median"}
         What is done with samples that lack a value: an error; leaving them out; or keeping them,
         with NaN in the data set, which `filled` replaces by medians of training samples. A missing
@@ -549,10 +551,12 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
             f"columns{but} as one input a text by --encode (in Python encode=True), or leave them "
             "out by --ignore"
         )
-    elif text:
+    dated = {n for n in text if columns.encode and _share(table.iloc[:, n], ISO_DATE) == 1.0}
+    text = [n for n in text if n not in dated]
+    if text and columns.encode:
         wrong += _not_kinds({names[n]: table.iloc[:, n] for n in text})
     if dates := [names[n] for n in text if _share(table.iloc[:, n], DATE) > 0.5]:
-        days = f"{_listed(dates)} holds dates: make numbers of them, such as days since the first"
+        days = f"{_listed(dates)} holds dates: --encode counts the days, if all are as 2020-01-31"
         wrong += [days] if wrong else []
     if wrong:  # and then the doubts, too
         raise ValueError("; ".join((*wrong, *said.values())))
@@ -566,10 +570,9 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
     for n in inputs:
         if kinds[n] in "iu":
             as_numbers(table.iloc[:, n].dropna().to_numpy(), names[n])  # refuses what it rounds
-    texts = tuple(
-        texts_of(table.iloc[:, n], columns.missing == "median") if n in text else None
-        for n in inputs
-    )
+    known: dict[int, Texts] = {n: first_date(table.iloc[:, n]) for n in dated}
+    known |= {n: texts_of(table.iloc[:, n], columns.missing == "median") for n in text}
+    texts = tuple(known.get(n) for n in inputs)
     values = encode(table.iloc[:, inputs], texts)
     found = _checked(values, table.iloc[:, place].to_numpy(), columns.missing, carried)
     of_inputs = (tuple(names[n] for n in inputs), texts)

@@ -1,8 +1,9 @@
 """What becomes of the columns of a file before a model sees them, kept for further rows.
 
-Each text of a column of texts becomes an input of 0 and 1, and a constant 1 is appended. Then come
-steps that fill in what is missing, or shift and scale each input. The texts are those of the whole
-file, the numbers of the steps those of its training samples.
+Each text of a column of texts becomes an input of 0 and 1, a date the days since the first of its
+file, and a constant 1 is appended. Then come steps that fill in what is missing, or shift and scale
+each input. The texts and first dates are those of the whole file, the numbers of the steps those of
+its training samples.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from implicit_bias.base.validation import Array
 if TYPE_CHECKING:
     import pandas as pd
 
-# The texts of a column, each an input, and None for a missing one; None where it has numbers.
-Texts: TypeAlias = tuple[str | None, ...] | None
+# The texts of a column, each an input, and None for a missing one; None where it has numbers; of
+# dates the first one, alone.
+Texts: TypeAlias = tuple[str | None, ...] | str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,7 @@ class Preparation:
     names : tuple of str
         The columns that became inputs, in their order; empty where they have no names.
     texts : tuple
-        Of each of these columns its texts, or None.
+        Of each of these columns its texts, its first date, or None.
     labels : ndarray of shape (K,)
         The classes, -1 before +1, as the file has them; of several in one class their names.
     constant : bool
@@ -131,6 +133,11 @@ def texts_of(column: pd.Series[Any], missing: bool) -> tuple[str | None, ...]:
     return (*sorted(set(found.dropna())), *lacking)
 
 
+def first_date(column: pd.Series[Any]) -> str:
+    """Return the first of a column's dates, of which one at least is there, as text."""
+    return str(_dates(column).min())
+
+
 def encode(columns: pd.DataFrame, texts: Sequence[Texts]) -> Array:
     """Return the inputs (n, D) of some columns, of which some hold texts; NaN where one is missing.
 
@@ -147,11 +154,17 @@ def encode(columns: pd.DataFrame, texts: Sequence[Texts]) -> Array:
 
 
 def _inputs(column: pd.Series[Any], texts: Texts) -> Iterator[Array]:
+    import pandas as pd
+
     if texts is None:
         try:
             yield column.to_numpy(np.float64, na_value=np.nan)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{column.name} holds no numbers ({error})") from error
+        return
+    if isinstance(texts, str):
+        days = (_dates(column) - pd.Timestamp(texts)) / pd.Timedelta(days=1)
+        yield np.asarray(days, dtype=np.float64)
         return
     found = _stripped(column)
     unknown = sorted(set(found.dropna()) - set(texts))
@@ -168,3 +181,12 @@ def _inputs(column: pd.Series[Any], texts: Texts) -> Iterator[Array]:
 
 def _stripped(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.astype(object).map(lambda value: str(value).strip(), na_action="ignore")
+
+
+def _dates(column: pd.Series[Any]) -> pd.Series[Any]:
+    import pandas as pd
+
+    try:
+        return pd.to_datetime(_stripped(column), format="ISO8601", utc=True)
+    except ValueError as error:
+        raise ValueError(f"{column.name} holds no dates as 2020-01-31 ({error})") from error

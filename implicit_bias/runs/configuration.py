@@ -138,7 +138,10 @@ class RunConfig:
         "Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all",
     )
     encode: bool = option(
-        False, "Data", "Make of each column of text one input of 0 and 1 for each different text"
+        False,
+        "Data",
+        "Make of each column of text one input of 0 and 1 for each different text, and of one of "
+        "dates, such as 2020-01-31, the days since its first",
     )
     missing: Missing = option(
         "refuse",

@@ -526,6 +526,19 @@ def test_a_preparation_does_to_rows_what_was_done_to_the_file(tmp_path: Path) ->
         assert len(np.unique(unseen[:, 1:5], axis=0)) == 1
 
 
+def test_dates_are_days_since_the_first_one_in_a_later_file_too(tmp_path: Path) -> None:
+    table = pd.DataFrame({"since": ["2020-03-01", "2020-02-28 12:00", ""], "kind": list("xyx")})
+    options: dict[str, Any] = {"encode": True, "missing": "median"}
+    data = load_own(put(tmp_path, table), "kind", **options)
+    np.testing.assert_array_equal(data.X[:, 0], [1.5, 0.0, np.nan])
+    made, later = known(data.preparation), pd.DataFrame({"since": ["2021-02-28T00:00Z"]})
+    assert made(later).tolist() == [[365.5, 1.0]]
+    as_times = later.assign(since=pd.to_datetime(later["since"]))
+    np.testing.assert_array_equal(made(as_times), made(later))
+    with pytest.raises(ValueError, match="since holds no dates"):
+        made(later.assign(since="soon"))
+
+
 def test_a_preparation_of_arrays_and_of_columns_of_one_name(tmp_path: Path) -> None:
     data = load_own(put(tmp_path, {"X": X, "y": NUMBERS}, ".npz"), classes=["all"])
     made = known(data.preparation)
