@@ -18,7 +18,7 @@ Source: Lippl, Abbott, Chung (2022), section 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from html import escape
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from implicit_bias.datasets.dataset import Split
     from implicit_bias.estimators.networks import AnyTraining
     from implicit_bias.training.history import HistoryPoint
 
@@ -220,6 +221,8 @@ class ModelResult:
     transformed : bool
         Whether it is a pipeline: margins, norms and gates are then those of its last step, on the
         inputs that the steps before make.
+    scores : mapping from class to ndarray of shape (n,)
+        What it gives each evaluation sample, see `scores_of`; empty for another package's.
     """
 
     name: str
@@ -234,6 +237,7 @@ class ModelResult:
     wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
     train_wrong: Count | None = None
     transformed: bool = False
+    scores: Mapping[Any, Array] = field(default_factory=dict, repr=False)
 
     @property
     def count(self) -> Count:
@@ -344,6 +348,8 @@ class Comparison:
         All classes that a label, a prediction or a model of this package has, sorted.
     of : Compared or None
         The models and samples; None where they were not kept.
+    own : Split or None
+        The samples where they are of a file of the user's own: errors come first then.
 
     Examples
     --------
@@ -364,6 +370,7 @@ class Comparison:
     n_train: int
     classes: NDArray[Any] = field(default_factory=lambda: np.array([-1.0, 1.0]))
     of: Compared | None = None
+    own: Split | None = None
 
     @property
     def many_classes(self) -> bool:
@@ -502,9 +509,10 @@ class Comparison:
 
         return pd.DataFrame([asdict(pair) for pair in self.pairs])
 
-    def prediction_frame(self) -> pd.DataFrame:
+    def prediction_frame(self, names: Sequence[Any] | None = None) -> pd.DataFrame:
         """One row an evaluation sample: its label, the class by each model, whether these differ.
 
+        Last come the scores of each model, by the names of the classes (by default their labels).
         With the index of X, where that is a pandas frame. There is no class where a model is
         undecided, or has no predictor.
         """
@@ -515,6 +523,11 @@ class Comparison:
         said = [model.predicted for model in self.models if model.has_predictor]
         if len(said) > 1:
             columns[DIFFER] = np.any([each != said[0] for each in said[1:]], axis=0)
+        labels = self.classes.tolist()
+        named = dict(zip(labels, labels if names is None else names, strict=True))
+        for model in (model for model in self.models if model.has_predictor):
+            of_names = {named[label]: values for label, values in model.scores.items()}
+            columns |= score_columns(model.name, of_names)
         X = None if self.of is None else self.of.X
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
@@ -622,6 +635,7 @@ linear.
             wrong=said[name].wrong,
             train_wrong=of_train[name].count if train is not None else None,
             transformed=last.transformed,
+            scores=said[name].scores,
         )
         for name, last in lasts.items()
     )
@@ -648,11 +662,14 @@ class Predictions:
         Their classes; None, which no label equals, where the model is undecided.
     wrong : ndarray of bool, shape (n,)
         Which of these are others than the labels; empty, shape (0,), without a predictor.
+    scores : mapping from class to ndarray of shape (n,)
+        See `scores_of`; empty for a classifier of another package.
     """
 
     inputs: ArrayLike
     classes: NDArray[Any]
     wrong: NDArray[np.bool_]
+    scores: Mapping[Any, Array]
 
     @property
     def count(self) -> Count | None:
@@ -713,13 +730,14 @@ class LastStep:
         ValueError
             Labels that it does not know, or not one a sample.
         """
-        inputs, labels = self.inputs(X), np.asarray(y)
+        inputs, labels, scores = self.inputs(X), np.asarray(y), dict[Any, Array]()
         if self.own is None:
             predicted = np.asarray(self.model.predict(inputs), dtype=object)
         else:
             self.own.signs(labels)  # refuses labels that it does not know
             decision = self.own.decision_function(inputs)
             predicted = self.own.classes_of(decision).astype(object)
+            scores = scores_of(decision, self.own.classes_)
             undecided = decision == 0
             if decision.ndim == 2:
                 largest = decision == decision.max(axis=1, keepdims=True)
@@ -732,7 +750,18 @@ class LastStep:
             )
         predicts = self.fitted is None or self.fitted.has_predictor
         wrong = np.asarray(predicted != labels, dtype=bool)
-        return Predictions(inputs, predicted, wrong if predicts else wrong[:0])
+        return Predictions(inputs, predicted, wrong if predicts else wrong[:0], scores)
+
+
+def scores_of(decision: Array, classes: NDArray[Any]) -> dict[Any, Array]:
+    """Name decision values (n,) or (n, K) by their classes: of two, f(x) speaks for the second."""
+    columns = decision.reshape(len(decision), -1).T
+    return dict(zip(classes[-len(columns) :].tolist(), columns, strict=True))
+
+
+def score_columns(name: str, scores: Mapping[Any, Array]) -> dict[str, Array]:
+    """Give the scores of a model the headings that they have in tables of predictions."""
+    return {f"{name}: score of {each}": values for each, values in scores.items()}
 
 
 def last_step(model: Predicts) -> LastStep:

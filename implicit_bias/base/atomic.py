@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+# Paths of one name, with numbers behind it.
+MOST_PATHS = 10_000
 # So begins text that a spreadsheet computes; a number is what it says.
 FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 
@@ -63,6 +65,32 @@ def check_writable(path: str | Path) -> None:
             pass
     except OSError as error:
         raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix: str = "") -> Path:
+    """Return a path where nothing is overwritten: this one, or the next of its name.
+
+    Parameters
+    ----------
+    path : Path
+        If it is taken, NAME-2, NAME-3, ... are tried.
+    taken : callable
+        Whether something is there that must stay.
+    suffix : str
+        The end of its name, before which the number comes.
+
+    Raises
+    ------
+    ValueError
+        All are taken.
+    """
+    named = path if path.name not in ("", "..") else path.resolve()
+    stem = named.name.removesuffix(suffix)
+    others = (named.with_name(f"{stem}-{n}{suffix}") for n in range(2, MOST_PATHS))
+    for candidate in (path, *others):
+        if not taken(candidate):
+            return candidate
+    raise ValueError(f"there are {path} to {candidate}: name another path by --out")
 
 
 def _make_place(path: Path) -> None:

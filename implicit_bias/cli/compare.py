@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,8 +25,11 @@ from implicit_bias.runs.configuration import RunConfig
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison, ModelResult, PairResult
 
-MODEL_HEADINGS = ("model", "error", "on training", "norm", "excess", "units on", "status")
-PAIR_HEADINGS = ("pair", "disagreement", "by chance", "kappa")
+MODEL_HEADINGS = ("model", "error", "on training", "norm", "excess", "C", "units on", "status")
+PAIR_HEADINGS = (
+    *("pair", "differ", "by chance", "kappa", "wrong alone", "difference of errors"),
+    "wrong less often",
+)
 
 
 @takes_config("Data", "Models", "Architecture", "Margin", "Training", "Solver")
@@ -42,13 +46,12 @@ def compare(
     """
     data = load_data(config)
     from implicit_bias.runs.comparison_folder import (
-        FolderError,
         fit_comparison,
         free_folder,
         write_comparison,
     )
 
-    with usage_errors(FolderError):
+    with usage_errors():
         taken, folder = folder, free_folder(folder)
     if folder != taken:
         err.print(f"{taken} is kept: this report goes to {folder}", highlight=False, markup=False)
@@ -76,12 +79,16 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         )
         return
     print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
-    from implicit_bias.report.tables import short_notes
+    from implicit_bias.report.tables import differences, short_notes
     from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
 
     if comparison.pairs:
-        print_table(*PAIR_HEADINGS, rows=map(_pair_cells, comparison.pairs))
+        apart = {(row["first"], row["second"]): row for row in differences(comparison)}
+        rows = (
+            _pair_cells(each, apart.get((each.first, each.second))) for each in comparison.pairs
+        )
+        print_table(*PAIR_HEADINGS, rows=rows)
     for note in short_notes(comparison):
         show(note)
     for conclusion in conclusions(comparison, train_on=train_on(config, page.parent)):
@@ -92,16 +99,23 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
 
 def _model_cells(model: ModelResult) -> list[str]:
     """Write what fits a terminal; the report has all columns."""
+    import numpy as np
+
     from implicit_bias.report.words import trained
 
     cells, margin = [model.name, percent(model.error), percent(model.train_error)], model.margin
     if margin is not None:
         units = f"{margin.active_units} / {margin.units}"
         status = margin.status.label if margin.status else trained(model)
-        cells += [f"{margin.norm:.6g}", percent(margin.excess), units, status]
+        C = "hard" if margin.hard_margin else cell(float(np.min(margin.C)))
+        cells += [f"{margin.norm:.6g}", percent(margin.excess), C, units, status]
     return cells
 
 
-def _pair_cells(pair: PairResult) -> list[str]:
+def _pair_cells(pair: PairResult, apart: Mapping[str, Any] | None) -> list[str]:
     shares = (percent(pair.disagreement), percent(pair.by_chance))
-    return [f"{pair.first} / {pair.second}", *shares, cell(pair.kappa)]
+    cells = [f"{pair.first} / {pair.second}", *shares, cell(pair.kappa)]
+    if apart is not None:
+        alone = f"{apart['only_first']} / {apart['only_second']}"
+        cells += [alone, apart["difference_interval"], apart["decided"]]
+    return cells

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -74,7 +75,10 @@ def warn(text: str) -> None:
 
 def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """Print rows of text under headings."""
-    table = Table(*headings, title=title)
+    # No line between columns, and long words are broken: nothing is cut at 80 columns.
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*row)
     out.print(table)

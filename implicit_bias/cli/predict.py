@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from implicit_bias.cli.options import JsonOption
-from implicit_bias.cli.output import percent, print_json, show, usage_errors
+from implicit_bias.cli.output import err, percent, print_json, show, usage_errors
 
 
 def predict(
@@ -21,18 +21,20 @@ def predict(
         str | None,
         typer.Option(help="Columns that are carried along (default: those of the model's file)."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="CSV file, which must not be there.")] = Path(
-        "predictions.csv"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="CSV file; if it is there, the next number is added.")
+    ] = Path("predictions.csv"),
     as_json: JsonOption = False,
 ) -> None:
     """Predict the class of each row of a file, prepared as the model's own file was."""
-    from implicit_bias.base.atomic import check_writable, write_csv
+    from implicit_bias.base.atomic import check_writable, free_path, write_csv
     from implicit_bias.estimators.saved_models import load_model
     from implicit_bias.runs.prediction import predict_file
 
-    if out.exists():
-        raise typer.BadParameter(f"{out} is there: name another file by --out")
+    with usage_errors():
+        taken, out = out, free_path(out, suffix=out.suffix)
+    if out != taken:
+        err.print(f"{taken} is kept: these go to {out}", highlight=False, markup=False)
     check_writable(out)
     carried = None if id is None else [name.strip() for name in id.split(",") if name]
     saved = load_model(model)

@@ -16,7 +16,7 @@ NOT_SEPARATED     the network is wrong on some training samples
 AT_LIMIT          its norm is at most `CLOSE` above the certified optimum
 HELD_BACK         units that the SVM uses are dead in the network: their norm is 0
 NOT_AT_LIMIT      its norm is above that
-SOLVED            there is no network, but an SVM or any other classifier: `words` has its sentence
+SOLVED            no network, or data of one's own: all models by errors, a sentence of `words`
 ================  ============================================================================
 
 A sentence is made of text and of `Term`, a number or word with a definition that a page can link.

@@ -5,7 +5,7 @@ report.html                       the page: one script that sorts tables, nothin
 models.csv, models.parquet        one row a model, the numbers of `Comparison.model_frame`
 pairs.csv, pairs.parquet          one row a pair; where there are two models at least
 predictions.csv, .parquet         one row an evaluation sample: where it is in the user's file, its
-                                  label, the class that each model gives it, whether these differ
+                                  label, the class by each model, whether these differ, the scores
 confusion.csv, confusion.parquet  one row a model, class and predicted class; with many classes
 history.csv, history.parquet      training histories; where there is a trained network
 figures/*.png, figures/*.svg      each figure of the page; images of pixels as PNG only
@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.base.validation import as_finite
-from implicit_bias.comparison import DIFFER, Comparison, Predicts
+from implicit_bias.comparison import TRUE, Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.limit import limit_plots, unit_weights_plots
@@ -133,7 +133,7 @@ def write_report(
             kinds = ("png",) if plot.raster else ("png", "svg")
             *_, shown = _write_pictures(folder / "figures", plot.name, plot.figure, kinds)
             sources[plot.name] = _source(plot, shown.read_bytes())
-        rows = tables(comparison)
+        rows = tables(comparison, _class_names(comparison, evaluation))
         script = _resource("page.js")
         held_out = None if train is None else not np.array_equal(train.X, evaluation.X)
         page = _template().render(
@@ -314,8 +314,8 @@ def _write_tables(folder: Path, comparison: Comparison, evaluation: Dataset) -> 
 
 def _predictions(comparison: Comparison, evaluation: Dataset) -> pd.DataFrame:
     """Return the predictions behind what is carried along of each sample, or else its index."""
-    found = comparison.prediction_frame()
-    classes = [str(name) for name in found if name != DIFFER]
+    found = comparison.prediction_frame(_class_names(comparison, evaluation))
+    classes = [TRUE, *(model.name for model in comparison.models)]
     carried = evaluation.carried or {"row": found.index.to_numpy()}
     told = {name if name not in found else f"{name} (file)": carried[name] for name in carried}
     found = _by_name(found, classes, comparison, evaluation)
@@ -326,10 +326,14 @@ def _by_name(
     frame: pd.DataFrame, columns: Sequence[str], comparison: Comparison, data: Dataset
 ) -> pd.DataFrame:
     """Write the classes in some columns of a table by the names that a data set has for them."""
-    classes = comparison.classes.tolist()
-    same = len(data.class_names) == len(classes)
-    names = dict(zip(classes, data.class_names if same else map(str, classes), strict=True))
+    names = dict(zip(comparison.classes.tolist(), _class_names(comparison, data), strict=True))
     return frame.assign(**{name: frame[name].map(names) for name in columns if name in frame})
+
+
+def _class_names(comparison: Comparison, data: Dataset) -> list[str]:
+    """Names of the classes (K,) of a comparison, by a data set that has as many."""
+    classes = comparison.classes.tolist()
+    return list(data.class_names if len(data.class_names) == len(classes) else map(str, classes))
 
 
 def _source(plot: Plot, image: bytes) -> str:

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from implicit_bias.base.counts import Count
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
-from implicit_bias.comparison import Comparison
+from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.words import trained
+from implicit_bias.report.words import names_of, trained
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ MODEL_COLUMNS = (
         "a network proves one of them only.",
         _gap,
     ),
+    Column("C", "Weight of the hinge loss; ∞ is the hard margin.", number),
     Column("active_units", "Units that the norm has not switched off.", _count),
     Column("units", "Groups in the norm.", _count),
     Column("support_vectors", "Training samples that hold the margin in place.", _count),
@@ -190,6 +192,12 @@ DIFFERENCE_COLUMNS = (
         numeric=False,
     ),
 )
+CLASS_COLUMNS = (
+    MODEL_COLUMNS[0],
+    Column("class", "Class of evaluation samples, by their label.", _text, numeric=False),
+    Column("class_wrong", "How many samples of the class are misclassified.", _counted, "wrong"),
+    Column("recall", "Share of the samples of the class that are classified right.", percent),
+)
 # Below the differences, whose intervals and test may seem to contradict those above.
 PAIRED = (
     "These answer three questions. The interval of an error is about one model alone. The interval "
@@ -226,8 +234,8 @@ OF_CLASSES = {
 }
 
 
-def tables(comparison: Comparison) -> list[Table]:
-    """Lay out the tables of a comparison."""
+def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
+    """Lay out the tables of a comparison, whose classes have these names."""
     model_columns, pair_columns = (
         _of_classes(columns) if comparison.many_classes else columns
         for columns in (MODEL_COLUMNS, PAIR_COLUMNS)
@@ -236,12 +244,12 @@ def tables(comparison: Comparison) -> list[Table]:
     laid_out = [replace(models, notes=tuple(_notes(comparison)))]
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
         laid_out.append(_table("Pairs of models", pair_columns, comparison.pair_frame()))
-        differences = pd.DataFrame(list(_differences(comparison)))
+        frame = pd.DataFrame(list(differences(comparison)))
         laid_out.append(
-            replace(
-                _table("Differences of errors", DIFFERENCE_COLUMNS, differences), notes=(PAIRED,)
-            )
+            replace(_table("Differences of errors", DIFFERENCE_COLUMNS, frame), notes=(PAIRED,))
         )
+    if rows := list(_errors_by_class(comparison, names)):
+        laid_out.append(_table("Errors by class", CLASS_COLUMNS, pd.DataFrame(rows)))
     return laid_out
 
 
@@ -249,7 +257,21 @@ def _of_classes(columns: Sequence[Column]) -> list[Column]:
     return [replace(c, meaning=OF_CLASSES.get(c.key, c.meaning)) for c in columns]
 
 
-def _differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
+def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    if comparison.of is None:
+        return
+    labels = np.asarray(comparison.of.y)
+    for model in (model for model in comparison.models if model.count.total):
+        for label, name in zip(comparison.classes, names, strict=True):
+            wrong = model.wrong[labels == label]
+            if len(wrong):
+                count = Count(int(wrong.sum()), len(wrong))
+                row = {"model": model.name, "class": name, "class_wrong": count}
+                yield row | {"recall": 1 - count.share}
+
+
+def differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield one row a pair of models that both predict: how often one is wrong more often."""
     for pair in comparison.pairs:
         found = comparison.difference(pair.first, pair.second)
         if found is None:
@@ -268,6 +290,8 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     frame = comparison.model_frame()
     if "status" not in frame:
         frame["status"] = None
+    if not any(map(has_soft_margin, comparison.models)):
+        frame["C"] = math.nan
     # A bound on the norm that only rounding keeps finite, and what follows from it.
     meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
     counts = [model.count for model in comparison.models]
@@ -311,6 +335,11 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     yield from short_notes(comparison)
 
 
+def has_soft_margin(model: ModelResult) -> bool:
+    """Whether a model solves a program with a finite C."""
+    return model.margin is not None and not model.margin.hard_margin
+
+
 def short_notes(comparison: Comparison) -> Iterator[str]:
     """Say what a terminal says, too: of samples without a class, and of soft margins."""
     predicting = [model for model in comparison.models if model.count.total]
@@ -321,11 +350,6 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             f"Samples that a model gives no class, which count as errors: {', '.join(without)}. "
             "Its output is 0 there, mostly since no training sample was in their contexts."
         )
-    soft = [
-        f"{model.name} (C = {C_in_words(model.margin.C)})"
-        for model in comparison.models
-        if model.margin is not None and not model.margin.hard_margin
-    ]
     for model in comparison.models:
         if model.fitted is not None and model.fitted.search is not None:
             yield f"{model.name}: {model.fitted.search}."
@@ -336,12 +360,19 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             f"{', '.join(instead)} (proven), so that a soft margin was solved instead, or samples "
             "were left out."
         )
-    if soft:
+    if soft := [model for model in comparison.models if has_soft_margin(model)]:
+        each = ", ".join(f"{m.name} (C = {C_in_words(m.known_margin.C)})" for m in soft)
         yield (
-            f"Finite C: {', '.join(soft)}. There “norm” is the value of the soft-margin program, "
+            f"Finite C: {each}. There “norm” is the value of the soft-margin program, "
             "the norm plus C times the sum of the hinge losses, and “certified optimum” is a lower "
             "bound on that: neither compares with a norm at margin 1."
         )
+        others = (model for model in predicting if model.margin and model not in soft)
+        if hard := [model for model in others if model.known_margin.status]:
+            yield (
+                f"{names_of(hard)}: a hard margin, so that a difference of errors from those of a "
+                'finite C may be one of C. --C auto (in Python C="auto") chooses one for each.'
+            )
 
 
 def _table(caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:

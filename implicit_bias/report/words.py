@@ -8,7 +8,7 @@ import numpy as np
 from implicit_bias.base.version import VERSION
 from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
-from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.dataset import Dataset, Split
 from implicit_bias.problem import C_in_words
 from implicit_bias.report.conclusion import (
     SAMPLES,
@@ -118,6 +118,8 @@ def conclusions(
 ) -> list[Conclusion]:
     """State the result: a conclusion for each trained network, or one for all models.
 
+    On data of the user's own that of all models comes first: which is wrong how often.
+
     Parameters
     ----------
     comparison : Comparison
@@ -128,12 +130,13 @@ def conclusions(
         How to train the networks towards their limits; by default as in Python.
     """
     networks = [model for model in comparison.models if model.history]
-    if networks:
-        return [
-            conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
-            for network in networks
-        ]
-    return [_without_network(comparison, SAMPLES[held_out])]
+    said = [
+        conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
+        for network in networks
+    ]
+    if networks and comparison.own is None:
+        return said
+    return [_ranking(comparison, SAMPLES[held_out]), *said]
 
 
 def standing(
@@ -188,7 +191,15 @@ def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str,
     return tuple(f"{place % count} of class {place // count}" for place in places)
 
 
-def _without_network(comparison: Comparison, samples: str) -> Conclusion:
+def _baseline(own: Split) -> Sentence:
+    """Say how often the class would be wrong that most training samples have."""
+    classes, counts = np.unique(own.train.y, return_counts=True)
+    most = int(classes[counts.argmax()])
+    error = Term(percent(float(np.mean(own.validation.y != most))), "error")
+    return (f" Always answering “{own.train.names[most]}” would be wrong on ", error, ".")
+
+
+def _ranking(comparison: Comparison, samples: str) -> Conclusion:
     found = [model for model in comparison.models if model.count.total]
     solved = [model for model in comparison.models if model.margin]
     if not found:
@@ -218,6 +229,8 @@ def _without_network(comparison: Comparison, samples: str) -> Conclusion:
             error,
             f" ({count}), and too few samples tell it from {', '.join(level)}.",
         )
+    if comparison.own is not None:
+        headline = (*headline, *_baseline(comparison.own))
     evidence: list[Sentence] = []
     if len(found) == 2:
         differ = comparison.pair(best.name, others[0].name).disagreement

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from implicit_bias.base import strict_json
-from implicit_bias.base.atomic import write_text
+from implicit_bias.base.atomic import free_path, write_text
 from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
 from implicit_bias.estimators.base import BinaryClassifier
@@ -31,8 +31,6 @@ from implicit_bias.runs.models import ModelFactory
 # Fields of a configuration that `implicit-bias compare` takes.
 COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
 MODELS = "models"
-# Folders of one name, with numbers behind it.
-MOST_FOLDERS = 10_000
 MODEL_SUFFIX = ".safetensors"
 
 
@@ -53,12 +51,8 @@ def free_folder(folder: Path) -> Path:
         Where files of other names are no obstacle. If it holds an earlier comparison, or any
         other file of a name that a comparison writes, FOLDER-2, FOLDER-3, ... are tried.
     """
-    named = folder if folder.name not in ("", "..") else folder.resolve()
-    candidates = (folder, *(named.with_name(f"{named.name}-{n}") for n in range(2, MOST_FOLDERS)))
-    for candidate in candidates:
-        if not any((candidate / name).exists() for name in (CONFIG_FILE, MODELS, *WRITTEN)):
-            return candidate
-    raise FolderError(f"there are {folder} to {candidates[-1]}: name another folder by --out")
+    kept = (CONFIG_FILE, MODELS, *WRITTEN)
+    return free_path(folder, lambda there: any((there / name).exists() for name in kept))
 
 
 def fit_comparison(

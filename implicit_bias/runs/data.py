@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from implicit_bias.datasets.catalogue import load
@@ -32,7 +32,8 @@ class Data:
         from implicit_bias.comparison import compare
 
         train, validation = self.parts.train, self.parts.validation
-        return compare(models, validation.X, validation.y, train=(train.X, train.y))
+        found = compare(models, validation.X, validation.y, train=(train.X, train.y))
+        return replace(found, own=None if validation.preparation is None else self.parts)
 
 
 def load_data(config: RunConfig) -> Data:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from implicit_bias.base.counts import Count
-from implicit_bias.comparison import TRUE
+from implicit_bias.comparison import TRUE, score_columns, scores_of
 from implicit_bias.datasets.own import class_names, read_table
 from implicit_bias.estimators.saved_models import SavedModel
 
@@ -23,7 +23,7 @@ class PredictedRows:
     ----------
     table : DataFrame
         One row a row of the file: its number, from 1, what names it, its label if the file has one,
-        and the class that the model gives it.
+        the class that the model gives it, and its scores.
     wrong : Count or None
         Rows of another class than their label; None where the file has no labels.
     """
@@ -67,7 +67,8 @@ def predict_file(
             raise ValueError(f"no column is called {', '.join(unknown)}")
         table = pd.DataFrame({"row": np.arange(1, len(rows) + 1)})
         table = table.assign(**{each: rows[each].to_numpy() for each in kept})
-        found, wrong = _text(saved.predict(rows)), None
+        decision = saved.decision_function(rows)
+        found, wrong = _text(saved.classes_of(decision)), None
         if (target := facts.get("target")) in known:
             there = rows[target].notna().to_numpy()
             labels = _text(rows[target][there].to_numpy())
@@ -77,7 +78,8 @@ def predict_file(
             wrong = Count(int(np.count_nonzero(~right)), len(labels))
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-    return PredictedRows(table.assign(**{name: found}), wrong)
+    scores = score_columns(name, scores_of(decision, _text(made.labels)))
+    return PredictedRows(table.assign(**{name: found}, **scores), wrong)
 
 
 def _text(labels: NDArray[Any]) -> NDArray[Any]:

@@ -361,6 +361,9 @@ def test_predictions_name_the_rows_of_the_file(
     assert ((found["gd-gln"] != found["svm-gln"]) == found["models differ"]).all()
     saved = load_model(folder / "models" / "svm-gln.safetensors")
     assert (saved.predict(rows) == found["svm-gln"]).all()
+    assert found["svm-gln: score of good"].to_numpy() == pytest.approx(
+        saved.decision_function(rows)
+    )
     setting = json.loads((folder / "setting.json").read_text())
     assert "dataset" not in setting
     assert setting["data"].endswith("own.csv")
@@ -374,6 +377,11 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     assert "solved the soft margin" in done.err
     assert "gd-gln is wrong on" in done.out
     assert "the two differ on" in done.out
+    # The headline is an error, read against the commonest class; which SVM has which C is told.
+    svm = next(line.split() for line in done.out.splitlines() if "optimal" in line)
+    assert f"(C = {svm[8]}" in done.out
+    first = done.out.index("No ranking: ")
+    assert first < done.out.index("Always answering “") < done.out.index("There is no limit")
     page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
     assert "the two differ on" in page
     for said in (page, done.out):
@@ -394,12 +402,17 @@ def test_a_model_of_a_file_predicts_another(noisy: tuple[Shell, pd.DataFrame, Fi
     table[::-1].to_csv(there.folder / "new.csv", index=False)
     wrong = there.json("predict soft.safetensors new.csv")["wrong"]
     found = pd.read_csv(there.folder / "predictions.csv")
-    assert list(found) == ["row", "name", "true label", "soft"]
+    assert list(found) == ["row", "name", "true label", "soft", "soft: score of good"]
+    assert ((found["soft: score of good"] > 0) == (found["soft"] == "good")).all()
     assert (found["name"].to_numpy() == table["name"][::-1].to_numpy()).all()
     good = found["true label"] == "good"
     assert wrong == (good != (found["soft"] == "good")).sum() < 30
+    (there.folder / "predictions-2.csv").write_text("mine")
     again = there("predict soft.safetensors new.csv")
-    assert (again.status, "--out" in again.err) == (2, True)
+    assert (again.status, "predictions.csv is kept" in again.err) == (0, True)
+    assert "Predictions: predictions-3.csv" in again.out
+    assert (there.folder / "predictions-2.csv").read_text() == "mine"
+    assert pd.read_csv(there.folder / "predictions-3.csv").equals(found)
     table[["city", "debt", "age"]].to_parquet(there.folder / "bare.parquet")
     bare = there("predict soft.safetensors bare.parquet --out bare.csv")
     assert (bare.status, "wrong" in bare.out) == (0, False)

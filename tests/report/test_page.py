@@ -45,10 +45,11 @@ from implicit_bias.comparison import Predicts
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.datasets.toys import make_toy
-from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, conclude
+from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, conclude, plain
 from implicit_bias.report.figures.plane import distinct_rows
 from implicit_bias.report.figures.training import log_ticks
 from implicit_bias.report.page import write_report
+from implicit_bias.report.tables import tables
 from implicit_bias.report.words import TRAIN_ON, conclusions
 from modules import known
 
@@ -548,6 +549,21 @@ def test_no_ranking_where_the_samples_do_not_tell() -> None:
     (conclusion,) = conclusions(compare({"good": good, "poor": poor}, X, y))
     assert str(conclusion).startswith("good is wrong least often")
     assert f"The two differ on {percent(50 / 200)}." in str(conclusion)
+
+
+def test_errors_come_first_on_data_of_ones_own_and_by_class() -> None:
+    X, y = np.arange(100.0)[:, None], np.repeat([-1.0, 1.0], [77, 23])
+    own = Dataset("own", X, y, ("no", "yes"), has_constant=False)
+    late = Fixed(np.where(np.arange(100) < 80, -1.0, 1.0))
+    comparison = replace(compare({"late": late}, X, y), own=Split(own, own))
+    (conclusion,) = conclusions(comparison)
+    baseline = f"Always answering “no” would be wrong on {percent(0.23)}."
+    assert plain(conclusion.headline).endswith(baseline)
+    assert "Always" not in str(conclusions(replace(comparison, own=None))[0])
+    by_class = tables(comparison, ["no", "yes"])[-1]
+    rows = [[cell.text for cell in row] for row in by_class.rows]
+    yes = ["late", "yes", "3 of 23", percent(20 / 23)]
+    assert rows == [["late", "no", "0 of 77", percent(1.0)], yes]
 
 
 @dataclass(frozen=True)
