@@ -16,7 +16,7 @@ parameter that enters twice (u * u), or the gates of which it sets as it changes
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
@@ -67,7 +67,7 @@ class Layer:
     shape: tuple[int, ...]
     norm: float
     lower: float
-    direction: Tensor | None
+    direction: Tensor | None = field(repr=False)
     method: Method | None
 
     @property

@@ -39,6 +39,10 @@ TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 ROUNDED = 0.5
 # What a loss raises on targets that it does not take.
 OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
+# Of advice to minimise the logarithm, to whom it does not apply.
+UNLESS = (
+    "gradients of the logarithm do not shrink: if it was minimised already, this does not matter"
+)
 # A gap has risen if it is above an earlier one by this share.
 ROSE = 1e-2
 
@@ -237,9 +241,9 @@ def standstill(
         double = "" if dtype == torch.float64 else "in float64, or "
         logarithm = "the logarithm of the loss (`torch.logsumexp(-margins, 0)` is near it)"
         yield Obstacle(
-            f"at a smallest margin of {number(smallest, 3)} the loss's gradient {fault} in "
-            f"{str(dtype).removeprefix('torch.')}",
-            f"train on {double}by minimising {logarithm}"
+            f"at the module's smallest margin, {number(smallest, 3)}, the loss's gradient {fault} "
+            f"in {str(dtype).removeprefix('torch.')}",
+            f"train on {double}by minimising {logarithm} ({UNLESS})"
             if leading
             else f"train on {double}by `train_to_limit`, which takes the loss's logarithm",
             warns=False,
@@ -252,8 +256,7 @@ def standstill(
         yield Obstacle(
             f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
             "so its steps shrink as those of gradient descent do",
-            f"{smaller}{other} (gradients of the logarithm do not shrink: if it was minimised "
-            "already, this does not matter)",
+            f"{smaller}{other} ({UNLESS})",
         )
 
 

@@ -58,6 +58,8 @@ from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_n
 
 # A margin has risen if it is above the reference's by this share.
 RISEN = 1e-2
+# Of two trainings the smallest margins are alike if neither is above this times the other.
+AS_FAR = 2.0
 
 
 @dataclass(frozen=True)
@@ -283,6 +285,8 @@ def which_norm(
     for text in (*found, *(obstacle.warning for obstacle in obstacles if obstacle.warns)):
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     best, conclusion = _conclude(rows, twins, linear, own)
+    if best is None:
+        conclusion += _what_would_tell(rows, subjects)
     if own and best is None:
         conclusion += _of_own(next(row for row in rows if row.norm == own))
     for obstacle in obstacles:
@@ -295,9 +299,11 @@ def which_norm(
             "of max_seconds brings its bounds closer."
         )
     if leading:
+        rests = [percent(each.rest, space=" ") for each in subjects]
         conclusion += (
             " All of this is about the leading part of the module, beside which the rest is "
-            f"{percent(subject.rest, space=' ')}; beyond l2 no theorem is known for it."
+            f"{' (of the reference '.join(rests)}{')' * (len(rests) - 1)}; beyond l2 no theorem is "
+            "known for it."
         )
     return WhichNorm(tuple(rows), best, conclusion, linear, time.monotonic() - started)
 
@@ -385,6 +391,25 @@ def _bounds(subject: Subject, norm: ParameterNorm, linear: bool, deadline: Deadl
     return GapBounds(best.gap_lower, best.gap, best.method == "stopped")
 
 
+def _what_would_tell(rows: Sequence[NormRow], subjects: Sequence[Subject]) -> str:
+    """Say how far to train, and a reference, until a norm can be named."""
+    nearest = min(rows, key=lambda row: row.gap.upper)
+    if nearest.gap.upper <= FAR:
+        return ""
+    said = (
+        f" A norm can be named once its gap is at most {percent(FAR, space=' ')}: the smallest is "
+        f"now at most {percent(nearest.gap.upper, space=' ')}, in {nearest.norm}."
+    )
+    if len(subjects) > 1:
+        ours, theirs = (each.itself.min_margin for each in subjects)
+        if max(ours, theirs) > AS_FAR * min(ours, theirs):
+            said += (
+                f" A reference tells more if it is trained as far: the smallest margin is "
+                f"{number(theirs, 3)} there, {number(ours, 3)} here."
+            )
+    return said
+
+
 def _of_own(row: NormRow) -> str:
     """Say how far the optimizer's own norm is, where no norm can be told."""
     said = f" The optimizer's own norm is {row.norm}, in which the KKT gap is "
@@ -431,7 +456,7 @@ def _conclude(
     if rows[0].reference_gap is None:
         return None, (
             f"It cannot be told: {why}. Pass reference=, the same start trained by plain gradient "
-            "descent for as long, or train on."
+            "descent until its smallest margin is as large, or train on."
         )
     overlapping = [row.norm for row in rows if row.favoured is None]
     favoured = [row for row in rows if row.favoured]

@@ -77,9 +77,15 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     assert alone.best is None
     assert "cannot be told" in alone.conclusion
     assert "reference" in alone.conclusion
+    assert "once its gap is at most 10 %" in alone.conclusion
     again = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=towards.state_dict())
     assert again.best is None  # nothing changed
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
+    assert "as far" not in again.conclusion
+    larger = copy.deepcopy(towards)
+    scale_weights(larger, 3.0)
+    less = which_norm(larger, INPUTS, Y, norms=("l2", "linf"), reference=towards)
+    assert "if it is trained as far" in less.conclusion
     beside = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=start)
     favoured = [row.norm for row in beside.rows if row.favoured]
     assert beside.best == (favoured[0] if len(favoured) == 1 else None)
