@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.speed.exact import Exact, least
+from benchmarks.speed.exact import Exact, lower_bound, upper_bound
 from cases import PROOF_LIMIT, ROUNDING, dense
 from implicit_bias import Certificate, MarginProblem, Status
 from implicit_bias.base.validation import Array
@@ -173,36 +173,11 @@ def exact_bounds(
     With a hard margin the coefficients are scaled to margin 1. Those of a soft one are, too, where
     the ``best`` scale counts: there some margin becomes 1, or it is 0.
     """
-    gates, X = fractions(problem.plain_gates.toarray()), fractions(problem.X)
-    phi = (gates[:, :, None] * X[:, None])[:, None]  # (N, 1, M, D)
-    if problem.classes is None:
-        labels = fractions(problem.y)[:, None, None]
-    else:
-        unit = fractions(np.eye(problem.classes))
-        labels = unit[problem.y.astype(int)][:, None] - unit  # (N, K, K)
-    a = fractions(alpha).reshape(labels.shape[:2])
-    weights = (a[:, :, None] * labels).sum(axis=1)  # (N, K')
-    V = (weights[:, :, None, None] * phi).sum(axis=0)
-    zeta = fractions(coef).reshape(V.shape)
-    scores = (zeta * phi).sum(axis=(2, 3)) + fractions(offset).reshape(1, -1)
-    margins = (labels * scores[:, None]).sum(axis=2)
-    margins[~(labels != 0).any(axis=2)] = margins.max()  # of the classes themselves
-    size = least(problem.norm, Exact.of_fractions(zeta))
-    dual = least(problem.norm, Exact.of_fractions(V), dual=True)
-    smallest, totals = margins.min(axis=1), a.sum(axis=1)
-    scales = [1 / dual] if dual else []
-    if problem.hard_margin:
-        upper = size / smallest.min() if smallest.min() > 0 else math.inf
-    else:
-        C, kinks = fractions(problem.box), [Fraction(1)]
-        if best:
-            kinks = [Fraction(0), *(1 / margin for margin in smallest if margin > 0)]
-        losses = [C * [max(Fraction(0), 1 - c * margin) for margin in smallest] for c in kinks]
-        upper = min(c * size + loss.sum() for c, loss in zip(kinks, losses, strict=True))
-        scales += [c / total for c, total in zip(C, totals, strict=True) if total]
-    if not a.any() or (problem.intercept and weights.sum(axis=0).any()):
-        return 0.0, upper
-    return (min(scales) * totals.sum() if scales else math.inf), upper
+    a, offsets = fractions(alpha), np.broadcast_to(fractions(offset), problem.classes or 1)
+    whole = Exact.of_fractions(a * math.lcm(*(value.denominator for value in a.flat)))
+    plain = Exact.of_fractions(fractions(coef))
+    upper = upper_bound(problem, plain, offsets.tolist(), best=best)
+    return lower_bound(problem, whole), upper
 
 
 def hold(

@@ -124,13 +124,10 @@ def find_lies(solution: Solution, problem: MarginProblem, tol: float) -> list[st
         if not problem.hard_margin:
             return ["proof"]
         return [] if is_inseparable(problem, solution.alpha) else ["unproven"]
-    if math.isinf(certificate.lower) or math.isnan(certificate.lower):
+    if not certificate.lower <= max(lower_bound(problem, _alpha(solution)), 0):
         lies.append("lower")
-    elif not _attains_lower(problem, _alpha(solution), certificate.lower):
-        lies.append("lower")
-    if not math.isinf(certificate.upper) and not _attains_upper(
-        problem, *_predictor(solution, problem), certificate.upper
-    ):
+    predictor = _predictor(solution, problem)
+    if not (math.isinf(certificate.upper) or certificate.upper >= upper_bound(problem, *predictor)):
         lies.append("upper")
     if solution.status is Status.OPTIMAL and not _is_within(certificate, tol):
         lies.append("gap")
@@ -183,39 +180,37 @@ def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, list[
     return Exact.of_fractions(solution.exact.plain_coef), [Fraction(b) for b in offsets]
 
 
-def _attains_lower(problem: MarginProblem, alpha: Exact, bound: float) -> bool:
-    """Whether dual variables prove a lower bound."""
-    if bound <= 0:
-        return True
-    if (alpha.integers < 0).any() or not alpha.integers.any():
-        return False
+def lower_bound(problem: MarginProblem, alpha: Exact) -> Fraction | float:
+    """Return what dual variables prove, scaled to be feasible; 0 where they prove nothing."""
     weights = _weights(problem, alpha)
-    if weights is None or (problem.intercept and weights.integers.sum(axis=0).any()):
-        return False
+    if (alpha.integers < 0).any() or not alpha.integers.any() or weights is None:
+        return 0
+    if problem.intercept and weights.integers.sum(axis=0).any():
+        return 0
     totals = alpha.integers.reshape(problem.n_samples, -1).sum(axis=1)
-    total = _scaled(totals.sum(), alpha.exponent)
     dual_norm = least(problem.norm, _dual_vectors(problem, weights), dual=True)
-    if Fraction(bound) * dual_norm > total:
-        return False
-    return problem.hard_margin or (
-        Fraction(bound) * _scaled(totals.max(), alpha.exponent)
-        <= Fraction(float(problem.C)) * total
-    )
+    scales = [1 / dual_norm] if dual_norm else []
+    if not problem.hard_margin:
+        boxes = zip(map(Fraction, problem.box.tolist()), totals, strict=True)
+        scales += [C / _scaled(total, alpha.exponent) for C, total in boxes if total]
+    return min(scales, default=math.inf) * _scaled(totals.sum(), alpha.exponent)
 
 
-def _attains_upper(
-    problem: MarginProblem, plain: Exact, offsets: list[Fraction], bound: float
-) -> bool:
-    """Whether coefficients prove an upper bound."""
-    K, D = problem.classes or 1, problem.X.shape[1]
-    coef = plain.shaped(K, -1, D)
-    margins = _margins(problem, coef, offsets)
-    norm = least(problem.norm, coef)
+def upper_bound(
+    problem: MarginProblem, plain: Exact, offsets: list[Fraction], *, best: bool = False
+) -> Fraction | float:
+    """Return what plain coefficients prove, with a soft margin as they are or at the best scale."""
+    coef = plain.shaped(problem.classes or 1, -1, problem.X.shape[1])
+    margins, norm = _margins(problem, coef, offsets), least(problem.norm, coef)
     if problem.hard_margin:
-        smallest = min(margins)
-        return smallest > 0 and norm <= Fraction(bound) * smallest
-    losses = sum((max(Fraction(0), 1 - margin) for margin in margins), Fraction(0))
-    return norm + Fraction(float(problem.C)) * losses <= Fraction(bound)
+        return norm / min(margins) if min(margins) > 0 else math.inf
+    # At the best scale some margin becomes 1, or it is 0.
+    scales = [Fraction(0), *(1 / margin for margin in margins if margin > 0)]
+    boxes = [Fraction(C) for C in problem.box.tolist()]
+    return min(
+        c * norm + sum(C * max(Fraction(0), 1 - c * q) for C, q in zip(boxes, margins, strict=True))
+        for c in (scales if best else [Fraction(1)])
+    )
 
 
 def _margins(problem: MarginProblem, coef: Exact, offsets: list[Fraction]) -> list[Fraction]:
