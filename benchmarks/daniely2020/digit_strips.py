@@ -65,18 +65,8 @@ def draw_strips(images: Dataset, n_digits: int, n_strips: int, *, seed: int = 0)
         Strips.
     seed : int
         Seed of the draws.
-
-    Raises
-    ------
-    ValueError
-        No images, images with a constant, or less than one digit.
     """
-    if images.image_shape is None or images.has_constant:
-        raise ValueError(
-            f"{images.name} is no set of plain images: load it with append_constant=False"
-        )
-    if n_digits < 1:
-        raise ValueError(f"n_digits must be at least 1, got {n_digits}")
+    assert images.image_shape is not None
     drawn: NDArray[np.int64] = np.random.default_rng(seed).integers(
         len(images), size=(n_strips, n_digits)
     )

@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn.functional import relu6
 
 from benchmarks.daniely2020 import parity_first_step as parity
-from benchmarks.daniely2020.linear_methods import sample_shares
-from implicit_bias.base.validation import as_finite, as_labels
+from implicit_bias.base.validation import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,26 +32,12 @@ class Schedule:
         T, the first included.
     record : int
         Every so many steps the history has a point; steps 0, 1 and T always.
-
-    Raises
-    ------
-    ValueError
-        A value out of its range.
     """
 
     step: float
     decay: float = 0.0
     steps: int = 400
     record: int = 50
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "record"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.step < math.inf:
-            raise ValueError(f"step must be positive and finite, got {self.step}")
-        if not 0 <= self.decay < math.inf:
-            raise ValueError(f"decay must be finite, 0 or more, got {self.decay}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,43 +51,36 @@ class Point:
 
 
 def descend(
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Array,
+    y: Array,
     initial: parity.TwoLayers,
     schedule: Schedule,
     *,
-    probabilities: ArrayLike | None = None,
+    probabilities: Array | None = None,
 ) -> tuple[Point, ...]:
     """Descend E max(0, 1 - y g(x)) + lambda_t (||u||^2 + ||W||^2) in W, b and u.
 
     Parameters
     ----------
-    X : array_like of shape (m, n)
+    X : ndarray of shape (m, n)
         Bits, without a constant.
-    y : array_like of shape (m,)
+    y : ndarray of shape (m,)
         Labels, -1 or +1.
     initial : TwoLayers
         Weights of step 0.
     schedule : Schedule
         Steps.
-    probabilities : array_like of shape (m,), optional
+    probabilities : ndarray of shape (m,), optional
         Of the samples, for a distribution that is given in full; equal by default.
 
     Returns
     -------
     tuple of Point
         Steps 0, 1 and T included.
-
-    Raises
-    ------
-    ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, no samples, probabilities that
-        are negative or do not sum to 1.
     """
-    bits = as_finite(X, "X", 2)
-    labels = torch.tensor(as_labels(y, len(bits)))
-    shares = torch.tensor(sample_shares(probabilities, len(bits)))
-    inputs = torch.tensor(bits) / math.sqrt(bits.shape[1])
+    labels = torch.tensor(y)
+    shares = torch.tensor(np.full(len(X), 1 / len(X)) if probabilities is None else probabilities)
+    inputs = torch.tensor(X) / math.sqrt(X.shape[1])
     weights, biases, readout = parameters = [
         torch.tensor(values).requires_grad_()
         for values in (initial.weights, initial.biases, initial.readout)

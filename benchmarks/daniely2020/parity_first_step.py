@@ -69,7 +69,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from implicit_bias.base.validation import Array, as_features, as_finite
+from implicit_bias.base.validation import Array, as_features
 from implicit_bias.datasets.parities import ParityDistribution, cube
 
 # Where ReLU6 saturates.
@@ -235,15 +235,8 @@ def label_averages(
     Returns
     -------
     LabelAverages
-
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, or signs other than -1, 0 and +1.
     """
-    s, b = as_features(signs, distribution.n_bits), as_finite(biases, "biases", 1)
-    if len(b) != len(s) or not np.isin(s, (-1.0, 0.0, 1.0)).all():
-        raise ValueError("signs must be -1, 0 or +1, and biases one number for each of their rows")
+    s, b = np.asarray(signs, dtype=np.float64), np.asarray(biases, dtype=np.float64)
     n, k, on_A = distribution.n_bits, distribution.k, list(distribution.relevant)
     off_A = np.setdiff1d(np.arange(n), on_A)
     active, active_off = (s != 0).sum(axis=1), (s[:, off_A] != 0).sum(axis=1)

@@ -32,10 +32,9 @@ from typing import Literal
 
 import numpy as np
 import scipy.optimize
-from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
-from implicit_bias.base.validation import as_finite, check_number
+from implicit_bias.base.validation import Array
 
 # Printed: B^2 = sqrt(6) d bounds all ||u_j||^2 but with probability k e^-d. That fails for large d.
 PRINTED_NORM_SQUARE = math.sqrt(6.0)
@@ -70,25 +69,23 @@ def interpolation_width(
 
 def inverse_deviation(ratio: float, eigenvalue: float) -> float:
     """1 / ((r - 1) lambda): bounds ||Hk^-1 - Hinf^-1|| where ||Hk - Hinf|| <= lambda / r."""
-    check_number(ratio, "ratio", "(1, inf]")
     return 1.0 / ((ratio - 1.0) * eigenvalue)
 
 
-def interpolant_norm_bound(infinite: ArrayLike, y: ArrayLike, ratio: float) -> float:
+def interpolant_norm_bound(infinite: Array, y: Array, ratio: float) -> float:
     """Bound ||w*||^2 = y' Hk^-1 y by y' Hinf^-1 y + m / ((r - 1) lambda), for |y| <= 1.
 
     With r = m / (M^2 lambda) + 1 and labels of RKHS norm at most M it is at most 2 M^2.
 
     Parameters
     ----------
-    infinite : array_like of shape (m, m)
+    infinite : ndarray of shape (m, m)
         Hinf.
-    y : array_like of shape (m,)
+    y : ndarray of shape (m,)
         Labels in [-1, 1].
     ratio : float
         r.
     """
-    infinite, y = as_finite(infinite, "infinite", 2), as_finite(y, "y", 1)
     smallest = float(np.linalg.eigvalsh(infinite)[0])
     return float(y @ np.linalg.solve(infinite, y)) + len(y) * inverse_deviation(ratio, smallest)
 
@@ -114,13 +111,12 @@ def risk_bound(n_samples: int, *, norm: float, failure: float) -> float:
 # --- linear predictors ([C] section 4.2) -------------------------------------------------------
 
 
-def linear_rademacher(X: ArrayLike, radius: float, *, p: Literal[1, 2]) -> float:
+def linear_rademacher(X: Array, radius: float, *, p: Literal[1, 2]) -> float:
     """Bound the Rademacher complexity of linear predictors ||w||_p <= B on inputs X (m, d).
 
     sqrt(B^2 max ||x||_2^2 / m) for p = 2, sqrt(2 log(2 d) B^2 max ||x||_inf^2 / m) for p = 1.
     It bounds the gap between test and training loss. d is the number of features: k d for GaLU.
     """
-    X = as_finite(X, "X", 2)
     m, d = X.shape
     if p == 2:
         return radius * float(np.linalg.norm(X, axis=1).max()) / math.sqrt(m)
@@ -147,11 +143,9 @@ def linear_regression_losses(n_samples: int, n_features: int, noise: float) -> t
 # --- relation to ReLU networks (theorems 4 and 5) ----------------------------------------------
 
 
-def largest_output(weights: ArrayLike, readout: ArrayLike) -> float:
+def largest_output(weights: Array, readout: Array) -> float:
     """1/sqrt k sum_j |a_j| ||w_j||: no input of the unit ball has a larger output, by any gates."""
-    sizes = np.linalg.norm(as_finite(weights, "weights", 2), axis=1)
-    readout = as_finite(readout, "readout", 1)
-    return float(np.abs(readout) @ sizes) / math.sqrt(len(readout))
+    return float(np.abs(readout) @ np.linalg.norm(weights, axis=1)) / math.sqrt(len(readout))
 
 
 def relu_approximation_width(n_features: int, distance: float, failure: float) -> int:
@@ -226,12 +220,11 @@ def relu_approximation_error(
     return error if printed else error * math.sqrt(n_units)
 
 
-def flipped_error(readout: ArrayLike, distance: float, share: float) -> float:
+def flipped_error(readout: Array, distance: float, share: float) -> float:
     """Return sqrt k max_j |a_j| eps times the share of flipped units.
 
     Not in the paper; derived here. It bounds |N^R_{U*, a}(x) - N^G_{U*, U, a}(x)|, ||x|| <= 1: a
     unit whose gates by u_j and by u_j* differ has |<u_j*, x>| <= eps, as <u_j, x> is on the other
     side of 0.
     """
-    readout = as_finite(readout, "readout", 1)
     return math.sqrt(len(readout)) * float(np.abs(readout).max()) * distance * share

@@ -41,10 +41,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import betainc
 
-from implicit_bias.base.validation import Array, as_finite
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows, without_rounding
 from implicit_bias.problem.gating import RandomState
 
@@ -54,23 +54,23 @@ from implicit_bias.problem.gating import RandomState
 PRINTED_DIMENSION, CORRECTED_DIMENSION = 0.5, 8.0
 
 
-def centre_kernel(V: ArrayLike) -> Array:
+def centre_kernel(V: Array) -> Array:
     """H (n, n): the probability that a random filter is open on both of two centres (n, d)."""
     V = unit_rows(V, "V", NEARLY_UNIT)
     return np.asarray(0.5 - np.arccos(without_rounding(np.clip(V @ V.T, -1, 1))) / (2 * math.pi))
 
 
-def smallest_eigenvalue(V: ArrayLike) -> float:
+def smallest_eigenvalue(V: Array) -> float:
     """Return mu, the smallest eigenvalue of H for centres V (n, d)."""
     return float(scipy.linalg.eigvalsh(centre_kernel(V))[0])
 
 
-def centre_gates(filters: Array, V: ArrayLike) -> Array:
+def centre_gates(filters: Array, V: Array) -> Array:
     """Return A (n, k): which filters (k, d) are open on which centres (n, d)."""
-    return (as_finite(V, "V", 2) @ filters.T >= 0).astype(np.float64)
+    return (V @ filters.T >= 0).astype(np.float64)
 
 
-def sufficient_width(V: ArrayLike, failure: float) -> int:
+def sufficient_width(V: Array, failure: float) -> int:
     """Lemma 4's k >= (8 n / mu) log(n / delta), with which sigma_min(A)^2 > k mu / 2.
 
     Raises
@@ -78,7 +78,6 @@ def sufficient_width(V: ArrayLike, failure: float) -> int:
     ValueError
         mu is not positive: two centres coincide, say.
     """
-    V = as_finite(V, "V", 2)
     mu = smallest_eigenvalue(V)
     if mu <= 1e-12:
         raise ValueError("mu is 0, so no number of gates tells the centres apart")
@@ -127,13 +126,13 @@ def band_probability(radius: float, n_features: int) -> float:
     return float(betainc(0.5, (n_features - 1) / 2, min(radius, 1.0) ** 2))
 
 
-def splits(filters: Array, V: ArrayLike, radius: float) -> NDArray[np.bool_]:
+def splits(filters: Array, V: Array, radius: float) -> NDArray[np.bool_]:
     """Whether each filter (k, d) may split each cluster: shape (n, k).
 
     It can only where the centre is nearer than r to its hyperplane, |<u, v>| < r ||u||: as lemmas
     6 and 7 argue. One such filter is open on a part of the ball around the centre.
     """
-    distances = np.abs(as_finite(V, "V", 2) @ filters.T) / np.linalg.norm(filters, axis=1)
+    distances = np.abs(V @ filters.T) / np.linalg.norm(filters, axis=1)
     return np.asarray(distances < radius)
 
 
@@ -175,7 +174,7 @@ def draw_clusters(
     return Clusters(X, np.sum(X * L[cluster], axis=1), cluster)
 
 
-def cluster_solution(A: Array, L: ArrayLike) -> Array:
+def cluster_solution(A: Array, L: Array) -> Array:
     """Lemma 8's coefficients W (k, d): w_j = sum_i b_ij l_i with A B' = I.
 
     For x in cluster q, on which the gates are those of its centre, sum_j A_qj <w_j, x> is
@@ -185,7 +184,7 @@ def cluster_solution(A: Array, L: ArrayLike) -> Array:
     ----------
     A : ndarray of shape (n, k)
         Gates of the centres.
-    L : array_like of shape (n, d)
+    L : ndarray of shape (n, d)
         Linear maps.
 
     Raises
@@ -193,7 +192,6 @@ def cluster_solution(A: Array, L: ArrayLike) -> Array:
     ValueError
         A has not rank n, so there is no such B.
     """
-    L = as_finite(L, "L", 2)
     if np.linalg.matrix_rank(A) < len(A):
         raise ValueError("the gates do not tell the clusters apart: A must have rank n")
     return np.asarray(np.linalg.pinv(A) @ L)

@@ -22,12 +22,10 @@ import math
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_finite, check_number
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows
 from implicit_bias.kernels.gated_least_squares import smallest_eigenvalue
-from implicit_bias.kernels.least_squares import check_rows
 from implicit_bias.norms import RANK_TOLERANCE
 from implicit_bias.problem.gating import GateMatrix, dense
 
@@ -37,7 +35,7 @@ CHERNOFF = 2.0 / (1.0 - math.log(2.0))
 PUBLISHED_CHERNOFF = 8.0
 
 
-def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = CHERNOFF) -> int:
+def sufficient_width(X: Array, failure: float = 0.01, *, constant: float = CHERNOFF) -> int:
     r"""Count the filters k at which K is positive definite, so that all targets are memorised.
 
     K is a sum of independent positive semi-definite matrices, one a filter, of mean kappa and of
@@ -51,7 +49,7 @@ def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = C
 
     Parameters
     ----------
-    X : array_like of shape (m, D)
+    X : ndarray of shape (m, D)
         Inputs, not 0.
     failure : float
         delta, in (0, 1).
@@ -61,10 +59,8 @@ def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = C
     Raises
     ------
     ValueError
-        ``failure`` not in (0, 1), or lambda(X) = 0: see `smallest_eigenvalue`.
+        lambda(X) = 0: see `smallest_eigenvalue`.
     """
-    X = as_finite(X, "X", 2)
-    check_number(failure, "failure", "(0, 1)")
     smallest, largest = smallest_eigenvalue(X), spectral_square(X)
     if smallest <= RANK_TOLERANCE * largest:
         raise ValueError(
@@ -75,9 +71,9 @@ def sufficient_width(X: ArrayLike, failure: float = 0.01, *, constant: float = C
     return math.ceil(constant * largest / smallest * math.log(len(X) / failure))
 
 
-def spectral_square(X: ArrayLike) -> float:
+def spectral_square(X: Array) -> float:
     """R = ||X||_2^2, the largest eigenvalue of X X'."""
-    return float(np.linalg.norm(as_finite(X, "X", 2), 2) ** 2)
+    return float(np.linalg.norm(X, 2) ** 2)
 
 
 def expected_loss(rank: int, n_samples: int) -> float:
@@ -90,7 +86,7 @@ def expected_loss(rank: int, n_samples: int) -> float:
     return 1.0 - rank / n_samples
 
 
-def khatri_rao_bound(X: ArrayLike) -> float:
+def khatri_rao_bound(X: Array) -> float:
     r"""Bound lambda(X) from below by sigma_min(X * X)^2 / (2 pi), for rows of norm 1.
 
     X * X is the row-wise Khatri-Rao product (m, D^2), so its Gram matrix is (X X') o (X X'). This
@@ -109,7 +105,7 @@ def khatri_rao_bound(X: ArrayLike) -> float:
     return max(0.0, float(smallest)) / (2 * math.pi)
 
 
-def published_step(X: ArrayLike, n_units: int) -> float:
+def published_step(X: Array, n_units: int) -> float:
     """1 / (k R), the step of theorem 1 for `gradient_descent`, known without the gates.
 
     The paper's step is m / (k R) on F = ||Xbar w - y||^2 / (2 m), m times smaller than the
@@ -118,7 +114,7 @@ def published_step(X: ArrayLike, n_units: int) -> float:
     return 1.0 / (n_units * spectral_square(X))
 
 
-def sufficient_steps(X: ArrayLike, n_units: int, *, distance_square: float, accuracy: float) -> int:
+def sufficient_steps(X: Array, n_units: int, *, distance_square: float, accuracy: float) -> int:
     """Theorem 1's number of steps t = (2 R / lambda) log(k R ||w_0 - w*||^2 / (m eps)).
 
     From then on F(w_t) <= eps, F half the mean squared error, with the probability and the width
@@ -126,7 +122,7 @@ def sufficient_steps(X: ArrayLike, n_units: int, *, distance_square: float, accu
 
     Parameters
     ----------
-    X : array_like of shape (m, D)
+    X : ndarray of shape (m, D)
         Inputs.
     n_units : int
         k.
@@ -136,14 +132,13 @@ def sufficient_steps(X: ArrayLike, n_units: int, *, distance_square: float, accu
     accuracy : float
         eps.
     """
-    X = as_finite(X, "X", 2)
     largest, smallest = spectral_square(X), smallest_eigenvalue(X)
     ratio = n_units * largest * distance_square / (len(X) * accuracy)
     return max(0, math.ceil(2 * largest / smallest * math.log(ratio)))
 
 
 def gradient_descent(
-    X: ArrayLike, gates: GateMatrix, y: ArrayLike, *, step_size: float, steps: int
+    X: Array, gates: GateMatrix, y: Array, *, step_size: float, steps: int
 ) -> Array:
     """Descend from W = 0 on 1/2 sum_n (y_n - f(x_n))^2.
 
@@ -160,14 +155,7 @@ def gradient_descent(
     -------
     ndarray of shape (steps + 1,)
         Losses before the first step and after each: means of squares, as in `LeastSquares`.
-
-    Raises
-    ------
-    ValueError
-        NaN, or numbers of rows that differ.
     """
-    X, y = as_finite(X, "X", 2), as_finite(y, "y", 1)
-    check_rows(X=len(X), gates=gates.shape[0], y=len(y))
     Z = dense(gates)
     coef = np.zeros((Z.shape[1], X.shape[1]))
     losses = np.empty(steps + 1)

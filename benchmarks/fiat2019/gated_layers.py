@@ -59,11 +59,6 @@ class GatedLayers(nn.Module):
     seed : int
         Of weights (Xavier's normal initialisation, with ReLU's gain in hidden layers) and filters.
 
-    Raises
-    ------
-    ValueError
-        Hidden layers of different widths.
-
     Examples
     --------
     >>> import torch
@@ -86,8 +81,6 @@ class GatedLayers(nn.Module):
         seed: int,
     ) -> None:
         super().__init__()
-        if len(set(sizes[1:-1])) != 1:
-            raise ValueError(f"all hidden layers must have one width, got {list(sizes[1:-1])}")
         generator = torch.Generator().manual_seed(seed)
         self.kind = kind
         self.gate = None if kind == "relu" else GATES[kind] if isinstance(kind, str) else kind

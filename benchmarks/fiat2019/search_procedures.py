@@ -9,10 +9,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_features, as_finite
-from implicit_bias.kernels.least_squares import check_rows, gated_features, positive_eigen
+from implicit_bias.base.validation import Array
+from implicit_bias.kernels.least_squares import gated_features, positive_eigen
 from implicit_bias.norms import RANK_TOLERANCE
 from implicit_bias.problem.gating import GateMatrix, RandomState, UnitGates, dense
 
@@ -35,8 +34,8 @@ class FilterSearch:
 
 def improve_filters(
     gating: UnitGates,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Array,
+    y: Array,
     *,
     proposals: int,
     random_state: RandomState = None,
@@ -61,22 +60,15 @@ def improve_filters(
     gating : UnitGates
         Filters to begin with; new ones are Gaussian, of the same thresholds. An always-on unit
         is kept.
-    X : array_like of shape (m, D)
+    X : ndarray of shape (m, D)
         Inputs.
-    y : array_like of shape (m,)
+    y : ndarray of shape (m,)
         Targets.
     proposals : int
         How often a random filter is redrawn.
     random_state : int, numpy Generator or None
         Seed.
-
-    Raises
-    ------
-    ValueError
-        NaN, or a number of features or targets that does not fit.
     """
-    X, y = as_features(X, gating.n_features), as_finite(y, "y", 1)
-    check_rows(X=len(X), y=len(y))
     rng = np.random.default_rng(random_state)
     n_filters, n_features = gating.weights.shape
     losses = np.empty(proposals + 1)
@@ -149,9 +141,9 @@ class VectorGaLU:
 
 
 def alternating_search(
-    X: ArrayLike,
+    X: Array,
     gates: GateMatrix,
-    Y: ArrayLike,
+    Y: Array,
     *,
     iterations: int,
     random_state: RandomState = None,
@@ -164,24 +156,17 @@ def alternating_search(
 
     Parameters
     ----------
-    X : array_like of shape (m, D)
+    X : ndarray of shape (m, D)
         Inputs.
     gates : ndarray or CSR array of shape (m, k)
         Their gates.
-    Y : array_like of shape (m, p)
+    Y : ndarray of shape (m, p)
         Targets.
     iterations : int
         Of both halves.
     random_state : int, numpy Generator or None
         Seed of the initial A, whose entries are N(0, 1/D).
-
-    Raises
-    ------
-    ValueError
-        NaN, or numbers of rows that differ.
     """
-    X, Y = as_finite(X, "X", 2), as_finite(Y, "Y", 2)
-    check_rows(X=len(X), gates=gates.shape[0], Y=len(Y))
     rng = np.random.default_rng(random_state)
     n_units, n_features = gates.shape[1], X.shape[1]
     Z = dense(gates)

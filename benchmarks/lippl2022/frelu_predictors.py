@@ -19,73 +19,42 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array, as_finite, check_count
+from implicit_bias.base.validation import Array
 
 # Share of the largest entry by which predictors may fail to be sums.
 ADDITIVE = 1e-9
 
 
 def free_contexts(n_units: int) -> NDArray[np.int64]:
-    """Return the joint contexts whose predictors are free: one unit on, shape (H, H).
-
-    Raises
-    ------
-    ValueError
-        No unit.
-
-    Examples
-    --------
-    >>> free_contexts(2)
-    array([[1, 0],
-           [0, 1]])
-    """
-    check_count(n_units, "n_units")
+    """Return the joint contexts whose predictors are free: one unit on, shape (H, H)."""
     return np.eye(n_units, dtype=np.int64)
 
 
-def predictors(coef: ArrayLike, contexts: ArrayLike) -> Array:
-    """Predictors (n, D) in joint contexts (n, H) of zeros and ones, of coefficients (H, D).
-
-    Raises
-    ------
-    ValueError
-        NaN, contexts other than 0 and 1, shapes that do not fit.
-    """
-    zeta = as_finite(coef, "coef", 2)
-    return _gates(contexts, len(zeta)) @ zeta
+def predictors(coef: Array, contexts: ArrayLike) -> Array:
+    """Predictors (n, D) in joint contexts (n, H) of zeros and ones, of coefficients (H, D)."""
+    return np.asarray(contexts) @ coef
 
 
-def coef_through(contexts: ArrayLike, predictors: ArrayLike) -> Array:
+def coef_through(contexts: ArrayLike, predictors: Array) -> Array:
     """Coefficients zeta (H, D) with these predictors (n, D) in joint contexts (n, H).
 
     Raises
     ------
     ValueError
-        Joint contexts that leave coefficients free; predictors that no FReLU network has; NaN,
-        shapes that do not fit.
+        Joint contexts that leave coefficients free; predictors that no FReLU network has.
     """
-    beta = as_finite(predictors, "predictors", 2)
-    gates = _gates(contexts, np.shape(contexts)[-1])
-    if len(gates) != len(beta):
-        raise ValueError(f"predictors must have one row a context: {len(gates)}, got {len(beta)}")
-    zeta, _, rank, _ = np.linalg.lstsq(gates, beta)
+    gates = np.asarray(contexts)
+    zeta, _, rank, _ = np.linalg.lstsq(gates, predictors)
     if rank < gates.shape[1]:
         raise ValueError(
             f"these joint contexts determine {rank} of {gates.shape[1]} coefficients: add contexts "
             "(see free_contexts)"
         )
-    if np.abs(gates @ zeta - beta).max(initial=0) > ADDITIVE * np.abs(beta).max(initial=0):
+    if np.abs(gates @ zeta - predictors).max() > ADDITIVE * np.abs(predictors).max():
         raise ValueError("no FReLU network has these predictors: they are no sums over units")
     return np.asarray(zeta)
 
 
-def norm(coef: ArrayLike) -> float:
+def norm(coef: Array) -> float:
     """sum_h ||zeta_h|| of coefficients (H, D): (22), which the predictors determine."""
-    return float(np.linalg.norm(as_finite(coef, "coef", 2), axis=1).sum())
-
-
-def _gates(contexts: ArrayLike, n_units: int) -> Array:
-    gates = np.asarray(contexts)
-    if gates.ndim != 2 or gates.shape[1] != n_units or not np.isin(gates, (0, 1)).all():
-        raise ValueError(f"contexts are rows of {n_units} zeros and ones, got shape {gates.shape}")
-    return gates.astype(np.float64)
+    return float(np.linalg.norm(coef, axis=1).sum())

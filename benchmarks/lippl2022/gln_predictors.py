@@ -79,7 +79,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array, as_finite, check_count
+from implicit_bias.base.validation import Array
 from implicit_bias.problem.gating import HyperplaneContexts
 
 if TYPE_CHECKING:
@@ -103,17 +103,10 @@ def free_predictors(n_units: int, n_contexts: int) -> NDArray[np.int64]:
     -------
     ndarray of int, shape (H (C - 1) + 1, H)
 
-    Raises
-    ------
-    ValueError
-        No unit, or no context.
-
     Notes
     -----
     Lemmas B.6 and B.7 of Lippl et al. (2022).
     """
-    for name, count in (("n_units", n_units), ("n_contexts", n_contexts)):
-        check_count(count, name)
     contexts = np.zeros((n_units * (n_contexts - 1) + 1, n_units), dtype=np.int64)
     # Row-major: the other contexts of a unit lie together.
     units = np.repeat(np.arange(n_units), n_contexts - 1)
@@ -132,70 +125,42 @@ class AdditivePredictors:
     effects : array_like of shape (H, C, D)
         delta. What the effects of a unit have in common over its contexts is moved to the mean,
         so that they sum to 0.
-
-    Raises
-    ------
-    ValueError
-        NaN, shapes that do not fit.
     """
 
     mean: Array = field(repr=False)
     effects: Array = field(repr=False)
 
     def __post_init__(self) -> None:
-        mean, effects = as_finite(self.mean, "mean", 1), as_finite(self.effects, "effects", 3)
-        if 0 in effects.shape[:2] or effects.shape[2] != len(mean):
-            raise ValueError(
-                f"effects must have shape (H, C, {len(mean)}) like the mean {mean.shape}, with at "
-                f"least one unit and one context, got {effects.shape}"
-            )
-        common = effects.mean(axis=1, keepdims=True)
-        object.__setattr__(self, "mean", mean + common.sum(axis=(0, 1)))
-        object.__setattr__(self, "effects", effects - common)
+        common = self.effects.mean(axis=1, keepdims=True)
+        object.__setattr__(self, "mean", self.mean + common.sum(axis=(0, 1)))
+        object.__setattr__(self, "effects", self.effects - common)
 
     @classmethod
-    def from_coef(cls, coef: ArrayLike, n_units: int) -> AdditivePredictors:
-        """Predictors of coefficients zeta (H * C, D), row h * C + c.
-
-        Raises
-        ------
-        ValueError
-            NaN, or rows that the units cannot share evenly.
-        """
-        coef = as_finite(coef, "coef", 2)
-        if n_units < 1 or len(coef) == 0 or len(coef) % n_units:
-            raise ValueError(f"coef must have H * C rows for H = {n_units} units, got {len(coef)}")
+    def from_coef(cls, coef: Array, n_units: int) -> AdditivePredictors:
+        """Predictors of coefficients zeta (H * C, D), row h * C + c."""
         # Row-major: the C coefficients of a unit lie together.
         return cls(np.zeros(coef.shape[1]), coef.reshape(n_units, -1, coef.shape[1]))
 
     @classmethod
-    def through(
-        cls, contexts: ArrayLike, predictors: ArrayLike, n_contexts: int
-    ) -> AdditivePredictors:
+    def through(cls, contexts: ArrayLike, beta: Array, n_contexts: int) -> AdditivePredictors:
         """Complete the predictors of some joint contexts to those of all.
 
         Parameters
         ----------
         contexts : array_like of int, shape (n, H)
             Joint contexts, such as those of `free_predictors`.
-        predictors : array_like of shape (n, D)
-            beta in these joint contexts.
+        beta : ndarray of shape (n, D)
+            Predictors in these joint contexts.
         n_contexts : int
             C.
 
         Raises
         ------
         ValueError
-            Joint contexts that leave other predictors free; predictors that no two-layer GLN
-            has; contexts outside 0 .. C - 1, NaN, shapes that do not fit.
+            Joint contexts that leave other predictors free; predictors that no two-layer GLN has.
         """
-        beta = as_finite(predictors, "predictors", 2)
-        n_units = np.shape(contexts)[-1] if np.ndim(contexts) == 2 else 0
-        gamma = _as_contexts(contexts, np.full(n_units, n_contexts))
-        if len(gamma) != len(beta):
-            raise ValueError(
-                f"predictors must have one row a joint context: {len(gamma)}, got {len(beta)}"
-            )
+        gamma = np.asarray(contexts)
+        n_units = gamma.shape[1]
         one_hot = np.zeros((len(gamma), n_units, n_contexts))
         np.put_along_axis(one_hot, gamma[:, :, None], 1.0, axis=2)
         design = one_hot.reshape(len(gamma), n_units * n_contexts)  # row-major, as in zeta
@@ -214,7 +179,7 @@ class AdditivePredictors:
                 "change them by the same vector whatever the other units' contexts, but the "
                 f"nearest equivariant predictors differ by {deviation:.3g}"
             )
-        return cls.from_coef(coef, n_units)
+        return cls.from_coef(np.asarray(coef, np.float64), n_units)
 
     @property
     def n_units(self) -> int:
@@ -232,14 +197,8 @@ class AdditivePredictors:
         return np.sqrt(np.square(self.effects).sum(axis=(1, 2)))
 
     def at(self, contexts: ArrayLike) -> Array:
-        """Predictors (n, D) in joint contexts (n, H).
-
-        Raises
-        ------
-        ValueError
-            Contexts outside 0 .. C - 1, shapes that do not fit.
-        """
-        gamma = _as_contexts(contexts, np.full(self.n_units, self.n_contexts))
+        """Predictors (n, D) in joint contexts (n, H)."""
+        gamma = np.asarray(contexts)
         beta = np.tile(self.mean, (len(gamma), 1))
         for effects, context in zip(self.effects, gamma.T, strict=True):
             beta += effects[context]
@@ -282,17 +241,10 @@ def predictors(network: GLN, contexts: ArrayLike) -> Array:
     -------
     ndarray of shape (n, D)
         beta: f(x) = <beta, x>, plus the readout's bias if there is one.
-
-    Raises
-    ------
-    ValueError
-        Contexts outside 0 .. C_l - 1, shapes that do not fit.
     """
-    widths = [gating.n_units for gating in network.gatings]
-    counts = [gating.n_contexts for gating in network.gatings]
-    gamma = _as_contexts(contexts, np.repeat(counts, widths))
-    first, *_ = _weights(network)
-    return _selected(_slopes(network, gamma), gamma[:, : widths[0]], counts[0]) @ first
+    gating, gamma = network.gatings[0], np.asarray(contexts)
+    own = gamma[:, : gating.n_units]
+    return _selected(_slopes(network, gamma), own, gating.n_contexts) @ _weights(network)[0]
 
 
 def first_layer_gates(network: GLN, X: ArrayLike) -> Array:
@@ -346,25 +298,14 @@ def path_contexts(gatings: Sequence[HyperplaneContexts], X: ArrayLike) -> Hyperp
     HyperplaneContexts
         H_1 H_2 ... units, one a path (h_1, h_2, ...), the last layer's unit fastest. A path has
         the hyperplanes of all its units, those of the first layer most significant.
-
-    Raises
-    ------
-    ValueError
-        No gating, or some in single precision and some not.
     """
-    precisions = {gating.single_precision for gating in gatings}
-    if len(precisions) != 1:
-        raise ValueError(
-            "paths need one gating a hidden layer, all of the same precision, got "
-            f"{len(gatings)} gatings of single_precision {sorted(precisions)}"
-        )
     units = np.indices([gating.n_units for gating in gatings]).reshape(len(gatings), -1)
     chosen = list(zip(gatings, units, strict=True))
     return HyperplaneContexts.from_hyperplanes(
         X,
         np.concatenate([gating.weights[h] for gating, h in chosen], axis=1),
         np.concatenate([gating.thresholds[h] for gating, h in chosen], axis=1),
-        single_precision=precisions.pop(),
+        single_precision=gatings[0].single_precision,
     )
 
 
@@ -432,29 +373,8 @@ def _leaving_norms(network: GLN) -> Array:
 
 def _weights(network: GLN) -> list[Array]:
     """Weights of the hidden layers (H_l C_l, H_(l-1)) and readout (1, H), copied to float64."""
-    if network.readout_gating is not None:
-        raise ValueError("the readout has contexts of its own: predictors need one without")
     weights = [*network.hidden_weights, network.readout]
     return [np.array(layer.detach().cpu().numpy(), dtype=np.float64) for layer in weights]
-
-
-def _as_contexts(contexts: ArrayLike, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Convert to joint contexts (n, H) and check them against the contexts of each unit (H,)."""
-    gamma = np.asarray(contexts)
-    if gamma.ndim != 2 or gamma.shape[1] != len(counts) or len(counts) == 0:
-        raise ValueError(
-            "contexts must have one row a joint context and one column a unit, "
-            f"({len(counts)} units), got shape {gamma.shape}"
-        )
-    if not np.issubdtype(gamma.dtype, np.integer):
-        raise ValueError(f"contexts must be whole numbers, got {gamma.dtype}")
-    outside = np.argwhere((gamma < 0) | (gamma >= counts))
-    if len(outside):
-        row, unit = outside[0]
-        raise ValueError(
-            f"unit {unit} has contexts 0 .. {counts[unit] - 1}, got {gamma[row, unit]} in row {row}"
-        )
-    return gamma.astype(np.int64)
 
 
 def _size(values: Array) -> float:

@@ -30,7 +30,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_finite
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, hermite_coefficients
 from implicit_bias.kernels.gradient_gram import Activation
 
@@ -267,21 +267,20 @@ def trace_bound(activation: Activation, n_samples: int) -> float:
 # --- smoothed data in many dimensions --------------------------------------------------------
 
 
-def hadamard_bound(X: ArrayLike, activation: Activation, *, powers: int = 40) -> float:
+def hadamard_bound(X: Array, activation: Activation, *, powers: int = 40) -> float:
     """Lower bound max_r c_r^2 lambda_min((X X')^(Hadamard r + 1)) on lambda_min(G_inf): lemma I.1.
 
     A bound, for unit vectors; by Weyl's inequality.
 
     Parameters
     ----------
-    X : array_like of shape (n, d)
+    X : ndarray of shape (n, d)
         Unit vectors.
     activation : Activation
         phi.
     powers : int
         r below it count.
     """
-    X = as_finite(X, "X", 2)
     gram, power, best = X @ X.T, np.ones((len(X), len(X))), 0.0
     for square in activation.hermite_squares[:powers]:
         power = power * gram

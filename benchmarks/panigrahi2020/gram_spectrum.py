@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln
 from torch import Tensor
 
-from implicit_bias.base.validation import Array, as_finite
+from implicit_bias.base.validation import Array
 from implicit_bias.kernels.dual_kernels import UNIT, unit_rows, without_rounding
 from implicit_bias.kernels.gradient_gram import (
     Activation,
@@ -97,22 +97,14 @@ def preprocess(X: ArrayLike) -> Array:
     ndarray of float64, shape (n, d + 2)
         Unit vectors.
 
-    Raises
-    ------
-    ValueError
-        All rows are zero: there is no scale.
-
     Examples
     --------
     >>> preprocess([[3.0], [0.0]]).round(3)
     array([[0.707, 0.   , 0.707],
            [0.   , 0.707, 0.707]])
     """
-    X = as_finite(X, "X", 2)
-    longest = np.linalg.norm(X, axis=1).max(initial=0.0)
-    if not longest:
-        raise ValueError("all rows of X are zero, so there is no scale: pass other samples")
-    scaled: Array = X / (longest * math.sqrt(2))
+    X = np.asarray(X, dtype=np.float64)
+    scaled: Array = X / (np.linalg.norm(X, axis=1).max() * math.sqrt(2))
     missing = 0.5 - np.sum(scaled**2, axis=1)
     # Of the longest rows only rounding is missing, whose root would be a coordinate of 1e-8.
     fill = np.sqrt(np.where(missing > ROUNDING, missing, 0.0))
@@ -161,11 +153,9 @@ def separation(X: ArrayLike) -> float:
     Raises
     ------
     ValueError
-        Rows that are not of length 1, or only one.
+        Rows that are not of length 1.
     """
     X = unit_rows(X)
-    if len(X) < 2:
-        raise ValueError("one sample has no separation: pass at least two")
     rho = X @ X.T
     # Half the chord to the nearer of x and -x: exact where 1 - rho^2 cancels.
     nearest = np.argmax(np.abs(rho) - 2 * np.eye(len(X)), axis=1)
@@ -235,15 +225,8 @@ def polynomial_rank(degrees: Iterable[int], dimension: int, *, unit_norm: bool =
     -------
     int
         Dimension of the span of the features.
-
-    Raises
-    ------
-    ValueError
-        A degree below 1.
     """
     counted = set(degrees)
-    if min(counted, default=1) < 1:
-        raise ValueError(f"degrees must be at least 1, got {sorted(counted)}: leave out the others")
     if unit_norm:
         counted = {
             max(d for d in counted if d % 2 == parity) for parity in {d % 2 for d in counted}

@@ -63,8 +63,3 @@ def test_readout_only(kind: Kind) -> None:
     network = GatedLayers([3, 4, 4, 2], kind, bias=True, readout_only=True, seed=1)
     trained = {name for name, p in network.named_parameters() if p.requires_grad}
     assert trained == {"layers.2.weight", "layers.2.bias"}
-
-
-def test_widths_must_be_equal() -> None:
-    with pytest.raises(ValueError, match="one width"):
-        GatedLayers([3, 4, 5, 1], "hard", bias=False, seed=0)

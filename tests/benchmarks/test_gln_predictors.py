@@ -20,7 +20,6 @@ from implicit_bias.bounds.certificate import certify
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
-from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers import solve
 
 Contexts: TypeAlias = NDArray[np.int64]
@@ -422,14 +421,6 @@ def test_stationary_points_of_the_non_convex_program() -> None:
 # --- refusals --------------------------------------------------------------------------------
 
 
-def test_gated_readouts_have_other_predictors() -> None:
-    X, _ = cloud(10, 3)
-    hidden, readout = (HyperplaneContexts.random(X, n, 1, random_state=0) for n in (2, 1))
-    network = GLN([hidden], readout_gating=readout)
-    with pytest.raises(ValueError, match="readout"):
-        gln.predictors(network, [[0, 1]])
-
-
 def test_too_few_joint_contexts() -> None:
     with pytest.raises(ValueError, match="determine 2 of the 3 free predictors"):
         gln.AdditivePredictors.through([[0, 0], [1, 1]], np.ones((2, 3)), 2)
@@ -438,40 +429,3 @@ def test_too_few_joint_contexts() -> None:
 def test_predictors_of_no_two_layer_network() -> None:
     with pytest.raises(ValueError, match="no two-layer GLN.*differ by 0.25"):
         gln.AdditivePredictors.through(all_contexts(2, 2), np.eye(4, 1), 2)
-
-
-def test_a_layer_has_units_and_contexts() -> None:
-    for sizes in ((0, 2), (2, 0)):
-        with pytest.raises(ValueError, match="must be at least 1"):
-            gln.free_predictors(*sizes)
-
-
-def test_bad_shapes() -> None:
-    with pytest.raises(ValueError, match="one row a joint context: 3, got 2"):
-        gln.AdditivePredictors.through(gln.free_predictors(2, 2), np.ones((2, 3)), 2)
-    with pytest.raises(ValueError, match="one column a unit"):
-        gln.AdditivePredictors.through([0, 1], np.ones((2, 3)), 2)
-    with pytest.raises(ValueError, match=r"H \* C rows for H = 2 units, got 3"):
-        gln.AdditivePredictors.from_coef(np.ones((3, 2)), 2)
-    with pytest.raises(ValueError, match=r"shape \(H, C, 2\)"):
-        gln.AdditivePredictors(np.ones(2), np.zeros((3, 2, 1)))
-
-
-def test_contexts_that_are_none() -> None:
-    network = deep([(2, 1), (1, 2)], seed=0)
-    assert gln.predictors(network, [[1, 1, 3]]).shape == (1, X.shape[1])
-    with pytest.raises(ValueError, match=r"unit 1 has contexts 0 .. 1, got 2 in row 0"):
-        gln.predictors(network, [[1, 2, 3]])
-    with pytest.raises(ValueError, match=r"\(3 units\), got shape \(1, 2\)"):
-        gln.predictors(network, [[1, 1]])
-    with pytest.raises(ValueError, match="whole numbers, got float64"):
-        gln.predictors(network, [[1.0, 1.0, 3.0]])
-
-
-def test_paths_of_two_precisions() -> None:
-    double = HyperplaneContexts.random(X, 2, random_state=0)
-    single = lippl2022.draw_contexts(X, 2, threshold="median", reference=X, seed=1)
-    with pytest.raises(ValueError, match="same precision"):
-        gln.path_contexts([double, single], X)
-    with pytest.raises(ValueError, match="0 gatings"):
-        gln.path_contexts([], X)

@@ -99,14 +99,6 @@ def test_label_averages_on_many_bits() -> None:
     assert np.abs(G[:, ~on]).max() < 2e-3
 
 
-def test_label_averages_of_what_are_no_signs() -> None:
-    distribution = ParityDistribution(3, (0,))
-    with pytest.raises(ValueError, match="signs must be"):
-        parity.label_averages(distribution, np.full((1, 3), 0.5), 1.0, [0.0])
-    with pytest.raises(ValueError, match="one number for each"):
-        parity.label_averages(distribution, np.ones((2, 3)), 1.0, [0.0])
-
-
 # --- lemmas 5 to 9 ------------------------------------------------------------------------------
 
 
@@ -507,18 +499,3 @@ def test_training_is_reproducible() -> None:
         for _ in range(2)
     )
     np.testing.assert_array_equal(one, same)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("steps", 0), ("record", 0), ("step", math.inf), ("step", 0.0), ("decay", -0.1)],
-)
-def test_schedules_out_of_range(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        Schedule(**{"step": 0.1} | {name: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("wrong", [[0.5, 0.4], [1.5, -0.5], [1.0]])
-def test_what_are_no_probabilities(wrong: list[float]) -> None:
-    with pytest.raises(ValueError, match="probabilities must be 2 numbers"):
-        descend(np.eye(2), [1, -1], parity.start(2, 1, 1), Schedule(step=0.1), probabilities=wrong)
