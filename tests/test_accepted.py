@@ -15,17 +15,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from implicit_bias import (
-    DiagnosisWarning,
-    LimitConfig,
-    MaxMarginSVC,
-    NotSeparableWarning,
-    SeparationError,
-    SolveError,
-    diagnose,
-    train_to_limit,
-    which_norm,
-)
+import implicit_bias as ib
 
 D = 3
 X = torch.randn(8, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -111,7 +101,7 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(linear(), X.float(), dtype=torch.float32),
     ],
     "a classifier, a function": [
-        lambda: (MaxMarginSVC(), X, SIGNS, {}),
+        lambda: (ib.MaxMarginSVC(), X, SIGNS, {}),
         lambda: (torch.relu, X, SIGNS, {}),
     ],
     "arrays, lists, pandas frames": [
@@ -153,9 +143,9 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
 }
 # The column, and the function that it is about.
 COLUMNS: dict[str, list[Callable[..., object]]] = {
-    "`diagnose`": [diagnose, partial(which_norm, norms=["l2"])],
-    "`train_to_limit`": [partial(train_to_limit, config=LimitConfig(steps=3))],
-    "`MaxMarginSVC`": [lambda module, inputs, labels: MaxMarginSVC().fit(inputs, labels)],
+    "`diagnose`": [ib.diagnose, partial(ib.which_norm, norms=["l2"])],
+    "`train_to_limit`": [partial(ib.train_to_limit, config=ib.LimitConfig(steps=3))],
+    "`MaxMarginSVC`": [lambda module, inputs, labels: ib.MaxMarginSVC().fit(inputs, labels)],
 }
 
 
@@ -186,7 +176,7 @@ def test_a_row_of_what_is_accepted(row: str) -> None:
 def check(function: Callable[..., object], build: Callable[[], Case], cell: str) -> None:
     torch.manual_seed(0)
     module, inputs, labels, options = build()
-    if cell == "" or (options and function is not diagnose):
+    if cell == "" or (options and function is not ib.diagnose):
         return
     if "leading=True" in cell or cell == "yes":
         leading = {} if cell == "yes" else {"leading": True}
@@ -194,11 +184,11 @@ def check(function: Callable[..., object], build: Callable[[], Case], cell: str)
     words = [re.escape(word) for word in re.findall("`(.*?)`", cell) if word != "leading=True"]
     for word in words:
         if cell.startswith("warns"):
-            with pytest.warns((DiagnosisWarning, NotSeparableWarning), match=word):
+            with pytest.warns((ib.DiagnosisWarning, ib.NotSeparableWarning), match=word):
                 function(module, inputs, labels, **options)
         else:
-            with pytest.raises((ValueError, TypeError, SolveError), match=word) as refused:
+            with pytest.raises((ValueError, TypeError, ib.SolveError), match=word) as refused:
                 function(module, inputs, labels, **options)
-            found = isinstance(refused.value, (SeparationError, SolveError))
+            found = isinstance(refused.value, (ib.SeparationError, ib.SolveError))
             assert found or any("What is accepted" in note for note in refused.value.__notes__)
     assert words or cell == "yes"

@@ -39,17 +39,7 @@ from benchmarks.lippl2022.values import (
 from implicit_bias.datasets.files import DataError
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.report.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    MODEL_COLOURS,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-)
+from implicit_bias.report import style
 
 FIGURE_WIDTH, PANEL_HEIGHT = 8.4, 2.6  # inches
 WIDTHS, DEPTHS = (10, 20, 50, 100), tuple(range(16))
@@ -59,16 +49,16 @@ THRESHOLDS = {"median": "median thresholds", "random": "random thresholds"}
 GLN, RELU = ("GD-GLN", "SVM-GLN", "SVM-L2"), ("GD-ReLU", "SVM-HL", "SVM-LC", "SVM-RC")
 SHALLOW, GATES = ("GD-shallow", "SVM-shallow"), ("SVM-gates",)
 COLOURS = {
-    "GD-GLN": BLUE,
-    "GD-ReLU": BLUE,
-    "GD-shallow": SKY,
-    "SVM-shallow": ORANGE,
-    "SVM-GLN": VERMILION,
-    "SVM-L2": GREEN,
-    "SVM-HL": PURPLE,
-    "SVM-LC": ORANGE,
-    "SVM-RC": GREEN,
-    "SVM-gates": BLACK,
+    "GD-GLN": style.BLUE,
+    "GD-ReLU": style.BLUE,
+    "GD-shallow": style.SKY,
+    "SVM-shallow": style.ORANGE,
+    "SVM-GLN": style.VERMILION,
+    "SVM-L2": style.GREEN,
+    "SVM-HL": style.PURPLE,
+    "SVM-LC": style.ORANGE,
+    "SVM-RC": style.GREEN,
+    "SVM-gates": style.BLACK,
 }
 MARKERS: dict[str, Literal["o", "P", "X", "s", "^", "v", "D"]] = {
     "GD-GLN": "o",
@@ -242,11 +232,11 @@ def figure_1() -> Figure:
             level = 0.5 if shade.dtype == int else 0.0
             ax.contourf(side, side, shade, levels=[-1e9, level, 1e9], colors=["#fde3c8", "#a9c9e3"])
         for h in cut:
-            (ax.axvline, ax.axhline)[h](0, color=GREY, linewidth=1, linestyle="--")
+            (ax.axvline, ax.axhline)[h](0, color=style.GREY, linewidth=1, linestyle="--")
         if shade is not None and shade.dtype != int:
-            ax.contour(side, side, shade, levels=[0.0], colors=[BLACK], linewidths=1.8)
+            ax.contour(side, side, shade, levels=[0.0], colors=[style.BLACK], linewidths=1.8)
     for ax in (axes[0, 3], axes[1, 2]):
-        for sign, marker, colour in ((1, "o", BLUE), (-1, "^", VERMILION)):
+        for sign, marker, colour in ((1, "o", style.BLUE), (-1, "^", style.VERMILION)):
             ax.plot(*points[labels == sign].T, marker, color=colour, ms=3.5)
     return figure
 
@@ -258,10 +248,12 @@ def _sketch(ax: Axes) -> None:
         for start in inputs:
             for shift, line in ((0.03, "-"), (-0.03, ":")):
                 at = [start[1] + shift, y + shift]
-                ax.plot([start[0], x], at, line, color=(BLUE, VERMILION)[h], linewidth=1.4)
-        ax.plot([x, output[0]], [y, output[1]], color=BLACK, linewidth=1.2)
+                ax.plot(
+                    [start[0], x], at, line, color=(style.BLUE, style.VERMILION)[h], linewidth=1.4
+                )
+        ax.plot([x, output[0]], [y, output[1]], color=style.BLACK, linewidth=1.2)
     for x, y in (*inputs, *units, output):
-        ax.plot(x, y, "o", color=BLACK, mfc="white", ms=11, mew=1.2)
+        ax.plot(x, y, "o", color=style.BLACK, mfc="white", ms=11, mew=1.2)
     ax.set_title("a  network", fontweight="normal", loc="left")
     for x, text in enumerate(("inputs", "units", "output")):
         ax.text(x, -0.05, text, ha="center", fontsize=8)
@@ -274,8 +266,8 @@ def differences(values: pd.DataFrame) -> Figure:
     rows = of_momentum(_models(values, ("SVM-GLN", "SVM-L2")), 0.0)
     rows = rows[rows["threshold"] == "median"]
     looks = {
-        "paper": ("published", "as released", "s--", GREY),
-        "ours": ("corrected", "exact", "o-", VERMILION),
+        "paper": ("published", "as released", "s--", style.GREY),
+        "ours": ("corrected", "exact", "o-", style.VERMILION),
     }
     keys = ("train_size", "units", "hyperplanes", "seed")
     figure, axes = subplots((8.4, 3.4), 1, 2)
@@ -291,7 +283,7 @@ def differences(values: pd.DataFrame) -> Figure:
             at = [int(width) for width in pairs]
             bars = [mean - low, high - mean]
             ax.errorbar(at, mean, bars, fmt=line, color=colour, label=label, capsize=3)
-        ax.axhline(0, color=BLACK, linewidth=0.8)
+        ax.axhline(0, color=style.BLACK, linewidth=0.8)
         ax.set(xscale="log", xlabel="hidden units H", ylabel="SVM-L2 − SVM-GLN, points")
         ax.set_title(titles[column], loc="left")
         _ticks(ax, WIDTHS)
@@ -339,14 +331,14 @@ def infinite_time(tables: Tables) -> Figure | None:
         return None
     figure, (apart, norm) = subplots((8.4, 3.6), 1, 2)
     looks = {
-        "finite": ("trained as released (3,200 steps)", BLUE, "o"),
-        "infinite": ("trained towards the limit", VERMILION, "s"),
+        "finite": ("trained as released (3,200 steps)", style.BLUE, "o"),
+        "infinite": ("trained towards the limit", style.VERMILION, "s"),
     }
     for column, (label, colour, marker) in looks.items():
         look = {"color": colour, "marker": marker, "label": label, "clip_on": False}
         _mean_bars(apart, frame, "units", column, linestyle="-", **look)
         _median_curve(norm, frame, "units", f"{column}_excess", colour, marker)
-    look = {"color": GREY, "label": "chance, 2p(1 − p)", "clip_on": False}
+    look = {"color": style.GREY, "label": "chance, 2p(1 − p)", "clip_on": False}
     _mean_bars(apart, frame, "units", "chance", linestyle=":", **look)
     apart.set(xscale="log", xlabel="hidden units H", ylabel="disagreement with SVM-GLN, %")
     norm.set(xscale="log", yscale="log", xlabel="hidden units H", ylabel="excess of the norm, %")
@@ -376,9 +368,9 @@ def other_tasks(tables: Tables) -> Figure | None:
     ):
         found = frame[frame["model"] == name].groupby("task")["validation_error"]
         _row_marks(errors, rows, found, shift, colour, marker, label)
-    _row_marks(apart, rows, pairs.groupby("task")["finite"], 0.0, BLUE, "o", "_")
+    _row_marks(apart, rows, pairs.groupby("task")["finite"], 0.0, style.BLUE, "o", "_")
     by_task = pairs.groupby("task")["chance"]
-    _row_marks(apart, rows, by_task, 0.0, GREY, "D", "chance, 2p(1 − p)")
+    _row_marks(apart, rows, by_task, 0.0, style.GREY, "D", "chance, 2p(1 − p)")
     errors.set_yticks(list(rows.values()), list(rows))
     errors.set_ylim(len(tasks) - 0.5, -0.5)
     errors.set_xlabel("error, %")
@@ -393,11 +385,11 @@ def other_tasks(tables: Tables) -> Figure | None:
 
 # The norms and programs behind SVM-L2, with colour, marker and line.
 PROGRAMS = {
-    "svm-gln": ("SVM-GLN", VERMILION, "s", "-"),
-    "svm-l2": ("SVM-L2, exact", GREEN, "^", "-"),
-    "svm-l2-formula": ("formula as printed, units as groups", BLUE, "D", "--"),
-    "svm-l2-published": ("released program, smallest free part", PURPLE, "v", "-."),
-    "svm-l2-osqp": ("released program, OSQP", ORANGE, "o", ":"),
+    "svm-gln": ("SVM-GLN", style.VERMILION, "s", "-"),
+    "svm-l2": ("SVM-L2, exact", style.GREEN, "^", "-"),
+    "svm-l2-formula": ("formula as printed, units as groups", style.BLUE, "D", "--"),
+    "svm-l2-published": ("released program, smallest free part", style.PURPLE, "v", "-."),
+    "svm-l2-osqp": ("released program, OSQP", style.ORANGE, "o", ":"),
 }
 
 
@@ -431,9 +423,9 @@ def causes(tables: Tables) -> Figure | None:
 
 # Models that the tables beyond the paper share: label, colour, marker.
 SOLVED = {
-    "gd-gln": ("GD-GLN", MODEL_COLOURS["gd-gln"], "o"),
-    "svm-gln": ("SVM-GLN", MODEL_COLOURS["svm-gln"], "s"),
-    "svm-l2": ("SVM-L2", MODEL_COLOURS["svm-l2"], "^"),
+    "gd-gln": ("GD-GLN", style.MODEL_COLOURS["gd-gln"], "o"),
+    "svm-gln": ("SVM-GLN", style.MODEL_COLOURS["svm-gln"], "s"),
+    "svm-l2": ("SVM-L2", style.MODEL_COLOURS["svm-l2"], "^"),
 }
 
 
@@ -498,7 +490,7 @@ def draw_errors(ax: Axes, values: pd.DataFrame) -> bool:
     """Draw the error of each SVM against that of its network, and the line of equality."""
     shown = values.dropna(subset=["gd_error", "error"])
     _scatter(ax, shown, "error")
-    ax.axline((10, 10), slope=1, color=GREY, linewidth=1.2, zorder=1)
+    ax.axline((10, 10), slope=1, color=style.GREY, linewidth=1.2, zorder=1)
     ax.set(xlabel="error of the network, %", ylabel="error of the SVM, %")
     return not shown.empty
 
@@ -509,7 +501,7 @@ def draw_disagreement(ax: Axes, values: pd.DataFrame) -> bool:
     _scatter(ax, shown, "disagreement")
     limits = ax.get_xlim()
     p = pd.Series(np.linspace(0, 0.5, 201))
-    ax.plot(100 * p, 100 * chance(p), color=GREY, linewidth=1.2, zorder=1)
+    ax.plot(100 * p, 100 * chance(p), color=style.GREY, linewidth=1.2, zorder=1)
     ax.set(xlabel="error of the network, %", ylabel="disagreement, %", xlim=limits)
     highest = [chance(shown["gd_error"]).max(), shown["disagreement"].max(), 0.0]
     ax.set_ylim(0, 105 * max(value for value in highest if np.isfinite(value)) or 1.0)
@@ -539,7 +531,7 @@ def _best(columns: Mapping[str, Sequence[str]]) -> Draw:
             for kind in ("GD", "SVM"):
                 known = [m for m in places if m.startswith(kind) and (m, size) in means]
                 at, heights = [places[m] for m in known], [means[m, size] for m in known]
-                ax.plot(at, heights, line, color=GREY, linewidth=1)
+                ax.plot(at, heights, line, color=style.GREY, linewidth=1)
                 for m, x, y in zip(known, at, heights, strict=True):
                     ax.errorbar(x, y, spread[m, size], color=COLOURS[m], linewidth=1.2)
                     _marks(ax, pd.Series([x]), pd.Series([y]), m)
@@ -569,7 +561,7 @@ def _against_depth(column: str) -> Draw:
             by = values.assign(chance=chance(values["gd_error"]))
             for (size,), rows in _grouped(by, ["train_size"]):
                 level = rows.groupby("hyperplanes")["chance"].mean().reindex(DEPTHS)
-                ax.plot(DEPTHS, 100 * level, LINES[size], color=GREY, linewidth=0.9)
+                ax.plot(DEPTHS, 100 * level, LINES[size], color=style.GREY, linewidth=0.9)
         ax.set(xlabel="hyperplanes k", ylabel=f"{column}, %", xlim=(-0.6, 15.6))
         ax.set_xticks(DEPTHS[::3])
         return bool(values[column].notna().any())
@@ -686,7 +678,7 @@ def _sides(panels: Sequence[Panel]) -> Figure:
             ax.set_title(f"{panel.title}, {TITLES[side]}", fontweight="normal", loc="left")
             ax.grid(axis="y")
             if not found:
-                ax.text(0.5, 0.3, nothing, color=GREY, ha="center", transform=ax.transAxes)
+                ax.text(0.5, 0.3, nothing, color=style.GREY, ha="center", transform=ax.transAxes)
         _share_limits(row)
     figure.legend(handles=_legend(pd.concat(shown)), loc="outside lower center", ncols=5)
     return figure
@@ -706,11 +698,11 @@ def _legend(shown: pd.DataFrame) -> list[Line2D]:
     models = set(shown["model"])
     drawn = [name for name in COLOURS if name in models]
     keys = [_symbol(name, COLOURS[name], marker=MARKERS[name]) for name in drawn]
-    keys += [_symbol(f"N = {n:,}", BLACK, linestyle=line) for n, line in LINES.items()]
+    keys += [_symbol(f"N = {n:,}", style.BLACK, linestyle=line) for n, line in LINES.items()]
     if shown["left_out"].any():
-        keys.append(_symbol("samples left out", BLACK, marker="D", mfc="white"))
+        keys.append(_symbol("samples left out", style.BLACK, marker="D", mfc="white"))
     if (shown["state"] != "solved").any():
-        keys.append(_symbol("no predictor", BLACK, marker="x"))
+        keys.append(_symbol("no predictor", style.BLACK, marker="x"))
     return keys
 
 

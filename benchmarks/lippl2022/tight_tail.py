@@ -22,16 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_bias.base.validation import Array
-from implicit_bias.training.losses import (
-    MIDDLE,
-    ROUNDING,
-    TAIL,
-    LossError,
-    MarginLoss,
-    f_and_slope,
-    geometric,
-    require_finite,
-)
+from implicit_bias.training import losses
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class TightTail:
     mu_lower: float
 
 
-def tight_tail(loss: MarginLoss) -> TightTail:
+def tight_tail(loss: losses.MarginLoss) -> TightTail:
     """Find the constants of definition B.10 numerically, on margins from 1 to 1e8.
 
     As with `check_exponential_like`, no finite check is a proof.
@@ -70,17 +61,17 @@ def tight_tail(loss: MarginLoss) -> TightTail:
     >>> round(tail.c, 6), round(tail.a, 6), tail.mu_upper
     (1.0, 1.0, inf)
     """
-    q = geometric(1.0)
-    f, slope = f_and_slope(loss, q)
-    require_finite(loss, q, f)
-    require_finite(loss, q, slope)
+    q = losses.geometric(1.0)
+    f, slope = losses.f_and_slope(loss, q)
+    losses.require_finite(loss, q, f)
+    losses.require_finite(loss, q, slope)
     if slope.min() <= 0:
         first = int(slope.argmin())
-        raise LossError(loss, "f'(q) must be positive", slope[first], q[first])
-    middle = int(np.searchsorted(q, MIDDLE))
+        raise losses.LossError(loss, "f'(q) must be positive", slope[first], q[first])
+    middle = int(np.searchsorted(q, losses.MIDDLE))
     a = float(slope[-1])
-    if abs(slope[middle] - a) > ROUNDING * a:
-        raise LossError(
+    if abs(slope[middle] - a) > losses.ROUNDING * a:
+        raise losses.LossError(
             loss,
             "f'(q) must reach its limit exponentially (definition B.10 of Lippl et al. 2022; it "
             f"must be {a:.6g}, as at the end of the range)",
@@ -89,13 +80,13 @@ def tight_tail(loss: MarginLoss) -> TightTail:
         )
     # log(-l'(u) exp(a u)): f and a u lose digits alike, so they are subtracted first.
     logarithm = np.log(slope) - (f - a * q)
-    deviation = np.expm1(np.clip(logarithm - logarithm[middle], -TAIL, TAIL))
+    deviation = np.expm1(np.clip(logarithm - logarithm[middle], -losses.TAIL, losses.TAIL))
     rounding = 4.0 * np.finfo(float).eps * (f + a * q)
     rounding += rounding[middle]  # the limit's own
     late = np.abs(deviation[middle:]) > rounding[middle:]
     if late.any():
         first = middle + int(late.argmax())
-        raise LossError(
+        raise losses.LossError(
             loss,
             "-l'(u) exp(a u) must reach its limit exponentially (definition B.10 of Lippl et al. "
             "2022; relative deviation from its value in the middle of the range: 0)",

@@ -61,16 +61,7 @@ from implicit_bias.estimators.svm import GatedSVC, MarginSVC
 from implicit_bias.networks import GLN
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import released_gln, train_as_released
-from implicit_bias.report.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-)
+from implicit_bias.report import style
 from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 GLN_NORM, L2_NORM, ZETA = "SVM-GLN", "SVM-L2", "SVM-zeta"
@@ -265,14 +256,14 @@ LABELS = {
     "excess": "GLN norm above the optimum, %",
 }
 LOOKS = {
-    RELEASED: (BLUE, "-"),
-    MOMENTUM: (SKY, "-"),
-    NO_BIAS: (PURPLE, "--"),
-    FULL: (ORANGE, "-."),
-    PLAIN: (BLACK, ":"),
-    GLN_NORM: (VERMILION, "-"),
-    L2_NORM: (GREEN, "--"),
-    ZETA: (GREY, "-."),
+    RELEASED: (style.BLUE, "-"),
+    MOMENTUM: (style.SKY, "-"),
+    NO_BIAS: (style.PURPLE, "--"),
+    FULL: (style.ORANGE, "-."),
+    PLAIN: (style.BLACK, ":"),
+    GLN_NORM: (style.VERMILION, "-"),
+    L2_NORM: (style.GREEN, "--"),
+    ZETA: (style.GREY, "-."),
 }
 
 

@@ -15,18 +15,8 @@ import pandas as pd
 import torch
 from torch import nn
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Misuse,
-    Options,
-    Row,
-    Run,
-    Verdict,
-    option,
-    rows_of,
-)
 from benchmarks.speed import runs
 from implicit_bias import Recorder, diagnose
 from implicit_bias.base.processes import Pipe
@@ -160,9 +150,9 @@ QUICK = [
 ]
 
 
-def measure_case(case: Case, limit: float) -> Row:
+def measure_case(case: Case, limit: float) -> harness.Row:
     """Diagnose a network; the row says so if that fails."""
-    row: Row = {**asdict(case), "widths": list(case.widths), "limit": limit, "detail": ""}
+    row: harness.Row = {**asdict(case), "widths": list(case.widths), "limit": limit, "detail": ""}
     row |= {"machine": runs.machine(), "outcome": runs.ANSWERED}
     row |= dict.fromkeys(("seconds", "ratio", "gib", "gap", "gap_lower"), np.nan)
     return row | runs.in_process(_work, (case, torch.get_num_threads()), limit, lambda line: None)
@@ -204,21 +194,21 @@ def _measured(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagnosisOptions(Options):
+class DiagnosisOptions(harness.Options):
     """What one can ask of it."""
 
-    only: str = option("", "cases whose name contains this")
-    time_limit: float = option(300.0, "seconds of a case, its training included")
-    fresh: bool = option(False, "forget the results so far")
+    only: str = harness.option("", "cases whose name contains this")
+    time_limit: float = harness.option(300.0, "seconds of a case, its training included")
+    fresh: bool = harness.option(False, "forget the results so far")
 
 
-def measure(run: Run[DiagnosisOptions]) -> Frames:
+def measure(run: harness.Run[DiagnosisOptions]) -> harness.Frames:
     """Measure the cases that are missing."""
     asked = run.options
     cases = [case for case in (QUICK if run.quick else GRID) if asked.only in case.name]
     if not cases:
-        raise Misuse(f"no case's name contains {asked.only!r}")
-    rows = [] if asked.fresh else rows_of(run.kept)
+        raise harness.Misuse(f"no case's name contains {asked.only!r}")
+    rows = [] if asked.fresh else harness.rows_of(run.kept)
     for case in cases:
         key = {"name": case.name}
         if runs.is_done(rows, key, limit=asked.time_limit):
@@ -243,7 +233,7 @@ def tabulate(frame: pd.DataFrame) -> dict[str, Any]:
         "seconds": frame["seconds"].map(runs.few_digits).where(known, frame["outcome"]),
         "time / 20 Choleskys": frame["ratio"].map(runs.few_digits).where(known, ""),
         "GiB": frame["gib"].map("{:.2g}".format).where(known, ""),
-        "KKT gap": [_gap(row) for row in rows_of(frame)],
+        "KKT gap": [_gap(row) for row in harness.rows_of(frame)],
     }
 
 
@@ -308,11 +298,11 @@ def _waiting(frame: pd.DataFrame) -> int:
     return len(names - set(frame["name"])) if names & set(frame["name"]) else 0
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame) -> harness.Verdict:
     """Judge the claim by the rule."""
     answered = frame[frame["outcome"] == runs.ANSWERED]
     whole = len(answered) == len(frame) and not _waiting(frame) and (answered["gib"] <= 4.0).all()
-    return Verdict.of(whole and (answered["weights"] >= 9e6).any(), len(answered))
+    return harness.Verdict.of(whole and (answered["weights"] >= 9e6).any(), len(answered))
 
 
-EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw, options=DiagnosisOptions)
+EXPERIMENT = harness.Experiment(measure, found, tabulate, verdict, draw, options=DiagnosisOptions)

@@ -30,17 +30,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Misuse,
-    Options,
-    Row,
-    Run,
-    Verdict,
-    option,
-    rows_of,
-)
+from benchmarks import harness
 from benchmarks.speed import runs
 from benchmarks.words import markdown_table, span
 from implicit_bias.base.processes import Pipe
@@ -159,16 +149,16 @@ QUICK = [*SMALL, *conflicts(SMALL[:1])]
 # --- one row: a point, in a process that can be stopped --------------------------------------
 
 
-def key_of(point: Point, tol: float, device: str) -> Row:
+def key_of(point: Point, tol: float, device: str) -> harness.Row:
     """Return the columns that tell its row apart."""
     return {**asdict(point), "tol": tol, "device": device}
 
 
 def measure_point(
     point: Point, *, tol: float, device: str, limit: float, say: Callable[[str], None]
-) -> Row:
+) -> harness.Row:
     """Solve a point; the row says so if that fails."""
-    row: Row = {"limit": limit, "detail": "", "machine": runs.machine()}
+    row: harness.Row = {"limit": limit, "detail": "", "machine": runs.machine()}
     row |= dict.fromkeys(QUANTITIES, np.nan)  # until there is an answer
     arguments = (point.problem(), tol, device)
     return row | runs.in_process(_work, arguments, limit, lambda line: say(f"{point.name}: {line}"))
@@ -201,26 +191,26 @@ def _work(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingOptions(Options):
+class ScalingOptions(harness.Options):
     """What one can ask of it."""
 
-    only: str = option("", "points whose name contains this")
-    max_samples: int = option(60_000, "points up to this N")
-    tol: float = option(1e-6, "certified gap to solve to")
-    device: str = option("cpu", "cpu or cuda")
-    time_limit: float = option(900.0, "seconds of a point")
-    fresh: bool = option(False, "forget the results so far")
+    only: str = harness.option("", "points whose name contains this")
+    max_samples: int = harness.option(60_000, "points up to this N")
+    tol: float = harness.option(1e-6, "certified gap to solve to")
+    device: str = harness.option("cpu", "cpu or cuda")
+    time_limit: float = harness.option(900.0, "seconds of a point")
+    fresh: bool = harness.option(False, "forget the results so far")
 
 
-def measure(run: Run[ScalingOptions]) -> Frames:
+def measure(run: harness.Run[ScalingOptions]) -> harness.Frames:
     """Measure the points that are missing."""
     asked = run.options
     tol, device, limit = asked.tol, asked.device, asked.time_limit
     grid = QUICK if run.quick else GRID
     points = [p for p in grid if asked.only in f"{p.name} " and p.N <= asked.max_samples]
     if not points:
-        raise Misuse(f"no point's name contains {asked.only!r}")
-    rows = [] if asked.fresh else rows_of(run.kept)
+        raise harness.Misuse(f"no point's name contains {asked.only!r}")
+    rows = [] if asked.fresh else harness.rows_of(run.kept)
     keys = {point: key_of(point, tol, device) for point in points}
     left = [point for point in points if not runs.is_done(rows, keys[point], limit=limit)]
     minutes = sum(min(point.expected, limit) for point in left) / 60
@@ -273,7 +263,7 @@ def line(frame: pd.DataFrame, axis: str, middle: Point) -> pd.DataFrame:
     return here.sort_values(axis)
 
 
-def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> Frames:
+def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> harness.Frames:
     """Parts of a line that one power law may describe: those of one solver, with 3 points."""
     rows = _fitted(rows, quantity)
     parts = (
@@ -462,11 +452,11 @@ def _of_conflicts(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame) -> harness.Verdict:
     """Judge the claim by the rule."""
     largest = _answers(frame).nlargest(1, "N")
     whole = largest["N"] >= 60_000
-    return Verdict.of((whole & (largest["gap"] <= frame["tol"].max())).any())
+    return harness.Verdict.of((whole & (largest["gap"] <= frame["tol"].max())).any())
 
 
-EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw, options=ScalingOptions)
+EXPERIMENT = harness.Experiment(measure, found, tabulate, verdict, draw, options=ScalingOptions)

@@ -8,17 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicit_bias.base.rounding import (
-    BLOCK,
-    Enclosure,
-    dual_vector_norms,
-    gamma,
-    precise_dual_vectors,
-    precise_predictions,
-    predictions,
-    row_norms,
-    unit_weights,
-)
+from implicit_bias.base import rounding
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import gated_linear
 
@@ -49,7 +39,7 @@ def exact_f(Z: Array, X: Array, coef: Array) -> list[Fraction]:
     ]
 
 
-def contains(found: Enclosure, expected: list[Fraction]) -> None:
+def contains(found: rounding.Enclosure, expected: list[Fraction]) -> None:
     pairs = zip(found.value.tolist(), found.radius.tolist(), expected, strict=True)
     assert all(abs(Fraction(value) - real) <= Fraction(radius) for value, radius, real in pairs)
 
@@ -71,37 +61,37 @@ def test_enclosures_contain_the_real_products(
     X = rng.normal(size=(n, 4)) * 10.0 ** rng.integers(-spread, spread + 1, 4) + offset
     X *= 10.0 ** sizes[1]
     gates = sp.csr_array(Z) if sparse else Z
-    norms = row_norms(Z) * row_norms(X)
-    weights = unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
+    norms = rounding.row_norms(Z) * rounding.row_norms(X)
+    weights = rounding.unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
     V = exact_V(Z, X, weights)
-    rough = dual_vector_norms(gates, X, weights, sparse)
+    rough = rounding.dual_vector_norms(gates, X, weights, sparse)
     for m, row in enumerate(V):
         square = sum((v * v for v in row), Fraction(0))
         low = max(Fraction(float(rough.value[m])) - Fraction(float(rough.radius[m])), Fraction(0))
         high = Fraction(float(rough.value[m])) + Fraction(float(rough.radius[m]))
         assert low**2 <= square <= high**2
-    for columns, fine in precise_dual_vectors(gates, X, weights):
+    for columns, fine in rounding.precise_dual_vectors(gates, X, weights):
         for m, row in enumerate(V):
-            contains(Enclosure(fine.value[m], fine.radius[m]), row[columns])
+            contains(rounding.Enclosure(fine.value[m], fine.radius[m]), row[columns])
         # Twice the working precision: what is left is the rounding of one sum.
         largest = np.abs(Z).max(axis=0)[:, None] * np.abs(weights[:, None] * X).max(axis=0)
         slack = fine.radius - 2.0**-52 * np.abs(fine.value)
         assert (slack <= 1e-24 * n * largest + 1e-110).all()
     coef = rng.normal(size=(3, 4))
     f = exact_f(Z, X, coef)
-    contains(predictions(gates, X, coef, gated_linear(X, gates, coef)), f)
-    contains(precise_predictions(gates, X, coef, np.arange(n)), f)
+    contains(rounding.predictions(gates, X, coef, gated_linear(X, gates, coef)), f)
+    contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
 def test_row_blocks_of_samples_and_of_features() -> None:
     rng = np.random.default_rng(0)
-    n, d = BLOCK + 5, BLOCK + 3
+    n, d = rounding.BLOCK + 5, rounding.BLOCK + 3
     Z, X = rng.integers(-4, 5, (n, 2)).astype(float), rng.integers(-9, 10, (n, d)).astype(float)
     weights, coef = rng.integers(-3, 4, n).astype(float), rng.integers(-5, 6, (2, d)).astype(float)
-    ((columns, V),) = precise_dual_vectors(Z, X, weights)
+    ((columns, V),) = rounding.precise_dual_vectors(Z, X, weights)
     np.testing.assert_array_equal(V.value, Z.T @ (weights[:, None] * X)[:, columns])
     assert not V.radius.any()  # integers: nothing is rounded
-    found = precise_predictions(Z, X, coef, np.arange(3, n))
+    found = rounding.precise_predictions(Z, X, coef, np.arange(3, n))
     np.testing.assert_array_equal(found.value, gated_linear(X, Z, coef)[3:])
     assert (found.radius <= 1e-15 * np.abs(found.value) + 1e-100).all()
 
@@ -110,7 +100,7 @@ def test_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     Z, X, weights = rng.normal(size=(9, 4)), rng.normal(size=(9, 5)), rng.normal(size=9)
     monkeypatch.setattr("implicit_bias.base.rounding.CHUNK", 8)
-    parts = list(precise_dual_vectors(Z, X, weights))
+    parts = list(rounding.precise_dual_vectors(Z, X, weights))
     assert [columns.start for columns, _ in parts] == [0, 2, 4]
     whole = np.hstack([V.value for _, V in parts])
     np.testing.assert_allclose(whole, Z.T @ (weights[:, None] * X), rtol=1e-12, atol=1e-14)
@@ -118,5 +108,5 @@ def test_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_norms_of_rows_neither_over_nor_underflow() -> None:
     rows = np.array([[3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200], [0.0, 0.0]])
-    np.testing.assert_allclose(row_norms(rows), [5.0, 5e200, 5e-200, 0.0])
-    assert gamma(3) > 3 * 2.0**-53
+    np.testing.assert_allclose(rounding.row_norms(rows), [5.0, 5e200, 5e-200, 0.0])
+    assert rounding.gamma(3) > 3 * 2.0**-53

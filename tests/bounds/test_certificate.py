@@ -10,23 +10,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 from cases import ROUNDING, SEPARABLE, build, cloud, linear, mostly_slow, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify, dual_scale, grade
 from implicit_bias.bounds.separability import find_conflict
 from implicit_bias.problem import Features, MarginProblem, max_margin
 from implicit_bias.solvers import solve
-from oracles import (
-    cvxpy_optimum,
-    exact_bounds,
-    hold,
-    loop_decision,
-    loop_dual_norms,
-    loop_group_norms,
-    loop_groups,
-    loop_primal,
-    root,
-)
 
 RANDOM_PROBLEMS = 300
 EPSILON = float(np.finfo(np.float64).eps)
@@ -41,7 +31,7 @@ def aligned(problem: MarginProblem, alpha: Array) -> Array:
     """Coefficients P_g V_g(alpha): in the range of every metric, and often of positive margin."""
     V = problem.dual_vectors(alpha)
     coef = V.copy()
-    for columns, P in loop_groups(problem):
+    for columns, P in oracles.loop_groups(problem):
         coef[columns] = P @ V[columns]
     return coef
 
@@ -55,7 +45,7 @@ def random_alpha(problem: MarginProblem, seed: int = 0) -> Array:
 
 def test_lower_bound_by_definition(problem: MarginProblem) -> None:
     alpha = random_alpha(problem)
-    norms = loop_dual_norms(problem, alpha)
+    norms = oracles.loop_dual_norms(problem, alpha)
     scale = min(1 / norms.max(), problem.C / alpha.max())
     certificate = certify(problem, alpha=alpha)
     assert certificate.lower == pytest.approx(scale * sum(alpha), rel=ROUNDING)
@@ -69,8 +59,8 @@ def test_lower_bound_by_definition(problem: MarginProblem) -> None:
 
 def test_upper_bound_by_definition(problem: MarginProblem) -> None:
     coef = aligned(problem, random_alpha(problem))
-    norm = loop_group_norms(problem, coef).sum()
-    margins = problem.y * loop_decision(problem, coef)
+    norm = oracles.loop_group_norms(problem, coef).sum()
+    margins = problem.y * oracles.loop_decision(problem, coef)
     certificate = certify(problem, coef=coef)
     assert certificate.min_margin == pytest.approx(margins.min(), rel=1e-7)
     assert certificate.lower == 0
@@ -88,7 +78,7 @@ def test_upper_bound_by_definition(problem: MarginProblem) -> None:
     assert certificate.upper == pytest.approx(expected, rel=ROUNDING)
     graded = grade(problem, coef, np.zeros(problem.n_samples), Status.OPTIMAL)
     if np.isfinite(expected):
-        assert loop_primal(problem, graded.coef) == pytest.approx(expected, rel=ROUNDING)
+        assert oracles.loop_primal(problem, graded.coef) == pytest.approx(expected, rel=ROUNDING)
 
 
 @pytest.mark.parametrize("name", SEPARABLE)
@@ -158,7 +148,7 @@ def test_random_bounds_bracket_the_optimum(
     Z = np.where(rng.random(shape) < density, 1.0 if binary else rng.normal(size=shape), 0.0)
     X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
     problem = MarginProblem(X, y, sp.csr_array(Z) if density < 1 else Z, groups, C=C)
-    optimum, zeta, _, _ = cvxpy_optimum(problem)
+    optimum, zeta, _, _ = oracles.cvxpy_optimum(problem)
     above, below = optimum * (1 + 1e-6), optimum * (1 - 1e-6)
     for _ in range(5):
         alpha = rng.exponential(size=n) * (rng.random(n) < 0.8)
@@ -332,8 +322,8 @@ def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.Monke
 def hold_and_lose_little(problem: MarginProblem, coef: Array, alpha: Array) -> None:
     """Check that bounds hold as real numbers, and lose little of the gap to rounding."""
     found = certify(problem, coef, alpha)
-    hold(problem, found, coef, alpha)
-    lower, upper = exact_bounds(problem, coef, alpha)
+    oracles.hold(problem, found, coef, alpha)
+    lower, upper = oracles.exact_bounds(problem, coef, alpha)
     loose = Fraction(1, 10**9)
     if lower < np.inf and upper < np.inf:
         loose += (Fraction(upper) - Fraction(lower)) / Fraction(lower) / 50
@@ -369,7 +359,7 @@ def test_offsets_do_not_fool_the_bounds(offset: float) -> None:
     problem = build((np.column_stack([t, np.ones(6)]), y), linear)
     w = Fraction(1, 5)
     b = 1 - w * Fraction(offset + 5)
-    optimum = root(w**2 + b**2)
+    optimum = oracles.root(w**2 + b**2)
     # V = (w, b) has two equations for the two support vectors.
     plus = (w - b * Fraction(t[2])) / (Fraction(t[3]) - Fraction(t[2]))
     best = np.array([0, 0, float(plus - b), float(plus), 0, 0])
@@ -381,7 +371,9 @@ def test_offsets_do_not_fool_the_bounds(offset: float) -> None:
         found = certify(problem, coef, alpha)
         assert found.lower <= optimum <= found.upper
     exact = certify(problem, [[1.0, -offset]])
-    assert exact.upper == pytest.approx(float(root(1 + Fraction(offset) ** 2)) / 5, rel=1e-9)
+    assert exact.upper == pytest.approx(
+        float(oracles.root(1 + Fraction(offset) ** 2)) / 5, rel=1e-9
+    )
 
 
 def test_zero_features_are_those_of_their_own_group() -> None:
@@ -405,7 +397,7 @@ def test_zero_features_are_those_of_their_own_group() -> None:
 def test_features_whose_squares_underflow_are_not_lost(C: float) -> None:
     """X = [[1, t], [1, 0]], labels 1 and -1: w = (-1, 2 / t), of norm sqrt(1 + 4 / t^2)."""
     problem = MarginProblem([[1.0, 1e-200], [1.0, 0.0]], [1, -1], np.ones((2, 1)), [0], C=C)  # type: ignore[arg-type]
-    optimum = root(1 + 4 / Fraction(1e-200) ** 2)
+    optimum = oracles.root(1 + 4 / Fraction(1e-200) ** 2)
     for found in (
         certify(problem, [[-1.0, 2e200]], [1.0, 1.0]),
         solve(problem).certificate,

@@ -21,24 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+import implicit_bias as ib
 from cases import mostly_slow
-from implicit_bias import (
-    GLNSVC,
-    GaLUClassifier,
-    GaLURegressor,
-    GatedReLUSVC,
-    GatedSVC,
-    GLNClassifier,
-    HiddenLayerSVC,
-    InfiniteWidthSVC,
-    MarginProblem,
-    MaxMarginSVC,
-    NotSeparableWarning,
-    ReLUClassifier,
-    SolveError,
-    Status,
-    compare,
-)
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
@@ -54,38 +38,38 @@ XOR = make_toy("xor", 60, noise=0.05)
 
 # With a finite C every check passes: then a solution always exists.
 SOFT: list[BinaryClassifier] = [
-    GatedSVC(C=10.0),
-    MaxMarginSVC("l2", C=10.0),
-    MaxMarginSVC("linf", C=1.0),
-    MaxMarginSVC("l1", C=1.0),
-    GLNSVC(n_units=5, C=10.0, random_state=0),
-    GLNSVC(n_units=5, norm="l2", C=10.0, random_state=0),
-    GLNSVC(n_units=1, n_hyperplanes=3, C=10.0, random_state=0),
-    GatedReLUSVC(n_units=5, C=10.0, random_state=0),
-    HiddenLayerSVC(C=10.0, fit_intercept=False),
+    ib.GatedSVC(C=10.0),
+    ib.MaxMarginSVC("l2", C=10.0),
+    ib.MaxMarginSVC("linf", C=1.0),
+    ib.MaxMarginSVC("l1", C=1.0),
+    ib.GLNSVC(n_units=5, C=10.0, random_state=0),
+    ib.GLNSVC(n_units=5, norm="l2", C=10.0, random_state=0),
+    ib.GLNSVC(n_units=1, n_hyperplanes=3, C=10.0, random_state=0),
+    ib.GatedReLUSVC(n_units=5, C=10.0, random_state=0),
+    ib.HiddenLayerSVC(C=10.0, fit_intercept=False),
 ]
 NETWORKS: list[BinaryClassifier] = [
-    GLNClassifier(n_units=4, steps=300, random_state=0),
-    GLNClassifier(steps=1000),
+    ib.GLNClassifier(n_units=4, steps=300, random_state=0),
+    ib.GLNClassifier(steps=1000),
     # The check has three classes, each with a network: 4 units of a network may all be dead.
-    ReLUClassifier(n_units=8, steps=300, random_state=0),
+    ib.ReLUClassifier(n_units=8, steps=300, random_state=0),
 ]
 # As they come: what no hard margin separates has a soft one.
 DEFAULTS: list[BinaryClassifier] = [
-    MaxMarginSVC(),
-    GatedSVC(),
-    GLNSVC(),
-    GLNSVC(n_units=10, norm="l2", random_state=0),
-    GatedReLUSVC(),
-    HiddenLayerSVC(),
+    ib.MaxMarginSVC(),
+    ib.GatedSVC(),
+    ib.GLNSVC(),
+    ib.GLNSVC(n_units=10, norm="l2", random_state=0),
+    ib.GatedReLUSVC(),
+    ib.HiddenLayerSVC(),
 ]
 OTHERS = [
-    InfiniteWidthSVC(C=0.1, tol=0.1, max_rounds=2, random_state=0),
-    GaLUClassifier(20, ridge=1e-3, random_state=0),
+    ib.InfiniteWidthSVC(C=0.1, tol=0.1, max_rounds=2, random_state=0),
+    ib.GaLUClassifier(20, ridge=1e-3, random_state=0),
 ]
 LIGHT = [
-    GaLURegressor(20, ridge=1e-3, random_state=0),
-    GaLUClassifier(5, gates="sigmoid", threshold="median", always_on=True, random_state=0),
+    ib.GaLURegressor(20, ridge=1e-3, random_state=0),
+    ib.GaLUClassifier(5, gates="sigmoid", threshold="median", always_on=True, random_state=0),
 ]
 # Samples twice and weights of 2 are one program, but the check asks for seven equal digits where
 # the gap is 1e-6; and gates whose thresholds are medians of the inputs count these, not weights.
@@ -115,11 +99,11 @@ def test_check_estimator(model: Any) -> None:
     ],
 )
 def test_every_solver_gives_the_same_classifier(solver: str, norm: Literal["l2", "gln"]) -> None:
-    native = GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
+    native = ib.GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
     tol, rel = (1e-5, 1e-5) if solver == "osqp" else (1e-6, 2e-6)
     other = clone(native).set_params(tol=tol, solver=solver)
     other.fit(MOONS.X, MOONS.y)
-    assert other.solution_.status is Status.OPTIMAL
+    assert other.solution_.status is ib.Status.OPTIMAL
     assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=rel)
     # One group: strictly convex, so the decision function is unique. Several groups need not be.
     if norm == "l2":
@@ -134,14 +118,14 @@ def test_every_parameter_is_documented_in_its_class(model: BinaryClassifier) -> 
 
 
 def test_parameters_by_position() -> None:
-    assert GLNSVC(7, 2, "l2", "zero").get_params()["threshold"] == "zero"
-    assert GatedReLUSVC(7, "random", False).get_params()["always_on"] is False
+    assert ib.GLNSVC(7, 2, "l2", "zero").get_params()["threshold"] == "zero"
+    assert ib.GatedReLUSVC(7, "random", False).get_params()["always_on"] is False
     gating = UnitGates(np.ones((1, 3)), np.ones(1))
-    assert GatedSVC(gating).gating is gating
-    assert GLNClassifier((3, 2), 2, "zero").get_params()["n_units"] == (3, 2)
-    assert ReLUClassifier(7).n_units == 7
+    assert ib.GatedSVC(gating).gating is gating
+    assert ib.GLNClassifier((3, 2), 2, "zero").get_params()["n_units"] == (3, 2)
+    assert ib.ReLUClassifier(7).n_units == 7
     with pytest.raises(TypeError, match="positional"):
-        ReLUClassifier(7, 100)
+        ib.ReLUClassifier(7, 100)
 
 
 def test_models_of_one_kind_share_their_defaults() -> None:
@@ -154,13 +138,13 @@ def test_models_of_one_kind_share_their_defaults() -> None:
 
 
 def test_a_gln_keeps_checkpoints_and_a_relu_network_has_one_rule() -> None:
-    model = GLNClassifier(2, steps=5, checkpoints=(0, 5), random_state=0).fit(MOONS.X, MOONS.y)
+    model = ib.GLNClassifier(2, steps=5, checkpoints=(0, 5), random_state=0).fit(MOONS.X, MOONS.y)
     assert set(model.checkpoints_) == {0, 5}
-    assert "rule" not in ReLUClassifier().get_params()
+    assert "rule" not in ib.ReLUClassifier().get_params()
 
 
 def test_a_fitted_model_keeps_its_problem() -> None:
-    model = GLNSVC(5, random_state=0).fit(MOONS.X, MOONS.y)
+    model = ib.GLNSVC(5, random_state=0).fit(MOONS.X, MOONS.y)
     problem = known(model.solution_.problem)
     np.testing.assert_array_equal(problem.X, MOONS.X)
     assert model.margin_view().problem(MOONS.X, MOONS.y) is problem
@@ -169,7 +153,7 @@ def test_a_fitted_model_keeps_its_problem() -> None:
 
 
 def test_fitted_attributes() -> None:
-    model = GLNSVC(n_units=4, n_hyperplanes=2, random_state=0).fit(MOONS.X, MOONS.y)
+    model = ib.GLNSVC(n_units=4, n_hyperplanes=2, random_state=0).fit(MOONS.X, MOONS.y)
     n_support = len(model.support_)
     assert model.coef_.shape == (4 * 4, 3)
     assert model.group_norms_.shape == (4,)
@@ -185,7 +169,7 @@ def test_fitted_attributes() -> None:
 
 
 def test_one_unit_is_the_shallow_network() -> None:
-    model = GLNSVC(n_units=1, n_hyperplanes=3, random_state=0).fit(MOONS.X, MOONS.y)
+    model = ib.GLNSVC(n_units=1, n_hyperplanes=3, random_state=0).fit(MOONS.X, MOONS.y)
     gating = model.architecture_.gating
     assert isinstance(gating, GlobalContexts)
     far = 1e3 * np.random.default_rng(0).normal(size=(200, 3))
@@ -196,8 +180,8 @@ def test_one_unit_is_the_shallow_network() -> None:
 
 
 def test_networks_and_svms_draw_the_same_contexts() -> None:
-    svm = GLNSVC(n_units=5, n_hyperplanes=2, random_state=3).fit(MOONS.X, MOONS.y)
-    network = GLNClassifier(5, 2, random_state=3, steps=1).fit(MOONS.X, MOONS.y)
+    svm = ib.GLNSVC(n_units=5, n_hyperplanes=2, random_state=3).fit(MOONS.X, MOONS.y)
+    network = ib.GLNClassifier(5, 2, random_state=3, steps=1).fit(MOONS.X, MOONS.y)
     drawn, trained = svm.architecture_.gating, network.gating()
     assert isinstance(drawn, HyperplaneContexts)
     assert isinstance(trained, HyperplaneContexts)
@@ -207,7 +191,7 @@ def test_networks_and_svms_draw_the_same_contexts() -> None:
 
 def test_random_states() -> None:
     def weights(state: Any) -> Any:
-        model = GLNSVC(n_units=2, C=1.0, random_state=state).fit(MOONS.X, MOONS.y)
+        model = ib.GLNSVC(n_units=2, C=1.0, random_state=state).fit(MOONS.X, MOONS.y)
         gating = model.architecture_.gating
         assert isinstance(gating, HyperplaneContexts)
         return gating.weights
@@ -222,13 +206,13 @@ def test_random_states() -> None:
 
 
 def test_learned_gates_and_hidden_layer() -> None:
-    network = ReLUClassifier(20, random_state=0, steps=2000).fit(MOONS.X, MOONS.y)
-    learned = GatedReLUSVC(gates=network, on_failure="raise").fit(MOONS.X, MOONS.y)
+    network = ib.ReLUClassifier(20, random_state=0, steps=2000).fit(MOONS.X, MOONS.y)
+    learned = ib.GatedReLUSVC(gates=network, on_failure="raise").fit(MOONS.X, MOONS.y)
     gating = learned.architecture_.gating
     assert isinstance(gating, UnitGates)
     np.testing.assert_array_equal(gating.weights, network.network_.gating().weights)  # type: ignore[attr-defined]
-    hidden = HiddenLayerSVC(network).fit(MOONS.X, MOONS.y)
-    explicit = GatedSVC().fit(network.hidden_activations(MOONS.X), MOONS.y)
+    hidden = ib.HiddenLayerSVC(network).fit(MOONS.X, MOONS.y)
+    explicit = ib.GatedSVC().fit(network.hidden_activations(MOONS.X), MOONS.y)
     np.testing.assert_allclose(
         hidden.decision_function(MOONS.X),
         explicit.decision_function(network.hidden_activations(MOONS.X)),
@@ -239,8 +223,8 @@ def test_learned_gates_and_hidden_layer() -> None:
 def test_one_always_on_unit_is_the_linear_svm() -> None:
     blobs = make_toy("blobs", 40, noise=0.1)
     gates = UnitGates(np.zeros((1, 3)), np.ones(1), ">", always_on=True)  # off, and on
-    gated = GatedSVC(gates, tol=1e-9).fit(blobs.X, blobs.y)
-    linear = GatedSVC(tol=1e-9, fit_intercept=False).fit(blobs.X, blobs.y)
+    gated = ib.GatedSVC(gates, tol=1e-9).fit(blobs.X, blobs.y)
+    linear = ib.GatedSVC(tol=1e-9, fit_intercept=False).fit(blobs.X, blobs.y)
     np.testing.assert_allclose(
         gated.decision_function(blobs.X), linear.decision_function(blobs.X), atol=DECISION_ATOL
     )
@@ -248,23 +232,23 @@ def test_one_always_on_unit_is_the_linear_svm() -> None:
 
 
 def test_failures_raise_or_warn() -> None:
-    with pytest.raises(SolveError, match="not separable") as caught:
-        GatedSVC(on_failure="raise").fit(XOR.X, XOR.y)
+    with pytest.raises(ib.SolveError, match="not separable") as caught:
+        ib.GatedSVC(on_failure="raise").fit(XOR.X, XOR.y)
     proof = caught.value.solution
     assert proof.alpha.sum() == pytest.approx(1.0)
     with pytest.warns(ConvergenceWarning, match="not separable"):
-        model = GatedSVC(on_failure="warn").fit(XOR.X, XOR.y)
-    assert model.solution_.status is Status.NOT_SEPARABLE
-    assert GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
+        model = ib.GatedSVC(on_failure="warn").fit(XOR.X, XOR.y)
+    assert model.solution_.status is ib.Status.NOT_SEPARABLE
+    assert ib.GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
 
 
 def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
     match = r"not separable.*soft margin with C=2 instead.*on_failure='raise'"
-    with pytest.warns(NotSeparableWarning, match=match):
-        soft = GatedSVC(soft_C=2.0).fit(XOR.X, XOR.y)
-    asked = GatedSVC(C=2.0).fit(XOR.X, XOR.y)
+    with pytest.warns(ib.NotSeparableWarning, match=match):
+        soft = ib.GatedSVC(soft_C=2.0).fit(XOR.X, XOR.y)
+    asked = ib.GatedSVC(C=2.0).fit(XOR.X, XOR.y)
     np.testing.assert_array_equal(soft.coef_, asked.coef_)
-    assert known(soft.failure_).status is Status.NOT_SEPARABLE
+    assert known(soft.failure_).status is ib.Status.NOT_SEPARABLE
     assert soft.fitted_C_ == 2.0
 
 
@@ -272,10 +256,10 @@ WRONG = np.where(np.arange(60) < 2, -MOONS.y, MOONS.y)  # two wrong labels among
 
 
 @cache
-def dropped(scale: float = 1.0) -> GatedSVC:
+def dropped(scale: float = 1.0) -> ib.GatedSVC:
     contexts = HyperplaneContexts.random(scale * MOONS.X, 3, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"not separable.*left out \d+ samples"):
-        return GatedSVC(contexts, on_failure="drop").fit(scale * MOONS.X, WRONG)
+        return ib.GatedSVC(contexts, on_failure="drop").fit(scale * MOONS.X, WRONG)
 
 
 def test_samples_may_be_left_out() -> None:
@@ -287,7 +271,7 @@ def test_samples_may_be_left_out() -> None:
     assert not model.solution_.alpha[model.dropped_].any()
     assert set(model.support_) <= set(kept)
     np.testing.assert_array_equal(model.support_vectors_, MOONS.X[model.support_])
-    again = GatedSVC(model.gating).fit(MOONS.X[kept], WRONG[kept])
+    again = ib.GatedSVC(model.gating).fit(MOONS.X[kept], WRONG[kept])
     np.testing.assert_allclose(model.coef_, again.coef_)
     for scale in (1e-3, 1e3):
         np.testing.assert_array_equal(model.dropped_, dropped(scale).dropped_)
@@ -313,7 +297,7 @@ def test_samples_are_left_out_of_the_own_problem_only() -> None:
 
 def test_a_separable_problem_needs_no_relaxation() -> None:
     for on_failure in ("warn", "soft", "drop"):
-        model = GLNSVC(10, random_state=0, on_failure=on_failure).fit(XOR.X, XOR.y)
+        model = ib.GLNSVC(10, random_state=0, on_failure=on_failure).fit(XOR.X, XOR.y)
         assert model.failure_ is None
         assert len(model.dropped_) == 0
         assert model.fitted_C_ == np.inf
@@ -324,7 +308,7 @@ def test_a_separable_problem_needs_no_relaxation() -> None:
 )
 def test_any_two_classes(classes: tuple[Any, Any]) -> None:
     y = np.where(MOONS.y > 0, classes[1], classes[0])
-    model = GLNSVC(n_units=10, random_state=0).fit(MOONS.X, y)
+    model = ib.GLNSVC(n_units=10, random_state=0).fit(MOONS.X, y)
     np.testing.assert_array_equal(model.classes_, np.array(classes))
     np.testing.assert_array_equal(model.predict(MOONS.X), y)
 
@@ -332,10 +316,10 @@ def test_any_two_classes(classes: tuple[Any, Any]) -> None:
 def test_pandas_pipeline_grid_search_clone_pickle() -> None:
     frame = pd.DataFrame(MOONS.X[:, :2], columns=["left", "up"])
     labels = pd.Series(np.where(MOONS.y > 0, "a", "b"))
-    pipeline = make_pipeline(StandardScaler(), GLNSVC(n_units=6, C=100.0, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), ib.GLNSVC(n_units=6, C=100.0, random_state=0))
     search = GridSearchCV(pipeline, {"glnsvc__n_units": [3, 6]}, cv=2).fit(frame, labels)
     assert search.best_score_ > 0.7
-    model = clone(GLNSVC(n_units=20, C=100.0, random_state=0)).fit(frame, labels)
+    model = clone(ib.GLNSVC(n_units=20, C=100.0, random_state=0)).fit(frame, labels)
     assert list(model.feature_names_in_) == ["left", "up"]
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame.rename(columns={"left": "right"}))
@@ -344,19 +328,19 @@ def test_pandas_pipeline_grid_search_clone_pickle() -> None:
 
 
 def test_cross_validation_on_a_networks_gates() -> None:
-    network = ReLUClassifier(20, random_state=0, steps=1000).fit(MOONS.X, MOONS.y)
+    network = ib.ReLUClassifier(20, random_state=0, steps=1000).fit(MOONS.X, MOONS.y)
     for model in (
-        GatedReLUSVC(gates=network.network_, C=10.0),
-        HiddenLayerSVC(network.network_, C=10.0),
+        ib.GatedReLUSVC(gates=network.network_, C=10.0),
+        ib.HiddenLayerSVC(network.network_, C=10.0),
     ):
         assert cross_val_score(model, MOONS.X, MOONS.y, cv=3).mean() > 0.8
     with pytest.raises(NotFittedError, match="pass its network_"):
-        clone(HiddenLayerSVC(network)).fit(MOONS.X, MOONS.y)
+        clone(ib.HiddenLayerSVC(network)).fit(MOONS.X, MOONS.y)
 
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_interrupted_training_says_so_and_is_kept() -> None:
-    model = GLNClassifier(2, steps=500, random_state=0)
+    model = ib.GLNClassifier(2, steps=500, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"interrupted after \d+ of 500 steps"):
         model.fit(MOONS.X, MOONS.y)
     assert model.training_.interrupted
@@ -367,12 +351,12 @@ def test_interrupted_training_says_so_and_is_kept() -> None:
 def test_a_relaxation_that_fails_says_so() -> None:
     off = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([1e9]))
     with pytest.warns(ConvergenceWarning, match="classifies one class only"):
-        model = GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
-    assert model.solution_.status is Status.NOT_SEPARABLE
+        model = ib.GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
+    assert model.solution_.status is ib.Status.NOT_SEPARABLE
 
 
-def gln_svc(**parameters: Any) -> GLNSVC:
-    return GLNSVC(**{"n_units": 3, "random_state": 0, **parameters})
+def gln_svc(**parameters: Any) -> ib.GLNSVC:
+    return ib.GLNSVC(**{"n_units": 3, "random_state": 0, **parameters})
 
 
 @pytest.mark.parametrize(
@@ -393,28 +377,28 @@ def gln_svc(**parameters: Any) -> GLNSVC:
         (gln_svc(soft_C=True), "soft_C must be a number"),
         (gln_svc(on_failure="soft", soft_C=np.inf), "soft_C must be positive and finite"),
         (gln_svc(contexts=3), "contexts must be HyperplaneContexts.*n_hyperplanes"),
-        (GLNClassifier(contexts=3), "contexts must be HyperplaneContexts"),  # type: ignore[arg-type]
-        (GLNClassifier(True, steps=1), "n_units must be a whole number"),
-        (GLNClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
-        (ReLUClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
-        (ReLUClassifier(True, steps=1), "n_units.* must be a whole number"),
-        (ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be steps from 0 to 5"),
-        (GatedReLUSVC(True), "n_units must be a whole number"),
+        (ib.GLNClassifier(contexts=3), "contexts must be HyperplaneContexts"),  # type: ignore[arg-type]
+        (ib.GLNClassifier(True, steps=1), "n_units must be a whole number"),
+        (ib.GLNClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
+        (ib.ReLUClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
+        (ib.ReLUClassifier(True, steps=1), "n_units.* must be a whole number"),
+        (ib.ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be steps from 0 to 5"),
+        (ib.GatedReLUSVC(True), "n_units must be a whole number"),
         *(
-            (GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]
+            (ib.GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]
             for gates in (None, np.ones((60, 2)), "learned")
         ),
-        (HiddenLayerSVC(cast(Any, 3)), "network must be"),
+        (ib.HiddenLayerSVC(cast(Any, 3)), "network must be"),
         *(
             (build("no"), "must be True or False, got 'no'")
             for build in (
-                lambda text: GatedReLUSVC(3, always_on=text),
-                lambda text: InfiniteWidthSVC(fit_intercept=text),
-                lambda text: GaLUClassifier(3, fit_intercept=text),
-                lambda text: GaLUClassifier(3, always_on=text),
+                lambda text: ib.GatedReLUSVC(3, always_on=text),
+                lambda text: ib.InfiniteWidthSVC(fit_intercept=text),
+                lambda text: ib.GaLUClassifier(3, fit_intercept=text),
+                lambda text: ib.GaLUClassifier(3, always_on=text),
             )
         ),
-        (GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
+        (ib.GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
     ],
 )
 def test_bad_parameters(model: BinaryClassifier, message: str) -> None:
@@ -439,7 +423,7 @@ def test_bad_parameters(model: BinaryClassifier, message: str) -> None:
     ],
 )
 def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
-    for model in (gln_svc(), GaLUClassifier(3)):
+    for model in (gln_svc(), ib.GaLUClassifier(3)):
         with pytest.raises(ValueError, match=message):
             model.fit(MOONS.X, y)
 
@@ -465,24 +449,24 @@ TWO = np.array([[2**53 + 1, 1], [2**53, -1]])
 )
 def test_inputs_that_would_be_misread_are_refused(X: Any, message: str) -> None:
     """Neither rounded, nor as numbers of a unit that is not seen, nor without a mask."""
-    for model in (MaxMarginSVC(), GaLURegressor(3)):
+    for model in (ib.MaxMarginSVC(), ib.GaLURegressor(3)):
         with pytest.raises(ValueError, match=message):
             model.fit(X, [1, -1])
-    fitted = MaxMarginSVC(fit_intercept=False).fit(np.eye(np.shape(X)[1]), range(np.shape(X)[1]))
+    fitted = ib.MaxMarginSVC(fit_intercept=False).fit(np.eye(np.shape(X)[1]), range(np.shape(X)[1]))
     with pytest.raises(ValueError, match=message):
         fitted.predict(X)
 
 
 def test_a_mask_is_not_dropped() -> None:
     masked = np.ma.masked_greater(MOONS.X, 1.5)
-    fitted = GLNSVC(3, random_state=0, on_failure="warn").fit(MOONS.X, MOONS.y)
+    fitted = ib.GLNSVC(3, random_state=0, on_failure="warn").fit(MOONS.X, MOONS.y)
     labels = np.ma.masked_less(MOONS.y, 0)
-    galu = GaLURegressor(3, random_state=0).fit(MOONS.X, MOONS.y)
+    galu = ib.GaLURegressor(3, random_state=0).fit(MOONS.X, MOONS.y)
     for use in (
-        lambda: GLNSVC(3).fit(masked, MOONS.y),
+        lambda: ib.GLNSVC(3).fit(masked, MOONS.y),
         lambda: fitted.predict(masked),
-        lambda: GaLUClassifier(3).fit(MOONS.X, labels),
-        lambda: GaLURegressor(3).fit(MOONS.X, labels),
+        lambda: ib.GaLUClassifier(3).fit(MOONS.X, labels),
+        lambda: ib.GaLURegressor(3).fit(MOONS.X, labels),
         lambda: galu.predict(masked),
     ):
         with pytest.raises(ValueError, match="masked"):
@@ -492,15 +476,15 @@ def test_a_mask_is_not_dropped() -> None:
 def test_steps_of_large_inputs_are_smaller() -> None:
     """And a step size of one's own that diverges is named beside the size of the inputs."""
     large = 300.0 * MOONS.X
-    model = GLNClassifier(5, steps=200, random_state=0).fit(large, MOONS.y)
+    model = ib.GLNClassifier(5, steps=200, random_state=0).fit(large, MOONS.y)
     size = np.sqrt((large**2).sum(axis=1).mean())
-    small = GLNClassifier(5, steps=2, random_state=0).fit(MOONS.X, MOONS.y)
+    small = ib.GLNClassifier(5, steps=2, random_state=0).fit(MOONS.X, MOONS.y)
     configs: list[Any] = [each.training_.config for each in (model, small)]
     assert configs[0].learning_rate == pytest.approx(2.0 / size)
     assert configs[1].learning_rate == 0.04
     assert model.score(large, MOONS.y) > 0.7
     with pytest.raises(TrainingDiverged, match=f"norm of about {size:.3g}.*StandardScaler"):
-        GLNClassifier(5, steps=200, learning_rate=1e6, random_state=0).fit(large, MOONS.y)
+        ib.GLNClassifier(5, steps=200, learning_rate=1e6, random_state=0).fit(large, MOONS.y)
 
 
 # --- loops of your own ---------------------------------------------------------------------------
@@ -521,8 +505,8 @@ def silent(network: Network, X: Array, y: Array) -> None:
 
 
 def test_a_loop_of_your_own(tmp_path: Path) -> None:
-    model = GLNClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, own_loop)
-    again = GLNClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, silent)
+    model = ib.GLNClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, own_loop)
+    again = ib.GLNClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, silent)
     np.testing.assert_array_equal(model.network_.coef(), again.network_.coef())
     assert (model.n_iter_, again.n_iter_) == (25, 0)
     assert model.training_.config == OwnLoop(steps=25)
@@ -531,17 +515,17 @@ def test_a_loop_of_your_own(tmp_path: Path) -> None:
     assert point.min_margin == pytest.approx(margins.min())
     assert point.norm == model.network_.norm()
     assert reloaded(model, tmp_path).history() == model.history()
-    relu = ReLUClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, own_loop)
-    found = compare({"own": again, "relu": relu}, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
+    relu = ib.ReLUClassifier(4, random_state=0).fit_by(MOONS.X, MOONS.y, own_loop)
+    found = ib.compare({"own": again, "relu": relu}, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
     assert [result.steps for result in found.models] == [0, 25]
 
 
 def test_values_that_a_frame_lacks_are_said() -> None:
-    model = MaxMarginSVC().fit([[1.0], [-1.0]], [True, False])
+    model = ib.MaxMarginSVC().fit([[1.0], [-1.0]], [True, False])
     lacking: Any = pd.array([True, pd.NA], dtype="boolean")
     with pytest.raises(ValueError, match="y lacks the labels of 1 samples"):
         model.signs(lacking)
     with pytest.raises(ValueError, match="gates contains NaN"):
-        MarginProblem(
+        ib.MarginProblem(
             np.eye(2), np.array([1.0, -1.0]), cast(Any, pd.DataFrame(lacking)), np.array([0])
         )

@@ -9,19 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from implicit_bias import (
-    GLNSVC,
-    GatedReLUSVC,
-    GatedSVC,
-    GLNClassifier,
-    HiddenLayerSVC,
-    MarginProblem,
-    SolveError,
-    Status,
-    certify,
-    compare,
-    solve,
-)
+import implicit_bias as ib
 from implicit_bias.base.options import DEFAULTS
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import split
@@ -60,7 +48,7 @@ def test_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> Non
     X, y = apart(60, shift=1.2) if C < np.inf else apart()
     if C == np.inf and not fit_intercept:  # separable by a plane through the origin
         X, y = BLOBS.X, BLOBS.y
-    ours = GatedSVC(C=C, tol=1e-10, fit_intercept=fit_intercept).fit(X, y)
+    ours = ib.GatedSVC(C=C, tol=1e-10, fit_intercept=fit_intercept).fit(X, y)
     weight = min(C * float(np.linalg.norm(ours.coef_)), 1e12)
     X_all, y_all = X, y
     if not fit_intercept:  # with each sample mirrored through the origin their offset is 0
@@ -77,14 +65,14 @@ def test_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> Non
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (GatedSVC(), True),
-        (GatedSVC(NoGates(3)), True),
-        (GatedSVC(metric={0: np.full((1, 1), 2.0)}), True),
-        (HiddenLayerSVC(), True),
-        (GatedSVC(fit_intercept=False), False),
-        (GLNSVC(5, random_state=0), False),
-        (GatedReLUSVC(9, random_state=0), False),
-        (GLNSVC(5, random_state=0, fit_intercept=True), True),
+        (ib.GatedSVC(), True),
+        (ib.GatedSVC(NoGates(3)), True),
+        (ib.GatedSVC(metric={0: np.full((1, 1), 2.0)}), True),
+        (ib.HiddenLayerSVC(), True),
+        (ib.GatedSVC(fit_intercept=False), False),
+        (ib.GLNSVC(5, random_state=0), False),
+        (ib.GatedReLUSVC(9, random_state=0), False),
+        (ib.GLNSVC(5, random_state=0, fit_intercept=True), True),
     ],
     ids=repr,
 )
@@ -103,33 +91,33 @@ def test_linear_models_have_an_intercept_by_default(model: MarginSVC, expected: 
     posed = view.problem(moved, Y)
     assert posed is not problem
     assert posed.intercept == expected
-    found = certify(posed, view.coef, view.alpha(posed), view.intercept)
+    found = ib.certify(posed, view.coef, view.alpha(posed), view.intercept)
     assert 0 < found.lower <= found.upper < np.inf
 
 
 @pytest.mark.parametrize("value", [1, "yes", 0.0])
 def test_what_is_no_choice(value: Any) -> None:
     with pytest.raises(ValueError, match="fit_intercept"):
-        GatedSVC(fit_intercept=value).fit(X, Y)
+        ib.GatedSVC(fit_intercept=value).fit(X, Y)
 
 
 @pytest.mark.parametrize("C", [np.inf, 1.0])
 def test_kept_in_pickles_and_files(C: float, tmp_path: Path) -> None:
-    model = GLNSVC(3, C=C, random_state=0, fit_intercept=True).fit(X, Y)
+    model = ib.GLNSVC(3, C=C, random_state=0, fit_intercept=True).fit(X, Y)
     for again in (pickle.loads(pickle.dumps(model)), reloaded(model, tmp_path)):
-        assert isinstance(again, GLNSVC)
+        assert isinstance(again, ib.GLNSVC)
         np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
         np.testing.assert_array_equal(again.intercept_, model.intercept_)
         view = again.margin_view()
         posed = view.problem(X, Y)
         assert posed.intercept
-        found = certify(posed, view.coef, view.alpha(posed), view.intercept)
+        found = ib.certify(posed, view.coef, view.alpha(posed), view.intercept)
         assert found.lower == model.solution_.certificate.lower
         assert found.upper == pytest.approx(model.solution_.certificate.upper, rel=1e-12)
 
 
 def test_a_model_of_a_time_without_intercepts_has_none() -> None:
-    model = GatedSVC(fit_intercept=False, C=1.0).fit(X, Y)
+    model = ib.GatedSVC(fit_intercept=False, C=1.0).fit(X, Y)
     del model.has_intercept_, model.fit_intercept  # as a file of version 0.1 leaves it
     assert model.margin_view().intercept is None
     assert not model.margin_view().problem(X + 1.0, Y).intercept
@@ -139,21 +127,21 @@ def test_samples_left_out_by_margins_with_the_offset() -> None:
     y = Y.copy()
     y[:2] *= -1
     with pytest.warns(ConvergenceWarning, match="left out 2 samples"):
-        model = GatedSVC(on_failure="drop").fit(X, y)
+        model = ib.GatedSVC(on_failure="drop").fit(X, y)
     assert model.dropped_.tolist() == [0, 1]
     kept = np.arange(2, len(y))
     assert (y * model.decision_function(X))[kept].min() == pytest.approx(1.0)
-    again = GatedSVC().fit(X[kept], y[kept])
+    again = ib.GatedSVC().fit(X[kept], y[kept])
     np.testing.assert_allclose(model.coef_, again.coef_, rtol=1e-5)
 
 
 def test_comparison_and_grades_know_the_intercept() -> None:
     models = {
-        "free": GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y),
-        "in the norm": GLNSVC(4, random_state=0).fit(MOONS.X, MOONS.y),
-        "network": GLNClassifier(4, random_state=0, steps=50).fit(MOONS.X, MOONS.y),
+        "free": ib.GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y),
+        "in the norm": ib.GLNSVC(4, random_state=0).fit(MOONS.X, MOONS.y),
+        "network": ib.GLNClassifier(4, random_state=0, steps=50).fit(MOONS.X, MOONS.y),
     }
-    result = compare(models, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
+    result = ib.compare(models, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
     free, fixed, network = (result.model(name).known_margin for name in models)
     assert free.gates == fixed.gates == network.gates
     assert fixed.program == network.program != free.program
@@ -169,7 +157,7 @@ def test_comparison_and_grades_know_the_intercept() -> None:
 
 
 def test_lines_in_the_plane_are_moved_by_the_intercept() -> None:
-    model = GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y)
+    model = ib.GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y)
     plane = Plane.around(MOONS)
     points = plane.line(model.coef_[0], float(model.margin_view().offset))
     assert len(points)
@@ -189,23 +177,23 @@ def test_published_models_have_none() -> None:
 
 
 def test_a_missing_constant_is_named() -> None:
-    with pytest.raises(SolveError, match=r"append a constant 1.*fit_intercept=True") as caught:
-        GatedSVC(fit_intercept=False, on_failure="raise").fit(X, Y)
-    assert caught.value.solution.status is Status.NOT_SEPARABLE
+    with pytest.raises(ib.SolveError, match=r"append a constant 1.*fit_intercept=True") as caught:
+        ib.GatedSVC(fit_intercept=False, on_failure="raise").fit(X, Y)
+    assert caught.value.solution.status is ib.Status.NOT_SEPARABLE
     assert "on_failure='soft'" in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
     # Both cures work.
-    assert GatedSVC().fit(X, Y).score(X, Y) == 1.0
+    assert ib.GatedSVC().fit(X, Y).score(X, Y) == 1.0
     with_constant = np.column_stack([X, np.ones(len(X))])
-    assert GatedSVC(fit_intercept=False).fit(with_constant, Y).score(with_constant, Y) == 1.0
+    assert ib.GatedSVC(fit_intercept=False).fit(with_constant, Y).score(with_constant, Y) == 1.0
 
 
 def test_a_constant_is_not_advised_where_it_does_not_help() -> None:
     y = Y.copy()
     y[:2] *= -1
     with pytest.warns(ConvergenceWarning, match="not separable") as caught:
-        GatedSVC(fit_intercept=False, on_failure="warn").fit(X, y)
+        ib.GatedSVC(fit_intercept=False, on_failure="warn").fit(X, y)
     [warning] = caught
     assert "constant" not in str(warning.message)
     assert "on_failure='soft'" in str(warning.message)
@@ -214,7 +202,7 @@ def test_a_constant_is_not_advised_where_it_does_not_help() -> None:
 def test_badly_scaled_features_are_named() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([1e12 + rng.normal(size=200), rng.normal(size=200), np.ones(200)])
-    model = GatedSVC(solver="interior-point", on_failure="warn", fit_intercept=False)
+    model = ib.GatedSVC(solver="interior-point", on_failure="warn", fit_intercept=False)
     with pytest.warns(ConvergenceWarning, match="standardise"):
         model.fit(X, np.sign(X[:, 1] + 0.3 * (X[:, 0] - 1e12)))
     assert "center features 0" in model.solution_.message
@@ -224,17 +212,17 @@ def test_the_core_does_not_name_parameters_of_classes() -> None:
     contexts = HyperplaneContexts.random(MOONS.X, 2, random_state=0)
     twice = np.vstack([MOONS.X, MOONS.X[:1]])
     labels = np.append(MOONS.y, -MOONS.y[0])
-    with pytest.raises(SolveError, match="identical") as caught:
-        GatedSVC(contexts, on_failure="raise").fit(twice, labels)
+    with pytest.raises(ib.SolveError, match="identical") as caught:
+        ib.GatedSVC(contexts, on_failure="raise").fit(twice, labels)
     assert "on_failure" not in caught.value.solution.message
     assert "on_failure='soft'" in str(caught.value)
-    assert not any("on_failure" in status.message for status in Status)
+    assert not any("on_failure" in status.message for status in ib.Status)
 
 
 def test_a_constant_that_is_gated_off_is_no_cure() -> None:
     gates = np.ones((len(X), 2))
     gates[0] = 0.0
     gates[1, 1] = 0.0
-    found = solve(MarginProblem(X, Y, gates, np.arange(2)))
+    found = ib.solve(ib.MarginProblem(X, Y, gates, np.arange(2)))
     assert "append a constant" not in found.stats.advice
     assert "intercept=True" in found.stats.advice

@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from implicit_bias import (
-    GLNSVC,
-    GatedReLUSVC,
-    GatedSVC,
-    GLNClassifier,
-    MaxMarginSVC,
-    ReLUClassifier,
-    Status,
-    certify,
-    max_margin,
-    solve,
-)
+import implicit_bias as ib
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import MarginSVC
@@ -31,27 +20,27 @@ RNG = np.random.default_rng(0)
 Y = np.arange(36) % 3
 X = 3.0 * RNG.normal(size=(3, 4))[Y] + 0.5 * RNG.normal(size=(36, 4))
 MODELS: dict[str, MarginSVC] = {
-    "l1": MaxMarginSVC("l1"),
-    "l2": MaxMarginSVC("l2"),
-    "linf": MaxMarginSVC("linf", fit_intercept=False),
-    "lasso": MaxMarginSVC("l2", groups=[0, 0, 1, 1]),
-    "l3": MaxMarginSVC(Lp(3.0), tol=1e-4),
-    "nuclear": MaxMarginSVC(Nuclear(), tol=1e-4, C=1.0),
-    "linear": GatedSVC(),
-    "gln": GLNSVC(3, random_state=0),
-    "svm-l2": GLNSVC(3, norm="l2", random_state=0),
-    "gated-relu": GatedReLUSVC(4, random_state=0),
+    "l1": ib.MaxMarginSVC("l1"),
+    "l2": ib.MaxMarginSVC("l2"),
+    "linf": ib.MaxMarginSVC("linf", fit_intercept=False),
+    "lasso": ib.MaxMarginSVC("l2", groups=[0, 0, 1, 1]),
+    "l3": ib.MaxMarginSVC(Lp(3.0), tol=1e-4),
+    "nuclear": ib.MaxMarginSVC(Nuclear(), tol=1e-4, C=1.0),
+    "linear": ib.GatedSVC(),
+    "gln": ib.GLNSVC(3, random_state=0),
+    "svm-l2": ib.GLNSVC(3, norm="l2", random_state=0),
+    "gated-relu": ib.GatedReLUSVC(4, random_state=0),
 }
 
 
 NETWORKS: dict[str, NetworkClassifier] = {
-    "gln": GLNClassifier(4, steps=60, learning_rate=0.3, random_state=0),
-    "gln-shared": GLNClassifier(4, steps=60, learning_rate=0.3, shared=True, random_state=0),
-    "gln-bias": GLNClassifier(3, steps=60, learning_rate=0.3, readout_bias=True, random_state=0),
-    "gln-local": GLNClassifier(3, steps=60, learning_rate=0.3, rule="local", random_state=0),
-    "relu": ReLUClassifier(5, steps=60, random_state=0),
-    "relu-shared": ReLUClassifier(12, steps=60, shared=True, random_state=0),
-    "deep": ReLUClassifier((6, 5), steps=200, random_state=0),
+    "gln": ib.GLNClassifier(4, steps=60, learning_rate=0.3, random_state=0),
+    "gln-shared": ib.GLNClassifier(4, steps=60, learning_rate=0.3, shared=True, random_state=0),
+    "gln-bias": ib.GLNClassifier(3, steps=60, learning_rate=0.3, readout_bias=True, random_state=0),
+    "gln-local": ib.GLNClassifier(3, steps=60, learning_rate=0.3, rule="local", random_state=0),
+    "relu": ib.ReLUClassifier(5, steps=60, random_state=0),
+    "relu-shared": ib.ReLUClassifier(12, steps=60, shared=True, random_state=0),
+    "deep": ib.ReLUClassifier((6, 5), steps=200, random_state=0),
 }
 DIGITS = load_digits(classes=["all"]).take(np.arange(120))
 
@@ -81,11 +70,11 @@ def test_networks_learn_ten_digits(name: str, tmp_path: Path) -> None:
 
 
 def test_two_classes_have_one_output_and_probabilities() -> None:
-    two = GLNClassifier(3, steps=20, shared=True, random_state=0).fit(X[Y < 2], Y[Y < 2])
+    two = ib.GLNClassifier(3, steps=20, shared=True, random_state=0).fit(X[Y < 2], Y[Y < 2])
     assert two.network_.classes is None
     f, shares = two.decision_function(X), two.predict_proba(X)
     np.testing.assert_allclose(shares[:, 1], 1 / (1 + np.exp(-f)))
-    exponential = GLNClassifier(
+    exponential = ib.GLNClassifier(
         3, steps=5, learning_rate=1e-4, loss="exponential", random_state=0
     ).fit(X, Y)
     with pytest.raises(AttributeError, match="predict_proba"):
@@ -95,7 +84,7 @@ def test_two_classes_have_one_output_and_probabilities() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_three_classes(name: str, tmp_path: Path) -> None:
     model = clone(MODELS[name]).fit(X, NAMES[Y])
-    assert model.solution_.status is Status.OPTIMAL
+    assert model.solution_.status is ib.Status.OPTIMAL
     assert model.classes_.tolist() == NAMES.tolist()
     decision = model.decision_function(X)
     assert decision.shape == (36, 3)
@@ -108,7 +97,7 @@ def test_three_classes(name: str, tmp_path: Path) -> None:
     view = model.margin_view()
     problem = view.problem(X, model.signs(NAMES[Y]))
     assert problem is model.solution_.problem
-    found = certify(problem, model.coef_, view.alpha(problem), view.intercept)
+    found = ib.certify(problem, model.coef_, view.alpha(problem), view.intercept)
     assert found.gap <= 1e-3
     some = view.problem(X[Y < 2], model.signs(NAMES[Y[Y < 2]]))
     assert some.classes == 3
@@ -117,23 +106,23 @@ def test_three_classes(name: str, tmp_path: Path) -> None:
 
 def test_one_network_a_class() -> None:
     """SVM-GLN sums norms over classes and units, SVM-L2 over all classes in one."""
-    gln = GLNSVC(3, random_state=0).fit(X, Y)
+    gln = ib.GLNSVC(3, random_state=0).fit(X, Y)
     assert len(gln.group_norms_) == 9
     by_hand = np.linalg.norm(gln.coef_.reshape(3, 3, -1), axis=2).ravel()
     np.testing.assert_allclose(gln.group_norms_, by_hand, rtol=1e-9)
-    together = GLNSVC(3, norm="l2", random_state=0).fit(X, Y)
+    together = ib.GLNSVC(3, norm="l2", random_state=0).fit(X, Y)
     assert len(together.group_norms_) == 1
-    assert len(GatedSVC().fit(X, Y).group_norms_) == 1
+    assert len(ib.GatedSVC().fit(X, Y).group_norms_) == 1
 
 
 @pytest.mark.parametrize("name", ["l1", "l2", "linf"])
 def test_the_estimator_solves_the_posed_problem(name: str) -> None:
-    model = MaxMarginSVC(name, fit_intercept=True, tol=1e-8).fit(X, Y)
-    posed = solve(max_margin(X, Y, name, intercept=True), tol=1e-8)
+    model = ib.MaxMarginSVC(name, fit_intercept=True, tol=1e-8).fit(X, Y)
+    posed = ib.solve(ib.max_margin(X, Y, name, intercept=True), tol=1e-8)
     assert model.solution_.certificate.upper == pytest.approx(posed.certificate.upper, rel=1e-7)
-    two = MaxMarginSVC(name, fit_intercept=False, tol=1e-8).fit(X[Y < 2], NAMES[Y[Y < 2]])
+    two = ib.MaxMarginSVC(name, fit_intercept=False, tol=1e-8).fit(X[Y < 2], NAMES[Y[Y < 2]])
     assert two.decision_function(X).shape == (36,)
-    binary = solve(max_margin(X[Y < 2], 2 * Y[Y < 2] - 1, name), tol=1e-8)
+    binary = ib.solve(ib.max_margin(X[Y < 2], 2 * Y[Y < 2] - 1, name), tol=1e-8)
     assert two.solution_.certificate.upper == pytest.approx(binary.certificate.upper, rel=1e-7)
 
 
@@ -141,7 +130,7 @@ def test_classes_that_are_not_separable_can_be_relaxed() -> None:
     labels = Y.copy()
     twice = np.vstack([X, X[:1]])
     labels = np.append(labels, 1)
-    model = MaxMarginSVC(on_failure="drop")
+    model = ib.MaxMarginSVC(on_failure="drop")
     with pytest.warns(Warning, match="classes 0 and 1"):
         model.fit(twice, labels)
     assert model.dropped_.tolist() in ([0], [36])
@@ -150,9 +139,9 @@ def test_classes_that_are_not_separable_can_be_relaxed() -> None:
 
 def test_unknown_norms_and_labels_are_refused() -> None:
     with pytest.raises(ValueError, match="norm"):
-        MaxMarginSVC("l7").fit(X, Y)
+        ib.MaxMarginSVC("l7").fit(X, Y)
     with pytest.raises(ValueError, match="GroupNorm"):
-        MaxMarginSVC(GroupNorm(np.zeros(1, dtype=int)), groups=[0, 0, 1, 1]).fit(X, Y)
-    model = MaxMarginSVC().fit(X, Y)
+        ib.MaxMarginSVC(GroupNorm(np.zeros(1, dtype=int)), groups=[0, 0, 1, 1]).fit(X, Y)
+    model = ib.MaxMarginSVC().fit(X, Y)
     with pytest.raises(ValueError, match="among"):
         model.signs([0, 7])

@@ -12,17 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.class_weight import compute_sample_weight
 
-from implicit_bias import (
-    GLNSVC,
-    GatedReLUSVC,
-    GLNClassifier,
-    HiddenLayerSVC,
-    MaxMarginSVC,
-    NotSeparableWarning,
-    SolveError,
-    certify,
-    compare,
-)
+import implicit_bias as ib
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.svm import MarginSVC
@@ -37,11 +27,11 @@ W = RNG.integers(0, 4, N).astype(float)
 HARD_Y = np.where(X[:, 0] > 0, "up", "down")
 NOISE = np.where(np.arange(N) % 2, "up", "down")
 MODELS: dict[str, MarginSVC] = {
-    "linear": MaxMarginSVC(C=1.0, tol=1e-10),
-    "linf": MaxMarginSVC("linf", C=1.0, tol=1e-10),
-    "gated": GLNSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
-    "relu": GatedReLUSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
-    "hidden": HiddenLayerSVC(C=1.0, tol=1e-10),
+    "linear": ib.MaxMarginSVC(C=1.0, tol=1e-10),
+    "linf": ib.MaxMarginSVC("linf", C=1.0, tol=1e-10),
+    "gated": ib.GLNSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
+    "relu": ib.GatedReLUSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
+    "hidden": ib.HiddenLayerSVC(C=1.0, tol=1e-10),
 }
 
 
@@ -67,51 +57,51 @@ def test_weights_are_repetitions(name: str, y: Any) -> None:
 
 def test_no_weight_is_no_sample() -> None:
     keep = W > 0
-    weighted = MaxMarginSVC(C=1.0).fit(X, Y, np.where(keep, 2.0, 0.0))
-    without = MaxMarginSVC(C=2.0).fit(X[keep], Y[keep])
+    weighted = ib.MaxMarginSVC(C=1.0).fit(X, Y, np.where(keep, 2.0, 0.0))
+    without = ib.MaxMarginSVC(C=2.0).fit(X[keep], Y[keep])
     np.testing.assert_array_equal(weighted.coef_, without.coef_)
     assert weighted.fitted_C_ == 2.0
     with pytest.raises(ValueError, match="one class only, 'up'.*not zero"):
-        MaxMarginSVC().fit(X, Y, (Y == "up").astype(float))
+        ib.MaxMarginSVC().fit(X, Y, (Y == "up").astype(float))
 
 
 def test_a_proof_names_the_samples_that_were_passed() -> None:
     """Also where others before them have no weight."""
     again, labels = np.vstack([X, X[7]]), np.append(HARD_Y, "down" if HARD_Y[7] == "up" else "up")
     weights = np.append(np.zeros(3), np.ones(N - 2))
-    with pytest.warns(NotSeparableWarning, match=rf"\b7\b.*\b{N}\b"):
-        model = MaxMarginSVC().fit(again, labels, weights)
+    with pytest.warns(ib.NotSeparableWarning, match=rf"\b7\b.*\b{N}\b"):
+        model = ib.MaxMarginSVC().fit(again, labels, weights)
     np.testing.assert_array_equal(np.flatnonzero(known(model.failure_).alpha), [7, N])
     np.testing.assert_array_equal(model.dropped_, [0, 1, 2])
 
 
 def test_weights_change_no_hard_margin() -> None:
     """But those that are 0, which leave samples out."""
-    plain = MaxMarginSVC().fit(X, HARD_Y)
+    plain = ib.MaxMarginSVC().fit(X, HARD_Y)
     weights = RNG.uniform(0.1, 9, N)
-    weighted = MaxMarginSVC(class_weight="balanced").fit(X, HARD_Y, weights)
+    weighted = ib.MaxMarginSVC(class_weight="balanced").fit(X, HARD_Y, weights)
     np.testing.assert_array_equal(plain.coef_, weighted.coef_)
     assert weighted.fitted_C_ == np.inf
     weights[plain.support_] = 0.0
-    fewer = MaxMarginSVC().fit(X, HARD_Y, weights)
+    fewer = ib.MaxMarginSVC().fit(X, HARD_Y, weights)
     assert fewer.solution_.certificate.upper < plain.solution_.certificate.upper
 
 
 @pytest.mark.parametrize("given", ["balanced", {"up": 3.0}, {"up": 0.5, "down": 2.0}], ids=str)
 def test_class_weights_are_those_of_their_samples(given: Any) -> None:
-    by_class = MaxMarginSVC(C=0.5, class_weight=given).fit(X, Y)
+    by_class = ib.MaxMarginSVC(C=0.5, class_weight=given).fit(X, Y)
     each = compute_sample_weight(given, Y)
-    by_sample = MaxMarginSVC(C=0.5).fit(X, Y, sample_weight=each)
+    by_sample = ib.MaxMarginSVC(C=0.5).fit(X, Y, sample_weight=each)
     np.testing.assert_allclose(by_class.coef_, by_sample.coef_, rtol=1e-12)
     np.testing.assert_allclose(by_class.fitted_C_, 0.5 * each)
-    both = MaxMarginSVC(C=0.5, class_weight=given).fit(X, Y, sample_weight=W)
+    both = ib.MaxMarginSVC(C=0.5, class_weight=given).fit(X, Y, sample_weight=W)
     assert both.score(X, Y) > 0.5
 
 
 @pytest.mark.parametrize("given", [None, "balanced", {"up": 3.0, "down": 0.5}], ids=str)
 def test_weights_beside_gates_against_the_program_written_out(given: Any) -> None:
     """The sum of the units' norms, and each sample's hinge loss times the weights of it."""
-    model = GLNSVC(3, C=0.7, class_weight=given, random_state=0, tol=1e-9)
+    model = ib.GLNSVC(3, C=0.7, class_weight=given, random_state=0, tol=1e-9)
     weights = W + 0.5
     model.fit(X, Y, sample_weight=weights)
     signs = model.signs(Y)
@@ -131,7 +121,7 @@ def test_weights_beside_gates_against_the_program_written_out(given: Any) -> Non
 
 def test_balanced_classes_are_those_of_the_weights() -> None:
     """So that weights are repetitions with it, too."""
-    weighted = MaxMarginSVC(C=1.0, class_weight="balanced").fit(X, Y, sample_weight=W)
+    weighted = ib.MaxMarginSVC(C=1.0, class_weight="balanced").fit(X, Y, sample_weight=W)
     sums = [weighted.fitted_C_[Y[W > 0] == label].sum() for label in ("up", "down")]  # type: ignore[index]
     assert sums[0] == pytest.approx(sums[1])
     assert sum(sums) == pytest.approx(W.sum())
@@ -152,19 +142,19 @@ def test_balanced_classes_are_those_of_the_weights() -> None:
 )
 def test_wrong_weights_are_refused(parameters: dict[str, Any], weights: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        MaxMarginSVC(**{"C": 1.0} | parameters).fit(X, Y, weights)
+        ib.MaxMarginSVC(**{"C": 1.0} | parameters).fit(X, Y, weights)
 
 
 # --- what else knows the fitted model ------------------------------------------------------------
 
 
 def test_a_weighted_model_knows_its_own_samples(tmp_path: Path) -> None:
-    model = MaxMarginSVC(C=1.0).fit(X, Y, sample_weight=W)
+    model = ib.MaxMarginSVC(C=1.0).fit(X, Y, sample_weight=W)
     for one in (model, reloaded(model, tmp_path)):
         view = one.margin_view()
         problem = view.problem(X, one.signs(Y))
         np.testing.assert_array_equal(problem.box, W[W > 0])
-        assert certify(problem, view.coef, view.alpha(problem), view.intercept).gap <= 1e-5
+        assert ib.certify(problem, view.coef, view.alpha(problem), view.intercept).gap <= 1e-5
     view = model.margin_view()
     for rows in (slice(None, None, -1), slice(5)):
         with pytest.raises(ValueError, match="one C a sample"):
@@ -172,9 +162,9 @@ def test_a_weighted_model_knows_its_own_samples(tmp_path: Path) -> None:
 
 
 def test_weighted_models_are_compared() -> None:
-    models = {"even": MaxMarginSVC(C=1.0).fit(X, Y), "weighted": MaxMarginSVC(C=1.0)}
+    models = {"even": ib.MaxMarginSVC(C=1.0).fit(X, Y), "weighted": ib.MaxMarginSVC(C=1.0)}
     models["weighted"].fit(X, Y, sample_weight=W + 1.0)
-    found = compare(models, X, Y, train=(X, Y))
+    found = ib.compare(models, X, Y, train=(X, Y))
     weighted = found.model("weighted").known_margin
     assert not weighted.hard_margin
     assert len(found.programs()) == 2
@@ -187,9 +177,9 @@ def test_weighted_models_are_compared() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        MaxMarginSVC(C=1.0),
-        GLNSVC(3, C=1.0, random_state=0),
-        GLNClassifier(3, steps=20, random_state=0),
+        ib.MaxMarginSVC(C=1.0),
+        ib.GLNSVC(3, C=1.0, random_state=0),
+        ib.GLNClassifier(3, steps=20, random_state=0),
     ],
     ids=repr,
 )
@@ -204,19 +194,19 @@ def test_sparse_inputs_are_those_as_an_array(model: BinaryClassifier) -> None:
 def test_sparse_inputs_without_room_are_refused() -> None:
     empty = sp.csr_array((2**10, 2**19))
     with pytest.raises(ValueError, match="4.0 GiB.*TruncatedSVD"):
-        MaxMarginSVC().fit(empty, np.arange(2**10) % 2)
+        ib.MaxMarginSVC().fit(empty, np.arange(2**10) % 2)
 
 
 def test_defaults_answer_where_nothing_separates() -> None:
-    with pytest.warns(NotSeparableWarning, match="not separable.*on_failure='raise'"):
-        model = MaxMarginSVC(class_weight={"up": 5.0}).fit(X, NOISE)
+    with pytest.warns(ib.NotSeparableWarning, match="not separable.*on_failure='raise'"):
+        model = ib.MaxMarginSVC(class_weight={"up": 5.0}).fit(X, NOISE)
     assert known(model.failure_).status.inseparable
     C: Any = model.fitted_C_
     assert C.max() == pytest.approx(5.0 * C.min())
     assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)  # type: ignore[union-attr]
-    with pytest.raises(SolveError, match="on_failure='soft'"):
-        MaxMarginSVC(on_failure="raise").fit(X, NOISE)
+    with pytest.raises(ib.SolveError, match="on_failure='soft'"):
+        ib.MaxMarginSVC(on_failure="raise").fit(X, NOISE)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotSeparableWarning)
-        scores: Array = cross_val_score(MaxMarginSVC(), X, NOISE, cv=3)
+        warnings.simplefilter("ignore", ib.NotSeparableWarning)
+        scores: Array = cross_val_score(ib.MaxMarginSVC(), X, NOISE, cv=3)
     assert np.isfinite(scores).all()

@@ -7,18 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
-from cases import (
-    GAP_LIMIT,
-    SOLVE_TOL,
-    build,
-    cloud,
-    dense,
-    gln,
-    linear,
-    mostly_slow,
-    plain,
-    separable,
-)
+import cases
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
@@ -30,15 +19,15 @@ from implicit_bias.solvers.feature_space import FeatureSpace, peak_memory
 GIB = 2**30
 
 
-def solved(problem: MarginProblem, tol: float = GAP_LIMIT) -> Solution:
+def solved(problem: MarginProblem, tol: float = cases.GAP_LIMIT) -> Solution:
     return solve(problem, "feature-space", tol=tol)
 
 
-def run(problem: MarginProblem, tol: float = GAP_LIMIT) -> Candidate:
+def run(problem: MarginProblem, tol: float = cases.GAP_LIMIT) -> Candidate:
     return FeatureSpace(tolerances=Tolerances(gap=tol)).run(problem)
 
 
-def assert_optimal(problem: MarginProblem, gap: float = GAP_LIMIT) -> Solution:
+def assert_optimal(problem: MarginProblem, gap: float = cases.GAP_LIMIT) -> Solution:
     found = solved(problem, gap)
     assert found.status is Status.OPTIMAL
     assert found.certificate.gap <= gap
@@ -47,7 +36,7 @@ def assert_optimal(problem: MarginProblem, gap: float = GAP_LIMIT) -> Solution:
 
 @pytest.mark.parametrize("name", ["dead-group", "sparse-gates", "metric-rank-deficient"])
 def test_features_are_those_of_used_plain_gates(name: str) -> None:
-    problem = separable(name)
+    problem = cases.separable(name)
     used = np.abs(sp.csr_array(problem.plain_gates)).sum(axis=0) > 0
     # `cloud` has one constant input, which stays one feature.
     assert count_features(problem) == np.count_nonzero(used) * problem.X.shape[1]
@@ -55,9 +44,9 @@ def test_features_are_those_of_used_plain_gates(name: str) -> None:
 
 @pytest.mark.parametrize("C", [1e-3, 1.0])
 def test_silent_samples_cost_C_each(C: float) -> None:
-    X, y = cloud(40, 4, shift=4.0)
+    X, y = cases.cloud(40, 4, shift=4.0)
     X[:3] = 0.0
-    found = assert_optimal(plain(X, y, C))
+    found = assert_optimal(cases.plain(X, y, C))
     np.testing.assert_allclose(found.alpha[:3], C, rtol=1e-6)
 
 
@@ -67,7 +56,7 @@ def test_silent_samples_cost_C_each(C: float) -> None:
 @pytest.mark.parametrize("shift", [1e2, 1e5])
 @pytest.mark.parametrize("name", ["linear-n-greater-d", "soft-linear"])
 def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
-    problem = replace(separable(name), intercept=True)
+    problem = replace(cases.separable(name), intercept=True)
     moved, still = run(replace(problem, X=problem.X + shift)), run(problem)
     np.testing.assert_allclose(moved.coef[:, :-1], still.coef[:, :-1], rtol=1e-3, atol=1e-5)
     assert moved.history[-1].upper == pytest.approx(still.history[-1].upper, rel=1e-6)
@@ -81,14 +70,14 @@ def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
 def test_raw_breast_cancer(C: float, constant: bool) -> None:
     data = load_breast_cancer()
     X = np.column_stack([data.data, np.ones(len(data.data))]) if constant else data.data
-    certificate = assert_optimal(plain(X, 2.0 * data.target - 1.0, C), 1e-6).certificate
+    certificate = assert_optimal(cases.plain(X, 2.0 * data.target - 1.0, C), 1e-6).certificate
     if np.isinf(C):
         assert certificate.lower <= 24706.2436
         assert constant or certificate.upper >= 24706.2407
         assert not constant or certificate.upper < 24706.2436
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(3), [0]))
+@pytest.mark.parametrize("seed", cases.mostly_slow(range(3), [0]))
 @pytest.mark.parametrize("exponent", range(4, 9))
 def test_offsets(exponent: int, seed: int) -> None:
     """Primal right to 1e-9, up to the rounding of the data's products: margins of 1 from 1e8."""
@@ -98,8 +87,8 @@ def test_offsets(exponent: int, seed: int) -> None:
     t = np.round(offset + y * rng.uniform(5, 95, 30))
     above, below = t[y > 0].min(), t[y < 0].max()
     exact = np.hypot(2.0, above + below) / (above - below)
-    problem = plain(np.column_stack([t, np.ones(30)]), y)
-    found = run(problem, SOLVE_TOL)
+    problem = cases.plain(np.column_stack([t, np.ones(30)]), y)
+    found = run(problem, cases.SOLVE_TOL)
     upper = float(np.linalg.norm(found.coef)) / float((y * problem.decision(found.coef)).min())
     rounding = 2e-16 * offset
     assert upper == pytest.approx(exact, rel=1e-9 + rounding)
@@ -107,17 +96,17 @@ def test_offsets(exponent: int, seed: int) -> None:
 
 @pytest.mark.parametrize("factor", [1e5, 1e8])
 def test_inseparable_data_with_a_large_C(factor: float) -> None:
-    X, y = cloud(60, 3)
-    problem = plain(X, y)
-    assert_optimal(plain(X, y, factor / problem.scale), 1e-6)
+    X, y = cases.cloud(60, 3)
+    problem = cases.plain(X, y)
+    assert_optimal(cases.plain(X, y, factor / problem.scale), 1e-6)
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(6), [0]))
+@pytest.mark.parametrize("seed", cases.mostly_slow(range(6), [0]))
 @pytest.mark.parametrize(("what", "decades"), [("samples", 12), ("features", 6), ("groups", 6)])
 def test_wide_ranges(what: str, decades: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    problem = build(cloud(), gln())
-    X, gates = problem.X, dense(problem.gates)
+    problem = cases.build(cases.cloud(), cases.gln())
+    X, gates = problem.X, cases.dense(problem.gates)
     if what == "samples":
         X = X * 10.0 ** rng.uniform(-decades, decades, (len(X), 1))
     elif what == "features":
@@ -133,10 +122,10 @@ def test_wide_ranges(what: str, decades: int, seed: int) -> None:
 
 
 def test_duplicated_and_collinear_features_change_nothing() -> None:
-    X, y = cloud(60, 4, shift=3.0)
-    once = assert_optimal(plain(X, y)).certificate.upper
+    X, y = cases.cloud(60, 4, shift=3.0)
+    once = assert_optimal(cases.plain(X, y)).certificate.upper
     wide = np.column_stack([X, X]) / np.sqrt(2.0)
-    assert assert_optimal(plain(wide, y)).certificate.upper == pytest.approx(once, rel=1e-7)
+    assert assert_optimal(cases.plain(wide, y)).certificate.upper == pytest.approx(once, rel=1e-7)
 
 
 # --- limits ----------------------------------------------------------------------------------
@@ -153,20 +142,20 @@ def blobs(n: int, d: int, *, flipped: float = 0.0) -> tuple[Array, Array]:
 
 def test_two_features_and_a_small_C() -> None:
     X, y = blobs(5000, 2, flipped=0.1)
-    assert_optimal(plain(X, y, 2.8e-4), 1e-6)
+    assert_optimal(cases.plain(X, y, 2.8e-4), 1e-6)
 
 
 @pytest.mark.parametrize(
-    "n", mostly_slow([10_000, 100_000, 1_000_000], [10_000]), ids=["1e4", "1e5", "1e6"]
+    "n", cases.mostly_slow([10_000, 100_000, 1_000_000], [10_000]), ids=["1e4", "1e5", "1e6"]
 )
-@pytest.mark.parametrize("C", mostly_slow([np.inf, 1.0], [np.inf]), ids=["hard", "soft"])
+@pytest.mark.parametrize("C", cases.mostly_slow([np.inf, 1.0], [np.inf]), ids=["hard", "soft"])
 def test_many_samples(C: float, n: int) -> None:
     X, y = blobs(n, 20, flipped=0.0 if np.isinf(C) else 0.05)
-    assert_optimal(plain(X, y, C), 1e-6)
+    assert_optimal(cases.plain(X, y, C), 1e-6)
 
 
 def test_memory_is_refused_before_it_is_allocated() -> None:
-    problem = build(cloud(60, 3, shift=4.0), linear)
+    problem = cases.build(cases.cloud(60, 3, shift=4.0), cases.linear)
     needed = peak_memory(problem) / GIB
     assert solve(problem, "feature-space", max_memory=needed).status is Status.OPTIMAL
     with pytest.raises(MemoryError, match="max_memory"):

@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 
 from cases import cloud, mostly_slow, plain
+from implicit_bias import solvers
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.bounds.exact import certify_exact
 from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import (
-    BoundsAt,
-    MultiPrecision,
-    Tolerances,
-    choice,
-    choose_solver,
-    solve,
-)
 from implicit_bias.solvers.choice import alternatives
 
 
@@ -39,7 +32,7 @@ def test_offsets(offset: float, free: bool) -> None:
     problem = dates(offset)
     if free:
         problem = replace(problem, X=problem.X[:, :1], intercept=True)
-    found = solve(problem)
+    found = solvers.solve(problem)
     assert found.status is Status.OPTIMAL
     assert found.certificate.gap <= 1e-6
     t = problem.X[:, 0]
@@ -56,7 +49,7 @@ def test_offsets(offset: float, free: bool) -> None:
 @pytest.mark.parametrize("offset", [1e10, 1e13])
 def test_rational_numbers_attain_the_bounds(offset: float) -> None:
     problem = dates(offset)
-    found = solve(problem)
+    found = solvers.solve(problem)
     assert found.exact is not None
     assert "rational" in found.message
     assert "center" in found.message
@@ -81,7 +74,7 @@ def test_rational_numbers_attain_the_bounds(offset: float) -> None:
 def test_a_balance_that_is_exact() -> None:
     X, y = cloud(20, 3, shift=3.0)
     problem = plain(X[:, :-1] * [1.0, 1e9] + 1e10, y, intercept=True)
-    found = solve(problem, MultiPrecision(tolerances=Tolerances(gap=1e-14)))
+    found = solvers.solve(problem, solvers.MultiPrecision(tolerances=solvers.Tolerances(gap=1e-14)))
     assert found.status is Status.OPTIMAL
     assert found.exact is not None
     assert sum(a * int(s) for a, s in zip(found.exact.alpha, y, strict=True)) == 0
@@ -93,16 +86,16 @@ def test_many_samples_of_few_features() -> None:
     y = np.where(X @ [1.0, -2.0] > 0, 1.0, -1.0)
     X = X + 0.3 * y[:, None] * [1.0, -2.0]
     problem = plain(X, y)
-    found, other = solve(problem, "multiprecision"), solve(problem)
+    found, other = solvers.solve(problem, "multiprecision"), solvers.solve(problem)
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-5)
 
 
 def test_auto_takes_it_where_float64_fails() -> None:
     problem = dates(1e10)
-    first = choose_solver(problem)
+    first = solvers.choose_solver(problem)
     assert "multiprecision" in alternatives(problem, first)
-    found = solve(problem)
+    found = solvers.solve(problem)
     assert found.stats.solver == "multiprecision"
     assert found.stats.detail.startswith("after ")
     large = plain(np.random.default_rng(0).normal(size=(400, 300)), np.tile([1.0, -1.0], 200))
@@ -111,31 +104,31 @@ def test_auto_takes_it_where_float64_fails() -> None:
 
 def test_precision_is_local() -> None:
     before = gmpy2.get_context().precision
-    seen: list[BoundsAt] = []
+    seen: list[solvers.BoundsAt] = []
 
-    def on_progress(bounds: BoundsAt) -> None:
+    def on_progress(bounds: solvers.BoundsAt) -> None:
         assert gmpy2.get_context().precision == before
         seen.append(bounds)
 
-    found = solve(dates(1e8), MultiPrecision(), on_progress=on_progress)
+    found = solvers.solve(dates(1e8), solvers.MultiPrecision(), on_progress=on_progress)
     assert gmpy2.get_context().precision == before
     assert found.stats.history == tuple(seen)
 
 
 def test_limits() -> None:
     with pytest.raises(MemoryError, match="max_memory"):
-        solve(dates(1e8), MultiPrecision(max_memory=1e-9))
+        solvers.solve(dates(1e8), solvers.MultiPrecision(max_memory=1e-9))
     with pytest.raises(ValueError, match="bits"):
-        MultiPrecision(bits=64)
+        solvers.MultiPrecision(bits=64)
     with pytest.raises(ValueError, match="CPU"):
-        MultiPrecision(device="cuda")
+        solvers.MultiPrecision(device="cuda")
 
 
 @pytest.mark.parametrize("samples", [10, 60])
 def test_a_step_ends_when_its_time_is_up(samples: int) -> None:
     """Whether the normal matrix is that of the samples or of the features."""
     X, y = cloud(samples, 30, shift=1.0)
-    stopped = solve(plain(X, y), MultiPrecision(max_seconds=1e-9))
+    stopped = solvers.solve(plain(X, y), solvers.MultiPrecision(max_seconds=1e-9))
     assert stopped.status is Status.TIME_LIMIT
     assert stopped.stats.history == ()
     assert stopped.certificate.lower <= stopped.certificate.upper
@@ -147,19 +140,19 @@ def test_too_little_memory_for_it_costs_no_answer() -> None:
     problem = replace(offset, X=np.hstack([offset.X, 1e10 + columns]))
     room = 4e-4
     with pytest.raises(MemoryError, match="max_memory"):
-        solve(problem, MultiPrecision(max_memory=room))
-    kept = solve(problem, max_memory=room)
+        solvers.solve(problem, solvers.MultiPrecision(max_memory=room))
+    kept = solvers.solve(problem, max_memory=room)
     assert "multiprecision: memory limit" in kept.stats.detail
     assert kept.certificate.lower > 0
 
 
 def test_the_last_resort_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems of numbers far apart took more than a minute, which ends without a limit."""
-    hurried = tuple(line._replace(seconds=1e-9) for line in choice.NEXT)
-    monkeypatch.setattr(choice, "NEXT", hurried)
-    found = solve(dates(1e10))
+    hurried = tuple(line._replace(seconds=1e-9) for line in solvers.choice.NEXT)
+    monkeypatch.setattr(solvers.choice, "NEXT", hurried)
+    found = solvers.solve(dates(1e10))
     assert "multiprecision: time limit" in found.stats.detail
     assert found.status is Status.ITERATION_LIMIT  # of its own, as the user gave none
     assert 0 < found.certificate.lower <= found.certificate.upper
     # It is of the last resort alone: asked for by name, the method takes as long as it takes.
-    assert solve(dates(1e10), "multiprecision").status is Status.OPTIMAL
+    assert solvers.solve(dates(1e10), "multiprecision").status is Status.OPTIMAL

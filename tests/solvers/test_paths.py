@@ -9,27 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cases import (
-    GAP_LIMIT,
-    HANDFUL,
-    HARD,
-    NORMS,
-    OBJECTIVE_RTOL,
-    ROUNDING,
-    SEPARABLE,
-    SOLVE_TOL,
-    Stub,
-    build,
-    cloud,
-    free,
-    gln,
-    linear,
-    mostly_slow,
-    plain,
-    separable,
-    twin,
-    xor,
-)
+import cases
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import BoundsAt, Solution, solve
@@ -44,14 +24,16 @@ from oracles import check_signs
 
 @cache
 def hard(name: str) -> Solution:
-    return solve(separable(name), tol=SOLVE_TOL)
+    return solve(cases.separable(name), tol=cases.SOLVE_TOL)
 
 
 def assert_same(found: Solution, problem: MarginProblem) -> None:
     """Check that a solution has the optimum that a solve without a start finds."""
-    cold = solve(problem, tol=GAP_LIMIT)
+    cold = solve(problem, tol=cases.GAP_LIMIT)
     assert found.status is cold.status is Status.OPTIMAL
-    assert found.certificate.upper == pytest.approx(cold.certificate.upper, rel=OBJECTIVE_RTOL)
+    assert found.certificate.upper == pytest.approx(
+        cold.certificate.upper, rel=cases.OBJECTIVE_RTOL
+    )
 
 
 def fell_back(found: Solution) -> bool:
@@ -61,44 +43,44 @@ def fell_back(found: Solution) -> bool:
 # --- the ends of a path over C ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", mostly_slow(HARD))
+@pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
 def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
-    C = smallest_C(separable(name))
-    below = replace(separable(name), C=0.999 * C)
-    found = solve(below, tol=GAP_LIMIT)
-    assert found.certificate.lower == pytest.approx(below.C * below.n_samples, rel=GAP_LIMIT)
-    above = replace(separable(name), C=1.05 * C)
-    found = solve(above, tol=GAP_LIMIT)
+    C = smallest_C(cases.separable(name))
+    below = replace(cases.separable(name), C=0.999 * C)
+    found = solve(below, tol=cases.GAP_LIMIT)
+    assert found.certificate.lower == pytest.approx(below.C * below.n_samples, rel=cases.GAP_LIMIT)
+    above = replace(cases.separable(name), C=1.05 * C)
+    found = solve(above, tol=cases.GAP_LIMIT)
     assert found.certificate.upper < above.C * above.n_samples * (1 - 1e-6)
     assert found.group_norms.any()
 
 
-@pytest.mark.parametrize("name", mostly_slow(HARD))
+@pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
 def test_from_the_largest_C_on_the_margin_is_hard(name: str) -> None:
     C = largest_C(hard(name))
     expected = hard(name).certificate
     for factor in (1.0, 10.0):
-        found = solve(replace(separable(name), C=factor * C), tol=GAP_LIMIT)
-        assert found.certificate.upper == pytest.approx(expected.upper, rel=OBJECTIVE_RTOL)
+        found = solve(replace(cases.separable(name), C=factor * C), tol=cases.GAP_LIMIT)
+        assert found.certificate.upper == pytest.approx(expected.upper, rel=cases.OBJECTIVE_RTOL)
 
 
 @pytest.mark.parametrize("name", ["gln", "linear", "svm-l2", "gated-relu"])
 def test_the_largest_C_is_tight(name: str) -> None:
     """These have one optimal alpha: with less, some hinge loss is cheaper."""
     C = largest_C(hard(name))
-    found = solve(replace(separable(name), C=0.9 * C), tol=GAP_LIMIT)
-    assert found.certificate.upper < hard(name).certificate.lower * (1 - OBJECTIVE_RTOL)
+    found = solve(replace(cases.separable(name), C=0.9 * C), tol=cases.GAP_LIMIT)
+    assert found.certificate.upper < hard(name).certificate.lower * (1 - cases.OBJECTIVE_RTOL)
 
 
 def test_the_smallest_C_of_features_that_cancel() -> None:
-    problem = build(xor(), linear)
+    problem = cases.build(cases.xor(), cases.linear)
     assert smallest_C(problem) == np.inf
     assert solve(replace(problem, C=1e3)).certificate.lower == pytest.approx(4e3)
 
 
 def test_no_largest_C_without_a_hard_margin() -> None:
     with pytest.raises(ValueError, match="not separable.*choose the largest C yourself"):
-        largest_C(solve(build(xor(), linear)))
+        largest_C(solve(cases.build(cases.xor(), cases.linear)))
 
 
 @pytest.mark.parametrize("norm", ["l2", "nuclear", "l1"])
@@ -109,8 +91,8 @@ def test_ends_under_any_norm(norm: str, intercept: bool, counts: tuple[int, ...]
     y = np.repeat(np.arange(len(counts)), counts)
     X = np.random.default_rng(4).normal(size=(len(y), 20)) + y[:, None]
     labels, classes = (2 * y - 1, None) if len(counts) == 2 else (y, len(counts))
-    problem = plain(X, labels, norm=NORMS[norm], intercept=intercept, classes=classes)
-    near = OBJECTIVE_RTOL if norm == "l2" else 1e-5
+    problem = cases.plain(X, labels, norm=cases.NORMS[norm], intercept=intercept, classes=classes)
+    near = cases.OBJECTIVE_RTOL if norm == "l2" else 1e-5
     first = replace(problem, C=0.999 * smallest_C(problem))
     found = solve(first, tol=0.1 * near)
     assert found.certificate.lower == pytest.approx(certify(first).upper, rel=near)
@@ -121,7 +103,7 @@ def test_ends_under_any_norm(norm: str, intercept: bool, counts: tuple[int, ...]
 
 
 def test_grid_of_C() -> None:
-    problem, solution = separable("gln"), hard("gln")
+    problem, solution = cases.separable("gln"), hard("gln")
     grid = C_grid(replace(problem, C=3.0), solution)
     assert len(grid) == 50
     assert grid[0] == pytest.approx(smallest_C(problem))
@@ -141,20 +123,20 @@ def test_grid_of_C() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize(
     "name",
-    mostly_slow(
+    cases.mostly_slow(
         ["gln", "gated-relu", "soft-not-separable", "gln+intercept", "soft-linear+intercept"],
-        (*HANDFUL, "gln+intercept"),
+        (*cases.HANDFUL, "gln+intercept"),
     ),
 )
 def test_path_over_C(name: str, order: int) -> None:
-    problem = separable(name)
+    problem = cases.separable(name)
     if problem.intercept:  # of classes of different sizes
         problem = problem.subset(np.arange(3, problem.n_samples))
     soft = name.startswith("soft")
-    last = 300.0 * smallest_C(problem) if soft else largest_C(solve(problem, tol=SOLVE_TOL))
+    last = 300.0 * smallest_C(problem) if soft else largest_C(solve(problem, tol=cases.SOLVE_TOL))
     Cs = np.geomspace(smallest_C(problem), last, 7)[::order]
     values = []
-    for C, found in zip(Cs, path_over_C(problem, Cs, tol=GAP_LIMIT), strict=True):
+    for C, found in zip(Cs, path_over_C(problem, Cs, tol=cases.GAP_LIMIT), strict=True):
         assert_same(found, replace(problem, C=float(C)))
         check_signs(problem, found.alpha)
         values.append(found.certificate.upper)
@@ -162,14 +144,14 @@ def test_path_over_C(name: str, order: int) -> None:
 
 
 def growing() -> list[MarginProblem]:
-    problem = build(cloud(120, 12), gln(6))
+    problem = cases.build(cases.cloud(120, 12), cases.gln(6))
     return [problem.subset(np.arange(n)) for n in range(60, 121, 10)]
 
 
 def drifting() -> list[MarginProblem]:
     """Gates of any sign that change by a thousandth from one problem to the next."""
     first, last = (
-        free(cloud(60, 10), [0, 0, 1, 1, 2]),
+        cases.free(cases.cloud(60, 10), [0, 0, 1, 1, 2]),
         np.random.default_rng(9).normal(size=(60, 5)),
     )
     steps = 1e-3 * np.arange(6)
@@ -178,20 +160,20 @@ def drifting() -> list[MarginProblem]:
 
 def other_gates() -> list[MarginProblem]:
     """Unlike neighbours: thresholds drawn anew."""
-    X, y = cloud(40, 20)
+    X, y = cases.cloud(40, 20)
     rng = np.random.default_rng(0)
     gates = [np.column_stack([rng.random((40, 4)) < 0.5, np.ones(40)]) for _ in range(3)]
     return [MarginProblem(X, y, 1.0 * z, np.arange(5)) for z in gates]
 
 
 def margin_then_soft() -> list[MarginProblem]:
-    return [replace(separable("gln"), C=C) for C in (np.inf, 0.1, 1e-3, np.inf)]
+    return [replace(cases.separable("gln"), C=C) for C in (np.inf, 0.1, 1e-3, np.inf)]
 
 
 def duplicates() -> list[MarginProblem]:
     """Growing data whose new samples are copies of the old ones."""
-    X, y = cloud()
-    problem = build((np.vstack([X, X, X]), np.tile(y, 3)), gln())
+    X, y = cases.cloud()
+    problem = cases.build((np.vstack([X, X, X]), np.tile(y, 3)), cases.gln())
     return [problem.subset(np.arange(n)) for n in (30, 45, 60, 90)]
 
 
@@ -207,7 +189,7 @@ PATHS: dict[str, Callable[[], list[MarginProblem]]] = {
 @pytest.mark.parametrize("name", PATHS)
 def test_path(name: str) -> None:
     problems = PATHS[name]()
-    for problem, found in zip(problems, solve_path(problems, tol=GAP_LIMIT), strict=True):
+    for problem, found in zip(problems, solve_path(problems, tol=cases.GAP_LIMIT), strict=True):
         assert_same(found, problem)
 
 
@@ -236,8 +218,8 @@ def test_paths_are_lazy() -> None:
 
 
 def test_a_path_goes_on_after_data_that_are_not_separable() -> None:
-    problem = separable("gln")
-    broken = twin("gln")
+    problem = cases.separable("gln")
+    broken = cases.twin("gln")
     repaired = MarginProblem(
         broken.X, np.append(broken.y[:-1], -broken.y[-1]), broken.gates, broken.groups
     )
@@ -246,7 +228,7 @@ def test_a_path_goes_on_after_data_that_are_not_separable() -> None:
 
 
 def test_what_paths_go_over_is_checked() -> None:
-    problem: Any = separable("gln")
+    problem: Any = cases.separable("gln")
     uses: list[tuple[Callable[[], object], str]] = [
         (lambda: list(solve_path(problem)), "list"),
         (lambda: list(path_over_C(problem, cast(Any, 3.0))), "list"),
@@ -262,9 +244,9 @@ def test_what_paths_go_over_is_checked() -> None:
 
 
 def test_paths_refuse_what_is_no_neighbour() -> None:
-    problem = separable("gln")
+    problem = cases.separable("gln")
     fewer = problem.subset(np.arange(problem.n_samples - 1))
-    more_groups = build(cloud(), gln(5))
+    more_groups = cases.build(cases.cloud(), cases.gln(5))
     for other in (fewer, more_groups):
         path = solve_path([problem, other])
         next(path)
@@ -294,7 +276,7 @@ def test_a_path_ends_when_interrupted() -> None:
     def interrupted(problem: MarginProblem) -> Candidate:
         return Candidate(**vars(nothing_yet(problem)), status=Status.INTERRUPTED, iterations=1)
 
-    path = solve_path(growing(), Stub(found=interrupted))
+    path = solve_path(growing(), cases.Stub(found=interrupted))
     assert [found.status for found in path] == [Status.INTERRUPTED]
 
 
@@ -302,22 +284,22 @@ def test_a_path_ends_when_interrupted() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
-@pytest.mark.parametrize("name", mostly_slow(SEPARABLE))
+@pytest.mark.parametrize("name", cases.mostly_slow(cases.SEPARABLE))
 def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
     """With noise on the inputs, each of its own size; without any from its own solution."""
-    problem = separable(name)
+    problem = cases.separable(name)
     factors = 1 + noise * np.random.default_rng(4).normal(size=problem.X.shape)
-    start = solve(replace(problem, X=problem.X * factors), tol=SOLVE_TOL)
-    found = solve(problem, tol=GAP_LIMIT, start=start)
+    start = solve(replace(problem, X=problem.X * factors), tol=cases.SOLVE_TOL)
+    found = solve(problem, tol=cases.GAP_LIMIT, start=start)
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
 
 
 def test_growing_data_start_from_the_smaller_solution() -> None:
-    problem = separable("linear-n-greater-d+intercept")
+    problem = cases.separable("linear-n-greater-d+intercept")
     first = solve(problem.subset(np.arange(50)))
-    found = solve(problem, "active-set", SOLVE_TOL, start=first)
-    assert found.certificate.upper == pytest.approx(0.5149529253, rel=OBJECTIVE_RTOL)
+    found = solve(problem, "active-set", cases.SOLVE_TOL, start=first)
+    assert found.certificate.upper == pytest.approx(0.5149529253, rel=cases.OBJECTIVE_RTOL)
     check_signs(problem, found.alpha)
 
 
@@ -334,15 +316,15 @@ def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
 @pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9), (1, 1e300)])
 @pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
 def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
-    problem = separable(name)
-    found = solve(problem, solver, tol=GAP_LIMIT, start=start_of(problem, alpha, scale))
+    problem = cases.separable(name)
+    found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
 
 
 def test_a_start_far_away_costs_no_step() -> None:
     """Where its V_g are large, of other gates say, the fall-back solves at once."""
-    problem = separable("gln")
+    problem = cases.separable("gln")
     start = start_of(problem, 1e9, 1)
     found = solve(problem, start=start)
     other = solve(problem, "interior-point", start=start)
@@ -351,15 +333,15 @@ def test_a_start_far_away_costs_no_step() -> None:
     np.testing.assert_allclose(found.coef, other.coef, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", mostly_slow(HARD))
+@pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
 def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
-    found = solve(twin(name), start=hard(name))
+    found = solve(cases.twin(name), start=hard(name))
     assert found.status is Status.NOT_SEPARABLE
 
 
 def neighbour() -> tuple[MarginProblem, Solution]:
     *_, before, last = growing()
-    return last, solve(before, tol=SOLVE_TOL)
+    return last, solve(before, tol=cases.SOLVE_TOL)
 
 
 def newton(max_steps: int, max_iterations: int | None = None) -> ActiveSet:
@@ -380,7 +362,7 @@ def test_history_is_one_line_of_best_bounds(steps: int) -> None:
     for before, after in itertools.pairwise(lines):
         assert before.lower <= after.lower
         assert before.upper >= after.upper
-    assert lines[-1].lower <= found.certificate.upper * (1 + ROUNDING)
+    assert lines[-1].lower <= found.certificate.upper * (1 + cases.ROUNDING)
 
 
 @pytest.mark.parametrize(("steps", "limit"), [(100, 1), (100, 3), (1, 4)])
@@ -390,9 +372,9 @@ def test_the_fallback_inherits_the_iteration_limit(steps: int, limit: int) -> No
     assert fell_back(found) == (steps < limit)
     assert found.status is Status.ITERATION_LIMIT
     assert found.stats.iterations == limit
-    best = solve(problem, tol=SOLVE_TOL).certificate
+    best = solve(problem, tol=cases.SOLVE_TOL).certificate
     assert found.certificate.lower <= best.upper
-    assert found.certificate.upper >= best.lower * (1 - ROUNDING)
+    assert found.certificate.upper >= best.lower * (1 - cases.ROUNDING)
 
 
 def test_memory_for_the_support_vectors_alone() -> None:

@@ -8,25 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cases import (
-    GAP_LIMIT,
-    HARD,
-    METHODS,
-    NATIVE,
-    OBJECTIVE_RTOL,
-    SOLVE_TOL,
-    asked,
-    build,
-    case_table,
-    cloud,
-    free,
-    gln,
-    linear,
-    separable,
-    twin,
-    twin_of,
-    units,
-)
+import cases
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import MarginProblem
 from implicit_bias.runs.cell import compute
@@ -41,7 +23,7 @@ from oracles import check_gordan
 GIB = 2**30
 
 
-def assert_optimal(found: Solution, tol: float = GAP_LIMIT) -> None:
+def assert_optimal(found: Solution, tol: float = cases.GAP_LIMIT) -> None:
     assert found.status is Status.OPTIMAL
     assert found.certificate.gap <= tol
 
@@ -55,7 +37,7 @@ def one_sample() -> MarginProblem:
 
 def one_wide_group() -> MarginProblem:
     """Hold 1,000 gates in one group, most of them off."""
-    X, y = cloud(60, 5)
+    X, y = cases.cloud(60, 5)
     rng = np.random.default_rng(1)
     gates = rng.normal(size=(60, 1000)) * (rng.random((60, 1000)) < 0.05)
     gates[:, 0] = 1.0
@@ -64,7 +46,7 @@ def one_wide_group() -> MarginProblem:
 
 def one_hot_group() -> MarginProblem:
     """Hold 1,000 contexts in one group, one of them on; a second group ties the samples."""
-    X, y = cloud(60, 70)
+    X, y = cases.cloud(60, 70)
     gates = np.zeros((60, 1001))
     gates[np.arange(60), np.random.default_rng(1).integers(1000, size=60)] = 1.0
     gates[:, -1] = 1.0
@@ -72,25 +54,25 @@ def one_hot_group() -> MarginProblem:
 
 
 def many_groups() -> MarginProblem:
-    return build(cloud(50, 6), gln(1000))
+    return cases.build(cases.cloud(50, 6), cases.gln(1000))
 
 
 def more_groups_than_samples() -> MarginProblem:
-    return free(cloud(12, 3), list(range(300)))
+    return cases.free(cases.cloud(12, 3), list(range(300)))
 
 
 def constant_columns() -> MarginProblem:
     """Add columns of 0, of a constant, and one that is constant but for one sample."""
-    X, y = cloud()
+    X, y = cases.cloud()
     nearly = np.zeros(30)
     nearly[4] = 1.0
-    return build((np.column_stack([X, 0 * y, 5 + 0 * y, nearly]), y), gln())
+    return cases.build((np.column_stack([X, 0 * y, 5 + 0 * y, nearly]), y), cases.gln())
 
 
 def duplicated_rows() -> MarginProblem:
     """Repeat each of 20 samples 50 times: 1,000 rows."""
-    X, y = cloud(20, 8)
-    return build((np.tile(X, (50, 1)), np.tile(y, 50)), gln())
+    X, y = cases.cloud(20, 8)
+    return cases.build((np.tile(X, (50, 1)), np.tile(y, 50)), cases.gln())
 
 
 SHAPES: dict[str, Callable[[], MarginProblem]] = {
@@ -106,14 +88,14 @@ SHAPES: dict[str, Callable[[], MarginProblem]] = {
 LIGHT_SHAPES = [name for name in SHAPES if name != "1000-groups"]
 
 
-@pytest.mark.parametrize(("name", "solver"), case_table(SHAPES, NATIVE, LIGHT_SHAPES))
+@pytest.mark.parametrize(("name", "solver"), cases.case_table(SHAPES, cases.NATIVE, LIGHT_SHAPES))
 def test_shapes(name: str, solver: str) -> None:
-    assert_optimal(solve(SHAPES[name](), **asked(solver, GAP_LIMIT)))
+    assert_optimal(solve(SHAPES[name](), **cases.asked(solver, cases.GAP_LIMIT)))
 
 
 def test_one_sample_by_hand() -> None:
     """One of two equal units suffices: zeta = x / ||x||^2, of norm 1/5."""
-    found = solve(one_sample(), tol=SOLVE_TOL)
+    found = solve(one_sample(), tol=cases.SOLVE_TOL)
     assert found.certificate.upper == pytest.approx(1 / 5)
     np.testing.assert_allclose(found.coef.sum(axis=0), [3 / 25, 4 / 25])
 
@@ -121,10 +103,14 @@ def test_one_sample_by_hand() -> None:
 @pytest.mark.parametrize(
     ("solver", "factor", "size", "tol"),
     [
-        *((solver, factor, (200, 80), GAP_LIMIT) for solver in NATIVE for factor in (1e-6, 1e6)),
+        *(
+            (solver, factor, (200, 80), cases.GAP_LIMIT)
+            for solver in cases.NATIVE
+            for factor in (1e-6, 1e6)
+        ),
         *(  # beyond the range of float32
             (solver, factor, (30, 6), 1e-6)
-            for solver in METHODS
+            for solver in cases.METHODS
             for factor in (1e-140, 1e-39, 1e39, 1e140)
         ),
     ],
@@ -133,17 +119,21 @@ def test_one_sample_by_hand() -> None:
 def test_scaled_inputs(
     C: float, solver: str, factor: float, size: tuple[int, int], tol: float
 ) -> None:
-    plain = solve(build(cloud(*size), gln(), C=C), tol=SOLVE_TOL).certificate.upper
-    found = solve(build(cloud(*size), gln(), scale=factor, C=C / factor), solver, tol=tol)
+    plain = solve(
+        cases.build(cases.cloud(*size), cases.gln(), C=C), tol=cases.SOLVE_TOL
+    ).certificate.upper
+    found = solve(
+        cases.build(cases.cloud(*size), cases.gln(), scale=factor, C=C / factor), solver, tol=tol
+    )
     assert_optimal(found, tol)
     assert factor * found.certificate.upper == pytest.approx(
-        plain, rel=max(2 * tol, OBJECTIVE_RTOL)
+        plain, rel=max(2 * tol, cases.OBJECTIVE_RTOL)
     )
 
 
 def test_a_working_set_whose_start_has_all_margins_above_1() -> None:
     """No sample violates, none is a support vector: the first set is chosen as without a start."""
-    problem = separable("linear-n-greater-d")
+    problem = cases.separable("linear-n-greater-d")
     cold = solve(problem, "working-set")
     wide = MarginProblem(10.0 * problem.X, problem.y, problem.gates, problem.groups)
     start = replace(cold, alpha=100.0 * cold.alpha, group_norms=100.0 * cold.group_norms)
@@ -157,17 +147,17 @@ def test_a_working_set_whose_start_has_all_margins_above_1() -> None:
 
 def close_pairs(size: float) -> MarginProblem:
     """Pair opposite samples, 2 * size apart in x_0 alone: the optimum is 1 / size."""
-    X, y = cloud(100, 6)
+    X, y = cases.cloud(100, 6)
     X[1::2] = X[::2]
     X[:, 0] = size * y
-    return build((X, y), linear)
+    return cases.build((X, y), cases.linear)
 
 
-@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("solver", cases.NATIVE)
 @pytest.mark.parametrize("size", [1e-3, 1e-6])
 def test_nearly_separable(size: float, solver: str) -> None:
     """It ends optimal, or with honest bounds."""
-    found = solve(close_pairs(size), **asked(solver))
+    found = solve(close_pairs(size), **cases.asked(solver))
     assert found.status in (Status.OPTIMAL, Status.NUMERICAL_TROUBLE)
     assert found.certificate.lower <= (1 + 1e-9) / size
     assert found.certificate.upper >= (1 - 1e-9) / size
@@ -181,27 +171,27 @@ def flipped(problem: MarginProblem) -> MarginProblem:
 
 
 def check_conflicts(problem: MarginProblem, solver: str) -> None:
-    by = asked(solver, 1e-4, 100)
+    by = cases.asked(solver, 1e-4, 100)
     plain = solve(problem, **by)
     assert_optimal(plain, 1e-4)
     twin_found = solve(flipped(problem), **by)
     check_gordan(flipped(problem), twin_found)
     assert twin_found.stats.conflict is not None
     assert twin_found.stats.conflict.samples.tolist() == [0, problem.n_samples]
-    found = solve(twin_of(problem), **by)
-    check_gordan(twin_of(problem), found)
+    found = solve(cases.twin_of(problem), **by)
+    check_gordan(cases.twin_of(problem), found)
     assert found.stats.conflict is None
     assert found.stats.iterations <= 3 * plain.stats.iterations + 10
 
 
-@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("solver", cases.NATIVE)
 def test_conflicts_are_proven(solver: str) -> None:
-    check_conflicts(build(cloud(600, 80, shift=1.0), gln(10)), solver)
+    check_conflicts(cases.build(cases.cloud(600, 80, shift=1.0), cases.gln(10)), solver)
 
 
 @pytest.mark.slow
 def test_conflicts_among_20000_samples_are_proven() -> None:
-    check_conflicts(build(cloud(20_000, 30, shift=5.0), gln(5)), "auto")
+    check_conflicts(cases.build(cases.cloud(20_000, 30, shift=5.0), cases.gln(5)), "auto")
 
 
 # --- memory ----------------------------------------------------------------------------------
@@ -214,16 +204,16 @@ def test_too_little_memory_is_refused_before_anything_is_allocated(
         raise AssertionError("a kernel was built")
 
     monkeypatch.setattr(interior_point, "ScaledProblem", allocate)
-    problem = separable("gln")
-    for solver in NATIVE:
+    problem = cases.separable("gln")
+    for solver in cases.NATIVE:
         with pytest.raises(MemoryError, match=r"need \S+ GiB.*max_memory is 1e-06 GiB: raise it"):
             solve(problem, solver, max_memory=1e-6)
 
 
 def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for fewer samples than the support vectors the bounds hold, but do not meet."""
-    problem = separable("gln-circles")
-    best = solve(problem, tol=SOLVE_TOL)
+    problem = cases.separable("gln-circles")
+    best = solve(problem, tol=cases.SOLVE_TOL)
     room = len(best.support) - 2
     sizes: list[int] = []
     run = interior_point.InteriorPoint.run
@@ -234,21 +224,23 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(interior_point.InteriorPoint, "run", spy)
     assert room > 10
-    found = solve(problem, **asked("working-set", max_memory=peak_memory(room, problem) / GIB))
+    found = solve(
+        problem, **cases.asked("working-set", max_memory=peak_memory(room, problem) / GIB)
+    )
     assert found.status is Status.MEMORY_LIMIT
     assert max(sizes) <= room
     assert 0 < found.certificate.lower <= best.certificate.upper * (1 + 1e-9)
     assert found.certificate.upper >= best.certificate.lower * (1 - 1e-9)
     with pytest.raises(MemoryError):
         solve(problem, "interior-point", max_memory=peak_memory(room, problem) / GIB)
-    enough = solve(problem, **asked("working-set", max_memory=peak_memory(90, problem) / GIB))
+    enough = solve(problem, **cases.asked("working-set", max_memory=peak_memory(90, problem) / GIB))
     assert_optimal(enough, 1e-6)
 
 
 # --- Ctrl-C ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", [*METHODS, "active-set"])
+@pytest.mark.parametrize("solver", [*cases.METHODS, "active-set"])
 @pytest.mark.parametrize("step", [1, 3])
 def test_ctrl_c_while_reporting(solver: str, step: int) -> None:
     lines: list[BoundsAt] = []
@@ -261,7 +253,7 @@ def test_ctrl_c_while_reporting(solver: str, step: int) -> None:
     assert check_interrupted(solver, press, lines).stats.iterations == step
 
 
-@pytest.mark.parametrize("solver", NATIVE)
+@pytest.mark.parametrize("solver", cases.NATIVE)
 def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
     direction = Newton.direction
@@ -286,7 +278,7 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
         return ScaledProblem(layout, *arguments)
 
     monkeypatch.setattr(interior_point, "ScaledProblem", press)
-    problem, lines = separable("gln-circles"), list[BoundsAt]()
+    problem, lines = cases.separable("gln-circles"), list[BoundsAt]()
     found = solve(problem, "interior-point", on_progress=lines.append)
     assert found.status is Status.INTERRUPTED
     assert found.certificate.gap < 0.1
@@ -296,11 +288,11 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
 def check_interrupted(
     solver: str, report: Callable[[BoundsAt], None], lines: list[BoundsAt]
 ) -> Solution:
-    problem = separable("gln-circles")
-    found = solve(problem, **asked(solver, SOLVE_TOL), on_progress=report)
+    problem = cases.separable("gln-circles")
+    found = solve(problem, **cases.asked(solver, cases.SOLVE_TOL), on_progress=report)
     assert found.status is Status.INTERRUPTED
     assert "Ctrl-C" in found.message
-    best = solve(problem, tol=SOLVE_TOL).certificate
+    best = solve(problem, tol=cases.SOLVE_TOL).certificate
     assert 0 < found.certificate.lower <= best.upper * (1 + 1e-9)
     assert found.certificate.upper >= best.lower * (1 - 1e-9)
     assert found.certificate.lower >= lines[-1].lower * (1 - 1e-9)
@@ -309,7 +301,7 @@ def check_interrupted(
 
 def test_no_samples_are_dropped_after_an_interrupted_relaxation() -> None:
     """A soft margin cut short says nothing about which samples are in the way."""
-    problem = twin("gln")
+    problem = cases.twin("gln")
 
     def pressed(posed: MarginProblem) -> Solution:
         if posed.hard_margin:
@@ -345,17 +337,19 @@ def test_an_interrupted_cell_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> 
 
 def wide() -> MarginProblem:
     """Enough samples with clear margins that many become idle."""
-    return build(cloud(300, 10, shift=3.0), gln(5))
+    return cases.build(cases.cloud(300, 10, shift=3.0), cases.gln(5))
 
 
 def wide_soft() -> MarginProblem:
-    return build(cloud(300, 10, shift=1.0), units(5), C=0.1)
+    return cases.build(cases.cloud(300, 10, shift=1.0), cases.units(5), C=0.1)
 
 
 def same(first: Solution, second: Solution) -> None:
     assert_optimal(first)
     assert_optimal(second)
-    assert first.certificate.upper == pytest.approx(second.certificate.upper, rel=OBJECTIVE_RTOL)
+    assert first.certificate.upper == pytest.approx(
+        second.certificate.upper, rel=cases.OBJECTIVE_RTOL
+    )
     size = np.abs(second.coef).max()
     np.testing.assert_allclose(first.coef / size, second.coef / size, atol=1e-4)
 
@@ -373,7 +367,7 @@ def test_idle_samples_change_nothing(
         return subset(self, index)
 
     monkeypatch.setattr(ScaledRows, "subset", spy)
-    tolerances = Tolerances(gap=SOLVE_TOL)
+    tolerances = Tolerances(gap=cases.SOLVE_TOL)
     split = solve(problem, InteriorPoint(tolerances=tolerances))
     assert min(orders) < 0.7 * problem.n_samples
     orders.clear()
@@ -386,16 +380,16 @@ def test_idle_samples_change_nothing(
 @pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "small-margin", "soft-large-c"])
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     """Nor does where it ends: at the first iterates, or beyond what float32 can do."""
-    problem, tolerances = separable(name), Tolerances(gap=GAP_LIMIT)
+    problem, tolerances = cases.separable(name), Tolerances(gap=cases.GAP_LIMIT)
     found = solve(problem, InteriorPoint(tolerances=tolerances, coarse_gap=coarse))
-    same(found, solve(problem, tol=GAP_LIMIT))
+    same(found, solve(problem, tol=cases.GAP_LIMIT))
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", cases.HARD)
 def test_float32_alone_claims_nothing_false(name: str) -> None:
     """A loose tolerance ends within the float32 phase; the certificate is of float64."""
-    problem = separable(name)
-    loose, best = solve(problem, tol=0.05), solve(problem, tol=SOLVE_TOL).certificate
+    problem = cases.separable(name)
+    loose, best = solve(problem, tol=0.05), solve(problem, tol=cases.SOLVE_TOL).certificate
     assert_optimal(loose, 0.05)
     assert loose.certificate.lower <= best.upper * (1 + 1e-9)
     assert loose.certificate.upper >= best.lower * (1 - 1e-9)

@@ -9,46 +9,14 @@ import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
+import cases
+import oracles
 from benchmarks.speed.exact import is_inseparable
-from cases import (
-    GAP_LIMIT,
-    HANDFUL,
-    HARD,
-    METHODS,
-    NATIVE,
-    OFFSET,
-    ROUNDING,
-    SEPARABLE,
-    SOLVE_TOL,
-    WEIGHTED,
-    asked,
-    build,
-    case_table,
-    cloud,
-    gln,
-    linear,
-    mostly_slow,
-    near_twin,
-    of_weights,
-    separable,
-    svm_l2,
-    twin,
-    units,
-    xor,
-)
+from cases import asked
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import BoundsAt, Solution, solve
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS
-from oracles import (
-    check_attained,
-    check_gordan,
-    check_overlap,
-    check_signs,
-    cvxpy_optimum,
-    loop_feature_norms,
-    loop_primal,
-)
 
 # What is left of bounds that were computed in float32.
 SINGLE_RTOL = 1e-5
@@ -56,10 +24,10 @@ Names = Sequence[str]
 
 
 def with_offsets(names: Names) -> list[str]:
-    return [name + OFFSET for name in names]
+    return [name + cases.OFFSET for name in names]
 
 
-BALANCED = [f"{name}{OFFSET}" for name in SEPARABLE if name != "one-class"]
+BALANCED = [f"{name}{cases.OFFSET}" for name in cases.SEPARABLE if name != "one-class"]
 EUCLIDEAN = ["l2", "l2-intercept", "l2-soft", "l2-soft-intercept", "features"]
 EUCLIDEAN += ["groups", "apart", "apart-soft"]
 BINARY = ["features-binary", "l2-binary-soft-intercept", "spectral-binary"]
@@ -71,8 +39,11 @@ LINEAR += ["l1-binary-intercept", "linf-binary-soft"]
 PER_GATE = ["pergate", "pergate-intercept", "pergate-soft-intercept"]
 POWERS = ["l3", "l3-binary"]
 
-TWO = (*SEPARABLE, *BALANCED)
-HARD_TWO = (*HARD, *(name for name in BALANCED if name.removesuffix(OFFSET) in HARD))
+TWO = (*cases.SEPARABLE, *BALANCED)
+HARD_TWO = (
+    *cases.HARD,
+    *(name for name in BALANCED if name.removesuffix(cases.OFFSET) in cases.HARD),
+)
 THREE = tuple(dict.fromkeys((*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES, *LINEAR, *PER_GATE)))
 L2_ALONE = [name for name in EUCLIDEAN if name.startswith("l2")]
 BALLS = ("nuclear", "spectral", "linf", "l1", "l2", "l2-intercept")
@@ -80,7 +51,7 @@ FIVE = ("gln", "linear-n-greater-d", "svm-l2", "dead-group", "soft-not-separable
 WITH_OFFSETS = with_offsets(["gln", "linear", "sparse-gates", "soft-not-separable"])
 # In the fast run of every method, and of one that takes longer.
 SOME = (
-    *(*HANDFUL, *WITH_OFFSETS, *L2_ALONE, *PER_GATE, *of_weights("l2")),
+    *(*cases.HANDFUL, *WITH_OFFSETS, *L2_ALONE, *PER_GATE, *cases.of_weights("l2")),
     *("apart", "nuclear-intercept", "nuclear-gated", "spectral-soft", "linf"),
 )
 QUICK = ["linear", "one-group", "soft-not-separable"]
@@ -98,35 +69,35 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    Row("interior-point", TWO, SOLVE_TOL, GAP_LIMIT, TWO),
+    Row("interior-point", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, TWO),
     Row("interior-point", [*EUCLIDEAN, *BINARY], 1e-8, 1e-8, THREE),
     Row("interior-point", [*MATRIX, *ENTRIES], 1e-7, 1e-7, THREE),
     Row("interior-point", PER_GATE, 1e-9, 1e-9),
-    Row("interior-point", of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
-    Row("working-set", TWO, SOLVE_TOL, GAP_LIMIT),
+    Row("interior-point", cases.of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("working-set", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("working-set", [*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES], 1e-7, 1e-7),
     Row("working-set", PER_GATE, 1e-9, 1e-9),
-    Row("working-set", of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
-    Row("feature-space", TWO, SOLVE_TOL, GAP_LIMIT),
+    Row("working-set", cases.of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("feature-space", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("feature-space", L2_ALONE, 1e-7, 1e-7),
     # The normal equations of the features lose more digits than those of the pairs.
     Row("feature-space", [*MATRIX, *ENTRIES], 1e-6, 1e-6),
-    Row("feature-space", of_weights("l2", "spectral", "nuclear"), 1e-5, 1e-4),
-    Row("active-set", TWO, SOLVE_TOL, GAP_LIMIT),
-    Row("active-set", [*of_weights("l2")[:2], *of_weights("features")[:2]], 1e-5, 1e-4),
-    Row("one-group", of_weights("l2"), 1e-5, 1e-4),
-    Row("multiprecision", TWO, SOLVE_TOL, GAP_LIMIT, QUICK),
-    Row("multiprecision", of_weights("l2", "linf"), 1e-5, 1e-4),
+    Row("feature-space", cases.of_weights("l2", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("active-set", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
+    Row("active-set", [*cases.of_weights("l2")[:2], *cases.of_weights("features")[:2]], 1e-5, 1e-4),
+    Row("one-group", cases.of_weights("l2"), 1e-5, 1e-4),
+    Row("multiprecision", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, QUICK),
+    Row("multiprecision", cases.of_weights("l2", "linf"), 1e-5, 1e-4),
     Row("highs", LINEAR, 1e-8, 1e-8, THREE),
-    Row("highs", of_weights("l1", "linf"), 1e-5, 1e-4, of_weights("l1")),
-    Row("clarabel-primal", [*SEPARABLE], 1e-9, 1e-7, [*SEPARABLE]),
-    Row("clarabel-reduced", [*SEPARABLE], 1e-9, 1e-7),
-    Row("clarabel-dual", [*SEPARABLE], 1e-9, 1e-7),
-    *(Row(f"clarabel-{way}", BALANCED, 1e-9, GAP_LIMIT) for way in FORMULATIONS),
-    Row("clarabel", HANDFUL, 1e-8, 1e-8),
-    Row("clarabel", WEIGHTED, 1e-5, 1e-4),
-    Row("ecos", HANDFUL, 1e-6, 1e-6),
-    Row("scs", HANDFUL, 1e-5, 1e-5),
+    Row("highs", cases.of_weights("l1", "linf"), 1e-5, 1e-4, cases.of_weights("l1")),
+    Row("clarabel-primal", [*cases.SEPARABLE], 1e-9, 1e-7, [*cases.SEPARABLE]),
+    Row("clarabel-reduced", [*cases.SEPARABLE], 1e-9, 1e-7),
+    Row("clarabel-dual", [*cases.SEPARABLE], 1e-9, 1e-7),
+    *(Row(f"clarabel-{way}", BALANCED, 1e-9, cases.GAP_LIMIT) for way in FORMULATIONS),
+    Row("clarabel", cases.HANDFUL, 1e-8, 1e-8),
+    Row("clarabel", cases.WEIGHTED, 1e-5, 1e-4),
+    Row("ecos", cases.HANDFUL, 1e-6, 1e-6),
+    Row("scs", cases.HANDFUL, 1e-5, 1e-5),
     Row("scs", ["nuclear"], 1e-4, 1e-4, THREE),
     Row("osqp", ["linear", "one-group", "svm-l2"], 1e-7, 1e-7),
     *(Row(f"ecos-{way}", FIVE, 1e-6, 1e-6, FIVE) for way in FORMULATIONS),
@@ -160,23 +131,23 @@ def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> S
 
 @cache
 def best(name: str) -> Solution:
-    return solve(separable(name), "interior-point", SOLVE_TOL)
+    return solve(cases.separable(name), "interior-point", cases.SOLVE_TOL)
 
 
 @pytest.mark.parametrize(("method", "name", "tol", "reach"), table(ROWS))
 def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reach: float) -> None:
-    problem = separable(name)
+    problem = cases.separable(name)
     found = solved(problem, method, tol)
     certificate = found.certificate
     assert certificate.gap <= reach, found.message
     assert (found.status is Status.OPTIMAL) == (certificate.gap <= tol)
-    if certificate.gap > tol and method in METHODS:  # a native one, which knows its gap
+    if certificate.gap > tol and method in cases.METHODS:  # a native one, which knows its gap
         assert solved(problem, method, reach).status is Status.OPTIMAL
     assert found.stats.solver in (method, method.partition("-")[0])
     assert found.stats.iterations > 0
     assert found.coef.shape == problem.coef_shape
-    check_signs(problem, found.alpha if found.exact is None else found.exact.alpha)
-    check_attained(problem, found)
+    oracles.check_signs(problem, found.alpha if found.exact is None else found.exact.alpha)
+    oracles.check_attained(problem, found)
     margins = problem.margins(problem.decision(found.coef), found.intercept)
     assert set(np.flatnonzero(margins < 1 - 1e-6)) <= set(found.support)
     if found.exact is None:
@@ -187,19 +158,19 @@ def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reac
         assert again.upper == pytest.approx(certificate.upper, rel=1e-12)
         assert again.min_margin == certificate.min_margin
     if name in TWO:
-        check_overlap(found.certificate, best(name).certificate)
+        oracles.check_overlap(found.certificate, best(name).certificate)
 
 
 @pytest.mark.parametrize(
     "name",
-    mostly_slow(
-        [*THREE, *POWERS, *WEIGHTED],
+    cases.mostly_slow(
+        [*THREE, *POWERS, *cases.WEIGHTED],
         (*THREE, *POWERS, "features-binary-weights-intercept", "linf-weights-intercept"),
     ),
 )
 def test_the_optimum_under_any_norm_is_cvxpys(name: str) -> None:
-    problem, tol = separable(name), 1e-5 if name in POWERS else 1e-7
-    found, optimum = solve(problem, tol=tol), cvxpy_optimum(problem).value
+    problem, tol = cases.separable(name), 1e-5 if name in POWERS else 1e-7
+    found, optimum = solve(problem, tol=tol), oracles.cvxpy_optimum(problem).value
     assert found.status is Status.OPTIMAL, found.message
     assert found.certificate.upper == pytest.approx(optimum, rel=1e-5)
     if "weights" in name:
@@ -210,7 +181,7 @@ def test_the_optimum_under_any_norm_is_cvxpys(name: str) -> None:
 @pytest.mark.parametrize("name", ["linear", "soft-linear", "linear-n-greater-d"])
 def test_the_limit_of_ever_larger_constants_in_the_norm(name: str) -> None:
     """A constant feature s adds |b / s| to the coefficients, which vanishes as s grows."""
-    problem, found = separable(name), best(name + OFFSET)
+    problem, found = cases.separable(name), best(name + cases.OFFSET)
     constant = np.full((problem.n_samples, 1), 1e5)
     in_the_norm = solve(replace(problem, X=np.hstack([problem.X, constant])), tol=1e-8)
     assert in_the_norm.certificate.upper == pytest.approx(found.certificate.upper, rel=1e-6)
@@ -225,8 +196,8 @@ TWINS = [
     Row("working-set", HARD_TWO, 1e-8, 1e-8),
     Row("feature-space", HARD_TWO, 1e-8, 1e-8),
     Row("multiprecision", HARD_TWO, 1e-8, 1e-8, QUICK),
-    Row("clarabel", HARD, 1e-8, 1e-8),
-    Row("ecos", HARD, 1e-8, 1e-8),
+    Row("clarabel", cases.HARD, 1e-8, 1e-8),
+    Row("ecos", cases.HARD, 1e-8, 1e-8),
     # OSQP does not reach PROOF_LIMIT on every twin.
     Row("osqp", ["linear", "svm-l2"], 1e-6, 1e-6, []),
     Row("scs", ["linear", "svm-l2"], 1e-6, 1e-6),
@@ -251,63 +222,65 @@ TWINS = [
 
 @pytest.mark.parametrize(("method", "name", "tol", "reach"), table(TWINS))
 def test_twins_are_not_separable(method: str, name: str, tol: float, reach: float) -> None:
-    found = solved(twin(name), method, tol)
-    check_gordan(twin(name), found)
+    found = solved(cases.twin(name), method, tol)
+    oracles.check_gordan(cases.twin(name), found)
     if "-" in method and method.partition("-")[2] in FORMULATIONS:
         # The dual's program is unbounded there, the primals' are infeasible.
         assert ("unbounded" if method.endswith("dual") else "infeasible") in found.stats.detail
 
 
-@pytest.mark.parametrize("name", HANDFUL[:6])
+@pytest.mark.parametrize("name", cases.HANDFUL[:6])
 def test_near_twins_have_no_separator_that_float64_can_tell(name: str) -> None:
-    found = solved(near_twin(name), "interior-point", 1e-8)
+    found = solved(cases.near_twin(name), "interior-point", 1e-8)
     assert found.status in (Status.NEARLY_INSEPARABLE, Status.NOT_SEPARABLE)
-    assert found.certificate.lower * loop_feature_norms(near_twin(name)).max() > 1e6
+    assert found.certificate.lower * oracles.loop_feature_norms(cases.near_twin(name)).max() > 1e6
     assert found.certificate.upper == np.inf
 
 
 def random_labels(C: float) -> MarginProblem:
-    X, y = cloud(300, 4)
-    return build((X, np.random.default_rng(4).permutation(y)), linear, C=C)
+    X, y = cases.cloud(300, 4)
+    return cases.build((X, np.random.default_rng(4).permutation(y)), cases.linear, C=C)
 
 
 def gates_off(C: float) -> MarginProblem:
-    X, y = cloud(12, 4)
+    X, y = cases.cloud(12, 4)
     gates = np.ones((12, 2))
     gates[[3, 8]] = 0
     return MarginProblem(X, y, gates, np.array([0, 1]), C=C)
 
 
 def opposite_duplicate(C: float) -> MarginProblem:
-    X, y = cloud(12, 4)
+    X, y = cases.cloud(12, 4)
     X[9] = X[2]
-    return build((X, y), linear, C=C)
+    return cases.build((X, y), cases.linear, C=C)
 
 
 # Problems of a C, and the samples that are named where it is infinite.
 HOPELESS: dict[str, tuple[Callable[[float], MarginProblem], list[int]]] = {
     "gates-off": (gates_off, [3, 8]),
     "opposite-duplicate": (opposite_duplicate, [2, 9]),
-    "xor": (lambda C: build(xor(), linear, C=C), []),
+    "xor": (lambda C: cases.build(cases.xor(), cases.linear, C=C), []),
     "random-labels": (random_labels, []),
-    "random-labels-gln": (lambda C: build(cloud(300, 4), gln(3), C=C), []),
+    "random-labels-gln": (lambda C: cases.build(cases.cloud(300, 4), cases.gln(3), C=C), []),
     "random-labels-sigmoid": (
-        lambda C: build(cloud(200, 3), units(3, firing="sigmoid"), C=C),
+        lambda C: cases.build(cases.cloud(200, 3), cases.units(3, firing="sigmoid"), C=C),
         [],
     ),
-    "random-labels-l2": (lambda C: svm_l2(cloud(300, 4), 3, 1, C), []),
+    "random-labels-l2": (lambda C: cases.svm_l2(cases.cloud(300, 4), 3, 1, C), []),
 }
 # Of these every solver is tried in the fast run.
 TRIED = ("xor", "random-labels")
 
 
-@pytest.mark.parametrize(("name", "solver"), case_table(HOPELESS, [*NATIVE, "clarabel"], TRIED))
+@pytest.mark.parametrize(
+    ("name", "solver"), cases.case_table(HOPELESS, [*cases.NATIVE, "clarabel"], TRIED)
+)
 def test_hopeless_data(name: str, solver: str) -> None:
     make, samples = HOPELESS[name]
     problem = make(np.inf)
     found = solved(problem, solver, 1e-8)
     # As near to 0 as its rounding lets it come, and near to an exact proof.
-    check_gordan(problem, found, 1e-8)
+    oracles.check_gordan(problem, found, 1e-8)
     assert is_inseparable(problem, found.alpha)
     conflict = found.stats.conflict
     assert ([] if conflict is None else conflict.samples.tolist()) == samples
@@ -316,23 +289,25 @@ def test_hopeless_data(name: str, solver: str) -> None:
 
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize(("name", "solver"), case_table(HOPELESS, NATIVE, TRIED))
+@pytest.mark.parametrize(("name", "solver"), cases.case_table(HOPELESS, cases.NATIVE, TRIED))
 def test_soft_margin_forgives(name: str, C: float, solver: str) -> None:
     problem = HOPELESS[name][0](C)
-    found = solved(problem, solver, GAP_LIMIT)
+    found = solved(problem, solver, cases.GAP_LIMIT)
     assert found.status is Status.OPTIMAL
     assert found.stats.conflict is None
-    assert loop_primal(problem, found.coef) == pytest.approx(found.certificate.upper, rel=ROUNDING)
+    assert oracles.loop_primal(problem, found.coef) == pytest.approx(
+        found.certificate.upper, rel=cases.ROUNDING
+    )
 
 
-@pytest.mark.parametrize("method", [*METHODS, *(f"clarabel-{way}" for way in FORMULATIONS)])
+@pytest.mark.parametrize("method", [*cases.METHODS, *(f"clarabel-{way}" for way in FORMULATIONS)])
 @pytest.mark.parametrize("C", [np.inf, 2.0], ids=["hard", "soft"])
 def test_all_gates_off_everywhere(C: float, method: str) -> None:
     """No coefficients do anything, and each sample costs C."""
-    problem = MarginProblem(*cloud(10, 4), np.zeros((10, 2)), np.arange(2), C=C)
-    found = solved(problem, method, GAP_LIMIT)
+    problem = MarginProblem(*cases.cloud(10, 4), np.zeros((10, 2)), np.arange(2), C=C)
+    found = solved(problem, method, cases.GAP_LIMIT)
     if problem.hard_margin:
-        check_gordan(problem, found)
+        oracles.check_gordan(problem, found)
         assert "with all gates off" in found.message
     else:
         assert found.status is Status.OPTIMAL
@@ -346,7 +321,7 @@ def test_all_gates_off_everywhere(C: float, method: str) -> None:
 MANY = ["gln", "sparse-gates", "svm-l2", "soft-not-separable"]
 LIMITS: list[tuple[str, int, Names]] = [
     *(("interior-point", limit, MANY) for limit in (1, 3, 5)),
-    *((method, 2, MANY) for method in (*METHODS, "active-set", "clarabel", "ecos")),
+    *((method, 2, MANY) for method in (*cases.METHODS, "active-set", "clarabel", "ecos")),
     ("scs", 30, MANY),
     *((f"{backend}-{way}", 2, ["gln"]) for backend in ("clarabel", "ecos") for way in FORMULATIONS),
     *((f"scs-{way}", 25, ["gln"]) for way in FORMULATIONS),
@@ -359,12 +334,12 @@ LIMITS: list[tuple[str, int, Names]] = [
 )
 def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) -> None:
     told: list[BoundsAt] = []
-    options = asked(method, SOLVE_TOL, max_iterations=limit)
-    found = solve(separable(name), **options, on_progress=told.append)
+    options = asked(method, cases.SOLVE_TOL, max_iterations=limit)
+    found = solve(cases.separable(name), **options, on_progress=told.append)
     assert found.status is Status.ITERATION_LIMIT
     assert found.stats.iterations <= limit
-    assert found.certificate.gap > SOLVE_TOL
-    check_overlap(found.certificate, best(name).certificate)
+    assert found.certificate.gap > cases.SOLVE_TOL
+    oracles.check_overlap(found.certificate, best(name).certificate)
     assert tuple(told) == found.stats.history
     if told:
         assert len(told) == found.stats.iterations
@@ -389,4 +364,4 @@ def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) 
 )
 def test_what_a_method_does_not_take_is_refused(method: str, name: str, word: str) -> None:
     with pytest.raises(ValueError, match=word):
-        solve(separable(name), **asked(method))
+        solve(cases.separable(name), **asked(method))

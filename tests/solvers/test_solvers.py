@@ -15,120 +15,93 @@ import torch
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from cases import (
-    DECISION_ATOL,
-    GAP_LIMIT,
-    HANDFUL,
-    METHODS,
-    NATIVE,
-    OBJECTIVE_RTOL,
-    ROUNDING,
-    SEPARABLE,
-    SOLVE_TOL,
-    asked,
-    build,
-    cloud,
-    dense,
-    free,
-    linear,
-    mostly_slow,
-    separable,
-    svm_l2,
-    xor,
-)
+import cases
+import oracles
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.solvers import BoundsAt, Solution, SolveError, solve
-from oracles import (
-    loop_decision,
-    loop_dual_norms,
-    loop_dual_vectors,
-    loop_group_norms,
-    loop_groups,
-    loop_primal,
-)
 
 Change: TypeAlias = Callable[[MarginProblem], MarginProblem]
 
 
 def solved(problem: MarginProblem, solver: str = "interior-point", **options: Any) -> Solution:
-    return solve(problem, **asked(solver, **{"tol": SOLVE_TOL, **options}))
+    return solve(problem, **cases.asked(solver, **{"tol": cases.SOLVE_TOL, **options}))
 
 
 @cache
 def solution(name: str, solver: str = "interior-point") -> Solution:
-    return solved(separable(name), solver)
+    return solved(cases.separable(name), solver)
 
 
 def optimum(problem: MarginProblem) -> float:
     found = solved(problem)
-    assert found.certificate.gap <= GAP_LIMIT
+    assert found.certificate.gap <= cases.GAP_LIMIT
     return found.certificate.upper
 
 
 # --- the case table --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_parts_of_a_certificate_are_those_of_the_definition(name: str) -> None:
-    problem, found = separable(name), solution(name)
+    problem, found = cases.separable(name), solution(name)
     certificate, alpha, coef = found.certificate, found.alpha, found.coef
-    dual_norms = loop_dual_norms(problem, alpha)
+    dual_norms = oracles.loop_dual_norms(problem, alpha)
     np.testing.assert_allclose(certificate.dual_norms, dual_norms, rtol=1e-7, atol=1e-7)
-    assert dual_norms.max() <= 1 + ROUNDING
-    by_hand = (loop_primal(problem, coef) - sum(alpha)) / sum(alpha)
-    assert by_hand <= GAP_LIMIT
-    assert certificate.gap == pytest.approx(by_hand, abs=2 * ROUNDING)
-    margins = problem.y * loop_decision(problem, coef)
-    assert certificate.min_margin == pytest.approx(margins.min(), abs=ROUNDING)
+    assert dual_norms.max() <= 1 + cases.ROUNDING
+    by_hand = (oracles.loop_primal(problem, coef) - sum(alpha)) / sum(alpha)
+    assert by_hand <= cases.GAP_LIMIT
+    assert certificate.gap == pytest.approx(by_hand, abs=2 * cases.ROUNDING)
+    margins = problem.y * oracles.loop_decision(problem, coef)
+    assert certificate.min_margin == pytest.approx(margins.min(), abs=cases.ROUNDING)
     np.testing.assert_allclose(
-        found.group_norms, loop_group_norms(problem, coef), rtol=1e-7, atol=ROUNDING
+        found.group_norms, oracles.loop_group_norms(problem, coef), rtol=1e-7, atol=cases.ROUNDING
     )
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_kkt_conditions(name: str) -> None:
     """Stationarity zeta_g = d_g P_g V_g, and both kinds of complementary slackness."""
-    problem, found = separable(name), solution(name)
+    problem, found = cases.separable(name), solution(name)
     size = max(np.abs(found.coef).max(), np.finfo(float).tiny)
-    V = loop_dual_vectors(problem, found.alpha)
-    for g, (columns, P) in enumerate(loop_groups(problem)):
+    V = oracles.loop_dual_vectors(problem, found.alpha)
+    for g, (columns, P) in enumerate(oracles.loop_groups(problem)):
         stationary = found.group_norms[g] * P @ V[columns]
         np.testing.assert_allclose(found.coef[columns] / size, stationary / size, atol=1e-4)
     value = found.certificate.upper
     switched_off = 1 - found.certificate.dual_norms
     assert found.group_norms @ switched_off <= 1e-6 * value
-    excess = problem.y * loop_decision(problem, found.coef) - 1
+    excess = problem.y * oracles.loop_decision(problem, found.coef) - 1
     if problem.hard_margin:
         assert found.alpha @ excess <= 1e-6 * value
     assert set(np.flatnonzero(found.alpha > 1e-3 * found.alpha.max())) <= set(found.support)
     # What is no support vector may go: the optimum stays.
     if problem.hard_margin:
         smaller = optimum(problem.subset(found.support))
-        assert smaller == pytest.approx(value, rel=OBJECTIVE_RTOL)
+        assert smaller == pytest.approx(value, rel=cases.OBJECTIVE_RTOL)
 
 
-@pytest.mark.parametrize("name", SEPARABLE)
+@pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_solvers_agree_on_decisions(name: str) -> None:
-    problem = separable(name)
-    first, second = (problem.decision(solution(name, solver).coef) for solver in NATIVE)
-    np.testing.assert_allclose(first, second, atol=DECISION_ATOL)
+    problem = cases.separable(name)
+    first, second = (problem.decision(solution(name, solver).coef) for solver in cases.NATIVE)
+    np.testing.assert_allclose(first, second, atol=cases.DECISION_ATOL)
 
 
-@pytest.mark.parametrize("solver", NATIVE)
-@pytest.mark.parametrize("seed", mostly_slow([0, 1, 2], [0]))
+@pytest.mark.parametrize("solver", cases.NATIVE)
+@pytest.mark.parametrize("seed", cases.mostly_slow([0, 1, 2], [0]))
 @pytest.mark.parametrize("factor", [1e-6, 1e-4, 1e-2, 1e2, 1e3, 1e4])
 def test_one_sample_of_another_scale(factor: float, seed: int, solver: str) -> None:
-    X, y = cloud(10, 4, seed=seed)
+    X, y = cases.cloud(10, 4, seed=seed)
     X[0] *= factor
     gates = np.random.default_rng(seed).normal(size=(10, 4))
     problem = MarginProblem(X, y, gates, np.array([0, 0, 1, 1]))
-    found = solve(problem, solver, tol=GAP_LIMIT)  # with the working set's own sizes
+    found = solve(problem, solver, tol=cases.GAP_LIMIT)  # with the working set's own sizes
     assert found.status is Status.OPTIMAL
-    other = solve(problem, "clarabel", tol=GAP_LIMIT).certificate
-    assert other.lower * (1 - ROUNDING) <= found.certificate.upper
-    assert found.certificate.lower <= other.upper * (1 + ROUNDING)
+    other = solve(problem, "clarabel", tol=cases.GAP_LIMIT).certificate
+    assert other.lower * (1 - cases.ROUNDING) <= found.certificate.upper
+    assert found.certificate.lower <= other.upper * (1 + cases.ROUNDING)
 
 
 # --- equivalences ----------------------------------------------------------------------------
@@ -137,16 +110,16 @@ def test_one_sample_of_another_scale(factor: float, seed: int, solver: str) -> N
 @pytest.mark.parametrize(
     "problem",
     [
-        free(cloud(12, 6), [0, 0, 0]),
-        free(cloud(12, 6), [0, 0, 0], metric={0: np.diag([0.5, 1.0, 2.0])}),
-        build(cloud(20, 25), linear),
+        cases.free(cases.cloud(12, 6), [0, 0, 0]),
+        cases.free(cases.cloud(12, 6), [0, 0, 0], metric={0: np.diag([0.5, 1.0, 2.0])}),
+        cases.build(cases.cloud(20, 25), cases.linear),
     ],
     ids=["gates", "metric", "linear"],
 )
 def test_gates_of_one_group_are_a_kernel(problem: MarginProblem) -> None:
     """Of the classical SVM, whose offset is 0 on symmetric data."""
-    ((_, P),) = loop_groups(problem)
-    Z = dense(problem.gates)
+    ((_, P),) = oracles.loop_groups(problem)
+    Z = cases.dense(problem.gates)
     kernel = (problem.X @ problem.X.T) * (Z @ P @ Z.T)
     symmetric = np.block([[kernel, -kernel], [-kernel, kernel]])
     svc = SVC(kernel="precomputed", C=1e10, tol=1e-10).fit(
@@ -155,7 +128,7 @@ def test_gates_of_one_group_are_a_kernel(problem: MarginProblem) -> None:
     np.testing.assert_allclose(
         problem.decision(solved(problem).coef),
         svc.decision_function(symmetric)[: problem.n_samples],
-        atol=DECISION_ATOL,
+        atol=cases.DECISION_ATOL,
     )
 
 
@@ -168,7 +141,7 @@ def of_more_groups(problem: MarginProblem) -> MarginProblem:
     metric = dict(problem.metric or {})
     metric |= {g + problem.n_groups: P for g, P in metric.items()}
     groups = np.append(problem.groups, problem.groups + problem.n_groups)
-    gates = np.hstack([dense(problem.gates)] * 2)
+    gates = np.hstack([cases.dense(problem.gates)] * 2)
     return regrouped(problem, gates=gates, groups=groups, metric=metric)
 
 
@@ -185,7 +158,7 @@ def of_permuted_columns(problem: MarginProblem) -> MarginProblem:
         before = np.flatnonzero(problem.groups == g).tolist()
         positions = [before.index(m) for m in order if problem.groups[m] == g]
         metric[g] = P[np.ix_(positions, positions)]
-    gates, groups = dense(problem.gates)[:, order], problem.groups[order]
+    gates, groups = cases.dense(problem.gates)[:, order], problem.groups[order]
     return regrouped(problem, gates=gates, groups=groups, metric=metric)
 
 
@@ -195,7 +168,7 @@ def of_more_samples(problem: MarginProblem) -> MarginProblem:
 
 def of_gates_stored_otherwise(problem: MarginProblem) -> MarginProblem:
     gates = problem.gates
-    return replace(problem, gates=dense(gates) if sp.issparse(gates) else sp.csr_array(gates))
+    return replace(problem, gates=cases.dense(gates) if sp.issparse(gates) else sp.csr_array(gates))
 
 
 def scaled(factor: float) -> Change:
@@ -238,23 +211,23 @@ EQUIVALENT: list[tuple[Change, float, list[str]]] = [
 )
 def test_equivalent_problems_have_one_optimum(change: Change, factor: float, name: str) -> None:
     """Up to a factor, and the same predictions."""
-    problem, tol = separable(name), 1e-9 if name in CLASSES else SOLVE_TOL
+    problem, tol = cases.separable(name), 1e-9 if name in CLASSES else cases.SOLVE_TOL
     other = change(problem)
     first, second = solved(problem, tol=tol), solved(other, tol=tol)
     assert first.status is second.status is Status.OPTIMAL
     assert second.certificate.upper == pytest.approx(
-        factor * first.certificate.upper, rel=OBJECTIVE_RTOL
+        factor * first.certificate.upper, rel=cases.OBJECTIVE_RTOL
     )
     margins = other.margins(other.decision(second.coef))[: problem.n_samples]
     np.testing.assert_allclose(
-        problem.margins(problem.decision(first.coef)), margins, atol=DECISION_ATOL
+        problem.margins(problem.decision(first.coef)), margins, atol=cases.DECISION_ATOL
     )
 
 
 @pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(2, 1), (4, 1), (3, 2)])
 def test_svm_l2_against_all_joint_contexts(n_units: int, n_hyperplanes: int) -> None:
     """Minimise ||beta||_2 over all C^H contexts, beta_gamma = sum_h zeta_{h, gamma_h}."""
-    X, y = cloud(16, 3)
+    X, y = cases.cloud(16, 3)
     contexts = HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=3)
     n_contexts = 2**n_hyperplanes
     joint = list(itertools.product(range(n_contexts), repeat=n_units))
@@ -269,8 +242,8 @@ def test_svm_l2_against_all_joint_contexts(n_units: int, n_hyperplanes: int) -> 
     program = cp.Problem(cp.Minimize(cp.sum_squares(beta)), [margins >= 1])
     program.solve(solver="CLARABEL", tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
     expected = np.sqrt(program.value) / n_contexts ** ((n_units - 2) / 2)
-    problem = svm_l2((X, y), n_units, n_hyperplanes)
-    assert optimum(problem) == pytest.approx(expected, rel=OBJECTIVE_RTOL)
+    problem = cases.svm_l2((X, y), n_units, n_hyperplanes)
+    assert optimum(problem) == pytest.approx(expected, rel=cases.OBJECTIVE_RTOL)
 
 
 # --- statuses and options --------------------------------------------------------------------
@@ -281,39 +254,41 @@ def test_svm_l2_against_all_joint_contexts(n_units: int, n_hyperplanes: int) -> 
     ("name", "solver"),
     [
         pytest.param(name, solver, marks=() if name in fast else pytest.mark.slow)
-        for solver, fast in zip(NATIVE, [HANDFUL, ("gln", "soft-not-separable")], strict=True)
-        for name in SEPARABLE
+        for solver, fast in zip(
+            cases.NATIVE, [cases.HANDFUL, ("gln", "soft-not-separable")], strict=True
+        )
+        for name in cases.SEPARABLE
     ],
 )
 def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
-    found = solved(separable(name), solver, tol=1e-15)
+    found = solved(cases.separable(name), solver, tol=1e-15)
     assert found.status in (Status.NUMERICAL_TROUBLE, Status.OPTIMAL)
     best = solution(name).certificate
-    assert found.certificate.gap <= GAP_LIMIT
-    assert found.certificate.upper == pytest.approx(best.upper, rel=OBJECTIVE_RTOL)
+    assert found.certificate.gap <= cases.GAP_LIMIT
+    assert found.certificate.upper == pytest.approx(best.upper, rel=cases.OBJECTIVE_RTOL)
 
 
-@pytest.mark.parametrize("solver", METHODS)
+@pytest.mark.parametrize("solver", cases.METHODS)
 def test_progress_is_reported(solver: str) -> None:
     lines: list[BoundsAt] = []
-    found = solve(separable("gln"), solver, on_progress=lines.append)
+    found = solve(cases.separable("gln"), solver, on_progress=lines.append)
     assert tuple(lines) == found.stats.history
     assert len(lines) == found.stats.iterations
     upper = found.certificate.upper
     for line in lines:
-        assert line.lower <= upper * (1 + ROUNDING)
-        assert line.upper >= found.certificate.lower * (1 - ROUNDING)
+        assert line.lower <= upper * (1 + cases.ROUNDING)
+        assert line.upper >= found.certificate.lower * (1 - cases.ROUNDING)
     assert found.stats.seconds > 0
     assert found.message == Status.OPTIMAL.message
 
 
 def test_solutions_do_not_depend_on_global_state() -> None:
-    first = solve(separable("gln"), tol=SOLVE_TOL)
+    first = solve(cases.separable("gln"), tol=cases.SOLVE_TOL)
     torch.manual_seed(99)
     default: torch.dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float16)
     try:
-        second = solve(separable("gln"), tol=SOLVE_TOL)
+        second = solve(cases.separable("gln"), tol=cases.SOLVE_TOL)
     finally:
         torch.set_default_dtype(default)
     np.testing.assert_array_equal(first.coef, second.coef)
@@ -324,7 +299,7 @@ def test_a_missing_solver_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(
         ImportError, match=r"ECOS is not installed: pip install 'implicit-bias\[ecos\]'"
     ):
-        solve(separable("gln"), "ecos")
+        solve(cases.separable("gln"), "ecos")
 
 
 def indices(mask: NDArray[np.bool_]) -> list[int]:
@@ -342,7 +317,7 @@ def test_active_groups() -> None:
 # --- what a review found ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", METHODS)
+@pytest.mark.parametrize("solver", cases.METHODS)
 def test_the_scale_of_single_samples_does_not_make_data_inseparable(solver: str) -> None:
     X = np.array([[1e10, 0.0], [0.0, 1.0]])
     problem = MarginProblem(X, np.ones(2), np.ones((2, 1)), np.zeros(1, dtype=int))
@@ -358,7 +333,7 @@ def test_data_beyond_the_range_of_squares_are_refused(size: float) -> None:
 
 
 def test_errors_reach_other_processes_whole() -> None:
-    problem = build(xor(), linear)
+    problem = cases.build(cases.xor(), cases.linear)
     with pytest.raises(SolveError) as caught:
         solve(problem).raise_for_status()
     again = pickle.loads(pickle.dumps(caught.value))
@@ -369,9 +344,12 @@ def test_errors_reach_other_processes_whole() -> None:
 def test_cuda_gives_the_same_answer() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    for build_case in SEPARABLE.values():
+    for build_case in cases.SEPARABLE.values():
         problem = build_case()
-        cpu, cuda = solve(problem, tol=SOLVE_TOL), solve(problem, tol=SOLVE_TOL, device="cuda")
+        cpu, cuda = (
+            solve(problem, tol=cases.SOLVE_TOL),
+            solve(problem, tol=cases.SOLVE_TOL, device="cuda"),
+        )
         assert cuda.certificate.upper == pytest.approx(cpu.certificate.upper, rel=1e-8)
 
 

@@ -19,19 +19,9 @@ from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.problem.gating import dense
+from implicit_bias.report import style
 from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.figures.predictors import reads_inputs
-from implicit_bias.report.style import (
-    BLACK,
-    COLOURS,
-    GREEN,
-    GREY,
-    MARKERS,
-    WIDTH,
-    Look,
-    legend,
-    panel,
-)
 from implicit_bias.report.words import has_class_names, signed
 
 # The classes have colours of their own, as in the pictures of weights: no model has them.
@@ -132,9 +122,9 @@ def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
     given = subject.predicted(name, plane.points()).reshape(GRID, GRID)
     _tint(ax, plane, given, [_tinted(look.colour) for look in _class_looks(subject)])
     for label in np.unique(given)[1:]:
-        _boundary(ax, plane, given >= label, colors=BLACK, linewidths=1.5)
+        _boundary(ax, plane, given >= label, colors=style.BLACK, linewidths=1.5)
     _samples(ax, subject, name)
-    legend(figure)
+    style.legend(figure)
     return figure
 
 
@@ -147,7 +137,7 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
     # A gate and its complement share their boundary.
     for changed in distinct_rows(np.abs(gates - gates[0]).T)[0]:
         edges = changed.reshape(GRID, GRID) > 0
-        _boundary(ax, plane, edges, colors=GREY, linewidths=0.9, linestyles="dashed")
+        _boundary(ax, plane, edges, colors=style.GREY, linewidths=0.9, linestyles="dashed")
     _samples(ax, subject, name, faint=True)
     for code in cells:
         line = plane.line(code @ fitted.coef, float(fitted.offset))
@@ -155,10 +145,10 @@ def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
             continue
         rules = (_gates(fitted, plane.inputs(line)) == code).all(axis=1)
         if len(cells) <= MAX_EXTENDED:
-            ax.plot(*line.T, color=GREEN, linestyle=":", linewidth=1)
-        ax.plot(*np.where(rules[:, None], line, np.nan).T, color=BLACK, linewidth=2)
+            ax.plot(*line.T, color=style.GREEN, linestyle=":", linewidth=1)
+        ax.plot(*np.where(rules[:, None], line, np.nan).T, color=style.BLACK, linewidth=2)
     ax.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
-    legend(figure)
+    style.legend(figure)
     return figure
 
 
@@ -212,15 +202,18 @@ def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> N
         points.set(linewidths=0, label=short_label(class_name), rasterized=len(train) > MAX_SHAPES)
     support = subject.support(name)
     x, y = train.X[support, :2].T
-    ax.scatter(x, y, s=60, facecolors="none", edgecolors=BLACK, linewidths=1.2)
+    ax.scatter(x, y, s=60, facecolors="none", edgecolors=style.BLACK, linewidths=1.2)
 
 
-def _class_looks(subject: Subject) -> list[Look]:
+def _class_looks(subject: Subject) -> list[style.Look]:
     """How the samples of each class are drawn."""
     if subject.train.classes is None:
-        return [Look(NEGATIVE, "", "o"), Look(POSITIVE, "", "^")]
+        return [style.Look(NEGATIVE, "", "o"), style.Look(POSITIVE, "", "^")]
     places = range(len(subject.class_names))
-    return [Look(COLOURS[k % len(COLOURS)], "", MARKERS[k % len(MARKERS)]) for k in places]
+    return [
+        style.Look(style.COLOURS[k % len(style.COLOURS)], "", style.MARKERS[k % len(style.MARKERS)])
+        for k in places
+    ]
 
 
 def _tinted(colour: str) -> Any:
@@ -229,7 +222,7 @@ def _tinted(colour: str) -> Any:
 
 
 def _plane_panel(name: str) -> tuple[Figure, Axes]:
-    figure, ax = panel(height=WIDTH - 0.3)
+    figure, ax = style.panel(height=style.WIDTH - 0.3)
     ax.set_title(short_label(name))
     ax.set(xlabel="input 1", ylabel="input 2")
     return figure, ax
