@@ -91,8 +91,8 @@ def diagnose(
         (see `implicit_bias.norms.tensors`), or a norm for each part, {"readout": "linf", "":
         "spectral"}. By default that of the optimizer, and l2 without one.
     loss : str, MarginLoss or callable, optional
-        What was minimised, as a function of outputs and targets: a torch loss, say. It is only
-        checked to be one whose training has such a limit.
+        What was minimised, as a function of outputs and targets: a torch loss, say, or the
+        logarithm of one. It is only checked to be one whose training has such a limit.
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
         What minimised it. Of an optimizer object norm and weights of each tensor are read from the
         parameter groups (`implicit_bias.measure.optimizers`): Muon on matrices beside Adam on the

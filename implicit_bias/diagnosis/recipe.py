@@ -41,7 +41,8 @@ ROUNDED = 0.5
 OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
 # Of advice to minimise the logarithm, to whom it does not apply.
 UNLESS = (
-    "gradients of the logarithm do not shrink: if it was minimised already, this does not matter"
+    "gradients of the logarithm do not shrink: if it was minimised already, this does not matter, "
+    "and loss= says so"
 )
 # A gap has risen if it is above an earlier one by this share.
 ROSE = 1e-2
@@ -135,12 +136,27 @@ def _tail_growth(loss: Callable[..., Any], classes: int | None) -> float | None:
             for q in TAIL_MARGINS:
                 near = (_outputs_at(factor * q, classes) for factor in NEAR)
                 before, after = (float(_loss_at(loss, each, classes, target)) for each in near)
-                falls = before > after > 0
-                slopes.append(math.log(before / after) if falls else 0.0)
+                if after < before < 0:  # it is the logarithm of a loss
+                    slopes.append(before - after)
+                else:
+                    slopes.append(math.log(before / after) if before > after > 0 else 0.0)
         except OF_OTHER_TARGETS:
             continue
         growth = max(growth or 0.0, slopes[1] / slopes[0] if slopes[0] > 0 else 0.0)
     return growth
+
+
+def _is_logarithm(loss: object, classes: int | None) -> bool:
+    """Whether a function of outputs and targets is the logarithm of a loss, negative when small."""
+    if not callable(loss) or isinstance(loss, MarginLoss):
+        return False
+    for target in _targets(classes or 1):
+        try:
+            if _loss_at(loss, _outputs_at(TAIL_MARGINS[1], classes), classes, target) < 0:
+                return True
+        except OF_OTHER_TARGETS:
+            continue
+    return False
 
 
 def _outputs_at(margin: float, classes: int | None, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -229,34 +245,34 @@ def standstill(
     optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
         What trained the module. The epsilon is known of objects alone.
     loss : str, MarginLoss, callable or None
-        What was minimised; None is cross-entropy of many classes, the logistic loss of two.
+        What was minimised; None is cross-entropy of many classes, the logistic loss of two. Of the
+        logarithm of a loss the gradient neither vanishes nor is it rounding errors.
     leading : bool
-        Whether the module is homogeneous in the limit only, so that `train_to_limit` refuses it.
+        Whether `train_to_limit` takes the module with ``leading`` only.
     """
+    if _is_logarithm(loss, subject.gradients.classes):
+        return
+    trainer = f"`train_to_limit{'(..., leading=True)' if leading else ''}`"
     smallest, names = subject.min_margin, subject.gradients.shapes
     trained = {k: p for k, p in subject.gradients.module.named_parameters() if k in names}
     dtype = next(iter(trained.values())).dtype
     fault = _fault_of_slopes(loss, smallest, subject.gradients.classes, dtype)
     if fault:
         double = "" if dtype == torch.float64 else "in float64, or "
-        logarithm = "the logarithm of the loss (`torch.logsumexp(-margins, 0)` is near it)"
         yield Obstacle(
             f"at the module's smallest margin, {number(smallest, 3)}, the loss's gradient {fault} "
             f"in {str(dtype).removeprefix('torch.')}",
-            f"train on {double}by minimising {logarithm} ({UNLESS})"
-            if leading
-            else f"train on {double}by `train_to_limit`, which takes the loss's logarithm",
+            f"train on {double}by {trainer}, which takes the loss's logarithm ({UNLESS})",
             warns=False,
         )
     name, eps, size = _epsilon(subject, trained, optimizer)
     if eps > size:
-        other = "minimise the loss's logarithm" if leading else "use `train_to_limit`"
         held = size > torch.finfo(dtype).tiny
         smaller = f"train with an eps far below {size:.2g}, or " if held else ""
         yield Obstacle(
             f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
             "so its steps shrink as those of gradient descent do",
-            f"{smaller}{other} ({UNLESS})",
+            f"{smaller}use {trainer} ({UNLESS})",
         )
 
 

@@ -183,10 +183,12 @@ class Diagnosis:
         return _verdict(self) + _of_leading_part(self)
 
     def __repr__(self) -> str:
-        bound = "<=" if self.method != "exact" and self.gap > AT else "="
+        gap = f"gap={self.gap:.3g}"
+        if self.method != "exact" and self.gap > AT:
+            gap = f"gap between {self.gap_lower:.3g} and {self.gap:.3g}"
         return (
             f"Diagnosis(norm={self.norm!r}, degree={self.degree:.4g}, "
-            f"min_margin={self.min_margin:.4g}, gap{bound}{self.gap:.3g}: {self.verdict})"
+            f"min_margin={self.min_margin:.4g}, {gap}: {self.verdict})"
         )
 
     def _repr_html_(self) -> str:

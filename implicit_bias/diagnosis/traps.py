@@ -14,8 +14,6 @@ from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.base.wording import percent
 from implicit_bias.measure.homogeneity import (
     WATCHED,
-    HomogeneityError,
-    OtherGradientsError,
     functions_used,
     listed,
     of_degree_0,
@@ -100,21 +98,7 @@ def checked(
         )
     warnings += [f"parameter {name!r} {why}" for name, why in excluded.items()]
     counting = gradients.shapes.keys() - excluded.keys()
-    try:
-        subject = Subject.of(gradients, counting, leading=leading)
-    except OtherGradientsError:
-        raise
-    except HomogeneityError as error:
-        if leading:
-            raise
-        try:
-            degree = Subject.of(gradients, counting, leading=True).degree
-        except ValueError:
-            raise error from error.__cause__
-        raise HomogeneityError(
-            f"{error}. Or pass leading=True, which measures the part of degree {degree:.4g} that "
-            "leads where the parameters are large, as they are in the limit"
-        ) from error
+    subject = Subject.offering(gradients, counting, leading=leading)
     return subject, tuple(excluded), warnings
 
 

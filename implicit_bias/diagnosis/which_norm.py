@@ -47,7 +47,7 @@ from implicit_bias.base.progress import say, showing
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import close, in_function_space
-from implicit_bias.diagnosis.recipe import Obstacle, limit_of, standstill
+from implicit_bias.diagnosis.recipe import Obstacle, limit_of, loss_obstacle, standstill
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -196,6 +196,7 @@ def which_norm(
     labels: ArrayLike | Tensor,
     *,
     optimizer: object = None,
+    loss: object = None,
     reference: nn.Module | Mapping[str, Tensor] | None = None,
     norms: Sequence[GivenNorm] = ("l2", "linf", "spectral"),
     max_seconds: float | None = None,
@@ -219,10 +220,13 @@ def which_norm(
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
         What trained it: its own norm joins the table, and the conclusion says whether it is the
         one that was found.
+    loss : str, MarginLoss or callable, optional
+        What was minimised, as in `diagnose`.
     reference : nn.Module or state dict, optional
-        The same architecture, trained otherwise: by plain gradient descent from the same start for
-        as many steps, or recorded early in the training, as soon as all samples are right. A deep
-        copy, or the `state_dict()` of one. By it a change is seen far from the limit.
+        The same architecture, trained otherwise: by plain gradient descent from the same start, as
+        far as the module was, that is to as large a smallest margin (else the conclusion says so),
+        or recorded early in the training, as soon as all samples are right. A deep copy, or the
+        `state_dict()` of one. By it a change is seen far from the limit.
     norms : sequence of norms
         Names or norms, as in `diagnose`.
     max_seconds : float, optional
@@ -275,7 +279,10 @@ def which_norm(
     with showing("measuring in each norm"), evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
-        obstacles += standstill(subject.itself, optimizer, leading=leading)
+        unfit = loss_obstacle(loss, gradients.classes)
+        obstacles += (
+            [unfit] if unfit else standstill(subject.itself, optimizer, loss, leading=leading)
+        )
         linear = _is_linear(subject.gradients)
         subjects = [subject]
         if reference is not None:
@@ -286,9 +293,8 @@ def which_norm(
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     best, conclusion = _conclude(rows, twins, linear, own)
     if best is None:
-        conclusion += _what_would_tell(rows, subjects)
-    if own and best is None:
-        conclusion += _of_own(next(row for row in rows if row.norm == own))
+        conclusion += _what_would_tell(rows, own, subject.itself.min_margin, leading=leading)
+    conclusion += _as_far(subjects)
     for obstacle in obstacles:
         if not obstacle.warns:
             conclusion += f" Training on as before leads no nearer: {obstacle.warning}."
@@ -391,32 +397,43 @@ def _bounds(subject: Subject, norm: ParameterNorm, linear: bool, deadline: Deadl
     return GapBounds(best.gap_lower, best.gap, best.method == "stopped")
 
 
-def _what_would_tell(rows: Sequence[NormRow], subjects: Sequence[Subject]) -> str:
-    """Say how far to train, and a reference, until a norm can be named."""
-    nearest = min(rows, key=lambda row: row.gap.upper)
-    if nearest.gap.upper <= FAR:
-        return ""
-    said = (
-        f" A norm can be named once its gap is at most {percent(FAR, space=' ')}: the smallest is "
-        f"now at most {percent(nearest.gap.upper, space=' ')}, in {nearest.norm}."
+def _what_would_tell(rows: Sequence[NormRow], own: str, reached: float, *, leading: bool) -> str:
+    """Say how far the norm in question is, and what would have it named."""
+    by_name = {row.norm: row for row in rows}
+    row = by_name.get(own) or max(
+        rows, key=lambda row: row.factor if row.reference_gap is not None else -row.gap.upper
     )
-    if len(subjects) > 1:
-        ours, theirs = (each.itself.min_margin for each in subjects)
-        if max(ours, theirs) > AS_FAR * min(ours, theirs):
-            said += (
-                f" A reference tells more if it is trained as far: the smallest margin is "
-                f"{number(theirs, 3)} there, {number(ours, 3)} here."
-            )
-    return said
-
-
-def _of_own(row: NormRow) -> str:
-    """Say how far the optimizer's own norm is, where no norm can be told."""
-    said = f" The optimizer's own norm is {row.norm}, in which the KKT gap is "
-    said += percent_bounds(row.gap.lower, row.gap.upper)
+    now, near = percent_bounds(row.gap.lower, row.gap.upper), percent(FAR, space=" ")
+    said = f" The optimizer's own norm is {own}, in which the KKT gap is {now}." if own else ""
+    said += (
+        f" {row.norm} would be named once its gap is at most {near} (now {now}), and half of any "
+        "other: train on, on the logarithm of the loss and with steps that shrink, until "
+        f"diagnose(..., norm={row.norm!r}).gap is there."
+    )
     if row.reference_gap is not None:
-        said += f" and the margin {number(row.factor, 3)} times the reference's"
-    return f"{said}."
+        margin, gap = (1.0 + RISEN) * row.reference_margin, row.reference_gap.lower
+        return said + (
+            f" Beside this reference it would be at a margin of {number(margin)} (now "
+            f"{number(row.margin)}, {number(row.factor, 3)} times the reference's) and a gap below "
+            f"{percent(gap, space=' ')}, if no other norm has both."
+        )
+    flag = ", leading=True" if leading else ""
+    return said + (
+        " A reference tells sooner: pass reference=, the same start trained by gradient descent to "
+        f"the same smallest margin, {number(reached, 3)}; train_to_limit(start.double(), inputs, "
+        f"labels, LimitConfig(steps=100){flag}) brings it nearer with each call."
+    )
+
+
+def _as_far(subjects: Sequence[Subject]) -> str:
+    """Say where a reference was not trained as far as the module, by the smallest margins."""
+    ours, theirs = subjects[0].itself.min_margin, subjects[-1].itself.min_margin
+    if max(ours, theirs) <= AS_FAR * min(ours, theirs):
+        return ""
+    return (
+        " A reference tells more if it is trained as far: the smallest margin is "
+        f"{number(theirs, 3)} there, {number(ours, 3)} here."
+    )
 
 
 def _conclude(
@@ -454,10 +471,7 @@ def _conclude(
             "their dual norms depend on the number of parameters in different ways"
         )
     if rows[0].reference_gap is None:
-        return None, (
-            f"It cannot be told: {why}. Pass reference=, the same start trained by plain gradient "
-            "descent until its smallest margin is as large, or train on."
-        )
+        return None, f"It cannot be told: {why}."
     overlapping = [row.norm for row in rows if row.favoured is None]
     favoured = [row for row in rows if row.favoured]
     if overlapping:

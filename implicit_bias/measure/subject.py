@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, pointing_to_the_page
-from implicit_bias.measure.homogeneity import HomogeneityError, degree_of
+from implicit_bias.measure.homogeneity import HomogeneityError, OtherGradientsError, degree_of
 from implicit_bias.measure.leading import leading_part, margins_in_the_limit
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
@@ -214,12 +214,38 @@ class Subject:
             return cls(*leading_part(gradients, degree), whole=gradients)
         return cls(gradients, degree_of(alive(gradients), degree))
 
+    @classmethod
+    def offering(
+        cls, gradients: MarginGradients, names: Collection[str], *, leading: bool
+    ) -> Subject:
+        """Do the same as `of`; a refusal says where ``leading`` would help."""
+        try:
+            return cls.of(gradients, names, leading=leading)
+        except OtherGradientsError:
+            raise
+        except HomogeneityError as error:
+            if leading:
+                raise
+            try:
+                degree = cls.of(gradients, names, leading=True).degree
+            except ValueError:
+                raise error from error.__cause__
+            raise HomogeneityError(
+                f"{error}. Or pass leading=True, for the part of degree {degree:.4g} that leads "
+                "where the parameters are large, as they are in the limit"
+            ) from error
+
+    @classmethod
+    def known(cls, gradients: MarginGradients, degree: float, *, leading: bool) -> Subject:
+        """Take parameters that count, all of them, and a degree that was measured before."""
+        if not leading:
+            return cls(gradients, degree)
+        return cls(leading_part(gradients, degree)[0], degree, whole=gradients)
+
     def reread(self) -> Subject:
         """Return the same module with the parameters that it has by now."""
-        if self.whole is None:
-            return replace(self, gradients=self.gradients.reread())
-        whole = self.whole.reread()
-        return replace(self, gradients=leading_part(whole, self.degree)[0], whole=whole)
+        leading = self.whole is not None
+        return self.known(self.itself.gradients.reread(), self.degree, leading=leading)
 
     @cached_property
     def rest(self) -> float:

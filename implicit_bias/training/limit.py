@@ -214,6 +214,7 @@ def train_to_limit(
     resume: bool = False,
     progress: bool = False,
     on_point: Callable[[LimitPoint], None] | None = None,
+    leading: bool = False,
 ) -> LimitResult:
     """Train a float64 module in place, on its device, from its present weights.
 
@@ -257,6 +258,11 @@ def train_to_limit(
         Show step, log loss and excess on standard error.
     on_point : callable, optional
         Called with each new point of the history.
+    leading : bool
+        Whether to take a module that is homogeneous only in the limit of large parameters
+        (residual blocks, biases above the first layer; see `diagnose`). Its own loss is descended;
+        the KKT gap is that of its leading part, and the normalised margin is over the power of
+        the norm that is the degree of that part, so it is comparable only late in the training.
 
     Returns
     -------
@@ -270,7 +276,8 @@ def train_to_limit(
         without an optimum, a resumption without a checkpoint, a measure named like a column of the
         history.
     HomogeneityError
-        A module that is not homogeneous in its parameters.
+        A module that is not homogeneous in its parameters; or, with ``leading``, not even in the
+        limit, or by the prox-linear method.
     FileExistsError
         The checkpoint's file is there, and ``resume`` is not asked for.
     CheckpointError
@@ -305,7 +312,9 @@ def train_to_limit(
         raise TypeError(
             f"config must be a LimitConfig, got {config!r}: pass LimitConfig(steps=...)"
         )
-    trainee = as_trainee(module, inputs, labels, as_parameter_norm(config.norm), config.chunk)
+    check_flag(leading, "leading")
+    norm = as_parameter_norm(config.norm)
+    trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
     _check_trainee(trainee, optimum, until_excess, stop_at_gap)
     run = _Run(
         _objective(trainee, config),
@@ -369,8 +378,8 @@ def _check_trainee(
     check_number(optimum, "optimum", "(0, inf)")
     if not trainee.has_program:
         raise ValueError(
-            "a network of several hidden layers has no convex program whose optimum its norm "
-            "could exceed: leave optimum out"
+            "a network of several hidden layers, or one homogeneous in the limit only, has no "
+            "convex program whose optimum its norm could exceed: leave optimum out"
         )
 
 

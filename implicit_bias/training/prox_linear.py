@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
+from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import FlatNorm, at_margin_1
 from implicit_bias.solvers.rounds import solve_on_some
@@ -83,7 +84,7 @@ class ProxLinear(Objective):
     Raises
     ------
     HomogeneityError
-        A module with a bias.
+        A module with a bias, or one that is homogeneous in the limit only.
     ValueError
         More gradients than the programs can hold.
     """
@@ -93,6 +94,11 @@ class ProxLinear(Objective):
     ) -> None:
         super().__init__(trainee, config)
         trainee.check_homogeneous()
+        if trainee.leading:
+            raise HomogeneityError(
+                "the prox-linear method scales a module to smallest margin 1, where one that is "
+                "homogeneous in the limit only is still another: take another method"
+            )
         self.before, self.first_pairs = before, first_pairs
         count = sum(weights.numel() for weights in self.parameters)
         first = min(len(trainee.gradients.pairs), first_pairs)

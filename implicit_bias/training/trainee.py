@@ -67,6 +67,8 @@ class Trainee(ABC):
         Samples that one pass takes at a time.
     has_program : bool
         Whether the margin problem is known to be that of `size`, so that an optimum is known.
+    leading : bool
+        Whether the degree and the gap are those of the leading part.
     """
 
     module: nn.Module
@@ -77,6 +79,7 @@ class Trainee(ABC):
     norm: ParameterNorm
     chunk: int | None
     has_program: bool
+    leading: bool = False
 
     @abstractmethod
     def smallest_margin(self, outputs: Tensor) -> float:
@@ -154,7 +157,7 @@ class Trainee(ABC):
 
         It is nan where a sample is on the wrong side.
         """
-        return Subject(self.gradients, self.degree).gap(self.norm)
+        return Subject.known(self.gradients, self.degree, leading=self.leading).gap(self.norm)
 
 
 @pointing_to_the_page()
@@ -164,6 +167,8 @@ def as_trainee(
     labels: ArrayLike | Tensor,
     norm: ParameterNorm = PARAMETER_NORMS["l2"],
     chunk: int | None = None,
+    *,
+    leading: bool = False,
 ) -> Trainee:
     """Check a module and its samples, and make a trainee of them.
 
@@ -180,6 +185,8 @@ def as_trainee(
         The geometry.
     chunk : int, optional
         Samples that one pass takes at a time.
+    leading : bool
+        Whether a module may be homogeneous in the limit only, as of large parameters.
 
     Raises
     ------
@@ -193,7 +200,7 @@ def as_trainee(
     check_parts(norm, [name for name, p in module.named_parameters() if p.requires_grad])
     if isinstance(module, Network):
         return _NetworkTrainee(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
-    return _ModuleTrainee(module, inputs, labels, norm, chunk)
+    return _ModuleTrainee(module, inputs, labels, norm, chunk, leading=leading)
 
 
 def outputs_of(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -261,8 +268,6 @@ class _NetworkTrainee(Trainee):
 class _ModuleTrainee(Trainee):
     """Any homogeneous module."""
 
-    has_program = True
-
     def __init__(
         self,
         module: nn.Module,
@@ -270,8 +275,11 @@ class _ModuleTrainee(Trainee):
         labels: ArrayLike | Tensor,
         norm: ParameterNorm,
         chunk: int | None,
+        *,
+        leading: bool,
     ) -> None:
-        self.module, self.norm, self.chunk = module, norm, chunk
+        self.module, self.norm, self.chunk, self.leading = module, norm, chunk, leading
+        self.has_program = not leading
         trained = (item for item in module.named_parameters() if item[1].requires_grad)
         given = {name: w for name, w in trained if w.numel()}
         if not given:
@@ -298,7 +306,7 @@ class _ModuleTrainee(Trainee):
             reached = zip(given.items(), slopes, strict=True)
             self.parameters = {name: w for (name, w), slope in reached if slope is not None}
             try:
-                self.degree = Subject.of(gradients, self.parameters).degree
+                self.degree = Subject.offering(gradients, self.parameters, leading=leading).degree
             except HomogeneityError as error:
                 raise HomogeneityError(f"training has no limit that is known: {error}") from error
 

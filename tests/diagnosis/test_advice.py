@@ -61,10 +61,25 @@ def test_a_gradient_of_rounding_errors_is_seen(
     assert nn.functional.cosine_similarity(exact.ravel(), found.ravel(), dim=0) < 0.95
     verdict = diagnose(module, inputs, labels, leading=leading).verdict
     assert "rounding errors" in verdict
-    assert ("train_to_limit" in verdict) != leading
+    assert "train_to_limit" in verdict
+    assert ("leading=True" in verdict) == leading
     assert LONGER not in verdict
     precise = as_loss("logistic")
     assert LONGER in diagnose(module, inputs, labels, loss=precise, leading=leading).verdict
+
+
+def test_who_minimised_the_logarithm_is_not_told_to() -> None:
+    module = of_margin(2000.0)
+    adam = torch.optim.Adam(module.parameters(), eps=1e-8)
+
+    def log_loss(outputs: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+        return torch.logsumexp(-signs * outputs.squeeze(-1), 0)
+
+    found = quiet(module, loss=log_loss, optimizer=adam)
+    assert found.warnings == found.cures == ()
+    assert LONGER in found.verdict
+    flat = quiet(module, loss=lambda outputs, signs: -torch.log1p((signs * outputs).exp().log1p()))
+    assert "not exponential-like" in flat.warnings[0]
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam])

@@ -13,10 +13,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cases import mostly_slow
-from implicit_bias import Diagnosis, DiagnosisWarning, Recorder, diagnose, which_norm
+from implicit_bias import (
+    Diagnosis,
+    DiagnosisWarning,
+    LimitConfig,
+    Recorder,
+    diagnose,
+    train_to_limit,
+    which_norm,
+)
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
+from implicit_bias.training.limit import Ending
 from modules import Computed, drawn, frozen, known, layers, linear, own_labels, seeded
 
 D, H, N = 4, 5, 14
@@ -243,6 +252,30 @@ def test_what_jumps_at_random_parameters_of_less_degree_is_no_jump_of_the_leadin
     found = diagnose(module, torch.ones(1, 1, dtype=torch.float64), [1], leading=True)
     assert found.degree == 3.0
     assert found.min_margin == pytest.approx(6.0)
+
+
+def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
+    module = seeded(biased(), 2)
+    nn.init.zeros_(module.get_parameter("2.bias"))
+    labels = own_labels(module, X)
+    nn.init.constant_(module.get_parameter("2.bias"), 1e-2)
+    with pytest.raises(HomogeneityError, match="leading=True"):
+        train_to_limit(module, X, labels, LimitConfig(steps=9))
+    for config, word in ((LimitConfig(method="prox-linear"), "prox-linear"), (None, "optimum")):
+        optimum = 1.0 if config is None else None
+        with pytest.raises(ValueError, match=word):
+            train_to_limit(module, X, labels, config, leading=True, optimum=optimum)
+    result = train_to_limit(
+        module, X, labels, LimitConfig(steps=200), leading=True, stop_at_gap=0.5
+    )
+    found = quiet(module, labels, leading=True)
+    assert result.ending is Ending.GAP
+    assert result.history[-1].gap == pytest.approx(found.gap, abs=SAME)
+    assert found.gap <= 0.5 < result.history[0].gap
+    train_to_limit(module, X, labels, LimitConfig(steps=100), leading=True)
+    later = quiet(module, labels, leading=True)
+    assert later.gap_across_kinks < 0.1
+    assert known(later.rest) < 0.5 * known(found.rest)
 
 
 @pytest.mark.parametrize("leading", ["no", 1, None, np.array(True)])

@@ -47,4 +47,4 @@ def test_ten_digits_take_little_memory(norm: str) -> None:
     assert 0 < found["lower"] <= found["gap"] <= found["loss"] < 1
     assert found["memory"] < MEMORY
     assert found["method"] == ("exact" if norm == "l2" else "level method")
-    assert ("gap<=" in found["repr"]) == (norm != "l2")
+    assert ("gap between" in found["repr"]) == (norm != "l2")
