@@ -47,8 +47,9 @@ DRAWS = 16
 SMOOTH = 10.0
 # To what the gap is to be known: the points are drawn.
 KNOWN = 1e-2
-# Seconds that the search may take.
-SECONDS = 3.0
+# Seconds that the search may take, and the share of the time before a deadline for drawing points:
+# each step of the search evaluates all that were drawn.
+SECONDS, SHARE_OF_DRAWING = 3.0, 0.25
 # Parameters up to which rows of the working set are held.
 MOST_PARAMETERS = 2**17
 
@@ -141,7 +142,7 @@ def gap_across_kinks(
         return best.gap
     points, factors = [tangent.theta], [np.ones(len(tangent.margins))]
     bend = 0.0
-    for point, factor in _drawn(best, radius):
+    for point, factor in _drawn(best, radius, deadline.sooner(SHARE_OF_DRAWING)):
         bend = max(bend, _bend(best, point, factor))
         points.append(point)
         factors.append(factor)
@@ -179,11 +180,13 @@ def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
     return float((half - mean).norm() / best.combination.norm())
 
 
-def _drawn(best: Multipliers, radius: float) -> Iterator[tuple[Tensor, Array]]:
-    """Draw points, with the factors r (n,) of the margins' gradients there."""
+def _drawn(best: Multipliers, radius: float, deadline: Deadline) -> Iterator[tuple[Tensor, Array]]:
+    """Draw points until the deadline, with the factors r (n,) of the margins' gradients there."""
     tangent = best.program
     generator = torch.Generator().manual_seed(0)
     for _ in range(DRAWS):
+        if deadline.passed:
+            return
         signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
         point = tangent.theta * (1.0 + radius * (2.0 * signs - 1.0))
         slopes = tangent.gradients.slopes(point, tangent.theta)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from implicit_bias import LimitConfig, diagnose, train_to_limit
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.kinks import RADIUS, gap_across_kinks
 from implicit_bias.measure.multipliers import Multipliers
@@ -139,3 +140,16 @@ def test_the_gap_of_a_small_network_is_the_least_of_all_slopes_at_its_kinks() ->
     least = exact(W, a[0], X, y, RADIUS, "linf")
     assert best.gap > least + 2 * NEAR
     assert gap_across_kinks(best) == pytest.approx(least, abs=NEAR / 2)
+
+
+def test_no_point_is_drawn_after_the_deadline() -> None:
+    """Each one costs passes over all samples, and again in each step of the search."""
+    module, X, y = at_a_kkt_point(0.5)
+    passes = list[int]()
+    module.register_forward_hook(lambda *_: passes.append(1))
+    best = best_of(module, X, y)
+    passes.clear()
+    assert gap_across_kinks(best, deadline=Deadline.after(0.0)) == best.gap
+    assert not passes
+    assert gap_across_kinks(best, deadline=Deadline.after(600.0)) <= NEAR
+    assert passes
