@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 from implicit_bias import estimators, infinite_width, networks, norms, problem, training
 from implicit_bias.base.tensors import FileError as FileError
 from implicit_bias.base.tensors import TensorFormat, Tensors
-from implicit_bias.base.validation import Array
 from implicit_bias.base.version import VERSION
 from implicit_bias.bounds import certificate, separability
 from implicit_bias.datasets.preparation import Preparation, Step
@@ -107,18 +106,9 @@ class SavedModel:
         ValueError
             The table lacks a column or a value; see `Preparation`.
         """
-        return self.classes_of(self.decision_function(X))
-
-    def decision_function(self, X: ArrayLike | pd.DataFrame) -> Array:
-        """Return what ``model.decision_function`` says of such samples: (n,), or (n, K)."""
-        inputs = X if self.preparation is None else self.preparation(X)
-        return self.model.decision_function(inputs)
-
-    def classes_of(self, decision: Array) -> NDArray[Any]:
-        """Return the class (n,) of each decision value, as `predict` does."""
-        found = self.model.classes_of(decision)
         if self.preparation is None:
-            return found
+            return self.model.predict(X)
+        found = self.model.predict(self.preparation(X))
         return np.asarray(self.preparation.labels[np.searchsorted(self.model.classes_, found)])
 
 

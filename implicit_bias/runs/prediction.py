@@ -67,18 +67,19 @@ def predict_file(
             raise ValueError(f"no column is called {', '.join(unknown)}")
         table = pd.DataFrame({"row": np.arange(1, len(rows) + 1)})
         table = table.assign(**{each: rows[each].to_numpy() for each in kept})
-        decision = saved.decision_function(rows)
-        found, wrong = _text(saved.classes_of(decision)), None
+        decision, names = saved.model.decision_function(made(rows)), _text(made.labels)
+        places = np.searchsorted(saved.model.classes_, saved.model.classes_of(decision))
+        found, wrong = names[places], None
         if (target := facts.get("target")) in known:
             there = rows[target].notna().to_numpy()
             labels = _text(rows[target][there].to_numpy())
-            classes = {part: each for each in _text(made.labels) for part in each.split(", ")}
+            classes = {part: each for each in names for part in each.split(", ")}
             right = np.array([classes.get(label, label) for label in labels]) == found[there]
             table.loc[there, TRUE] = labels
             wrong = Count(int(np.count_nonzero(~right)), len(labels))
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-    scores = score_columns(name, scores_of(decision, _text(made.labels)))
+    scores = score_columns(name, scores_of(decision, names))
     return PredictedRows(table.assign(**{name: found}, **scores), wrong)
 
 

@@ -361,9 +361,8 @@ def test_predictions_name_the_rows_of_the_file(
     assert ((found["gd-gln"] != found["svm-gln"]) == found["models differ"]).all()
     saved = load_model(folder / "models" / "svm-gln.safetensors")
     assert (saved.predict(rows) == found["svm-gln"]).all()
-    assert found["svm-gln: score of good"].to_numpy() == pytest.approx(
-        saved.decision_function(rows)
-    )
+    scores = saved.model.decision_function(known(saved.preparation)(rows))
+    assert found["svm-gln: score of good"].to_numpy() == pytest.approx(scores)
     setting = json.loads((folder / "setting.json").read_text())
     assert "dataset" not in setting
     assert setting["data"].endswith("own.csv")
