@@ -1,9 +1,9 @@
 """What a terminal shows while something takes longer than a second.
 
 `showing` writes one line, which vanishes at the end: what is done, for how long, and what `say`
-adds, also from within the functions that are called, whose own lines do not appear then. Nothing is
-written where standard error is no terminal (a pipe, a log, a notebook), or where the environment
-variable IMPLICIT_BIAS_PROGRESS is 0.
+adds, also from within the functions that are called, whose own lines do not appear then. A notebook
+shows it below the cell, if ipywidgets is installed. Nothing is written where standard error is
+neither (a pipe, a log), or where the environment variable IMPLICIT_BIAS_PROGRESS is 0.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class _Line:
             self._ended = True
             if self._bar is not None:
                 self._bar.stop()
+                if self._bar.live.ipy_widget is not None:
+                    self._bar.live.ipy_widget.close()  # it would stay below the notebook's cell
 
     def _show(self) -> None:
         from rich import progress
@@ -147,10 +150,9 @@ def _taking() -> Iterator[None]:
 
 
 def _is_wanted() -> bool:
-    """Whether somebody looks: at a terminal that can move its cursor."""
-    return (
-        sys.stderr is not None
-        and sys.stderr.isatty()
-        and os.environ.get("TERM") not in ("dumb", "unknown")
-        and os.environ.get(SWITCH) != "0"
-    )
+    """Whether somebody looks: at a notebook, or a terminal that can move its cursor."""
+    if os.environ.get(SWITCH) == "0" or sys.stderr is None:
+        return False
+    if "ipykernel" in sys.modules:
+        return find_spec("ipywidgets") is not None  # without it rich only warns
+    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

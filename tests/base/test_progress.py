@@ -3,6 +3,9 @@
 import io
 import sys
 import time
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -66,7 +69,23 @@ def test_what_a_solver_has_found_so_far_is_said(monkeypatch: pytest.MonkeyPatch)
         assert solve(problem, "interior-point", on_progress=wait).stats.history
 
 
-@pytest.mark.parametrize("why", ["quick", "pipe", "switch", "dumb", "error"])
+def notebook(monkeypatch: pytest.MonkeyPatch, *, widgets: bool) -> None:
+    """Pretend to run in a notebook's process, with or without its widgets."""
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    found = module_from_spec(ModuleSpec("ipywidgets", None)) if widgets else None
+    monkeypatch.setitem(sys.modules, "ipywidgets", found)
+
+
+def test_a_notebook_is_no_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = terminal_of(monkeypatch)
+    monkeypatch.setattr(stream, "isatty", lambda: False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich, which is in none, writes
+    notebook(monkeypatch, widgets=True)
+    with showing("digging", delay=0.0):
+        stream.wait_for("digging")
+
+
+@pytest.mark.parametrize("why", ["quick", "pipe", "switch", "dumb", "no widgets", "error"])
 def test_silence(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     match why:
@@ -76,6 +95,8 @@ def test_silence(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(SWITCH, "0")
         case "dumb":
             monkeypatch.setenv("TERM", "dumb")
+        case "no widgets":
+            notebook(monkeypatch, widgets=False)
     if why == "error":
         with pytest.raises(ZeroDivisionError), showing("dividing"):
             raise ZeroDivisionError
