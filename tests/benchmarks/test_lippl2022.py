@@ -1,4 +1,4 @@
-"""The replication study, data side: as-published operators, further models, grids, comparison."""
+"""The replication study, data side: as-published operators, further models, grids."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from benchmarks.__main__ import main
-from benchmarks.lippl2022 import as_published, further_models, grids, published
+from benchmarks.lippl2022 import as_published, further_models, grids
 from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
@@ -391,177 +391,6 @@ def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run() -> None:
 TABLES = ("cells", "models", "pairs")
 
 
-# --- point by point ----------------------------------------------------------------------------
-
-CELL = {"train_size": 500, "hidden_units": 10, "hyperplanes": 1, "median_init": True}
-
-
-def published_frame(rows: list[dict[str, object]]) -> pd.DataFrame:
-    return pd.DataFrame([{**CELL, "momentum": np.nan, **row} for row in rows])
-
-
-def study_frames(errors: dict[tuple[str, int], float]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows as in an export, from errors of (model, seed); all disagree with gd-gln by 0.1."""
-    models = [
-        {
-            "cell": f"cell{seed}",
-            "grid": "gln",
-            "dataset": "mnist",
-            "protocol": "lippl2022",
-            "positive": None,
-            "split_seed": 1,
-            "train_size": 500,
-            "units": 10,
-            "hyperplanes": 1,
-            "seed": seed,
-            "threshold": "median",
-            "momentum": 0.0,
-            "model": model,
-            "train_error": 0.0,
-            "validation_error": error,
-            "dropped": 0.0,
-            "status": "optimal",
-            "gap": 1e-9,
-        }
-        for (model, seed), error in errors.items()
-    ]
-    pairs = [
-        {
-            "cell": f"cell{seed}",
-            "grid": "gln",
-            "first": "gd-gln",
-            "second": model,
-            "disagreement": 0.1,
-        }
-        for model, seed in errors
-        if model != "gd-gln"
-    ]
-    return pd.DataFrame(models), pd.DataFrame(pairs)
-
-
-def test_each_verdict() -> None:
-    accuracy = {"metric": "val_accuracy"}
-    theirs = published_frame(
-        [
-            {"model": "SVM-GLN", "seed": 1, **accuracy, "value": 0.8},
-            {"model": "SVM-GLN", "seed": 2, **accuracy, "value": 0.8},
-            {"model": "SVM-GLN", "seed": 3, **accuracy, "value": 0.8},
-            {"model": "SVM-GLN", "seed": 4, **accuracy, "value": np.nan},
-            {"model": "SVM-GLN", "seed": 5, **accuracy, "value": 0.8},
-            {"model": "SVM-GLN", "seed": 1, "metric": "agreement_with_GD", "value": 0.9},
-            {"model": "GD-GLN", "seed": 1, **accuracy, "value": 0.9, "momentum": 0.0},
-            {"model": "GD-GLN", "seed": 2, **accuracy, "value": 0.99, "momentum": 0.0},
-        ]
-    )
-    svm = {("svm-gln-published", seed): error for seed, error in enumerate((0.2, 0.2005, 0.21), 1)}
-    gd = {("gd-gln", seed): error for seed, error in enumerate((0.18, 0.2, 0.22), 1)}
-    study = published.ours(*study_frames({**gd, **svm, ("svm-gln-published", 4): 0.2}))
-    table = published.compared(published.theirs(theirs), study)
-    assert table["verdict"].tolist() == [
-        "to the digit",
-        "within 0.001",
-        "differs",
-        "their failure",
-        "not computed",
-        "to the digit",
-        "differs",
-        "differs",
-    ]
-    text = published.EXPERIMENT.found(table)
-    assert "- SVM-GLN, 1 value: not explained" in text
-    assert "theirs 0.800000, ours 0.790000" in text
-
-
-def test_svm_lc_is_explained_where_its_range_shows_it() -> None:
-    keys: dict[str, Any] = {"train_size": 500, "units": 10, "momentum": 0.0}
-    metrics = {"metric": ["val_accuracy", "val_accuracy", "agreement_with_GD", "val_accuracy"]}
-    table = pd.DataFrame({**metrics, "seed": [1, 2, 1, 3], "theirs": [0.8, 0.9, 0.7, 0.8]})
-    table = table.assign(**keys, model="SVM-LC", verdict="differs", reason="")
-    ranges = {"least": 0.79, "most": 0.81, "least_agrees": 0.71, "most_agrees": 0.72}
-    cells: dict[str, Any] = {"train_size": 500, "hidden_units": 10, "momentum": 0.0}
-    learned = pd.DataFrame({"seed": [2, 1]}).assign(**cells, **ranges)
-    found = published.with_learned(table, learned)["reason"].tolist()
-    assert found == [published.GATES, "", "", ""]
-
-
-def test_a_program_without_a_solution_is_no_missing_cell() -> None:
-    row = {"model": "SVM-LC", "seed": 1, "value": np.nan, "momentum": 0.0}
-    frame = published_frame([{**row, "metric": metric} for metric in published.METRICS])
-    models, pairs = study_frames({("gd-relu", 1): 0.9, ("svm-lc", 1): np.nan})
-    proven = models["model"] == "svm-lc"
-    models.loc[proven, ["train_error", "status"]] = np.nan, "not separable"
-    study = published.ours(models, pairs.iloc[:0])
-    table = published.compared(published.theirs(frame), study)
-    assert table["verdict"].tolist() == ["no solution"] * 3
-
-
-def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum() -> None:
-    row = {"model": "SVM-RC", "seed": 2, "metric": "val_accuracy"}
-    frame = published_frame(
-        [{**row, "momentum": 0.0, "value": 0.8}, {**row, "momentum": 0.9, "value": 0.9}]
-    )
-    theirs = published.theirs(frame)
-    assert theirs["theirs"].tolist() == [0.9]
-    assert theirs["momentum"].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("changes", "ours", "reason"),
-    [
-        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.9, "MANY"),
-        ({"metric": "agreement_with_GD", "network": "gd-gln"}, 0.9, "REDRAWN"),
-        ({"metric": "agreement_with_GD", "network": "gd-gln-redrawn"}, 0.9, None),
-        ({"our_model": "gd-relu", "model": "GD-ReLU"}, 0.4, "ROUNDING"),
-        ({"our_model": "svm-lc", "model": "SVM-LC"}, 0.4, None),
-        ({"model": "GD-GLN", "momentum": 0.9}, 0.4, "MOMENTUM"),
-        ({"model": "GD-shallow", "hyperplanes": 15}, 0.4, "STOPPED"),
-        (
-            {"model": "SVM-RC", "metric": "agreement_with_GD", "seed": 2, "threshold": "random"},
-            0.4,
-            "CONTEXTS",
-        ),
-        ({"metric": "train_accuracy", "dropped": 2.0}, 0.9, "LEFT_OUT"),
-        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.5, ""),
-    ],
-)
-def test_reasons(changes: dict[str, object], ours: float, reason: str | None) -> None:
-    """Theirs is 0.5, so the last one is the same."""
-    key = {"model": "SVM-GLN", "train_size": 500, "units": 10, "hyperplanes": 1, "seed": 1}
-    row = {**key, "threshold": "median", "momentum": 0.0, "metric": "val_accuracy"}
-    facts = {"our_model": "", "network": None, "dropped": 0.0, "gap": 0.0, "grid": "", "cell": ""}
-    study = pd.DataFrame([{**row, **facts, "status": "optimal", "ours": ours, **changes}])
-    theirs = study[published.KEY].assign(theirs=0.5)
-    found = published.compared(theirs, study)["reason"].tolist()
-    assert found == [getattr(published, reason) if reason else ""]
-
-
-def test_exact_values_take_the_place_of_those_of_the_grids() -> None:
-    """A network of other draws has the exact accuracy, and its agreements are told apart."""
-    frames = study_frames({("gd-gln", 1): 0.1, ("svm-gln-published", 1): 0.2})
-    study = published.ours(*frames)
-    of_cell = {"train_size": 500, "hidden_units": 10, "hyperplanes": 1, "seed": 1}
-    exact = pd.DataFrame(
-        [{"model": "GD-GLN", **of_cell, "median_init": True, "momentum": 0.0, "ours": 0.85}]
-    )
-    nothing = pd.DataFrame()
-    found = published.with_exact(study, exact, nothing, frozenset({"cell1"}))
-    rows = found.set_index(["model", "metric"])
-    assert rows.loc[("GD-GLN", "val_accuracy"), "ours"] == 0.85
-    assert not rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
-    assert rows.loc[("GD-GLN", "val_accuracy"), "cell"] == ""
-    assert rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
-    assert not rows.loc[("SVM-GLN", "val_accuracy"), "other_draws"]
-    agreements = exact.drop(columns="ours").assign(agreement=0.7, drawn=0.6)
-    found = published.with_exact(study, exact, agreements, frozenset({"cell1"}))
-    rows = found.set_index(["model", "metric"])
-    assert rows.loc[("SVM-GLN", "agreement_with_GD"), "ours"] == 0.6
-    assert not rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
-    # Without exact tables a cell of other draws is told, too.
-    found = published.with_exact(study, nothing, nothing, frozenset({"cell1"}))
-    rows = found.set_index(["model", "metric"])
-    assert rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
-
-
 def test_a_dirty_tree_computes_no_records(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
 
@@ -572,14 +401,6 @@ def test_a_dirty_tree_computes_no_records(tiny: Path, monkeypatch: pytest.Monkey
         main(words)
     assert not (tiny / "results" / "lippl2022" / "store").exists()
     assert "2 of 2 cells" in call(tiny, "odd")  # with --dirty
-
-
-def test_the_published_solver_is_preferred() -> None:
-    errors = {("gd-gln", 1): 0.1, ("svm-l2-published", 1): 0.3, ("svm-l2-osqp", 1): 0.4}
-    study = published.ours(*study_frames(errors))
-    row = study[(study["model"] == "SVM-L2") & (study["metric"] == "val_accuracy")]
-    assert row["our_model"].tolist() == ["svm-l2-osqp"]
-    assert row["ours"].tolist() == [0.6]
 
 
 # --- the real thing ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The replication study, figures, claims and page, from frames whose answers are known."""
+"""The replication study: points, figures, claims and page, from frames of known answers."""
 
 import re
 from itertools import combinations
@@ -221,6 +221,132 @@ def test_failures_of_theirs_and_ours_are_told(study: Study) -> None:
     paper = values[values["source"] == "paper"]
     assert set(paper["state"]) == {"failed"}
     assert not paper["their_failure"].any()
+
+
+# --- point by point ----------------------------------------------------------------------------
+
+
+def ours(study: Study) -> pd.DataFrame:
+    return published.ours(pd.DataFrame(study.models), pd.DataFrame(study.pairs))
+
+
+def test_each_verdict(study: Study) -> None:
+    for seed, value in enumerate((0.8, 0.8, 0.8, np.nan, 0.8), start=1):
+        study.print("SVM-GLN", value, seed=seed)
+    study.print("SVM-GLN", 0.9, "agreement_with_GD")
+    for seed, value in ((1, 0.9), (2, 0.99)):
+        study.print("GD-GLN", value, momentum=0.0, seed=seed)
+    for seed, gd, svm in ((1, 0.18, 0.2), (2, 0.2, 0.2005), (3, 0.22, 0.21)):
+        study.cell({"gd-gln": gd, "svm-gln-published": svm}, seed=seed)
+    study.cell({"svm-gln-published": 0.2}, seed=4)
+    table = study.tables().points
+    assert table["verdict"].tolist() == [
+        "to the digit",
+        "within 0.001",
+        "differs",
+        "their failure",
+        "not computed",
+        "to the digit",
+        "differs",
+        "differs",
+    ]
+    text = published.EXPERIMENT.found(table)
+    assert "- SVM-GLN, 1 value: not explained" in text
+    assert "theirs 0.800000, ours 0.790000" in text
+
+
+def test_svm_lc_is_explained_where_its_range_shows_it() -> None:
+    keys: dict[str, Any] = {"train_size": 500, "units": 10, "momentum": 0.0}
+    metrics = {"metric": ["val_accuracy", "val_accuracy", "agreement_with_GD", "val_accuracy"]}
+    table = pd.DataFrame({**metrics, "seed": [1, 2, 1, 3], "theirs": [0.8, 0.9, 0.7, 0.8]})
+    table = table.assign(**keys, model="SVM-LC", verdict="differs", reason="")
+    ranges = {"least": 0.79, "most": 0.81, "least_agrees": 0.71, "most_agrees": 0.72}
+    cells: dict[str, Any] = {"train_size": 500, "hidden_units": 10, "momentum": 0.0}
+    learned = pd.DataFrame({"seed": [2, 1]}).assign(**cells, **ranges)
+    found = published.with_learned(table, learned)["reason"].tolist()
+    assert found == [published.GATES, "", "", ""]
+
+
+def test_a_program_without_a_solution_is_no_missing_cell(study: Study) -> None:
+    for metric in published.METRICS:
+        study.print("SVM-LC", np.nan, metric, momentum=0.0)
+    study.cell({"gd-relu": 0.9, "svm-lc": np.nan})
+    study.models[-1] |= {"train_error": np.nan, "status": "not separable"}
+    study.pairs[-1]["disagreement"] = np.nan
+    assert study.tables().points["verdict"].tolist() == ["no solution"] * 3
+
+
+def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum(study: Study) -> None:
+    for momentum, value in ((0.0, 0.8), (0.9, 0.9)):
+        study.print("SVM-RC", value, seed=2, momentum=momentum)
+    theirs = published.theirs(pd.DataFrame(study.printed))
+    assert theirs["theirs"].tolist() == [0.9]
+    assert theirs["momentum"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "ours", "reason"),
+    [
+        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.9, "MANY"),
+        ({"metric": "agreement_with_GD", "network": "gd-gln"}, 0.9, "REDRAWN"),
+        ({"metric": "agreement_with_GD", "network": "gd-gln-redrawn"}, 0.9, None),
+        ({"our_model": "gd-relu", "model": "GD-ReLU"}, 0.4, "ROUNDING"),
+        ({"our_model": "svm-lc", "model": "SVM-LC"}, 0.4, None),
+        ({"model": "GD-GLN", "momentum": 0.9}, 0.4, "MOMENTUM"),
+        ({"model": "GD-shallow", "hyperplanes": 15}, 0.4, "STOPPED"),
+        (
+            {"model": "SVM-RC", "metric": "agreement_with_GD", "seed": 2, "threshold": "random"},
+            0.4,
+            "CONTEXTS",
+        ),
+        ({"metric": "train_accuracy", "dropped": 2.0}, 0.9, "LEFT_OUT"),
+        ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.5, ""),
+    ],
+)
+def test_reasons(changes: dict[str, object], ours: float, reason: str | None) -> None:
+    """Theirs is 0.5, so the last one is the same."""
+    key = {"model": "SVM-GLN", "train_size": 500, "units": 10, "hyperplanes": 1, "seed": 1}
+    row = {**key, "threshold": "median", "momentum": 0.0, "metric": "val_accuracy"}
+    facts = {"our_model": "", "network": None, "dropped": 0.0, "gap": 0.0, "grid": "", "cell": ""}
+    study = pd.DataFrame([{**row, **facts, "status": "optimal", "ours": ours, **changes}])
+    theirs = study[published.KEY].assign(theirs=0.5)
+    found = published.compared(theirs, study)["reason"].tolist()
+    assert found == [getattr(published, reason) if reason else ""]
+
+
+def test_exact_values_take_the_place_of_those_of_the_grids(study: Study) -> None:
+    """A network of other draws has the exact accuracy, and its agreements are told apart."""
+    cells = frozenset({study.cell({"gd-gln": 0.1, "svm-gln-published": 0.2})})
+    known = ours(study)
+    of_cell = {"train_size": 500, "hidden_units": 10, "hyperplanes": 1, "seed": 1}
+    exact = pd.DataFrame(
+        [{"model": "GD-GLN", **of_cell, "median_init": True, "momentum": 0.0, "ours": 0.85}]
+    )
+    nothing = pd.DataFrame()
+    found = published.with_exact(known, exact, nothing, cells)
+    rows = found.set_index(["model", "metric"])
+    assert rows.loc[("GD-GLN", "val_accuracy"), "ours"] == 0.85
+    assert not rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
+    assert rows.loc[("GD-GLN", "val_accuracy"), "cell"] == ""
+    assert rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
+    assert not rows.loc[("SVM-GLN", "val_accuracy"), "other_draws"]
+    agreements = exact.drop(columns="ours").assign(agreement=0.7, drawn=0.6)
+    found = published.with_exact(known, exact, agreements, cells)
+    rows = found.set_index(["model", "metric"])
+    assert rows.loc[("SVM-GLN", "agreement_with_GD"), "ours"] == 0.6
+    assert not rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
+    # Without exact tables a cell of other draws is told, too.
+    found = published.with_exact(known, nothing, nothing, cells)
+    rows = found.set_index(["model", "metric"])
+    assert rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
+
+
+def test_the_published_solver_is_preferred(study: Study) -> None:
+    study.cell({"gd-gln": 0.1, "svm-l2-published": 0.3, "svm-l2-osqp": 0.4})
+    rows = ours(study)
+    row = rows[(rows["model"] == "SVM-L2") & (rows["metric"] == "val_accuracy")]
+    assert row["our_model"].tolist() == ["svm-l2-osqp"]
+    assert row["ours"].tolist() == [0.6]
 
 
 # --- claims ------------------------------------------------------------------------------------
