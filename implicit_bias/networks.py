@@ -67,15 +67,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import (
-    Array,
-    as_class_labels,
-    as_features,
-    as_labels,
-    check_choice,
-    check_count,
-    check_seed,
-)
+from implicit_bias.base import validation
+from implicit_bias.base.validation import Array
 from implicit_bias.norms import InRows, Nuclear, SumOverGroups
 from implicit_bias.problem import BLOCK, Architecture
 from implicit_bias.problem.gating import GatedReadout, Gating, HyperplaneContexts, UnitGates
@@ -166,18 +159,18 @@ class Network(nn.Module, ABC):
                 f"{n_features} inputs and widths {list(widths)}"
             )
         for width in widths:
-            check_count(width, "each of widths (n_units)")
+            validation.check_count(width, "each of widths (n_units)")
         if classes is not None:
-            check_count(classes, "classes", 2)
+            validation.check_count(classes, "classes", 2)
         elif shared:
             raise ValueError("shared units need the number of classes: pass classes=K")
-        check_count(readout_contexts, "readout_contexts")
+        validation.check_count(readout_contexts, "readout_contexts")
         if classes is not None and readout_contexts > 1:
             raise ValueError("a readout with contexts has one output: leave classes out")
-        check_choice(init, "init", INITIALISERS)
+        validation.check_choice(init, "init", INITIALISERS)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
-        check_seed(seed)
+        validation.check_seed(seed)
         generator = torch.Generator().manual_seed(seed)
 
         def initial(n_rows: int, fan_in: int) -> Tensor:
@@ -213,8 +206,8 @@ class Network(nn.Module, ABC):
         """
         inputs = self.prepare(X)
         if self.classes is None:
-            return inputs, torch.tensor(as_labels(y, len(inputs[0]))).to(inputs[0])
-        labels, _ = as_class_labels(y, len(inputs[0]), self.classes)
+            return inputs, torch.tensor(validation.as_labels(y, len(inputs[0]))).to(inputs[0])
+        labels, _ = validation.as_class_labels(y, len(inputs[0]), self.classes)
         return inputs, torch.tensor(labels, device=self.device)
 
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
@@ -464,13 +457,13 @@ class Network(nn.Module, ABC):
         return outputs if self.readout_bias is None else outputs + self.readout_bias
 
     def _as_inputs(self, X: ArrayLike) -> Tensor:
-        X = as_features(X, self.n_features)
+        X = validation.as_features(X, self.n_features)
         return torch.tensor(X, dtype=self.dtype, device=self.device)
 
     @torch.inference_mode()
     def _evaluate(self, function: Callable[..., Tensor], X: ArrayLike) -> Array:
         """Apply a function of prepared inputs to X (n, D), a block of rows at a time."""
-        X = as_features(X, self.n_features)
+        X = validation.as_features(X, self.n_features)
         starts = range(0, max(len(X), 1), BLOCK)  # one block at least: it sets the shape
         blocks = [function(*self.prepare(X[start : start + BLOCK])) for start in starts]
         return _as_array(torch.cat(blocks))

@@ -6,13 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich import progress
 
 from implicit_bias.cli.choices import open_grid
 from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
@@ -23,8 +17,8 @@ if TYPE_CHECKING:
     from implicit_bias.runs.store import Record
 
 COLUMNS = (
-    *("{task.description}", BarColumn(), MofNCompleteColumn()),
-    *(TimeElapsedColumn(), TimeRemainingColumn()),
+    *("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn()),
+    *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
 )
 
 
@@ -52,7 +46,7 @@ def sweep(
     try:
         with (
             closing(run_grid(grid, store, backend, retry_failed=retry)) as records,
-            Progress(*COLUMNS, console=err, transient=not err.is_terminal) as bar,
+            progress.Progress(*COLUMNS, console=err, transient=not err.is_terminal) as bar,
         ):
             task = bar.add_task(f"cells on {backend.name}", total=len(labels), completed=settled)
             for computed, record in enumerate(records, 1):

@@ -15,15 +15,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from implicit_bias.base.validation import (
-    DATES,
-    Array,
-    check_choice,
-    check_not_masked,
-    check_told_apart,
-    detached,
-    pointing_to_the_page,
-)
+from implicit_bias.base import validation
+from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.estimators.search import SearchOfC
 from implicit_bias.problem import Architecture, MarginProblem
@@ -237,7 +230,7 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         self.classes_ = classes_of(y)
         return X, self.signs(y)
 
-    @pointing_to_the_page()
+    @validation.pointing_to_the_page()
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
         """Check inputs (n, D), sparse ones too, and labels (n,)."""
         X, y = checked_classes(self, X, y)
@@ -278,8 +271,8 @@ def checked_samples(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
 ) -> tuple[Array, NDArray[Any]]:
     """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
-    check_not_masked(y, "y")
-    y = detached(y)
+    validation.check_not_masked(y, "y")
+    y = validation.detached(y)
     if y is not None:
         _check_labelled(np.asarray(y))
     inputs, y = _validated(estimator, X, y, **how)
@@ -298,7 +291,7 @@ def checked_classes(
     """
     X, labels = checked_samples(estimator, X, y)
     if labels.dtype.kind == "f":
-        check_told_apart(y, labels.astype(np.float64), "y")
+        validation.check_told_apart(y, labels.astype(np.float64), "y")
     if labels.dtype.kind in "OU" and not (isinstance(y, np.ndarray) and y.dtype.kind == "U"):
         types = {type(label) for label in np.asarray(y, dtype=object).ravel().tolist()}
         if not all(issubclass(kind, str) for kind in types):
@@ -319,10 +312,10 @@ def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     ValueError
         Sparse inputs of more than MOST_ENTRIES entries, too.
     """
-    check_not_masked(X, "X")
-    X = detached(X)
+    validation.check_not_masked(X, "X")
+    X = validation.detached(X)
     for column in X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)]:
-        if getattr(column, "kind", "") in DATES:
+        if getattr(column, "kind", "") in validation.DATES:
             raise ValueError("X has dates or durations: pass numbers of a unit that you choose")
     try:
         checked = validate_data(estimator, X, *y, **AS_INPUTS, **how)
@@ -331,10 +324,10 @@ def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     inputs = checked[0] if y else checked
     if not sp.issparse(inputs):
         inputs = np.asarray(inputs)
-        check_told_apart(X, inputs, "X")
+        validation.check_told_apart(X, inputs, "X")
     else:
         entries = sp.coo_matrix(X).data
-        check_told_apart(entries, entries.astype(np.float64), "X")
+        validation.check_told_apart(entries, entries.astype(np.float64), "X")
         inputs = _dense(inputs)
     return (inputs, *checked[1:]) if y else inputs
 
@@ -363,7 +356,7 @@ def sample_weights(
     if class_weight is not None:
         classes, codes = np.unique(y, return_inverse=True)
         if isinstance(class_weight, str):
-            check_choice(class_weight, "class_weight", ("balanced",), "a dict")
+            validation.check_choice(class_weight, "class_weight", ("balanced",), "a dict")
             sums = np.bincount(codes, weights)
             of_classes = sums.sum() / np.count_nonzero(sums) / np.where(sums > 0, sums, 1.0)
         else:

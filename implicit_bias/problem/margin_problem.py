@@ -54,16 +54,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import (
-    Array,
-    as_class_labels,
-    as_features,
-    as_finite,
-    as_numbers,
-    check_shape,
-    is_frozen,
-    owned,
-)
+from implicit_bias.base import validation
+from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
 from implicit_bias.problem.constraints import Constraints, class_indices
 from implicit_bias.problem.features import Features, decision
@@ -176,11 +168,11 @@ class MarginProblem:
                 "MarginProblem(X, y) lacks gates: pass those of each sample, (N, M), and the "
                 "groups of their columns, or pose a problem without gates by max_margin(X, y)"
             )
-        X = owned(as_finite(self.X, "X", 2), self.X)
+        X = validation.owned(validation.as_finite(self.X, "X", 2), self.X)
         if X.shape[1] == 0:
             raise ValueError(f"X has no features: shape {X.shape}")
-        labels, classes = as_class_labels(self.y, len(X), self.classes)
-        y = owned(labels, self.y)
+        labels, classes = validation.as_class_labels(self.y, len(X), self.classes)
+        y = validation.owned(labels, self.y)
         gates = _as_gates(self.gates)
         shape = (1, gates.shape[1], X.shape[1])
         group_norm, norm = _as_norms(self.norm, self.groups, self.metric, shape, classes)
@@ -474,7 +466,7 @@ class Architecture:
         """Return what the coefficients apply to, shape (n, D) or (n, H)."""
         layer = self.representation
         represented = X if layer is None else layer.hidden_activations(X)
-        return as_features(represented, self.gating.n_features)
+        return validation.as_features(represented, self.gating.n_features)
 
     def problem(
         self,
@@ -545,7 +537,7 @@ def max_margin(
     >>> round(solution.certificate.upper, 6)
     0.5
     """
-    inputs = as_finite(X, "X", 2)
+    inputs = validation.as_finite(X, "X", 2)
     architecture = Architecture(NoGates(inputs.shape[1]), norm=as_norm(norm, groups))
     return architecture.problem(inputs, y, cast("float | Array", C), intercept)
 
@@ -567,8 +559,8 @@ def check_problem(problem: object, function: str) -> None:
 def _as_weights(given: object, n_samples: int) -> float | Array:
     """Check C, a number or one a sample; equal ones are a number."""
     if isinstance(given, list | tuple) or np.ndim(cast(ArrayLike, given)):
-        values = as_numbers(cast(ArrayLike, given), "C")
-        check_shape(values, "C", (n_samples,), "a number, or one a sample")
+        values = validation.as_numbers(cast(ArrayLike, given), "C")
+        validation.check_shape(values, "C", (n_samples,), "a number, or one a sample")
         if (values != values[0]).any():
             if math.isinf(max(check_C(values.min()), check_C(values.max()))):
                 raise ValueError(
@@ -576,7 +568,7 @@ def _as_weights(given: object, n_samples: int) -> float | Array:
                     "those that must be separated (a sample's hinge loss is 0 from a C above its "
                     "dual variable on), or inf for all, the hard margin"
                 )
-            return owned(values, given)
+            return validation.owned(values, given)
         given = values[0]
     return check_C(given)
 
@@ -632,7 +624,7 @@ def _as_norms(
     else:
         of_gates = GroupNorm(np.zeros(shape[1], np.int64) if groups is None else groups)
     of_columns = "they name the group of each gate column"
-    check_shape(of_gates.groups, "groups", shape[1:2], of_columns)
+    validation.check_shape(of_gates.groups, "groups", shape[1:2], of_columns)
     found = chosen.partition(shape) if classes is None and chosen is not of_gates else None
     if found is not None and found.inner == "l2":
         if (found.groups == found.groups[..., :1]).all():
@@ -642,7 +634,7 @@ def _as_norms(
 
 def _as_gates(gates: object) -> GateMatrix:
     if not sp.issparse(gates):
-        return owned(as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
+        return validation.owned(validation.as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     if isinstance(gates, (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix)):
         try:
             gates.check_format()  # indices out of range would be read from elsewhere in memory
@@ -651,9 +643,9 @@ def _as_gates(gates: object) -> GateMatrix:
     shape = cast(sp.csr_array, gates).shape
     if len(shape) != 2:
         raise ValueError(f"gates must have 2 dimensions, (N, M), got shape {shape}")
-    as_finite(sp.csr_array(gates).data, "gates", 1)
+    validation.as_finite(sp.csr_array(gates).data, "gates", 1)
     matrix = sp.csr_array(gates, dtype=np.float64)
-    frozen = all(is_frozen(array) for array in _arrays_of(matrix))
+    frozen = all(validation.is_frozen(array) for array in _arrays_of(matrix))
     if not (frozen and matrix.has_canonical_format):  # those of a problem are
         matrix = matrix.copy()
         matrix.sum_duplicates()  # which nothing can do later

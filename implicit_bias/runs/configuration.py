@@ -30,21 +30,7 @@ from typing import (
     get_type_hints,
 )
 
-from implicit_bias.base import strict_json
-from implicit_bias.base.options import (
-    DATASET_NAMES,
-    LARGEST_SEED,
-    OPTIMIZER_LIMITS,
-    OPTIMIZER_NAMES,
-    SMALLEST_SEED,
-    SOLVER_NAMES,
-    TOLERANCE,
-    Missing,
-    OnFailure,
-    OptimizerName,
-    SolverOptions,
-    ThresholdRule,
-)
+from implicit_bias.base import options, strict_json
 
 T = TypeVar("T")
 Protocol: TypeAlias = Literal["default", "lippl2022"]
@@ -69,7 +55,9 @@ PROTOCOL_DEFAULTS: Mapping[str, Mapping[str, float]] = {"lippl2022": {"momentum"
 # Hyperparameters whose defaults are those of the released experiments.
 RELEASED_TRAINING = ("steps", "batch_size", "learning_rate", "optimizer")
 # "sgd goes to l2, sign to linf, ..."
-LIMIT_NORMS = ", ".join(f"{name} goes to {limit.norm}" for name, limit in OPTIMIZER_LIMITS.items())
+LIMIT_NORMS = ", ".join(
+    f"{name} goes to {limit.norm}" for name, limit in options.OPTIMIZER_LIMITS.items()
+)
 
 
 def option(
@@ -117,7 +105,7 @@ class RunConfig:
         A name or number out of its range.
     """
 
-    dataset: str = option("digits", "Data", "Data set", choices=DATASET_NAMES)
+    dataset: str = option("digits", "Data", "Data set", choices=options.DATASET_NAMES)
     data: str | None = option(
         None, "Data", "A file of your own instead: CSV, TSV, Parquet, NPZ, or libsvm's text"
     )
@@ -143,12 +131,12 @@ class RunConfig:
         "Make of each column of text one input of 0 and 1 for each different text, and of one of "
         "dates, such as 2020-01-31, the days since its first",
     )
-    missing: Missing = option(
+    missing: options.Missing = option(
         "refuse",
         "Data",
         "Samples that lack a value: none may, leave them out, or fill in the median of the "
         "training samples",
-        choices=get_args(Missing),
+        choices=get_args(options.Missing),
     )
     ignore: tuple[str, ...] = option(
         (), "Data", "Columns of your file that are no inputs, such as remark,date"
@@ -175,16 +163,19 @@ class RunConfig:
     )
     units: int = option(20, "Architecture", "Hidden units H", least=1, most=1_000_000)
     hyperplanes: int = option(1, "Architecture", "Hyperplanes a unit, k: C = 2^k contexts", least=0)
-    threshold: ThresholdRule = option(
-        "median", "Architecture", "Thresholds of the hyperplanes", choices=get_args(ThresholdRule)
+    threshold: options.ThresholdRule = option(
+        "median",
+        "Architecture",
+        "Thresholds of the hyperplanes",
+        choices=get_args(options.ThresholdRule),
     )
     seed: int = option(1, "Architecture", "Seed of gates, weights and batches", least=0)
     split_seed: int = option(
         1,
         "Data",
         "Seed of the training/validation split",
-        least=SMALLEST_SEED,
-        most=LARGEST_SEED,
+        least=options.SMALLEST_SEED,
+        most=options.LARGEST_SEED,
     )
     protocol: Protocol = option(
         "default",
@@ -206,13 +197,13 @@ class RunConfig:
         "Weights of the classes in the hinge loss of the SVMs: balanced, which gives all classes "
         "the same sum, or one for each, such as spam=5,ham=1",
     )
-    on_failure: OnFailure | None = option(
+    on_failure: options.OnFailure | None = option(
         None,
         "Margin",
         "Where samples are not separable: refuse, stop at the proof of that, solve a soft margin, "
         "or leave out the samples that it misclassifies (default: soft for a file of your own, "
         "warn for a built-in data set)",
-        choices=get_args(OnFailure),
+        choices=get_args(options.OnFailure),
     )
     soft_C: float | None = option(
         None,
@@ -226,14 +217,14 @@ class RunConfig:
     momentum: float = option(
         0.9, "Training", "Momentum of gradient descent (by the protocol lippl2022: 0)"
     )
-    optimizer: OptimizerName = option(
+    optimizer: options.OptimizerName = option(
         "sgd",
         "Training",
         f"Optimizer; on separable data with full batches {LIMIT_NORMS}",
-        choices=OPTIMIZER_NAMES,
+        choices=options.OPTIMIZER_NAMES,
     )
-    solver: str = option("auto", "Solver", "Solver of the SVMs", choices=SOLVER_NAMES)
-    tol: float = option(TOLERANCE, "Solver", "Relative gap between the certified bounds")
+    solver: str = option("auto", "Solver", "Solver of the SVMs", choices=options.SOLVER_NAMES)
+    tol: float = option(options.TOLERANCE, "Solver", "Relative gap between the certified bounds")
     device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
 
     def __post_init__(self) -> None:
@@ -296,9 +287,9 @@ class RunConfig:
         return self.protocol == "lippl2022" and all(same)
 
     @property
-    def solving(self) -> SolverOptions:
+    def solving(self) -> options.SolverOptions:
         """How to solve."""
-        return SolverOptions(self.solver, self.tol, self.device)
+        return options.SolverOptions(self.solver, self.tol, self.device)
 
     def metadata(self) -> dict[str, Any]:
         """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity.

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from implicit_bias.base.options import (
-    METHOD_NAMES,
-    NORM_NAMES,
-    OPTIMIZER_LIMITS,
-    OPTIMIZER_NAMES,
-    OptimizerName,
-)
+from implicit_bias.base import options
 from implicit_bias.base.options import LossName as LossName
 from implicit_bias.base.options import Method as Method
 from implicit_bias.base.options import NormName as NormName
@@ -92,7 +86,7 @@ class TrainingConfig:
     decay: float = 0.25
     decay_at: float = 0.5
     momentum: float = 0.0
-    optimizer: OptimizerName | OptimizerFactory = "sgd"
+    optimizer: options.OptimizerName | OptimizerFactory = "sgd"
     loss: LossName | MarginLoss = "logistic"
     rule: Rule = "gradient"
     record: int | tuple[int, ...] = 50
@@ -109,7 +103,7 @@ class TrainingConfig:
         check_seed(self.seed)
         check_choice(self.rule, "rule", get_args(Rule))
         if not callable(self.optimizer):
-            check_choice(self.optimizer, "optimizer", OPTIMIZER_NAMES)
+            check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
         if self.rule == "local" and self.optimizer == "muon":
             raise ValueError(
                 "muon's step of one unit depends on the others', so no unit learns by itself: use "
@@ -136,7 +130,7 @@ class TrainingConfig:
     @property
     def limit_norm(self) -> str:
         """Norm whose margin the optimizer maximises in the limit; "" of a callable."""
-        return "" if callable(self.optimizer) else OPTIMIZER_LIMITS[self.optimizer].norm
+        return "" if callable(self.optimizer) else options.OPTIMIZER_LIMITS[self.optimizer].norm
 
     def is_recorded(self, step: int) -> bool:
         """Whether the history has a point at this step."""
@@ -216,9 +210,9 @@ class LimitConfig:
         for name in ("friction", "scale_friction"):
             check_number(getattr(self, name), name, "(0, inf)")
         check_number(self.momentum, "momentum", "[0, 1)")
-        check_choice(self.method, "method", METHOD_NAMES)
+        check_choice(self.method, "method", options.METHOD_NAMES)
         if isinstance(self.norm, str):
-            check_choice(self.norm, "norm", NORM_NAMES)
+            check_choice(self.norm, "norm", options.NORM_NAMES)
         else:
             from implicit_bias.norms.tensors import as_parameter_norm
 

@@ -19,18 +19,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import as_features, pointing_to_the_page
+from implicit_bias.measure import modules
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import (
-    PROBES,
-    as_arguments,
-    as_inputs,
-    as_module,
-    evaluate,
-    labels_as_array,
-    undisturbed,
-    values_of,
-)
 from implicit_bias.measure.stationarity import balance
 from implicit_bias.measure.subject import NOTHING_TRAINED, Subject, margins_of
 from implicit_bias.networks import Network
@@ -196,7 +187,7 @@ def as_trainee(
     HomogeneityError
         A module that is not homogeneous in its parameters.
     """
-    module = as_module(module)
+    module = modules.as_module(module)
     check_parts(norm, [name for name, p in module.named_parameters() if p.requires_grad])
     if isinstance(module, Network):
         return _NetworkTrainee(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
@@ -291,15 +282,15 @@ class _ModuleTrainee(Trainee):
                     f"entries of the parameter {name!r} share memory, so that none can be set: "
                     "make it of expanded.clone()"
                 )
-        device, signs = next(iter(given.values())).device, labels_as_array(labels)
-        self.inputs = as_inputs(as_arguments(inputs), len(signs), device)
-        probes = tuple(tensor[:PROBES] for tensor in self.inputs)
-        with undisturbed(module):
-            gradients = margins_of(module, probes, signs[:PROBES])
+        device, signs = next(iter(given.values())).device, modules.labels_as_array(labels)
+        self.inputs = modules.as_inputs(modules.as_arguments(inputs), len(signs), device)
+        probes = tuple(tensor[: modules.PROBES] for tensor in self.inputs)
+        with modules.undisturbed(module):
+            gradients = margins_of(module, probes, signs[: modules.PROBES])
             whole = MarginGradients(module, self.inputs, signs, gradients.classes)
             self.labels = torch.tensor(whole.labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
-            total = evaluate(module, {**values_of(module), **given}, probes).sum()
+            total = modules.evaluate(module, {**modules.values_of(module), **given}, probes).sum()
             if not total.requires_grad:
                 raise ValueError(NOTHING_TRAINED)
             slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
@@ -336,7 +327,7 @@ class _ModuleTrainee(Trainee):
         return math.nan
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
-        return as_inputs((np.asarray(X),), len(np.asarray(X)), self.device)
+        return modules.as_inputs((np.asarray(X),), len(np.asarray(X)), self.device)
 
     def constants(self) -> Mapping[str, Tensor]:
         others = {k: w for k, w in self.module.named_parameters() if k not in self.parameters}

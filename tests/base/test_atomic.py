@@ -8,13 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from implicit_bias.base.atomic import (
-    check_writable,
-    make_folder,
-    write_csv,
-    write_tables,
-    write_text,
-)
+from implicit_bias.base import atomic
 from system import limited
 
 
@@ -23,24 +17,24 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="no regular file"):
-        write_text(pipe, "text")
+        atomic.write_text(pipe, "text")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    write_text(tmp_path / "file", "one")
-    write_text(tmp_path / "file", "two")
+    atomic.write_text(tmp_path / "file", "one")
+    atomic.write_text(tmp_path / "file", "two")
     assert (tmp_path / "file").read_text() == "two"
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
-    write_text(tmp_path / "file", "kept")
+    atomic.write_text(tmp_path / "file", "kept")
     with limited(100), pytest.raises(OSError, match=re.escape(str(tmp_path / "file"))):
-        write_text(tmp_path / "file", "x" * 10_000)
+        atomic.write_text(tmp_path / "file", "x" * 10_000)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["kept"]
 
 
 def test_spreadsheets_compute_no_text_of_a_table(tmp_path: Path) -> None:
     names = ["=1+1", "+1+1", "-A1", "@x", "\t=1", "-1", "fine"]
     frame = pd.DataFrame({"model": names, "error": [-0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
-    parquet, csv = write_tables(tmp_path, {"models": frame})
+    parquet, csv = atomic.write_tables(tmp_path, {"models": frame})
     pd.testing.assert_frame_equal(pd.read_parquet(parquet), frame)
     found = pd.read_csv(csv)
     assert found["model"].tolist() == [f"'{name}" for name in names[:5]] + names[5:]
@@ -51,33 +45,33 @@ def test_spreadsheets_compute_no_text_of_a_table(tmp_path: Path) -> None:
 def test_a_folder_where_a_file_is_cannot_be_made(below: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     with pytest.raises(OSError, match=r"cannot make the folder .*file is a file"):
-        make_folder(tmp_path / below)
+        atomic.make_folder(tmp_path / below)
     assert (tmp_path / "file").read_text() == "kept"
-    assert make_folder(tmp_path / "new" / "deeper").is_dir()
-    assert make_folder(tmp_path / "new").is_dir(), "what is there stays"
+    assert atomic.make_folder(tmp_path / "new" / "deeper").is_dir()
+    assert atomic.make_folder(tmp_path / "new").is_dir(), "what is there stays"
 
 
 def test_the_system_says_why_a_folder_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="too long"):
-        make_folder(tmp_path / ("x" * 300))
+        atomic.make_folder(tmp_path / ("x" * 300))
 
 
 def test_a_place_is_tried_before_the_work(tmp_path: Path) -> None:
-    check_writable(tmp_path / "new" / "file")
+    atomic.check_writable(tmp_path / "new" / "file")
     assert list((tmp_path / "new").iterdir()) == []
     for taken in (tmp_path, tmp_path / "file" / "deeper"):
         (tmp_path / "file").touch()
         with pytest.raises(OSError, match="another"):
-            check_writable(taken)
+            atomic.check_writable(taken)
 
 
 def test_names_that_are_no_utf8_are_escaped(tmp_path: Path) -> None:
-    write_text(tmp_path / "page", "\u00e9 of \udcff.csv")
+    atomic.write_text(tmp_path / "page", "\u00e9 of \udcff.csv")
     assert (tmp_path / "page").read_text("utf-8") == "\u00e9 of \\udcff.csv"
 
 
 def test_text_with_quotes_and_ends_of_lines_reads_as_it_was_written(tmp_path: Path) -> None:
     names = ["r\rn", "l\nl", 'a"b', "x,y", " s ", "007"]
-    write_csv(tmp_path / "names.csv", pd.DataFrame({"row": range(6), "id": names}))
+    atomic.write_csv(tmp_path / "names.csv", pd.DataFrame({"row": range(6), "id": names}))
     found = pd.read_csv(tmp_path / "names.csv", dtype={"id": str})
     assert (found["row"].tolist(), found["id"].tolist()) == ([*range(6)], names)
