@@ -379,6 +379,7 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     # The headline is an error, read against the commonest class; which SVM has which C is told.
     svm = next(line.split() for line in done.out.splitlines() if "optimal" in line)
     assert f"(C = {svm[8]}" in done.out
+    assert "…" not in done.out, "a heading was cut"
     first = done.out.index("No ranking: ")
     assert first < done.out.index("Always answering “") < done.out.index("There is no limit")
     page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")

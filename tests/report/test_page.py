@@ -566,6 +566,17 @@ def test_errors_come_first_on_data_of_ones_own_and_by_class() -> None:
     assert rows == [["late", "no", "0 of 77", percent(1.0)], yes]
 
 
+def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
+    blobs = make_toy("blobs", 30)
+    svms = {C: MaxMarginSVC(C=C).fit(blobs.X, blobs.y) for C in (math.inf, 0.01)}
+    both = {"hard": svms[math.inf], "soft": svms[0.01]}
+    for models, told in ((both, True), ({"hard": both["hard"]}, False)):
+        comparison = compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
+        models_table, *_ = tables(comparison, ["-1", "+1"])
+        assert any(column.key == "C" for column in models_table.columns) is told
+        assert any("hard: a hard margin" in note for note in models_table.notes) is told
+
+
 @dataclass(frozen=True)
 class Fixed:
     """A classifier that answers what it was told."""
