@@ -349,9 +349,11 @@ class Subject:
         """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
         return best_multipliers(self.at_margin_1(norm), seconds=seconds, deadline=deadline)
 
-    def gap(self, norm: ParameterNorm, *, seconds: float = SECONDS) -> float:
+    def gap(
+        self, norm: ParameterNorm, *, seconds: float = SECONDS, deadline: Deadline = NEVER
+    ) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""
         try:
-            return self.measure(norm, seconds=seconds).gap
+            return self.measure(norm, seconds=seconds, deadline=deadline).gap
         except SeparationError:
             return math.nan

@@ -33,6 +33,7 @@ class Ending(Enum):
         "stationary or on kinks of their units, or what is left to gain is below rounding; "
         "diagnose says how far from a KKT point they are"
     )
+    TIME = "the time that it may take is up"
     INTERRUPTED = "it was interrupted"
 
     @property

@@ -76,6 +76,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.base.validation import Array, as_finite, check_flag, check_number
 from implicit_bias.base.wording import percent
@@ -215,6 +216,7 @@ def train_to_limit(
     progress: bool = False,
     on_point: Callable[[LimitPoint], None] | None = None,
     leading: bool = False,
+    max_seconds: float | None = None,
 ) -> LimitResult:
     """Train a float64 module in place, on its device, from its present weights.
 
@@ -263,6 +265,8 @@ def train_to_limit(
         (residual blocks, biases above the first layer; see `diagnose`). Its own loss is descended;
         the KKT gap is that of its leading part, and the normalised margin is over the power of
         the norm that is the degree of that part, so it is comparable only late in the training.
+    max_seconds : float, optional
+        Limit on the time, gaps included; where it ends a search for one, its bound so far counts.
 
     Returns
     -------
@@ -313,6 +317,7 @@ def train_to_limit(
             f"config must be a LimitConfig, got {config!r}: pass LimitConfig(steps=...)"
         )
     check_flag(leading, "leading")
+    deadline = Deadline.asked(max_seconds)
     norm = as_parameter_norm(config.norm)
     trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
     _check_trainee(trainee, optimum, until_excess, stop_at_gap)
@@ -324,6 +329,7 @@ def train_to_limit(
         reference,
         measure,
         file,
+        deadline,
     )
     run.network = module  # as it was given: compiled, say
     return drive(run, LimitResult, on_point=on_point, progress=progress)
@@ -449,6 +455,7 @@ class _Run:
     reference: InitVar[ComparisonPredictor | None]
     measure: Measure | None
     checkpoint: Path | None
+    deadline: Deadline
 
     def __post_init__(self, reference: ComparisonPredictor | None) -> None:
         descent, trainee = self.descent, self.descent.trainee
@@ -512,7 +519,7 @@ class _Run:
             balance=trainee.balance(),
             excess=self.excess(),
             disagreement=disagreement,
-            gap=math.nan if self.stop_at_gap is None else trainee.gap(),
+            gap=math.nan if self.stop_at_gap is None else trainee.gap(self.deadline),
             # As plain numbers, which a checkpoint can keep.
             measures={name: float(value) for name, value in measures.items()},
         )
@@ -529,6 +536,8 @@ class _Run:
             return Ending.GAP
         if self.step >= self.config.steps:
             return Ending.STEPS
+        if self.deadline.passed:
+            return Ending.TIME
         if self.step % self.config.checkpoint_every == 0:
             self.save()
         following = self.descent.advance(self.state)

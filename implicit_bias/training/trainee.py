@@ -18,6 +18,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_features, pointing_to_the_page
 from implicit_bias.measure import modules
 from implicit_bias.measure.homogeneity import HomogeneityError
@@ -143,12 +144,13 @@ class Trainee(ABC):
         classes = outputs.shape[1] if outputs.ndim == 2 else None
         return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
 
-    def gap(self) -> float:
+    def gap(self, deadline: Deadline = NEVER) -> float:
         """Relative KKT gap in the trainee's norm, with the best multipliers.
 
         It is nan where a sample is on the wrong side.
         """
-        return Subject.known(self.gradients, self.degree, leading=self.leading).gap(self.norm)
+        subject = Subject.known(self.gradients, self.degree, leading=self.leading)
+        return subject.gap(self.norm, deadline=deadline)
 
 
 @pointing_to_the_page()

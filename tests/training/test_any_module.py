@@ -237,6 +237,17 @@ def test_a_predictor_of_classes_to_compare_with() -> None:
     assert result.history[-1].disagreement == expected
 
 
+def test_the_time_ends_a_training_and_the_search_for_its_gap() -> None:
+    module = two_layers()
+    config = LimitConfig(steps=10_000, norm="spectral")
+    result = train_to_limit(module, X4, LABELS, config, stop_at_gap=1e-6, max_seconds=1e-6)
+    assert (result.ending, result.steps, len(result.history)) == (Ending.TIME, 0, 1)
+    free = train_to_limit(module, X4, LABELS, replace(config, steps=2), max_seconds=600.0)
+    assert free.ending is Ending.STEPS
+    with pytest.raises(ValueError, match="max_seconds"):
+        train_to_limit(module, X4, LABELS, config, max_seconds=0.0)
+
+
 # --- what is not trained, and bad use ------------------------------------------------------------
 
 
