@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+import modules
 from cases import mostly_slow
 from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
@@ -16,18 +17,6 @@ from implicit_bias.diagnosis.function_space import FourierL1
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
-from modules import (
-    Computed,
-    Square,
-    known,
-    layers,
-    linear,
-    of,
-    own_labels,
-    scale_weights,
-    seeded,
-    set_weights,
-)
 
 NORMS = ("l2", "l1", "linf", "spectral")
 D, K = 5, 3
@@ -71,10 +60,10 @@ def only_in(
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()
     solution = solve(max_margin(X, y, norm), tol=1e-10)
-    found = only_in(norm, of(3.7 * solution.coef[:, 0]), torch.tensor(X), y)
+    found = only_in(norm, modules.of(3.7 * solution.coef[:, 0]), torch.tensor(X), y)
     assert found.min_margin == pytest.approx(3.7)
     assert found.parameter_norm == pytest.approx(solution.certificate.upper)
-    assert known(found.function_space).excess == pytest.approx(0.0, abs=1e-5)
+    assert modules.known(found.function_space).excess == pytest.approx(0.0, abs=1e-5)
     assert "optimum in function space" in found.verdict
 
 
@@ -84,13 +73,13 @@ def deep_linear() -> tuple[nn.Module, object]:
     size, rng = np.linalg.norm(w) ** (1 / 3), np.random.default_rng(0)
     a, b = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 4)))
     unit = w / np.linalg.norm(w)
-    return of(size * np.outer(a, unit), size * np.outer(b, a), size * b[None]), X
+    return modules.of(size * np.outer(a, unit), size * np.outer(b, a), size * b[None]), X
 
 
 def difference(beta: Array) -> nn.Module:
     """Return the module <u * u - v * v, x> that computes <beta, x>."""
     u, v = (torch.tensor(np.sqrt(np.maximum(side, 0.0))) for side in (beta, -beta))
-    return Computed(lambda m, x: x @ (m.u**2 - m.v**2), u=u, v=v).eval()
+    return modules.Computed(lambda m, x: x @ (m.u**2 - m.v**2), u=u, v=v).eval()
 
 
 def matrices() -> tuple[nn.Module, object]:
@@ -99,7 +88,7 @@ def matrices() -> tuple[nn.Module, object]:
     zeta = solve(max_margin(X, y, "nuclear"), tol=1e-10).coef[:, 0]
     U, s, Vt = np.linalg.svd(zeta, full_matrices=False)
     root = np.sqrt(s)
-    return of(root[:, None] * Vt, U * root), X
+    return modules.of(root[:, None] * Vt, U * root), X
 
 
 def diagonal() -> tuple[nn.Module, object]:
@@ -109,8 +98,8 @@ def diagonal() -> tuple[nn.Module, object]:
 def circular(kernel: Array, readout: Array) -> nn.Module:
     """Build a circular convolution of full width, then a linear readout."""
     conv = nn.Conv1d(1, 1, D, padding=D - 1, padding_mode="circular", bias=False)
-    parts = {"conv": conv, "readout": linear(D)}
-    module = Computed(lambda m, x: m.readout(m.conv(x[:, None])[:, 0, :D]), **parts)
+    parts = {"conv": conv, "readout": modules.linear(D)}
+    module = modules.Computed(lambda m, x: m.readout(m.conv(x[:, None])[:, 0, :D]), **parts)
     for weight, values in zip(module.parameters(), (kernel, readout), strict=True):
         weight.data = torch.tensor(values).reshape(weight.shape)
     return module.eval()
@@ -135,7 +124,7 @@ def convolution() -> tuple[nn.Module, object]:
 
 def gated() -> tuple[nn.Module, object]:
     network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2)
-    set_weights(network, solve(network.architecture().problem(X, Y), tol=1e-10).coef)
+    modules.set_weights(network, solve(network.architecture().problem(X, Y), tol=1e-10).coef)
     return network.eval(), network.prepare(X)
 
 
@@ -156,7 +145,7 @@ def test_limits_of_gradient_descent(name: str) -> None:
     labels = classes()[1] if name == "matrices" else Y
     found = only_in("l2", module, inputs, labels, also)
     assert found.degree == pytest.approx(degree)
-    space = known(found.function_space)
+    space = modules.known(found.function_space)
     assert space.family == family
     assert space.excess == pytest.approx(0.0, abs=1e-5)
 
@@ -180,13 +169,13 @@ def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
         module: nn.Module = difference(np.ones(D))
         inputs, labels = samples(seed=3)
     elif name == "linear":
-        module = linear(D, K)
+        module = modules.linear(D, K)
     elif name == "deep linear":
-        module = layers(D, 4, K, between=None)
+        module = modules.layers(D, 4, K, between=None)
     else:
-        module = nn.Sequential(nn.Conv1d(1, 2, 3, bias=False), nn.Flatten(), linear(6, K))
+        module = nn.Sequential(nn.Conv1d(1, 2, 3, bias=False), nn.Flatten(), modules.linear(6, K))
         inputs = inputs[:, None]
-    return seeded(module), inputs, labels
+    return modules.seeded(module), inputs, labels
 
 
 FAST = {("gated", "l1"), ("deep linear", "linf"), ("convolution", "l1"), ("diagonal", "l1")}
@@ -210,7 +199,7 @@ def test_limits_in_any_geometry_with_all_layers_trained(name: str, norm: str) ->
 
 def network(outputs: int) -> nn.Module:
     """Without a kink, where programs of gradients could stop short of a KKT point."""
-    return seeded(layers(D, 4, outputs, between=Square), 5)
+    return modules.seeded(modules.layers(D, 4, outputs, between=modules.Square), 5)
 
 
 @pytest.mark.slow
@@ -219,7 +208,7 @@ def network(outputs: int) -> nn.Module:
 def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
     """Whatever the geometry, its own KKT points are known by it alone."""
     module = network(outputs)
-    labels = own_labels(module, torch.tensor(X))
+    labels = modules.own_labels(module, torch.tensor(X))
     before = diagnose(module, X, labels, norm=norm)
     assert before.gap > ELSEWHERE
     trained_to_limit(module, X, labels, norm)
@@ -231,9 +220,9 @@ def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
 @pytest.mark.parametrize("scale", [1e-3, 40.0])
 def test_scaling_the_module_changes_its_margin_alone(scale: float) -> None:
     module = network(K)
-    labels = own_labels(module, torch.tensor(X))
+    labels = modules.own_labels(module, torch.tensor(X))
     before = diagnose(module, X, labels, norm="linf")
-    scale_weights(module, scale)
+    modules.scale_weights(module, scale)
     after = diagnose(module, X, labels, norm="linf")
     assert after.min_margin == pytest.approx(scale**3 * before.min_margin)
     assert after.gap == pytest.approx(before.gap, rel=1e-6)
@@ -244,7 +233,7 @@ def test_scaling_the_module_changes_its_margin_alone(scale: float) -> None:
 def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> None:
     """Those of the largest shares first, as many as are asked for, or have one."""
     inputs, y = classes()
-    module = of(solve(max_margin(inputs, y)).coef.reshape(K, D))
+    module = modules.of(solve(max_margin(inputs, y)).coef.reshape(K, D))
     found = diagnose(module, inputs, y)
     shares = found.sample_shares
     assert shares.sum() == pytest.approx(1.0)

@@ -12,17 +12,8 @@ import pytest
 import safetensors.numpy
 from sklearn.exceptions import NotFittedError
 
+import implicit_bias as ib
 from cases import mostly_slow
-from implicit_bias import (
-    GLNSVC,
-    GaLUClassifier,
-    GatedReLUSVC,
-    GatedSVC,
-    GLNClassifier,
-    HiddenLayerSVC,
-    MaxMarginSVC,
-    ReLUClassifier,
-)
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.saved_models import FileError, load_model, save_model
@@ -39,24 +30,26 @@ CONTEXTS = HyperplaneContexts.random(MOONS.X, 4, 1, random_state=0)
 READOUT = HyperplaneContexts.random(MOONS.X, 1, 1, random_state=1)
 
 
-def relu() -> ReLUClassifier:
-    return ReLUClassifier((12, 12), random_state=0, steps=300, dtype="float32")
+def relu() -> ib.ReLUClassifier:
+    return ib.ReLUClassifier((12, 12), random_state=0, steps=300, dtype="float32")
 
 
 # Fitted by the tests: each process of a run reads this file, few run its tests.
 MODELS: dict[str, Callable[[], BinaryClassifier]] = {
-    "svm-gln": lambda: GLNSVC(n_units=4, random_state=0),
-    "svm-l2": lambda: GLNSVC(n_units=4, norm="l2", threshold=np.zeros((4, 1)), random_state=0),
-    "shallow": lambda: GLNSVC(n_units=1, n_hyperplanes=3, random_state=0),
-    "gated-relu": lambda: GatedReLUSVC(n_units=6, random_state=0),
-    "linear": lambda: GatedSVC(C=1.0),
-    "hidden-layer": lambda: HiddenLayerSVC(relu().fit(MOONS.X, LABELS), C=10.0),
-    "hidden-layer-gated": lambda: HiddenLayerSVC(
+    "svm-gln": lambda: ib.GLNSVC(n_units=4, random_state=0),
+    "svm-l2": lambda: ib.GLNSVC(n_units=4, norm="l2", threshold=np.zeros((4, 1)), random_state=0),
+    "shallow": lambda: ib.GLNSVC(n_units=1, n_hyperplanes=3, random_state=0),
+    "gated-relu": lambda: ib.GatedReLUSVC(n_units=6, random_state=0),
+    "linear": lambda: ib.GatedSVC(C=1.0),
+    "hidden-layer": lambda: ib.HiddenLayerSVC(relu().fit(MOONS.X, LABELS), C=10.0),
+    "hidden-layer-gated": lambda: ib.HiddenLayerSVC(
         GLN([CONTEXTS], readout_gating=READOUT, seed=0), C=1.0
     ),
-    "gated-readout": lambda: GatedSVC(GatedReadout(READOUT, CONTEXTS), norm=InRows(L1(), 2), C=1.0),
-    "gln": lambda: GLNClassifier((4, 3), 2, random_state=0, steps=50),
-    "biased-gln": lambda: GLNClassifier(
+    "gated-readout": lambda: ib.GatedSVC(
+        GatedReadout(READOUT, CONTEXTS), norm=InRows(L1(), 2), C=1.0
+    ),
+    "gln": lambda: ib.GLNClassifier((4, 3), 2, random_state=0, steps=50),
+    "biased-gln": lambda: ib.GLNClassifier(
         4, random_state=0, steps=50, readout_bias=True, dtype="float32"
     ),
     "relu": relu,
@@ -89,8 +82,8 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def to_limit(config: LimitConfig) -> GLNClassifier:
-    model = GLNClassifier(3, random_state=0)
+def to_limit(config: LimitConfig) -> ib.GLNClassifier:
+    model = ib.GLNClassifier(3, random_state=0)
     return model.fit_by(
         MOONS.X, LABELS, lambda network, X, y: train_to_limit(network, X, y, config)
     )
@@ -186,8 +179,8 @@ def retold(file: Path, change: Callable[[list[Any], dict[str, Any]], object]) ->
     safetensors.numpy.save_file(tensors, file, metadata={"header": json.dumps(header)})
 
 
-def fitted_linear() -> MaxMarginSVC:
-    return MaxMarginSVC().fit(np.eye(3), ["a", "b", "b"])
+def fitted_linear() -> ib.MaxMarginSVC:
+    return ib.MaxMarginSVC().fit(np.eye(3), ["a", "b", "b"])
 
 
 @pytest.mark.parametrize(
@@ -233,13 +226,13 @@ def test_another_number_of_inputs_is_damage(width: Any, tmp_path: Path) -> None:
 def test_labels_of_every_type_come_back(kind: Any, tmp_path: Path) -> None:
     """Of another byte order, too, of which the checksum was that of the other file."""
     y = np.array([1, 2, 2]).astype("U4" if kind is object else kind).astype(kind)
-    model = MaxMarginSVC().fit(np.eye(3), y)
+    model = ib.MaxMarginSVC().fit(np.eye(3), y)
     found = reloaded(model, tmp_path)
     assert found.predict(np.eye(3)).tolist() == model.predict(np.eye(3)).tolist() == y.tolist()
 
 
 def test_labels_that_are_no_data_are_said(tmp_path: Path) -> None:
-    model = MaxMarginSVC().fit(np.eye(3), np.array([1, 2, 2]).astype("M8[D]"))
+    model = ib.MaxMarginSVC().fit(np.eye(3), np.array([1, 2, 2]).astype("M8[D]"))
     with pytest.raises(TypeError, match="cannot save a ndarray of datetime64"):
         save_model(tmp_path / "model.safetensors", model)
 
@@ -271,13 +264,13 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     save_model(file, fitted_model("svm-gln"))
     old = file.read_bytes()
-    foreign = GatedSVC(Foreign(gating.weights, gating.thresholds, gating.occurs))
+    foreign = ib.GatedSVC(Foreign(gating.weights, gating.thresholds, gating.occurs))
     with pytest.raises(TypeError, match="cannot save a Foreign"):
         save_model(file, foreign.fit(MOONS.X, MOONS.y))
     assert file.read_bytes() == old
 
 
-@pytest.mark.parametrize("model", [GLNSVC(), ReLUClassifier()])
+@pytest.mark.parametrize("model", [ib.GLNSVC(), ib.ReLUClassifier()])
 def test_an_unfitted_model_is_not_saved(model: BinaryClassifier, tmp_path: Path) -> None:
     with pytest.raises(NotFittedError, match="not fitted.*nothing to save"):
         save_model(tmp_path / "model.safetensors", model)
@@ -287,7 +280,7 @@ def test_an_unfitted_model_is_not_saved(model: BinaryClassifier, tmp_path: Path)
 @pytest.mark.parametrize("every", mostly_slow([11, 151], [151]))
 def test_no_flipped_byte_gives_another_model(every: int, tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
-    model = GatedSVC(C=1.0).fit(MOONS.X, LABELS)
+    model = ib.GatedSVC(C=1.0).fit(MOONS.X, LABELS)
     save_model(file, model, {"units": 3})
     whole = file.read_bytes()
     for place in range(0, len(whole), every):
@@ -305,10 +298,10 @@ def test_no_flipped_byte_gives_another_model(every: int, tmp_path: Path) -> None
 
 def test_arguments_in_the_wrong_order_are_told_so() -> None:
     with pytest.raises(TypeError, match="'svm.safetensors', model"):
-        save_model(GLNSVC(2), "svm.safetensors")  # type: ignore[arg-type]
+        save_model(ib.GLNSVC(2), "svm.safetensors")  # type: ignore[arg-type]
 
 
 def test_what_is_saved_is_named_to_others() -> None:
-    model: Any = GaLUClassifier(3, random_state=0).fit(MOONS.X, LABELS)
+    model: Any = ib.GaLUClassifier(3, random_state=0).fit(MOONS.X, LABELS)
     with pytest.raises(TypeError, match=r"a fitted GatedSVC, .*InfiniteWidthSVC, not a GaLU"):
         save_model("galu.safetensors", model)

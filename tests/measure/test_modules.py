@@ -20,15 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrizations, parametrize
 
-from implicit_bias import (
-    DiagnosisWarning,
-    HomogeneityError,
-    LimitConfig,
-    Recorder,
-    certify_network,
-    diagnose,
-    train_to_limit,
-)
+import implicit_bias as ib
 from implicit_bias.measure import modules
 from implicit_bias.measure.stationarity import kkt_measure, stationarity
 from implicit_bias.networks import GLN, Network, ReLUNetwork
@@ -181,16 +173,16 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 
 
 def record(module: nn.Module, inputs: Any, labels: Any) -> None:
-    Recorder(module, inputs, labels, ("l2", "linf"), seconds=0.1).record()
+    ib.Recorder(module, inputs, labels, ("l2", "linf"), seconds=0.1).record()
 
 
 def limit(module: nn.Module, inputs: Any, labels: Any) -> object:
-    return train_to_limit(module, inputs, labels, LimitConfig(steps=3))
+    return ib.train_to_limit(module, inputs, labels, ib.LimitConfig(steps=3))
 
 
 def until_gap(module: nn.Module, inputs: Any, labels: Any) -> object:
-    config = LimitConfig(steps=2, method="prox-linear")
-    return train_to_limit(module, inputs, labels, config, stop_at_gap=1e-9)
+    config = ib.LimitConfig(steps=2, method="prox-linear")
+    return ib.train_to_limit(module, inputs, labels, config, stop_at_gap=1e-9)
 
 
 TRAINING = {
@@ -198,7 +190,7 @@ TRAINING = {
     "train_to_limit by prox-linear": until_gap,
 }
 FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
-    "diagnose": diagnose,
+    "diagnose": ib.diagnose,
     "stationarity": lambda module, inputs, labels: stationarity(module, (inputs,), labels),
     "Recorder": record,
     **TRAINING,
@@ -281,7 +273,7 @@ def test_a_module_is_left_as_it_is(
     module, inputs, labels = built(name, dtype, training=not training)
     FUSE[:] = [] if fuse is None else [fuse]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DiagnosisWarning)
+        warnings.simplefilter("ignore", ib.DiagnosisWarning)
         with (
             unchanged(module, values=not training),
             suppress(Broken, KeyboardInterrupt, ValueError),
@@ -298,7 +290,7 @@ def test_a_network_of_this_package_is_left_as_it_is(
 ) -> None:
     labels = np.where(network.decision(X.numpy()) > 0, 1, -1)
     calls: list[Callable[[], object]] = [
-        lambda: certify_network(network, X.numpy(), labels),
+        lambda: ib.certify_network(network, X.numpy(), labels),
         lambda: kkt_measure(X.numpy(), labels)(network),
     ]
     for call in calls:
@@ -359,13 +351,13 @@ def twice(first: Tensor, last: Tensor) -> nn.Module:
 def test_what_is_shared_is_one_parameter(name: str) -> None:
     module, inputs, labels = built(name, torch.float64, training=False)
     plain = twice(*module.parameters())
-    found, expected = (diagnose(each, inputs, labels) for each in (module, plain))
+    found, expected = (ib.diagnose(each, inputs, labels) for each in (module, plain))
     assert found.parameter_norm == pytest.approx(expected.parameter_norm)
     assert found.degree == pytest.approx(3.0)
     assert found.gap == pytest.approx(expected.gap)
     assert len(found.layers) == 2
-    config = LimitConfig(steps=5)
-    trained, alike = (train_to_limit(each, inputs, labels, config) for each in (module, plain))
+    config = ib.LimitConfig(steps=5)
+    trained, alike = (ib.train_to_limit(each, inputs, labels, config) for each in (module, plain))
     assert trained.history[-1].norm == pytest.approx(alike.history[-1].norm)
 
 
@@ -389,13 +381,13 @@ def test_what_torch_wraps_is_measured_as_what_is_in_it(
     wrap: Callable[[nn.Module], nn.Module],
 ) -> None:
     module, inputs, labels = built("shared", torch.float64, training=False)
-    expected = diagnose(module, inputs, labels).gap
+    expected = ib.diagnose(module, inputs, labels).gap
     wrapped = wrap(module)
     with unchanged(wrapped):
-        assert diagnose(wrapped, inputs, labels).gap == pytest.approx(expected)
+        assert ib.diagnose(wrapped, inputs, labels).gap == pytest.approx(expected)
         assert stationarity(wrapped, (inputs,), labels).gap == pytest.approx(expected)
-        assert Recorder(wrapped, inputs, labels).record()["gap_l2"] == pytest.approx(expected)
-    result = train_to_limit(wrapped, inputs, labels, LimitConfig(steps=2))
+        assert ib.Recorder(wrapped, inputs, labels).record()["gap_l2"] == pytest.approx(expected)
+    result = ib.train_to_limit(wrapped, inputs, labels, ib.LimitConfig(steps=2))
     assert result.network is wrapped
     assert result.steps == 2
 
@@ -462,8 +454,8 @@ def scaling(power: float) -> nn.Module:
 def test_a_degree_that_is_not_positive_or_tiny(power: float, match: str) -> None:
     module = scaling(power).double()
     labels = module(X).sign().detach()
-    with unchanged(module), pytest.raises(HomogeneityError, match=match):
-        diagnose(module, 1e-3 * X, labels)
+    with unchanged(module), pytest.raises(ib.HomogeneityError, match=match):
+        ib.diagnose(module, 1e-3 * X, labels)
 
 
 def test_what_cannot_be_set_or_is_kept_is_not_trained() -> None:
@@ -511,14 +503,14 @@ def test_samples_that_are_none_are_refused(
 def test_a_configuration_is_one_and_a_single_norm_a_list_of_it() -> None:
     module, given = linear(D).double(), np.ones(len(X))
     with pytest.raises(TypeError, match="LimitConfig"):
-        train_to_limit(module, X, given, 3)  # type: ignore[arg-type]
+        ib.train_to_limit(module, X, given, 3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="norm must be"):
-        Recorder(module, X, given, 3)  # type: ignore[arg-type]
+        ib.Recorder(module, X, given, 3)  # type: ignore[arg-type]
 
 
 def test_parameters_without_entries_are_none() -> None:
     module, inputs, labels = built("tied", torch.float64, training=False)
-    expected = diagnose(module, inputs, labels, norm="linf").gap
+    expected = ib.diagnose(module, inputs, labels, norm="linf").gap
     module.register_parameter("empty", nn.Parameter(torch.empty(0, 3, dtype=torch.float64)))
-    assert diagnose(module, inputs, labels, norm="linf").gap == pytest.approx(expected)
-    assert train_to_limit(module, inputs, labels, LimitConfig(steps=2)).steps == 2
+    assert ib.diagnose(module, inputs, labels, norm="linf").gap == pytest.approx(expected)
+    assert ib.train_to_limit(module, inputs, labels, ib.LimitConfig(steps=2)).steps == 2
