@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 from benchmarks.fiat2019 import galu_bounds as bounds
+from drawn import normal
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gradient_gram import normalise
-
-
-def normal(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).normal(size=shape)
 
 
 def gates_of(X: Array, U: Array) -> Array:

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.fiat2019 import galu_clusters as clusters
+from drawn import sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import normalise
 from implicit_bias.kernels.least_squares import gated_features
-
-
-def sphere(n: int, d: int, seed: int = 0) -> Array:
-    return normalise(np.random.default_rng(seed).normal(size=(n, d)))
 
 
 def test_centre_kernel_is_the_mean_of_gates() -> None:

@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.fiat2019 import gated_bounds, search_procedures
 from benchmarks.fiat2019.parity_correlation import parity_correlation
+from drawn import hard, normal, sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
@@ -18,19 +19,6 @@ from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import UnitGates
 
 M, D, K = 60, 4, 7
-
-
-def normal(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).normal(size=shape)
-
-
-def hard(n_filters: int, n_features: int = D, seed: int = 1) -> UnitGates:
-    return UnitGates(normal(n_filters, n_features, seed=seed), np.zeros(n_filters))
-
-
-def sphere(m: int, d: int, seed: int = 0) -> Array:
-    X = normal(m, d, seed=seed)
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def cube(d: int) -> Array:

@@ -10,13 +10,10 @@ from numpy.polynomial import chebyshev
 
 from benchmarks.panigrahi2020 import gram_bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
+from drawn import sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
-
-
-def samples(n: int, d: int) -> Array:
-    return grams.normalise(np.random.default_rng(0).standard_normal((n, d)))
 
 
 def test_shapes_of_the_lower_bounds() -> None:
@@ -32,7 +29,7 @@ def test_shapes_of_the_lower_bounds() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "elu", "tanh"])
 def test_coherence_bounds_the_smallest_eigenvalue(name: str) -> None:
-    X, phi = samples(6, 12), grams.ACTIVATIONS[name]
+    X, phi = sphere(6, 12), grams.ACTIVATIONS[name]
     coherence = float(np.abs(X @ X.T - np.eye(6)).max())
     bound = gram_bounds.coherence_bound(phi, coherence, 6)
     # The powers one by one, by Gershgorin.
@@ -125,7 +122,7 @@ def test_chebyshev_degrees(scale: float, error: float, swish: bool) -> None:
 
 @pytest.mark.parametrize("name", ["relu", "elu", "tanh", "swish"])
 def test_trace(name: str) -> None:
-    X, phi = samples(6, 3), grams.ACTIVATIONS[name]
+    X, phi = sphere(6, 3), grams.ACTIVATIONS[name]
     exact = float(np.trace(grams.infinite_gram(X, phi)))
     assert exact == pytest.approx(2 * gram_bounds.trace_bound(phi, 6))
     generator = torch.Generator().manual_seed(0)
@@ -136,7 +133,7 @@ def test_trace(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["relu", "tanh", "swish"])
 def test_hadamard_powers_bound_the_smallest_eigenvalue(name: str) -> None:
-    X, phi = samples(6, 4), grams.ACTIVATIONS[name]
+    X, phi = sphere(6, 4), grams.ACTIVATIONS[name]
     brute = max(
         phi.hermite_squares[r] * float(np.linalg.eigvalsh((X @ X.T) ** (r + 1))[0])
         for r in range(10)
@@ -158,7 +155,7 @@ def test_bounds_of_smoothed_data() -> None:
         gram_bounds.smoothed_degree(127, 9)
     assert gram_bounds.smoothed_power(100, 0.1, 0.5) == pytest.approx(1e-4 * 100**-6)
     # sigma_n of the Khatri-Rao power is the root of the eigenvalue of the Hadamard power.
-    X = samples(6, 3)
+    X = sphere(6, 3)
     columns = np.einsum("ia,ib->iab", X, X).reshape(6, -1)
     least = np.linalg.svd(columns, compute_uv=False)[-1]
     assert least**2 == pytest.approx(np.linalg.eigvalsh((X @ X.T) ** 2)[0], abs=1e-12)
@@ -193,7 +190,7 @@ def test_steps_of_the_recursion() -> None:
 
 def test_weights_may_move_as_far_as_allowed() -> None:
     """Lemma M.1 for random moves by exactly that much; for tanh beta = 4 / (3 sqrt 3)."""
-    X, tanh = samples(4, 3), grams.ACTIVATIONS["tanh"]
+    X, tanh = sphere(4, 3), grams.ACTIVATIONS["tanh"]
     (weights,) = grams.gaussian_weights(100, 3)
     before = float(grams.eigenvalues(grams.finite_gram(X, tanh, [weights]))[-1])
     allowed = gram_bounds.drift_allowed(before, 4, 1.0, 4 / (3 * math.sqrt(3)))
@@ -205,7 +202,7 @@ def test_weights_may_move_as_far_as_allowed() -> None:
 
 
 def test_one_kernel_for_gates_and_activations() -> None:
-    X = samples(5, 3)
+    X = sphere(5, 3)
     expected = grams.infinite_gram(X, grams.ACTIVATIONS["relu"])
     np.testing.assert_allclose(gradient_kernel(X @ X.T, arc_cosine_kernel), expected, atol=1e-7)
     lengths = np.array([1.0, 2.0, 0.0, 3.0, 1.0])

@@ -19,6 +19,7 @@ from benchmarks.panigrahi2020.gram_spectrum import (
     smoothed_points,
     sphere_eigenvalues,
 )
+from drawn import sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
@@ -34,10 +35,6 @@ from implicit_bias.kernels.gradient_gram import (
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.
 TIGHT, CLOSE = 1e-11, 1e-9
 SMOOTH = ["swish", "tanh", "quadratic", "cubic"]
-
-
-def samples(n: int, d: int, seed: int = 0) -> Array:
-    return normalise(np.random.default_rng(seed).standard_normal((n, d)))
 
 
 def monomials(X: Array, degree: int) -> Array:
@@ -77,7 +74,7 @@ def test_initialisations_have_their_variances(name: str) -> None:
 @pytest.mark.parametrize("name", ["tanh", "swish", "cubic"])
 def test_eigenvalues_by_harmonics(name: str, dimension: int) -> None:
     phi = ACTIVATIONS[name]
-    X = samples(12, dimension)
+    X = sphere(12, dimension)
     lifted = np.hstack([X, np.zeros((12, 2))])
     expected = eigenvalues(infinite_gram(X, phi))
     np.testing.assert_allclose(sphere_eigenvalues(lifted, phi), expected, atol=CLOSE * expected[0])
@@ -95,7 +92,7 @@ def test_eigenvalues_by_harmonics_are_those_of_the_circle() -> None:
 
 
 def test_separation_is_the_sine_of_the_smallest_angle() -> None:
-    X = samples(8, 3)
+    X = sphere(8, 3)
     pairs = itertools.permutations(X, 2)
     brute = min(float(np.linalg.norm(b - (a @ b) * a)) for a, b in pairs)
     assert separation(X) == pytest.approx(brute, rel=CLOSE)
@@ -184,7 +181,7 @@ def test_zero_eigenvalues_of_polynomials(
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension: int) -> None:
-    X = samples(30, dimension)
+    X = sphere(30, dimension)
     values = eigenvalues(infinite_gram(X, polynomial([0.0] * degree + [1.0])))
     assert np.count_nonzero(values > CLOSE * values[0]) == polynomial_rank([degree], dimension)
 
@@ -193,7 +190,7 @@ def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension:
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_eigenvalues_keep_to_their_bounds(name: str, dimension: int) -> None:
     phi, n = ACTIVATIONS[name], 25
-    values = eigenvalues(infinite_gram(samples(n, dimension), phi))
+    values = eigenvalues(infinite_gram(sphere(n, dimension), phi))
     bounds = eigenvalue_bounds(phi, n, dimension)
     assert (values <= bounds + 1e-12 * values[0]).all()
     assert (np.diff(bounds) <= 0).all()

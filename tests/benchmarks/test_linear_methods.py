@@ -16,7 +16,7 @@ from benchmarks.daniely2020.linear_methods import (
     sets_of_size,
     walsh_coefficients,
 )
-from implicit_bias.base.validation import Array
+from drawn import on_the_cube
 from implicit_bias.datasets import parities
 from implicit_bias.datasets.images import load_digits
 from implicit_bias.problem import MarginProblem
@@ -26,12 +26,6 @@ from implicit_bias.solvers import solve
 ROUNDING = 1e-12
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
-
-
-def on_the_cube(distribution: parities.ParityDistribution) -> tuple[Array, Array, Array]:
-    """All inputs, their labels and their probabilities."""
-    bits = parities.cube(distribution.n_bits)
-    return bits, distribution.labels(bits), distribution.probabilities(bits)
 
 
 def test_strips_are_images_side_by_side_with_the_parity_of_their_sum() -> None:

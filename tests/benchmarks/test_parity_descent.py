@@ -14,16 +14,11 @@ from benchmarks.daniely2020.linear_methods import hinge_loss
 from benchmarks.daniely2020.network import Schedule, descend
 from benchmarks.daniely2020.parity_separation import guaranteed_margin, separating_layer
 from cases import mostly_slow
+from drawn import on_the_cube
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import ParityDistribution, cube
 
 ROUNDING = 1e-12
-
-
-def on_the_cube(distribution: ParityDistribution) -> tuple[Array, Array, Array]:
-    """All inputs, their labels and their probabilities."""
-    bits = cube(distribution.n_bits)
-    return bits, distribution.labels(bits), distribution.probabilities(bits)
 
 
 def halves(distribution: ParityDistribution) -> tuple[Array, Array]:

@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from implicit_bias.base.validation import Array
+from drawn import on_the_cube
 from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
 
 ROUNDING = 1e-12
-
-
-def on_the_cube(distribution: ParityDistribution) -> tuple[Array, Array, Array]:
-    """All inputs, their labels and their probabilities."""
-    bits = cube(distribution.n_bits)
-    return bits, distribution.labels(bits), distribution.probabilities(bits)
 
 
 def test_cube_lists_every_input_once_in_the_order_of_binary_digits() -> None:

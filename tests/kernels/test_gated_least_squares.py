@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.integrate import solve_ivp
 
+from drawn import hard, normal, sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
@@ -14,19 +15,6 @@ from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import UnitGates
 
 M, D, K = 60, 4, 7
-
-
-def normal(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).normal(size=shape)
-
-
-def hard(n_filters: int, n_features: int = D, seed: int = 1) -> UnitGates:
-    return UnitGates(normal(n_filters, n_features, seed=seed), np.zeros(n_filters))
-
-
-def sphere(m: int, d: int, seed: int = 0) -> Array:
-    X = normal(m, d, seed=seed)
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def features(X: Array, gates: Array) -> Array:

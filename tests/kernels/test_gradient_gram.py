@@ -12,6 +12,7 @@ from scipy.stats import norm
 from torch import Tensor
 from torch.nn import functional
 
+from drawn import sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as module
 from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, Dual, hermite_coefficients
@@ -25,7 +26,6 @@ from implicit_bias.kernels.gradient_gram import (
     finite_gram,
     gaussian_weights,
     infinite_gram,
-    normalise,
     polynomial,
 )
 from implicit_bias.problem import MarginProblem
@@ -36,10 +36,6 @@ RHO = np.linspace(-1, 1, 41)
 SINE = Activation("sine", torch.sin)
 ERF = Activation("erf", torch.erf)
 SMOOTH = ["swish", "tanh", "quadratic", "cubic"]
-
-
-def samples(n: int, d: int, seed: int = 0) -> Array:
-    return normalise(np.random.default_rng(seed).standard_normal((n, d)))
 
 
 def kappa_relu(rho: Array) -> Array:
@@ -68,7 +64,7 @@ def test_gram_is_that_of_the_gradients(phi: Activation) -> None:
 @pytest.mark.parametrize("name", ["relu", "tanh"])
 def test_gram_has_the_squares_of_the_readouts(name: str) -> None:
     """Equation 2 by the gradients themselves; with classes, biases and trained readouts, too."""
-    X, phi = samples(5, 3), ACTIVATIONS[name]
+    X, phi = sphere(5, 3), ACTIVATIONS[name]
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn((7, 3), generator=generator, dtype=torch.float64).requires_grad_(True)
     readouts = torch.randn((7, 2), generator=generator, dtype=torch.float64).requires_grad_(True)
@@ -89,7 +85,7 @@ def test_gram_has_the_squares_of_the_readouts(name: str) -> None:
 
 
 def test_readouts_follow_the_blocks_of_weights() -> None:
-    X, tanh = samples(4, 3), ACTIVATIONS["tanh"]
+    X, tanh = sphere(4, 3), ACTIVATIONS["tanh"]
     weights = torch.cat(list(gaussian_weights(50, 3)))
     readouts = torch.linspace(-2, 2, 50, dtype=torch.float64)
     whole = finite_gram(X, tanh, [weights], readouts=readouts)
@@ -104,7 +100,7 @@ def test_readouts_follow_the_blocks_of_weights() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])
 def test_eigenvalues_without_squaring(name: str) -> None:
-    X, phi = samples(6, 3), ACTIVATIONS[name]
+    X, phi = sphere(6, 3), ACTIVATIONS[name]
     weights = torch.cat(list(gaussian_weights(40, 3)))
     readouts = torch.linspace(-2, 2, 40, dtype=torch.float64)
     expected = eigenvalues(finite_gram(X, phi, [weights], readouts=readouts))
@@ -122,7 +118,7 @@ def test_eigenvalues_without_squaring(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["relu", "swish"])
 def test_gram_is_that_of_a_margin_problem_with_the_gates(name: str) -> None:
-    X, phi = samples(6, 3), ACTIVATIONS[name]
+    X, phi = sphere(6, 3), ACTIVATIONS[name]
     (weights,) = gaussian_weights(8, 3)
     gates = phi.derivative(torch.tensor(X) @ weights.T).numpy() / math.sqrt(8)
     y = np.array([1.0, -1.0] * 3)
@@ -138,7 +134,7 @@ def test_row_blocks_hold_few_gates_and_change_nothing(monkeypatch: pytest.Monkey
         sizes.append(z.numel())
         return torch.tanh(z)
 
-    X = samples(7, 4)
+    X = sphere(7, 4)
     whole = finite_gram(X, Activation("seen", seen), gaussian_weights(1000, 4))
     assert sizes == [7000]
     sizes.clear()
@@ -160,14 +156,14 @@ def test_weights_come_in_blocks_of_one_stream() -> None:
 
 def test_weights_must_fit() -> None:
     with pytest.raises(ValueError, match="no units"):
-        finite_gram(samples(3, 2), SINE, [])
+        finite_gram(sphere(3, 2), SINE, [])
     with pytest.raises(ValueError, match=r"X has 2 features, but weights have the shape \(8, 3\)"):
-        finite_gram(samples(3, 2), SINE, gaussian_weights(8, 3))
+        finite_gram(sphere(3, 2), SINE, gaussian_weights(8, 3))
 
 
 @pytest.mark.parametrize("name", ["relu", "selu", "elu", "swish", "tanh"])
 def test_finite_width_goes_to_infinite_width(name: str) -> None:
-    X, phi = samples(10, 5), ACTIVATIONS[name]
+    X, phi = sphere(10, 5), ACTIVATIONS[name]
     limit = infinite_gram(X, phi)
     errors = [
         np.abs(finite_gram(X, phi, gaussian_weights(width, 5)) - limit).max()
@@ -245,7 +241,7 @@ def test_quadrature_refuses(function: Callable[[Tensor], Tensor]) -> None:
 
 
 def test_gram_at_infinite_width() -> None:
-    X = samples(6, 3)
+    X = sphere(6, 3)
     rho = X @ X.T
     expected = rho * kappa_relu(np.clip(rho, -1, 1))
     np.testing.assert_allclose(infinite_gram(X, ACTIVATIONS["relu"]), expected, atol=1e-7)
@@ -258,7 +254,7 @@ def test_gram_at_infinite_width() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])
 def test_classes_and_trained_readouts_at_infinite_width(name: str) -> None:
-    X, phi, width = samples(5, 3), ACTIVATIONS[name], 2**16
+    X, phi, width = sphere(5, 3), ACTIVATIONS[name], 2**16
     generator = torch.Generator().manual_seed(1)
     readouts = torch.randn((width, 2), generator=generator, dtype=torch.float64)
     finite = finite_gram(X, phi, gaussian_weights(width, 3), readouts=readouts, train_readouts=True)
@@ -309,7 +305,7 @@ def test_expansion_of_a_linear_activation_is_one() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])
 def test_depth_is_the_limit_of_wide_layers(name: str) -> None:
-    X, phi, width = samples(6, 4), ACTIVATIONS[name], 2**17
+    X, phi, width = sphere(6, 4), ACTIVATIONS[name], 2**17
     weights = torch.cat(list(gaussian_weights(width, 4)))
     outputs = phi.value(torch.tensor(X) @ weights.T).numpy()  # (n, width)
     outputs = (outputs - outputs.mean()) / outputs.std()
@@ -325,7 +321,7 @@ def test_depth_is_the_limit_of_wide_layers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["relu", "selu", "elu", "swish", "tanh"])
 def test_smallest_eigenvalue_grows_with_depth(name: str) -> None:
-    X, phi = samples(12, 2), ACTIVATIONS[name]
+    X, phi = sphere(12, 2), ACTIVATIONS[name]
     diagonal = float(phi.kappa(1.0))
     before = 0.0
     for count, rho in enumerate(itertools.islice(correlations(X, phi), 12), 1):
