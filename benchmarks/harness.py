@@ -250,8 +250,9 @@ def growing(
     """
     frame = run.kept if kept is None else kept
     for setting in settings:
-        columns = list(setting)
-        if set(columns) <= set(frame) and (frame[columns] == pd.Series(setting)).all(axis=1).any():
+        columns, wanted = list(setting), pd.Series(setting)
+        known = frame.reindex(columns=columns)
+        if ((known == wanted) | (known.isna() & wanted.isna())).all(axis=1).any():
             continue
         more = pd.DataFrame(rows(**setting)).reset_index(drop=True)
         for place, column in enumerate(name for name in columns if name not in more):

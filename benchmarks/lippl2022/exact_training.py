@@ -31,6 +31,7 @@ from collections.abc import Callable, Collection, Iterator
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ import torch
 
 from benchmarks import catalogue, harness
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Experiment, Options, Row, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Options, Row, Run, Verdict, growing, option, rows_of
 from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
@@ -235,41 +236,6 @@ def measured(cell: Cell, released: tuple[float, float], images: Images) -> Row:
         "dead_units": dead_units(training.network, parts.train.X),
         "seconds": training.seconds,
     }
-
-
-def filled(
-    kept: pd.DataFrame,
-    wanted: Collection[Cell],
-    row: Callable[[Cell], dict[str, Any]],
-    minutes: float,
-    say: Callable[[str], None],
-) -> Iterator[pd.DataFrame]:
-    """Yield a table whenever it has grown by the row of a wanted cell that it lacked.
-
-    Parameters
-    ----------
-    kept : DataFrame
-        The table so far.
-    wanted : collection of Cell
-        In the order in which they are computed.
-    row : callable
-        Computes the row of a cell, which has the columns `CELL`.
-    minutes : float
-        No row is started after this time.
-    say : callable
-        Is told of each row.
-    """
-    end = time.monotonic() + 60 * minutes
-    rows = _records(kept)
-    done = {_cell(row) for row in rows}
-    missing = [cell for cell in wanted if cell not in done]
-    for count, cell in enumerate(missing, start=1):
-        if time.monotonic() > end:
-            say(f"the time is over: {len(missing) - count + 1} cells are missing")
-            return
-        rows.append(row(cell))
-        say(f"{count}/{len(missing)} {cell}")
-        yield pd.DataFrame(rows)
 
 
 def _records(table: pd.DataFrame) -> list[Row]:
@@ -695,10 +661,9 @@ def grown(
         run.kept.attrs["wanted"] = len(wanted)
         yield run.kept
 
-    def of_commit(cell: Cell) -> Row:
-        return row(cell) | {"commit": commit}
-
-    for frame in filled(run.kept, cells, of_commit, run.options.minutes, run.say):
+    end = time.monotonic() + 60 * run.options.minutes
+    in_time = takewhile(lambda _: time.monotonic() < end, map(asdict, cells))
+    for frame in growing(run, in_time, lambda **cell: [row(Cell(**cell)) | {"commit": commit}]):
         frame.attrs["wanted"] = len(wanted)
         yield frame
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from benchmarks import catalogue, harness, page
+from benchmarks.harness import Run
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022 import learned_contexts
 from implicit_bias.datasets.dataset import Dataset
@@ -87,22 +88,23 @@ def test_shift_is_the_smallest_with_which_signs_agree_as_asked() -> None:
         assert found == least or np.isnan(found) and np.isinf(least)
 
 
-def test_fill_resumes(tmp_path: Path) -> None:
-    computed, said = list[exact.Cell](), list[str]()
+def test_a_table_goes_on_with_the_cells_that_it_lacks(tmp_path: Path) -> None:
+    """Also of networks without thresholds; a quick run measures the first one."""
+    computed, file = list[exact.Cell](), tmp_path / "table.parquet"
 
     def row(cell: exact.Cell) -> dict[str, Any]:
         computed.append(cell)
         return asdict(cell) | {"images": 0}
 
-    def fill(kept: pd.DataFrame, wanted: list[exact.Cell], minutes: float) -> pd.DataFrame:
-        tables = [kept, *exact.filled(kept, wanted, row, minutes, said.append)]
-        tables[-1].to_parquet(tmp_path / "table.parquet")
-        return pd.read_parquet(tmp_path / "table.parquet")
+    def fill(kept: pd.DataFrame, cell: exact.Cell, minutes: float = 1.0) -> pd.DataFrame:
+        options = exact.MinutesOptions(minutes=minutes)
+        run = Run(quick=True, options=options, kept=kept, file=file, say=lambda _: None)
+        *_, table = kept, *exact.grown(run, [cell], row)
+        table.to_parquet(file)
+        return pd.read_parquet(file)
 
-    table = fill(pd.DataFrame(), [RELU], minutes=1)
-    table = fill(table, [RELU, WIDE], minutes=1)
-    assert len(fill(table, [MOMENTUM], minutes=-1)) == 2
-    assert "1 cells" in said[-1]
+    table = fill(fill(fill(pd.DataFrame(), RELU), WIDE), RELU)
+    assert len(fill(table, MOMENTUM, minutes=1e-15)) == 2
     assert computed == [RELU, WIDE]
     assert list(exact.cells(table)) == [RELU, WIDE]
 
