@@ -308,7 +308,7 @@ NORMS: dict[str, Norm] = {
     "l1": L1(),
     "l2": L2(),
     "linf": LInf(),
-    "l3": Lp(3.0),
+    **{f"l{p}": Lp(p) for p in (1.01, 1.1, 1.5, 3, 4, 10, 100)},
     "spectral": Spectral(),
     "nuclear": Nuclear(),
     "features": SumOverGroups(L2(), FEATURES, axis=-1),

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
 from implicit_bias.base.validation import Array, UnsuitableError, check_choice
-from implicit_bias.norms.entries import L1, L2, LInf
+from implicit_bias.norms.entries import L1, L2, Entrywise, LInf
 from implicit_bias.norms.groups import SumOverGroups
 from implicit_bias.norms.matrices import Nuclear, Spectral
 from implicit_bias.norms.norm import (
@@ -133,8 +133,13 @@ NAMES: dict[str, Norm] = {
     "spectral": Spectral(),
     "nuclear": Nuclear(),
 }
-# Norms of which the unit ball, or that of the dual, bounds each singular value or each entry.
-BALLS: tuple[Norm, ...] = (Nuclear(), Spectral(), L1(), LInf())
+# Norms of which the unit ball, or that of the dual, bounds each singular value.
+BALLS: tuple[Norm, ...] = (Nuclear(), Spectral())
+
+
+def is_of_entries(norm: Norm) -> bool:
+    """Whether a norm is l_p with p other than 2."""
+    return isinstance(norm, Entrywise) and norm.exponent != 2.0
 
 
 def nuclear_groups(norm: Norm) -> NDArray[np.int64] | None:

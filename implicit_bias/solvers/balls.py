@@ -2,12 +2,12 @@ r"""The balls of norms along the central path: slack, multiplier, and how they c
 
 Two norms have balls of one kind: that of the nuclear norm's V, V V' <= I, is that of the spectral
 norm's zeta, zeta zeta' <= t^2 I with the smallest t. Call the matrix in the ball W; the ball's
-multiplier R makes the other matrix of it. So with l1 and l_inf, entry by entry. l2 is the nuclear
-norm of zeta written in one row, and a sum of l2 over groups one of balls of order 1: its R and T
-are numbers, one a group.
+multiplier R makes the other matrix of it. l2 is the nuclear norm of zeta written in one row, and a
+sum of l2 over groups one of balls of order 1: its R and T are numbers, one a group. Under l_p each
+entry of zeta has a ball of its own, of radius w_j, and ||w||_p = t.
 
-        nuclear, l1, l2, groups    W = V,     t = 1
-        spectral, l_inf            W = zeta,  t free
+        nuclear, l2, groups    W = V,     t = 1
+        spectral, l_p          W = zeta,  t free
 
 ==============  ==================================  ==============================================
 balls           slack T                             the other matrix, and what t asks of R
@@ -15,7 +15,8 @@ balls           slack T                             the other matrix, and what t
 of groups       1/2 - ||V_g||^2 / 2, (G,)           R_g V_g
 of singular     t I - W W' / t, order r             R W / t;  tr R (I + W W' / t^2) = 2
 values
-of entries      t - W and t + W, entry by entry     R_0 - R_1;  sum of R_0 + R_1 = 1
+of entries      w - W and w + W, entry by entry     R_0 - R_1;  u = R_0 + R_1 = (w / t)^(p - 1),
+                                                    sum of u w = t
 ==============  ==================================  ==============================================
 
 ======  ========  ==========================================================================
@@ -54,7 +55,8 @@ import torch
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, Spectral, nuclear_groups
+from implicit_bias.norms import L2, Nuclear, Spectral, is_of_entries, nuclear_groups
+from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.solvers.base import Start
@@ -63,6 +65,8 @@ from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRo
 
 # What a diagonal may be raised by, as a share, where rounding made a matrix indefinite.
 RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
+# l1 and l_inf are taken for l_p with these p: up to 1e-12 of log n they are the same.
+NEAREST = (1.0 + 1e-12, 1e12)
 # A point moved into the interior has norms of at most this share of the radius.
 WARM_SHARE = 0.98
 
@@ -269,13 +273,15 @@ class ClassMatrices(Balls):
 
     def __init__(self, data: ScaledProblem) -> None:
         layout = data.layout
-        problem, kinds = layout.problem, layout.kinds
+        problem = layout.problem
         self.data, norm = data, problem.norm
-        self.entries, self.free_t = _is_of_entries(problem), norm in (Spectral(), LInf())
-        sizes = np.ones(int(kinds.max()) + 1)
+        self.entries = is_of_entries(problem.norm)
+        self.free_t = self.entries or norm == Spectral()
+        p = norm.exponent if isinstance(norm, Entrywise) else 2.0
+        sizes = np.ones(layout.rows.n_kinds)
         if layout.merged.any():
-            powers: dict[Norm, float] = {L1(): 1.0, LInf(): 0.0}
-            sizes[-1] = layout.merged.sum() ** powers.get(norm, 0.5)
+            sizes[-1] = layout.merged.sum() ** (1.0 / p)
+        self.exponent = min(max(p, NEAREST[0]), NEAREST[1])
         # Columns orthonormal and orthogonal to the sizes: coordinates of what sums to 0 over all.
         basis = np.eye(len(sizes)) if self.entries else _sum_free(sizes)
         self.basis = data.tensor(basis / sizes[:, None])  # (K', r), from coordinates to classes
@@ -291,7 +297,7 @@ class ClassMatrices(Balls):
     @staticmethod
     def layout(problem: MarginProblem, rows: Constraints) -> Layout:
         """Return that of features; rotations that merge constant ones leave these norms alone."""
-        alone = nuclear_groups(problem.norm) is None and not _is_of_entries(problem)
+        alone = nuclear_groups(problem.norm) is None and not is_of_entries(problem.norm)
         return Layout.of_features(problem, rows, merge=alone)
 
     @cached_property
@@ -355,18 +361,17 @@ class ClassMatrices(Balls):
         if self.free_t:
             largest = self.norm(V)
             W, t = V * (0.5 * total / largest if largest > 0 else 0.0), total * t
-        if self.entries:
-            T = torch.stack([t - W, t + W])
-            R = torch.full_like(T, total / W.numel())
-            if self.free_t:  # V = R_0 - R_1 and sum of R = 1
-                share = 0.5 * (1.0 - self.dual_norm(V)) / W.numel()
-                R = torch.stack([V.clamp(min=0.0), (-V).clamp(min=0.0)]) + share
-        else:
-            eye = torch.eye(len(V)).to(V)
-            T = t * eye - W @ W.T / t
-            R = total / len(eye) * eye
-            if self.free_t:
-                R = 2.0 * eye / (len(eye) + float((W * W).sum() / t**2))
+        if self.entries:  # w and u of equal entries
+            n, p = W.numel(), self.exponent
+            u, w = n ** (1.0 / p - 1.0), total * n ** (-1.0 / p)
+            half = 0.5 * (V / u).clamp(-1.0, 1.0)
+            sides = torch.stack([1.0 + half, 1.0 - half])
+            return BallPoint(w * half, t, 0.5 * u * sides, w * sides.flip(0))
+        eye = torch.eye(len(V)).to(V)
+        T = t * eye - W @ W.T / t
+        R = total / len(eye) * eye
+        if self.free_t:
+            R = 2.0 * eye / (len(eye) + float((W * W).sum() / t**2))
         return BallPoint(W, t, R, T)
 
     def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
@@ -379,9 +384,9 @@ class ClassMatrices(Balls):
         t = self.data.full(1, self.norm(primal) / WARM_SHARE if self.free_t else 1.0)
         W, other = (primal, V) if self.free_t else (V, primal)
         if self.entries:
-            T = torch.stack([t - W, t + W])
-            parts = torch.stack([other.clamp(min=0.0), (-other).clamp(min=0.0)])
-            return BallPoint(W, t, parts + mu / T, T)
+            w = W.abs() + (1.0 - WARM_SHARE) * t * W.numel() ** (-1.0 / self.exponent)
+            T = torch.stack([w - W, w + W])
+            return BallPoint(W, t, torch.stack([V, -V]).clamp(min=0.0) + mu / T, T)
         T = symmetric(t * torch.eye(len(W)).to(W) - W @ W.T / t)
         size, turned = torch.linalg.eigh(other @ other.T)
         root = size.clamp(min=0.0).sqrt()
@@ -600,18 +605,28 @@ class MatrixBall(BallOfClasses):
 
 
 class EntryBall(BallOfClasses):
-    """T = (t - W, t + W) and R entry by entry: the other matrix is R_0 - R_1, and K diagonal."""
+    """T = (w - W, w + W) and R entry by entry: the other matrix is R_0 - R_1, and K diagonal.
+
+    w and u = R_0 + R_1 shall lie on the curve u = (w / t)^(p - 1). A step aims at its tangent where
+    the curve is below both: at (t y, v), of which one is the iterate's.
+    """
 
     def prepare(self) -> None:
         """Set the other matrix and K."""
-        self.exact = torch.stack([self.t - self.W, self.t + self.W])
-        self.other = self.R[0] - self.R[1]
-        self.Y = torch.zeros_like(self.other)
-        ratio = self.R / self.T
-        self.k, self.pull = ratio[0] + ratio[1], ratio[0] - ratio[1]
-        self.tau = float(self.k.sum())
+        p, ratio = self.balls.exponent, self.R / self.T
+        self.w, self.u = 0.5 * self.T.sum(0), self.R.sum(0)
+        self.other, self.Y = self.R[0] - self.R[1], torch.zeros_like(self.W)
+        self.y = torch.minimum(self.w / self.t, self.u ** (1.0 / (p - 1.0)))
+        self.v = torch.minimum(self.u, (self.w / self.t) ** (p - 1.0))
+        self.slope = (p - 1.0) * self.v / (self.t * self.y)
+        both, across = ratio.sum(0), 4.0 * ratio.prod(0)
+        # Of w, once R is eliminated; what w follows t by, and R_0 - R_1 and u each other's part.
+        self.stiffness, self.lean = self.slope + both, ratio[0] - ratio[1]
+        self.follow = self.y * self.slope / self.stiffness
+        self.k = (both * self.slope + across) / self.stiffness
+        self.pull, self.tau = self.lean * self.follow, float((self.y * self.follow * both).sum())
         # Of t, once U is eliminated.
-        self.eps = float((4.0 * ratio[0] * ratio[1] / self.k).sum())
+        self.eps = float((self.y * self.follow * across / self.k).sum())
 
     def along(self, U: Tensor) -> Tensor:
         """K U."""
@@ -622,9 +637,9 @@ class EntryBall(BallOfClasses):
         return torch.diag(self.k.reshape(-1))
 
     def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what rows see of K, or of K^-1."""
-        rows, free_t = self.balls.data.rows, self.balls.free_t
-        k = (1.0 / self.k if free_t else self.k) * self.balls.basis.diagonal()[:, None] ** 2
+        """Return what rows see of K^-1."""
+        rows = self.balls.data.rows
+        k = self.balls.basis.diagonal()[:, None] ** 2 / self.k
 
         def of_class(c: int, touching: Touching) -> Tensor:
             at, sign = touching.at, touching.sign
@@ -632,7 +647,7 @@ class EntryBall(BallOfClasses):
             return (X @ X.T)[at[:, None], at] * (sign[:, None] * sign)
 
         A = rows.over_classes(of_class, k.new_zeros(len(rows), len(rows)))
-        return A, A[:, :0], k.new_full((int(free_t),), self.eps)
+        return A, A[:, :0], k.new_full((1,), self.eps)
 
     def compliance(self, pull: Tensor) -> Tensor:
         """K^-1 of (r, F)."""
@@ -640,22 +655,21 @@ class EntryBall(BallOfClasses):
 
     def terms(self, mu: float, predictor: Direction | None, weight: float) -> Terms:
         """Right-hand sides of a step to mu."""
-        at = mu - self.R * self.T
+        at, p = mu - self.R * self.T, self.balls.exponent
         if predictor is not None:
             at = at - weight * predictor.change.R * predictor.change.T
-        slack = self.exact - self.T
-        fixed = (at - self.R * slack) / self.T
-        of_t = float(fixed.sum() + self.R.sum()) - 1.0
-        return Terms(fixed[0] - fixed[1], of_t, slack, fixed)
+        fixed, away = at / self.T, self.slope * (self.w - self.t * self.y)
+        of_w = fixed.sum(0) + (self.u - self.v) - away
+        missing = 1.0 - float((self.y * self.v).sum())
+        of_t = float((self.follow * of_w + self.y * away).sum()) - (1.0 - 1.0 / p) * missing
+        w = of_w / self.stiffness
+        return Terms(fixed[0] - fixed[1] - self.lean * w, of_t, torch.stack([w, w]), fixed)
 
     def change(self, terms: Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
         """Return the changes of R and T."""
-        moved = torch.stack([dt - U, dt + U])
-        return terms.fixed - self.R / self.T * moved, terms.slack + moved
-
-
-def _is_of_entries(problem: MarginProblem) -> bool:
-    return problem.norm in (L1(), LInf())
+        w = self.follow * dt + self.lean / self.stiffness * U
+        T = terms.slack + torch.stack([w - U, w + U])
+        return terms.fixed - self.R / self.T * T, T
 
 
 def _sum_free(sizes: Array) -> Array:

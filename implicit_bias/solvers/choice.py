@@ -29,6 +29,7 @@ from implicit_bias.norms import (
     Nuclear,
     Spectral,
     SumOverGroups,
+    is_of_entries,
     nuclear_groups,
 )
 from implicit_bias.problem import MarginProblem
@@ -49,19 +50,22 @@ INTERIOR_POINT_LIMIT = 3000
 # GiB where SCS takes seconds.
 MOST_SEMIDEFINITE = 2000
 
-Structure = Literal["gates", "l2", "groups", "matrix", "entries", "matrices", "maxima", "other"]
+Structure = Literal[
+    "gates", "l2", "groups", "matrix", "entries", "powers", "matrices", "maxima", "other"
+]
 STRUCTURES: dict[Structure, str] = {
     "gates": "sums of l2 over groups of gates, two classes",
     "l2": "l2",
     "groups": "other sums of l2",
     "matrix": "nuclear, spectral",
     "entries": "l1, l_inf",
+    "powers": "other l_p",
     "matrices": "sums of nuclear norms over groups of gates",
     "maxima": "other sums of maxima",
     "other": "all others",
 }
 EUCLIDEAN: tuple[Structure, ...] = ("gates", "l2", "groups")
-BALL: tuple[Structure, ...] = ("matrix", "entries")
+BALL: tuple[Structure, ...] = ("matrix", "entries", "powers")
 ANOTHER: tuple[Structure, ...] = tuple(STRUCTURES)[1:]
 
 
@@ -97,14 +101,16 @@ FIRST: tuple[Line, ...] = (
     Line("one-group", EUCLIDEAN, "rows <= 1000, one group, hard margin"),
     Line("interior-point", EUCLIDEAN, "rows <= 1000"),
     Line("working-set", EUCLIDEAN),
-    Line("highs", ("entries",), "many classes, rows <= 1000"),
-    Line("feature-space", BALL, "many classes, coefficients <= 1500"),
-    Line("working-set", BALL, "many classes"),
+    Line("highs", ("entries",), "rows <= 1000"),
+    Line("highs", ("entries",), "two classes"),
+    Line("interior-point", ("powers",), "rows <= 3000, as many features as rows"),
+    Line("feature-space", BALL, "coefficients <= 1500"),
+    Line("working-set", BALL),
     Line("interior-point", ("matrices",), "merged rows <= 1000"),
     Line("working-set", ("matrices",)),
-    Line("highs", ("entries", "maxima")),
-    Line("scs", ("matrix", "other"), "large cones"),
-    Line("clarabel", ("matrix", "other")),
+    Line("highs", ("maxima",)),
+    Line("scs", ("other",), "large cones"),
+    Line("clarabel", ("other",)),
 )
 # The feature space keeps digits that inner products of ill-conditioned features lose, multiple
 # precision all digits of small problems (but where features underflow, separators that need them
@@ -118,8 +124,8 @@ NEXT: tuple[Line, ...] = (
     Line("multiprecision", ("gates",), "entries <= 100000, order <= 150", seconds=40.0),
     Line("ecos", ("gates",), "entries <= 2000000, no multiprecision, ecos installed"),
     Line("clarabel", ("gates",), "entries <= 2000000, no multiprecision"),
-    Line("feature-space", ("l2", *BALL), "many classes, coefficients <= 1500"),
-    Line("working-set", ("l2", *BALL, "matrices"), "many classes"),
+    Line("feature-space", ("l2", *BALL), "coefficients <= 1500"),
+    Line("working-set", ("l2", *BALL, "matrices")),
     Line("scs", ANOTHER, "large cones"),
     Line("clarabel", ANOTHER, "no large cones"),
     Line("multiprecision", ANOTHER, "coefficients <= 350, merged rows <= 500", 40.0, True),
@@ -145,8 +151,10 @@ class _Facts:
         groups = problem.norm.partition(problem.norm_shape)
         if problem.metric is not None or (groups is not None and groups.inner == "l2"):
             return "l2" if problem.norm == L2() else "groups"
+        if is_of_entries(problem.norm):
+            return "powers" if groups is None else "entries"
         if problem.norm in BALLS:
-            return "matrix" if groups is None else "entries"
+            return "matrix"
         if nuclear_groups(problem.norm) is not None:
             return "matrices"
         return "other" if groups is None else "maxima"

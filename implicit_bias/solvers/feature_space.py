@@ -38,6 +38,7 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers.base import Answer, Start, Tolerances
 from implicit_bias.solvers.homogeneous import (
     Cones,
@@ -48,7 +49,7 @@ from implicit_bias.solvers.homogeneous import (
     Program,
     lift,
 )
-from implicit_bias.solvers.interior_point import in_features
+from implicit_bias.solvers.interior_point import has_features, in_features
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
 
@@ -92,18 +93,20 @@ OFFSET_RATIO = 3.0
 class FeatureSpace(RowSolver):
     """The native solver for few features: time linear in the samples.
 
-    With two classes features may have any scales, and a start is not used. Many classes are those
-    of `interior_point.in_features`.
+    With two classes and sums of l2 features may have any scales, and a start is not used. The
+    others are those of `interior_point.in_features`.
     """
 
     name: ClassVar[str] = "feature-space"
     takes_classes: ClassVar[bool] = True
+    takes_norms: ClassVar[bool] = True
     own_limit: ClassVar[int] = 150
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
-        if problem.classes is not None:
+        if problem.classes is not None or has_features(problem):
             return in_features(self, problem, start)
+        problem = in_groups_of_gates(problem)
         rows = self.chosen(problem)
         posed = problem if self.rows is None else problem.subset(rows.samples)
         self.check_memory(peak_memory(posed))

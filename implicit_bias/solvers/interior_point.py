@@ -51,7 +51,7 @@ from torch import Tensor
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import BALLS, L2, nuclear_groups
+from implicit_bias.norms import BALLS, L2, is_of_entries, nuclear_groups
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.balls import (
     WARM_SHARE,
@@ -135,14 +135,15 @@ OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, c
 
 
 def has_ball(problem: MarginProblem) -> bool:
-    """Whether one ball, or one of each group of gates, is that of a problem with many classes."""
-    one = problem.norm in BALLS
-    return problem.classes is not None and (one or nuclear_groups(problem.norm) is not None)
+    """Whether one ball, or one of each group of gates, is that of a problem."""
+    matrices = problem.norm in BALLS or nuclear_groups(problem.norm) is not None
+    return is_of_entries(problem.norm) or (problem.classes is not None and matrices)
 
 
 def has_features(problem: MarginProblem) -> bool:
-    """Whether the space of the features takes a problem: many classes, and one ball, or l2."""
-    return problem.classes is not None and problem.norm in (*BALLS, L2())
+    """Whether the space of the features takes a problem: of one ball, or many classes and l2."""
+    one = has_ball(problem) and nuclear_groups(problem.norm) is None
+    return one or (problem.classes is not None and problem.norm == L2())
 
 
 def class_features(problem: MarginProblem) -> int:
@@ -157,8 +158,8 @@ def class_features(problem: MarginProblem) -> int:
 class InteriorPoint(RowSolver):
     """The native solver: a dozen Newton steps, each one Cholesky factorisation of order P.
 
-    It takes sums of Euclidean norms over groups and, with many classes, nuclear norms (of all, or
-    of groups of gates), the spectral norm, l1 and l_inf.
+    It takes sums of Euclidean norms over groups, l_p, and, with many classes, nuclear norms (of
+    all, or of groups of gates) and the spectral norm.
 
     Parameters
     ----------
@@ -174,6 +175,7 @@ class InteriorPoint(RowSolver):
 
     name: ClassVar[str] = "interior-point"
     takes_classes: ClassVar[bool] = True
+    takes_norms: ClassVar[bool] = True
     own_limit: ClassVar[int] = 100
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
@@ -189,7 +191,7 @@ class InteriorPoint(RowSolver):
 
 
 def in_features(solver: RowSolver, problem: MarginProblem, start: Start | None) -> Run:
-    """Set up a run of many classes, under those norms or l2, in the space of the features.
+    """Set up a run under those norms, or of many classes under l2, in the space of the features.
 
     Time is linear in the samples: O(N K F^2) a step, and O((K F)^3).
 
@@ -202,8 +204,8 @@ def in_features(solver: RowSolver, problem: MarginProblem, start: Start | None) 
     """
     if not has_features(problem):
         raise UnsuitableError(
-            "this method takes many classes under the nuclear or spectral norm, l1, l2 or "
-            f"linf, not {problem.norm!r}: choose solver='auto'"
+            "this method takes l_p, and many classes under the nuclear or spectral norm, "
+            f"not {problem.norm!r}: choose solver='auto'"
         )
     order, K = class_features(problem), problem.constraints.n_kinds
     solver.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))

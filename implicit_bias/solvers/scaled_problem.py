@@ -219,6 +219,8 @@ class ScaledRows:
     def margins(self, zeta: Tensor) -> Tensor:
         """<features of the row, zeta>, (P,), of zeta (K', D')."""
         flat = (self.X @ zeta.T).reshape(-1)
+        if self.signed:
+            return flat
         own, rival = self._entries
         return flat[own] - flat[rival]
 
@@ -236,6 +238,9 @@ class ScaledRows:
 
         D^-1 = diag(h) less h h' times a share for each sample.
         """
+        if self.signed:
+            weights = h if shares is None else h - h * h * shares
+            return _weighted_squares(self.X, weights[:, None])[None]
         dense, K, F = self._by_rival(h), self.n_classes, self.X.shape[1]
         whole = self.X.new_zeros(K, K, F, F)
         for c, members in enumerate(self._members):
@@ -259,6 +264,8 @@ class ScaledRows:
     @property
     def labels(self) -> Tensor:
         """b_p, (P, K')."""
+        if self.signed:
+            return self.X.new_ones(len(self), 1)
         eye = torch.eye(self.n_classes).to(self.X)
         return eye[self.pairs.owners] - eye[self.pairs.rivals]
 
@@ -313,7 +320,7 @@ class ScaledRows:
         """What touches each class."""
         found = []
         for c in range(self.n_classes):
-            own = self.pairs.owners == c
+            own = (self.pairs.owners == c) | self.signed  # whose sign X has
             rows = torch.nonzero(own | (self.pairs.rivals == c))[:, 0]
             samples, at = torch.unique(self.pairs.place[rows], return_inverse=True)
             sign = torch.where(own[rows], 1.0, -1.0).to(self.X)
@@ -478,11 +485,11 @@ class ScaledProblem:
     def start_coef(self, start: Start) -> Tensor:
         """Return the coefficients of a start in the features, (K', D')."""
         layout = self.layout
-        n_classes = len(layout.kinds)
-        plain = layout.problem.plain_coef(start.coef).reshape(n_classes, -1) * self.scale
+        width = layout.rows.width
+        plain = layout.problem.plain_coef(start.coef).reshape(width, -1) * self.scale
         if (empty := layout.merged).any():
             plain[empty] = plain[empty].mean(axis=0)
-        firsts = np.unique(layout.kinds, return_index=True)[1]
+        firsts = np.unique(layout.kinds[:width], return_index=True)[1]
         return self.tensor(layout.inputs.inside(plain[firsts]))
 
     def balanced(self, alpha: Tensor) -> Tensor:
@@ -674,13 +681,14 @@ class Layout:
 
     @classmethod
     def of_features(cls, problem: MarginProblem, rows: Constraints, *, merge: bool) -> Layout:
-        """Return that of other norms of many classes: features are inputs of one constant gate.
+        """Return that of other norms: features are inputs of one constant gate.
 
         Classes without samples are one, and so are constant features if ``merge``.
         """
         groups = np.zeros((rows.n_kinds, 1), dtype=np.int64)
         rows, features = rows.merged(), problem.features
-        return cls._of(problem, rows, features, groups, rows.kinds, written=True, merge=merge)
+        kinds = rows.kinds if rows.width > 1 else np.arange(rows.n_classes)
+        return cls._of(problem, rows, features, groups, kinds, written=True, merge=merge)
 
     @classmethod
     def _of(

@@ -59,7 +59,7 @@ def test_two_classes_are_labels_of_two_signs_up_to_a_factor(
 
 @pytest.mark.slow
 @given(
-    norm=st.sampled_from(["nuclear", "spectral", "l1", "linf", "l2", "pergate"]),
+    norm=st.sampled_from(["nuclear", "spectral", "l1", "l1.1", "l4", "linf", "l2", "pergate"]),
     solver=st.sampled_from(["own", "working-set", "auto"]),
     K=st.integers(2, 5),
     D=st.integers(1, 6),

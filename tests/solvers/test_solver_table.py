@@ -37,7 +37,8 @@ ENTRIES = ["l1-intercept", "l1-soft", "linf", "linf-soft-intercept"]
 LINEAR = ["l1", "l1-soft-intercept", "linf", "linf-intercept", "linf-soft", "maxima"]
 LINEAR += ["l1-binary-intercept", "linf-binary-soft"]
 PER_GATE = ["pergate", "pergate-intercept", "pergate-soft-intercept"]
-POWERS = ["l3", "l3-binary"]
+POWERS = ["l3", "l3-binary", "l1.01-binary-soft-intercept", "l1.1-soft-intercept", "l1.5-gated"]
+POWERS += ["l4-binary-intercept", "l10-gated-soft", "l100-intercept", "l1.01", "l100-binary-soft"]
 
 TWO = (*cases.SEPARABLE, *BALANCED)
 HARD_TWO = (
@@ -46,7 +47,7 @@ HARD_TWO = (
 )
 THREE = tuple(dict.fromkeys((*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES, *LINEAR, *PER_GATE)))
 L2_ALONE = [name for name in EUCLIDEAN if name.startswith("l2")]
-BALLS = ("nuclear", "spectral", "linf", "l1", "l2", "l2-intercept")
+BALLS = ("nuclear", "spectral", "linf", "l1", "l3", "l2", "l2-intercept")
 FIVE = ("gln", "linear-n-greater-d", "svm-l2", "dead-group", "soft-not-separable")
 WITH_OFFSETS = with_offsets(["gln", "linear", "sparse-gates", "soft-not-separable"])
 # In the fast run of every method, and of one that takes longer.
@@ -72,17 +73,25 @@ ROWS = [
     Row("interior-point", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, TWO),
     Row("interior-point", [*EUCLIDEAN, *BINARY], 1e-8, 1e-8, THREE),
     Row("interior-point", [*MATRIX, *ENTRIES], 1e-7, 1e-7, THREE),
+    Row("interior-point", [*POWERS, "l1-binary", "linf-binary-soft"], 1e-8, 1e-8, POWERS[:3]),
     Row("interior-point", PER_GATE, 1e-9, 1e-9),
-    Row("interior-point", cases.of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row(
+        "interior-point",
+        cases.of_weights("l2", "l3", "features", "spectral", "nuclear"),
+        1e-5,
+        1e-4,
+    ),
     Row("working-set", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("working-set", [*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES], 1e-7, 1e-7),
+    Row("working-set", POWERS, 1e-7, 1e-7, []),
     Row("working-set", PER_GATE, 1e-9, 1e-9),
-    Row("working-set", cases.of_weights("l2", "features", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("working-set", cases.of_weights("l2", "l3", "features", "spectral", "nuclear"), 1e-5, 1e-4),
     Row("feature-space", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("feature-space", L2_ALONE, 1e-7, 1e-7),
     # The normal equations of the features lose more digits than those of the pairs.
     Row("feature-space", [*MATRIX, *ENTRIES], 1e-6, 1e-6),
-    Row("feature-space", cases.of_weights("l2", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("feature-space", [*POWERS, *LINEAR[-2:]], 1e-6, 1e-6, POWERS[-2:]),
+    Row("feature-space", cases.of_weights("l2", "l3", "spectral", "nuclear"), 1e-5, 1e-4),
     Row("active-set", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("active-set", [*cases.of_weights("l2")[:2], *cases.of_weights("features")[:2]], 1e-5, 1e-4),
     Row("one-group", cases.of_weights("l2"), 1e-5, 1e-4),
@@ -165,7 +174,7 @@ def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reac
     "name",
     cases.mostly_slow(
         [*THREE, *POWERS, *cases.WEIGHTED],
-        (*THREE, *POWERS, "features-binary-weights-intercept", "linf-weights-intercept"),
+        (*THREE, *POWERS[:3], "features-binary-weights-intercept", "linf-weights-intercept"),
     ),
 )
 def test_the_optimum_under_any_norm_is_cvxpys(name: str) -> None:
@@ -353,8 +362,8 @@ def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) 
 @pytest.mark.parametrize(
     ("method", "name", "word"),
     [
-        *(("feature-space", name, "norm") for name in ("l3", "groups", "pergate")),
-        ("interior-point", "l3", "norm"),
+        *(("feature-space", name, "norm") for name in ("layers-gated", "groups", "pergate")),
+        ("interior-point", "layers-gated", "norm"),
         ("highs", "l2", "norm"),
         ("active-set", "l2", "two classes"),
         ("osqp", "l2", "quadratic"),
