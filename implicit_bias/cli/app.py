@@ -13,13 +13,11 @@ from implicit_bias.cli.choices import NETWORK_NAMES, SVM_NAMES
 from implicit_bias.cli.compare import compare
 from implicit_bias.cli.data import data
 from implicit_bias.cli.entry import INTERRUPTED, STOPPED
-from implicit_bias.cli.export import export
 from implicit_bias.cli.fit import fit
 from implicit_bias.cli.output import fail, out, show_warning
 from implicit_bias.cli.predict import predict
 from implicit_bias.cli.report import report
-from implicit_bias.cli.status import status
-from implicit_bias.cli.sweep import sweep
+from implicit_bias.cli.sweep import export, status, sweep
 from implicit_bias.cli.train import train
 from implicit_bias.cli.trajectory import trajectory
 from implicit_bias.runs.configuration import MODEL_NAMES, model_words

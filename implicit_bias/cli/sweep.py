@@ -1,8 +1,16 @@
-"""`implicit-bias sweep`: compute the cells of a grid that its store lacks."""
+"""The commands on a grid and its store.
+
+================  ==========================================
+sweep             compute the cells that the store lacks
+status            what it has of the grid
+export            its results as tables
+================  ==========================================
+"""
 
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +18,7 @@ from rich import progress
 
 from implicit_bias.cli.choices import open_grid
 from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
-from implicit_bias.cli.output import err, percent, print_json, show, usage_errors
+from implicit_bias.cli.output import err, percent, print_json, print_table, show, usage_errors, warn
 
 if TYPE_CHECKING:
     from implicit_bias.runs.backends import Backend
@@ -96,3 +104,57 @@ def _words(record: Record) -> str:
     found = (f"{row['model']} {percent(row['validation_error'])}" for row in outcome.models)
     what = outcome.error or ", ".join(found)
     return f"{outcome.status}; {outcome.seconds:.1f} s; {what}"
+
+
+def status(
+    grid_file: GridArgument,
+    store_folder: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which cells of a grid are done, failed (and why), damaged or missing."""
+    grid, store = open_grid(grid_file, store_folder)
+    from implicit_bias.runs.runner import inventory
+
+    found = inventory(grid, store)
+    cells = grid.by_key
+    failed = {grid.label(cells[key]): item.outcome.error for key, item in found.failed.items()}
+    if as_json:
+        counts = {"cells": len(cells), "done": len(found.done), "missing": len(found.missing)}
+        print_json({**counts, "failed": failed, "damaged": list(found.damaged.values())})
+        return
+    counted = (cells, found.done, found.failed, found.damaged, found.missing)
+    numbers = [str(len(items)) for items in counted]
+    print_table("cells", "done", "failed", "damaged", "missing", rows=[numbers])
+    if failed:
+        print_table("failed cell", "error", rows=[(name, str(why)) for name, why in failed.items()])
+    for reason in found.damaged.values():
+        show(f"{reason}; `sweep` computes the cell again")
+
+
+def export(
+    grid_file: GridArgument,
+    store_folder: StoreOption = DEFAULT_STORE,
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the tables.")] = Path(
+        "implicit-bias-tables"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Write the results of a grid as Parquet and CSV: one row a cell, a model, and a pair."""
+    grid, store = open_grid(grid_file, store_folder)
+    from implicit_bias.runs.export import tables, write_tables
+    from implicit_bias.runs.runner import inventory
+
+    found = inventory(grid, store)
+    recorded = {**found.done, **found.failed}
+    if not recorded:
+        raise RuntimeError(f"{store.folder} has no cell of {grid_file}: run `sweep` first")
+    if absent := len(found.missing) + len(found.damaged):
+        warn(f"{absent} cells have no results yet")
+    frames = tables(recorded[key] for key in grid.by_key if key in recorded)
+    files = write_tables(folder, frames)
+    if as_json:
+        rows = {name: len(frame) for name, frame in frames.items()}
+        print_json({"rows": rows, "files": list(map(str, files))})
+        return
+    for name, frame in frames.items():
+        show(f"{folder / name}: {len(frame)} rows (.parquet, .csv)")
