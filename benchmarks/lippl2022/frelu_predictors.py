@@ -17,22 +17,12 @@ analogue here is derived.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array
 
 # Share of the largest entry by which predictors may fail to be sums.
 ADDITIVE = 1e-9
-
-
-def free_contexts(n_units: int) -> NDArray[np.int64]:
-    """Return the joint contexts whose predictors are free: one unit on, shape (H, H)."""
-    return np.eye(n_units, dtype=np.int64)
-
-
-def predictors(coef: Array, contexts: ArrayLike) -> Array:
-    """Predictors (n, D) in joint contexts (n, H) of zeros and ones, of coefficients (H, D)."""
-    return np.asarray(contexts) @ coef
 
 
 def coef_through(contexts: ArrayLike, predictors: Array) -> Array:
@@ -47,14 +37,9 @@ def coef_through(contexts: ArrayLike, predictors: Array) -> Array:
     zeta, _, rank, _ = np.linalg.lstsq(gates, predictors)
     if rank < gates.shape[1]:
         raise ValueError(
-            f"these joint contexts determine {rank} of {gates.shape[1]} coefficients: add contexts "
-            "(see free_contexts)"
+            f"these joint contexts determine {rank} of {gates.shape[1]} coefficients: add those "
+            "of one unit"
         )
     if np.abs(gates @ zeta - predictors).max() > ADDITIVE * np.abs(predictors).max():
         raise ValueError("no FReLU network has these predictors: they are no sums over units")
     return np.asarray(zeta)
-
-
-def norm(coef: Array) -> float:
-    """sum_h ||zeta_h|| of coefficients (H, D): (22), which the predictors determine."""
-    return float(np.linalg.norm(coef, axis=1).sum())
