@@ -14,7 +14,8 @@ def words(kept: Kept) -> dict[str, object]:
     digits = kept["strips"]
     one, more = (strips.accuracies(digits, int(k)) for k in (digits["k"].min(), digits["k"].max()))
     most = int(digits["strips"].max())
-    steps = kept["later_steps"].groupby("schedule")["loss"].min()
+    steps = kept["later_steps"].groupby(["schedule", "n", "seed"])["loss"].min()
+    steps = steps.groupby("schedule").max()
     runs, apart = kept["guarantee"], kept["separation"]
     wide = apart[apart["q"] >= separation.WIDE]
     return {

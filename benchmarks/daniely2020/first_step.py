@@ -14,7 +14,7 @@ from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
 from benchmarks.words import markdown_table, span
 from implicit_bias.base.validation import Array
-from implicit_bias.base.wording import percent
+from implicit_bias.base.wording import number, percent
 from implicit_bias.datasets.parities import ParityDistribution
 from implicit_bias.report.style import BLUE, GREY, VERMILION
 
@@ -118,7 +118,7 @@ def tabulate(frame: pd.DataFrame) -> Rows:
             "alpha of good units": f"{row['alpha_least']:.4f} to {row['alpha_largest']:.4f}",
             "on A": f"{row['on']:.4f}",
             "off A": f"{row['off']:.6f}",
-            "off A, good units, at most": f"{row['off_good']:.0e}",
+            "off A, good units, at most": number(row["off_good"], 1),
             "noise of samples": f"{row['noise']:.4f}",
         }
 
@@ -136,12 +136,12 @@ def found(frame: pd.DataFrame) -> str:
             f"of all units fall like n^{slope:.1f}"
         )
     return (
-        f"At least {percent(frame['lemma_5_within'].min())} of the entries are within lemma 5's "
-        f"bound at c = {LEMMA_5_AT:g} (paper: at least {percent(1 - 1 / LEMMA_5_AT)}), good units "
-        f"have at most {frame['off_good'].max():.0e} off A, and C of lemma 8 is at most "
-        f"{frame['lemma_8'].max():.2f}.\n\n{'; '.join(lines)}. The entries of good units off A, "
-        "that of the bias included, are at "
-        f"most {frame['off_good'].max():.0e}, in both halves. Lemma 7 has this of the easy half; "
+        f"The share of entries within lemma 5's bound at c = {LEMMA_5_AT:g} is "
+        f"{percent(frame['lemma_5_within'].min())} at its least (paper: at least "
+        f"{percent(1 - 1 / LEMMA_5_AT)}), the largest entry of good units off A is "
+        f"{number(frame['off_good'].max(), 1)}, and C of lemma 8 is at most "
+        f"{frame['lemma_8'].max():.2f}.\n\n{'; '.join(lines)}. Entries off A are those of the "
+        "bias, too, and of both halves. Lemma 7 has this of the easy half; "
         "not in the paper, derived here: a good unit has a weight 0 in A, as k is odd, so that "
         "its gate does not see that bit, and the uniform half is 0, too. Lemmas 5 and 6 are "
         "needed for no good unit. On A all weights of a good unit share alpha u / sqrt(n), alpha "
@@ -220,9 +220,10 @@ def lemma_9(frame: pd.DataFrame) -> Judged:
     return Judged(
         verdict=Verdict.of(shares and alpha and near and nothing, shares and alpha),
         result=f"At k = {one['k']:.0f} and n = {one['n']:,.0f}, {percent(one['good_exact'])} of "
-        f"the units are good (at least {percent(one['good_bound'])}), their alpha is "
-        f"{one['alpha_least']:.4f} to {one['alpha_largest']:.4f}, C_1 is "
-        f"{one['lemma_9_on']:.2g}, and C_2 = C_3 = {one['lemma_9_off']:.0f}.",
+        "the units are good, with initial weights that sum to 0 over A (at least "
+        f"{percent(one['good_bound'])}), their alpha is {one['alpha_least']:.4f} to "
+        f"{one['alpha_largest']:.4f}, C_1 is {one['lemma_9_on']:.2g}, and C_2 = C_3 = "
+        f"{one['lemma_9_off']:.0f}.",
     )
 
 

@@ -456,11 +456,11 @@ def theorem_5_judged() -> Judged:
     first, last = f"{widths[0]:,}", f"{widths[-1]:,}"
     return Judged(
         verdict=Verdict.of(falls, ours),
-        result=f"From k = {first} to {last} the error that the proof yields goes from "
-        f"{proved[0]:.0f} to {proved[-1]:.0f}, that of the bound derived here from "
-        f"{derived[0]:.2g} to {derived[-1]:.2g}.",
+        result=f"From k = {first} to {last}, with filters that move by 4/sqrt k, the error that "
+        f"the proof yields goes from {proved[0]:.0f} to {proved[-1]:.0f}, that of the bound "
+        f"derived here from {derived[0]:.2g} to {derived[-1]:.2g}.",
         evidence=(
-            f"Filters move by eps = 4/sqrt k, a = 1, L = 1, d = {d}, where the theorem's "
+            f"Here a = 1, L = 1, d = {d}, where the theorem's "
             "assumptions hold. The proof divides by sqrt k twice: with 1/sqrt k in the network, "
             "its error has a further factor sqrt k, and as printed it is for a network "
             "normalised by 1/k. The bound derived here is sqrt k max|a| eps times the share of "

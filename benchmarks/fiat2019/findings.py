@@ -29,7 +29,7 @@ def judge(kept: Kept) -> Mapping[str, Judged]:
     return {
         "theorem_4": constants.theorem_4_judged(kept["constants"]),
         "theorem_5": constants.theorem_5_judged(),
-        "figure_3": image_width.compared(images, image_width.RELU, image_width.GALU),
+        "figure_3": image_width.compared(images, image_width.RELU, image_width.GALU, 0.5),
         "footnote_1": image_width.compared(images, "GaLU0", image_width.HARD),
     }
 

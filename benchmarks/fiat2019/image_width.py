@@ -19,6 +19,7 @@ published; figure 3 of arXiv:1906.05032 (2019), whose values are not.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,6 +34,7 @@ from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_p
 from benchmarks.harness import Experiment, Frames, Judged, Rows, Run, Verdict, growing
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION
 
@@ -260,16 +262,22 @@ def errors_of(frame: pd.DataFrame) -> pd.DataFrame:
     return errors.unstack("network").reindex(columns=list(NETWORKS))
 
 
-def compared(frame: pd.DataFrame, one: str, other: str) -> Judged:
-    """Judge whether the first errs less than the second in all cells, or in most."""
-    cells = errors_of(frame)[[one, other]].dropna()
+def compared(frame: pd.DataFrame, one: str, other: str, share: float = math.inf) -> Judged:
+    """Judge whether the first errs less than the second in all cells, or in most.
+
+    Similar networks do so by less than a share of the way to the linear network.
+    """
+    cells = errors_of(frame).dropna(subset=[one, other])
     if cells.empty:
         return Judged()
-    ahead = 100 * (cells[other] - cells[one])
+    ahead = cells[other] - cells[one]
+    way = ahead / (cells["linear"] - cells[one])
+    similar = math.isinf(share) or bool((way < share).all())
     return Judged(
-        verdict=Verdict.of((ahead > 0).all(), (ahead > 0).mean() > 0.5),
-        result=f"The error of “{other}” minus that of “{one}” is {span(ahead, '+.1f')} points in "
-        f"{len(ahead)} cells of one training each.",
+        verdict=Verdict.of((ahead > 0).all() and similar, (ahead > 0).mean() > 0.5),
+        result=f"The error of “{other}” minus that of “{one}” is {span(100 * ahead, '+.1f')} "
+        f"points in {len(ahead)} cells of one training each"
+        + ("." if math.isinf(share) else f": {span(way, percent)} of the way to “linear”."),
     )
 
 

@@ -232,7 +232,8 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.05
     better = bool((relu["loss"] <= galu["loss"] + 0.02).all())
     near = (means["loss"] - means["published"]).abs().max() < 0.08
-    return Verdict.of(theorem and better and near, theorem)
+    above = bool((relu["loss"] >= 1 - 2 * relu.index.to_numpy()).all())
+    return Verdict.of(theorem and better and above and near, theorem)
 
 
 EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

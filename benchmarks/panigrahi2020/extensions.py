@@ -31,6 +31,10 @@ STARTED = ("relu", "selu", "elu", "swish", "tanh")
 STARTS = ("fan-in", "fan-out")
 # Width and number of features where they are not what is varied.
 WIDTH, FEATURES = 2**14, 10
+# As a share of the largest, an eigenvalue by singular values below this is rounding.
+LEAST = 1e-27
+# As wide as corollaries K.6 ask for, with constants 1, on the series of delta.
+WIDE = 2**19
 # Powers that corollaries K.3 and K.6 allow on a series, by start and the r of J_r. On the half
 # circle delta = sin(pi / n). The bounds of K.3 are illegible in our text: that of K.1 stands in,
 # and nothing is said of d and m.
@@ -45,8 +49,9 @@ REASONS = {
     "while weights have 1/d: a hyperplane then parts two samples as if their angle were smaller by "
     "a factor of the order sqrt d. Whether the illegible bound has a factor of d we cannot say.",
     "corollary-k6": "Near 0, ELU' is 1 + min(z, 0), a kink that gives delta^3 at any scale, and "
-    "not the delta^2 of fan-out. Biases of fixed variance take another factor from fan-in, as for "
-    "K.3.",
+    "not the delta^2 of fan-out. The corollaries ask for a width of the order n^3 / delta, which "
+    f"{WIDTH:,} is not; at m = {WIDE:,}, which is, the powers of delta are {{wide}}. "
+    "Biases of fixed variance take another factor from fan-in, as for K.3.",
 }
 
 
@@ -86,6 +91,8 @@ def measure(quick: bool) -> Rows:
             *(("n", n, circle_points(n, 2), WIDTH, FEATURES) for n in sizes),
             *(("delta", shift, close_points(shift), WIDTH, FEATURES) for shift in shifts),
         ]
+        if activation == "elu" and not quick:
+            series += [("wide", shift, close_points(shift), WIDE, FEATURES) for shift in shifts]
         circle = circle_points(N, 2)
         if start == "fan-in":
             series += [("d", d, circle, WIDTH, d) for d in counts]
@@ -188,14 +195,20 @@ def slopes(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def powers(frame: pd.DataFrame) -> dict[tuple[str, str, str], float]:
-    """Power of the last three smallest eigenvalues, by activation, start and series."""
-    cells = frame[frame["start"].notna()].groupby(["activation", "start", "part"], sort=False)
+    """Power of the last three smallest eigenvalues above rounding; series of one have none."""
+    cells = above_rounding(frame).groupby(["activation", "start", "part"], sort=False)
     return {
         (str(activation), str(start), str(part)): power(
             rows["x"].iloc[-3:], rows["smallest"].iloc[-3:]
         )
         for (activation, start, part), rows in cells
+        if len(rows) > 1
     }
+
+
+def above_rounding(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of eigenvalues under a start that are no rounding."""
+    return frame[frame["smallest"] > LEAST * frame["largest"]]
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -217,13 +230,15 @@ def found(frame: pd.DataFrame) -> str:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Powers under two starts, measured and allowed."""
     fits, rows = powers(frame), []
+    series = frame.groupby(["activation", "start", "part"]).groups
     for activation, start in itertools.product(STARTED, STARTS):
         allowed = ALLOWED.get((start, KINKS.get(activation, 0)), {})
         cells = {}
         for part in ("n", "delta", "d", "m"):
             fit = fits.get((activation, start, part))
             beside = f" (allowed: {allowed[part]})" if part in allowed else ""
-            cells[part] = "" if fit is None else f"{fit:.2f}{beside}"
+            missing = "rounding" if (activation, start, part) in series else ""
+            cells[part] = missing if fit is None else f"{fit:.2f}{beside}"
         rows.append({"activation": activation, "start": start, **cells})
     return pd.DataFrame(rows)
 
@@ -247,6 +262,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             f"{100 * ends['mixed'].max():.1f} % of the norm at m = {width:,}.",
         ),
     }
+    wide = [f"{fits[key]:.2f} ({key[1]})" for key in fits if key[2] == "wide"]
     for name, order, shown in (("corollary-k3", 1, "relu"), ("corollary-k6", 2, "elu")):
         kinked = [activation for activation in STARTED if KINKS.get(activation) == order]
         within = {
@@ -269,9 +285,10 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         judged[name] = Judged(
             verdict=Verdict.of(all(within.values()), any(within.values())),
             result=f"{shown}: {'; '.join(said)}.",
-            evidence=(REASONS[name],),
+            evidence=(REASONS[name].format(wide=" and ".join(wide)),),
         )
-    circle = frame[(frame["part"] == "n") & frame["activation"].isin(("tanh", "swish"))]
+    kept = above_rounding(frame)
+    circle = kept[(kept["part"] == "n") & kept["activation"].isin(("tanh", "swish"))]
     logs = -np.log(circle["smallest"] / circle["largest"]) / circle["x"] ** 0.25
     by_start = logs.groupby([circle["activation"], circle["start"]])
     grows = by_start.last() > by_start.first()

@@ -50,6 +50,13 @@ def test_the_tables_carry_what_the_page_says() -> None:
     by_step = tests.groupby(["network", "steps"])["error"].mean()
     assert (by_step.groupby("network").diff().dropna() > 0).all()
 
+    gap = noisy_clusters.norms(harness.read(STUDY, STUDY.entry("noisy_clusters")))
+    assert (gap / gap.mean() - 1).abs().max() < 0.2  # the rule of figure 4
+
+    images = image_width.errors_of(harness.read(STUDY, STUDY.entry("image_width")))
+    middle = (images[image_width.RELU] + images["linear"]).dropna() / 2
+    assert (images[image_width.GALU].dropna() > middle).all()  # nearer to a linear network
+
     losses = harness.read(STUDY, STUDY.entry("linear_convergence"))
     last = losses[losses["step"] == losses["step"].max()].set_index(["k", "rule"])["loss"]
     assert (last.xs("longest", level="rule") <= last.xs("paper", level="rule")).all()
@@ -284,6 +291,8 @@ def test_images_are_judged_by_every_cell() -> None:
     assert image_width.verdict(frame) is Verdict.STANDS
     assert image_width.judged(frame, 0.1) is Verdict.IN_PART
     assert image_width.compared(frame, "ReLU", "GaLU0").verdict is Verdict.STANDS
+    assert image_width.compared(frame, "ReLU", "GaLU0", 0.5).verdict is Verdict.STANDS
+    assert image_width.compared(frame, "ReLU", "GaLU0", 0.2).verdict is Verdict.IN_PART
     assert image_width.compared(frame, "linear", "ReLU").verdict is Verdict.FALLS
     assert image_width.compared(frame, image_width.RELU, image_width.GALU).verdict is Verdict.OPEN
 
@@ -307,6 +316,8 @@ def test_noisy_clusters_are_judged_by_both_tasks() -> None:
         for part in ("train", "test")
     ]
     frame = pd.DataFrame(rows)
+    assert noisy_clusters.judged(frame, 2.0) is Verdict.FALLS  # training errors are not small
+    frame.loc[frame["part"] == "train", "error"] *= 0.1
     assert noisy_clusters.verdict(frame) is Verdict.IN_PART
     assert noisy_clusters.judged(frame, 2.0) is Verdict.STANDS
     assert noisy_clusters.judged(frame.assign(error=1.0), 2.0) is Verdict.FALLS
@@ -329,3 +340,15 @@ def test_means_of_sizes_are_not_weighted_by_their_draws() -> None:
     ]
     means = too_few_parameters.by_share(pd.DataFrame(rows))
     assert means.loc[(0.125, "ReLU"), "loss"] == pytest.approx(0.7)
+
+
+def test_figure_2_asks_for_its_lower_bound() -> None:
+    """ReLU may not be better than GaLU with twice the units."""
+    published = pd.DataFrame(too_few_parameters.PUBLISHED)
+    frame = published.melt("share", var_name="network", value_name="loss")
+    frame = frame.assign(theory=1 - frame["share"], variance=1.0, seed=0, m=512, d=8, k=8)
+    assert too_few_parameters.verdict(frame) is Verdict.STANDS
+    lower = (frame["network"] == "ReLU") & (frame["share"] == 0.0625)
+    assert too_few_parameters.verdict(frame.assign(loss=frame["loss"] - 0.05 * lower)) is (
+        Verdict.IN_PART
+    )
