@@ -309,6 +309,8 @@ NORMS: dict[str, Norm] = {
     "l2": L2(),
     "linf": LInf(),
     **{f"l{p}": Lp(p) for p in (1.01, 1.1, 1.5, 3, 4, 10, 100)},
+    "l3features": SumOverGroups(Lp(3.0), FEATURES, axis=-1),
+    "l1.5gates": SumOverGroups(Lp(1.5), GATES),
     "spectral": Spectral(),
     "nuclear": Nuclear(),
     "features": SumOverGroups(L2(), FEATURES, axis=-1),

@@ -59,7 +59,7 @@ from implicit_bias.norms.groups import (
     as_groups,
 )
 from implicit_bias.norms.matrices import Nuclear, OfSingularValues, Schatten, Spectral, as_matrix
-from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, is_of_entries, nuclear_groups
+from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, entries_of, nuclear_groups
 from implicit_bias.norms.norm import (
     RANK_TOLERANCE,
     HasAtom,

@@ -137,9 +137,10 @@ NAMES: dict[str, Norm] = {
 BALLS: tuple[Norm, ...] = (Nuclear(), Spectral())
 
 
-def is_of_entries(norm: Norm) -> bool:
-    """Whether a norm is l_p with p other than 2."""
-    return isinstance(norm, Entrywise) and norm.exponent != 2.0
+def entries_of(norm: Norm) -> Entrywise | None:
+    """Return l_p, p other than 2, if a norm is that, or the sum of it over groups."""
+    inner = norm.norm if isinstance(norm, SumOverGroups) else norm
+    return inner if isinstance(inner, Entrywise) and inner.exponent != 2.0 else None
 
 
 def nuclear_groups(norm: Norm) -> NDArray[np.int64] | None:

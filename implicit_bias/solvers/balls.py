@@ -4,7 +4,8 @@ Two norms have balls of one kind: that of the nuclear norm's V, V V' <= I, is th
 norm's zeta, zeta zeta' <= t^2 I with the smallest t. Call the matrix in the ball W; the ball's
 multiplier R makes the other matrix of it. l2 is the nuclear norm of zeta written in one row, and a
 sum of l2 over groups one of balls of order 1: its R and T are numbers, one a group. Under l_p each
-entry of zeta has a ball of its own, of radius w_j, and ||w||_p = t.
+entry of zeta has a ball of its own, of radius w_j, and ||w||_p = t; a sum of l_p over groups has a
+t for each group.
 
         nuclear, l2, groups    W = V,     t = 1
         spectral, l_p          W = zeta,  t free
@@ -16,7 +17,7 @@ of groups       1/2 - ||V_g||^2 / 2, (G,)           R_g V_g
 of singular     t I - W W' / t, order r             R W / t;  tr R (I + W W' / t^2) = 2
 values
 of entries      w - W and w + W, entry by entry     R_0 - R_1;  u = R_0 + R_1 = (w / t)^(p - 1),
-                                                    sum of u w = t
+                                                    sum of u w = t, in each group
 ==============  ==================================  ==============================================
 
 ======  ========  ==========================================================================
@@ -55,10 +56,9 @@ import torch
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import L2, Nuclear, Spectral, is_of_entries, nuclear_groups
-from implicit_bias.norms.entries import Entrywise
+from implicit_bias.norms import L2, Spectral, SumOverGroups, entries_of, nuclear_groups
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.constraints import Constraints, Integers
+from implicit_bias.problem.constraints import Constraints
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Breakdown, Point
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, Touching
@@ -275,9 +275,10 @@ class ClassMatrices(Balls):
         layout = data.layout
         problem = layout.problem
         self.data, norm = data, problem.norm
-        self.entries = is_of_entries(problem.norm)
+        entries = entries_of(norm)
+        self.entries = entries is not None
         self.free_t = self.entries or norm == Spectral()
-        p = norm.exponent if isinstance(norm, Entrywise) else 2.0
+        p = 2.0 if entries is None else entries.exponent
         sizes = np.ones(layout.rows.n_kinds)
         if layout.merged.any():
             sizes[-1] = layout.merged.sum() ** (1.0 / p)
@@ -288,16 +289,22 @@ class ClassMatrices(Balls):
         self._into = data.tensor((basis * sizes[:, None]).T)  # (r, K'), and back
         r, F = basis.shape[1], data.rows.X.shape[1]
         self.shape = (r, F)
-        groups = nuclear_groups(norm)
-        self.columns = [] if groups is None else _columns(groups, problem.X.shape[1], data.device)
-        self.n_balls = max(len(self.columns), 1)
+        self.columns: list[Tensor] = []  # of each group
+        # The group of each column, where it has a radius of its own.
+        self.radii: Tensor | None = None
+        if isinstance(norm, SumOverGroups):
+            of_gates = norm.groups[:, None] if norm.axis == -2 else norm.groups
+            own = np.broadcast_to(of_gates, problem.norm_shape[1:]).reshape(-1)  # C order
+            self.columns = [data.index(np.flatnonzero(own == g)) for g in range(own.max() + 1)]
+            self.radii = data.index(own) if self.entries else None
+        self.n_balls = 1 if self.entries else max(len(self.columns), 1)
         self.ball_shape = (1, r * F) if norm == L2() else (self.n_balls * r, F)
-        self._norm = norm if groups is None else Nuclear()  # of each part
+        self._norm = norm.norm if isinstance(norm, SumOverGroups) else norm  # of each part
 
     @staticmethod
     def layout(problem: MarginProblem, rows: Constraints) -> Layout:
         """Return that of features; rotations that merge constant ones leave these norms alone."""
-        alone = nuclear_groups(problem.norm) is None and not is_of_entries(problem.norm)
+        alone = nuclear_groups(problem.norm) is None and entries_of(problem.norm) is None
         return Layout.of_features(problem, rows, merge=alone)
 
     @cached_property
@@ -327,7 +334,7 @@ class ClassMatrices(Balls):
         Then each has its own columns, and 0 in those of the others: singular values of all are
         those of the whole matrix, and its products with itself are block diagonal.
         """
-        if not self.columns:
+        if self.n_balls == 1:
             return V.reshape(self.ball_shape)
         r, found = len(V), V.new_zeros(self.ball_shape)
         for ball, columns in enumerate(self.columns):
@@ -336,7 +343,7 @@ class ClassMatrices(Balls):
 
     def whole(self, zeta: Tensor) -> Tensor:
         """Matrices (r, F) of those in the shape of the balls."""
-        if not self.columns:
+        if self.n_balls == 1:
             return zeta.reshape(self.shape)
         return zeta.reshape(self.n_balls, *self.shape).sum(0)
 
@@ -348,8 +355,26 @@ class ClassMatrices(Balls):
     @cached_property
     def _sample_grams(self) -> list[Tensor]:
         """Inner products of the samples' inputs in each of several balls, (n, n)."""
-        parts = [self.data.rows.X[:, columns] for columns in self.columns]
+        several = self.columns if self.n_balls > 1 else []
+        parts = [self.data.rows.X[:, columns] for columns in several]
         return [part @ part.T for part in parts]
+
+    def spread(self, t: Tensor) -> Tensor | float:
+        """Return the radius of each column, (F,), or the only one."""
+        return float(t) if self.radii is None else t[self.radii]
+
+    def pool(self, values: Tensor) -> Tensor:
+        """Sum (r, F) over the entries of each radius."""
+        if self.radii is None:
+            return values.sum()[None]
+        found = values.new_zeros(len(self.columns))
+        return found.index_add_(0, self.radii, values.sum(0))
+
+    def apart(self, values: Tensor) -> Tensor:
+        """Return (r, F) for each radius, 0 in the columns of the others, in a stack."""
+        if self.radii is None:
+            return values[None]
+        return torch.stack([values * (self.radii == g) for g in range(len(self.columns))])
 
     def at(self, point: CentralPoint, V: Tensor) -> BallOfClasses:
         """Return the ball at an iterate."""
@@ -361,9 +386,10 @@ class ClassMatrices(Balls):
         if self.free_t:
             largest = self.norm(V)
             W, t = V * (0.5 * total / largest if largest > 0 else 0.0), total * t
-        if self.entries:  # w and u of equal entries
-            n, p = W.numel(), self.exponent
-            u, w = n ** (1.0 / p - 1.0), total * n ** (-1.0 / p)
+        if self.entries:  # w and u of equal entries in each group
+            n, p = self.pool(torch.ones_like(W)), self.exponent
+            t = total / W.numel() * n
+            u, w = self.spread(n ** (1.0 / p - 1.0)), self.spread(t * n ** (-1.0 / p))
             half = 0.5 * (V / u).clamp(-1.0, 1.0)
             sides = torch.stack([1.0 + half, 1.0 - half])
             return BallPoint(w * half, t, 0.5 * u * sides, w * sides.flip(0))
@@ -384,7 +410,10 @@ class ClassMatrices(Balls):
         t = self.data.full(1, self.norm(primal) / WARM_SHARE if self.free_t else 1.0)
         W, other = (primal, V) if self.free_t else (V, primal)
         if self.entries:
-            w = W.abs() + (1.0 - WARM_SHARE) * t * W.numel() ** (-1.0 / self.exponent)
+            norms = self.data.tensor(np.array([self._norm.value(part) for part in self._parts(W)]))
+            t = norms.clamp(min=(1.0 - WARM_SHARE) * float(norms.max())) / WARM_SHARE
+            n = self.pool(torch.ones_like(W))
+            w = W.abs() + (1.0 - WARM_SHARE) * self.spread(t * n ** (-1.0 / self.exponent))
             T = torch.stack([w - W, w + W])
             return BallPoint(W, t, torch.stack([V, -V]).clamp(min=0.0) + mu / T, T)
         T = symmetric(t * torch.eye(len(W)).to(W) - W @ W.T / t)
@@ -409,7 +438,7 @@ class Terms:
     """Right-hand sides of a ball: what the other matrix and t's equation change by without U, t."""
 
     other: Tensor
-    of_t: float
+    of_t: Tensor | float
     slack: Tensor
     fixed: Tensor
 
@@ -434,11 +463,12 @@ class BallOfClasses(Ball):
     Y: Tensor
     pull: Tensor
     other: Tensor
-    tau: float
+    tau: Tensor | float
+    t: Any  # of each column, or a number
 
     def __init__(self, balls: ClassMatrices, point: CentralPoint, V: Tensor) -> None:
         self.balls, self.point = balls, point
-        self.W, self.t, self.R, self.T = point.W, float(point.t), point.R, point.T
+        self.W, self.t, self.R, self.T = point.W, balls.spread(point.t), point.R, point.T
         self.V = V
         self.prepare()
         zeta = self.W if balls.free_t else self.other
@@ -476,7 +506,7 @@ class BallOfClasses(Ball):
         """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
 
     @abstractmethod
-    def change(self, terms: Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
         """Return the changes of R and T."""
 
 
@@ -597,7 +627,7 @@ class MatrixBall(BallOfClasses):
         of_t += 0.5 * float((fixed * self.rest).sum()) - along
         return Terms(fixed @ self.Y + second, of_t, slack, fixed)
 
-    def change(self, terms: Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
         """Return the changes of R and T."""
         sides = self.sides(U)
         R = terms.fixed - dt * self.with_t + self.S @ sides @ self.S
@@ -624,9 +654,9 @@ class EntryBall(BallOfClasses):
         self.stiffness, self.lean = self.slope + both, ratio[0] - ratio[1]
         self.follow = self.y * self.slope / self.stiffness
         self.k = (both * self.slope + across) / self.stiffness
-        self.pull, self.tau = self.lean * self.follow, float((self.y * self.follow * both).sum())
+        self.pull, self.tau = self.lean * self.follow, self.balls.pool(self.y * self.follow * both)
         # Of t, once U is eliminated.
-        self.eps = float((self.y * self.follow * across / self.k).sum())
+        self.eps = self.balls.pool(self.y * self.follow * across / self.k)
 
     def along(self, U: Tensor) -> Tensor:
         """K U."""
@@ -647,7 +677,7 @@ class EntryBall(BallOfClasses):
             return (X @ X.T)[at[:, None], at] * (sign[:, None] * sign)
 
         A = rows.over_classes(of_class, k.new_zeros(len(rows), len(rows)))
-        return A, A[:, :0], k.new_full((1,), self.eps)
+        return A, A[:, :0], self.eps
 
     def compliance(self, pull: Tensor) -> Tensor:
         """K^-1 of (r, F)."""
@@ -660,14 +690,14 @@ class EntryBall(BallOfClasses):
             at = at - weight * predictor.change.R * predictor.change.T
         fixed, away = at / self.T, self.slope * (self.w - self.t * self.y)
         of_w = fixed.sum(0) + (self.u - self.v) - away
-        missing = 1.0 - float((self.y * self.v).sum())
-        of_t = float((self.follow * of_w + self.y * away).sum()) - (1.0 - 1.0 / p) * missing
+        missing = 1.0 - self.balls.pool(self.y * self.v)
+        of_t = self.balls.pool(self.follow * of_w + self.y * away) - (1.0 - 1.0 / p) * missing
         w = of_w / self.stiffness
         return Terms(fixed[0] - fixed[1] - self.lean * w, of_t, torch.stack([w, w]), fixed)
 
-    def change(self, terms: Terms, U: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
         """Return the changes of R and T."""
-        w = self.follow * dt + self.lean / self.stiffness * U
+        w = self.follow * self.balls.spread(dt) + self.lean / self.stiffness * U
         T = terms.slack + torch.stack([w - U, w + U])
         return terms.fixed - self.R / self.T * T, T
 
@@ -677,12 +707,6 @@ def _sum_free(sizes: Array) -> Array:
     if (sizes == 1).all():
         return np.asarray(scipy.linalg.helmert(len(sizes)).T)
     return scipy.linalg.null_space(sizes[None, :])
-
-
-def _columns(groups: Integers, n_features: int, device: torch.device) -> list[Tensor]:
-    """Columns of the features z(x) (x) x that belong to each group of gates."""
-    own = torch.tensor(np.repeat(groups, n_features), device=device)
-    return [torch.nonzero(own == g)[:, 0] for g in range(int(groups.max()) + 1)]
 
 
 def symmetric(A: Tensor) -> Tensor:

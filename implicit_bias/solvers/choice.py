@@ -29,9 +29,10 @@ from implicit_bias.norms import (
     Nuclear,
     Spectral,
     SumOverGroups,
-    is_of_entries,
+    entries_of,
     nuclear_groups,
 )
+from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers.base import (
@@ -59,7 +60,7 @@ STRUCTURES: dict[Structure, str] = {
     "groups": "other sums of l2",
     "matrix": "nuclear, spectral",
     "entries": "l1, l_inf",
-    "powers": "other l_p",
+    "powers": "other l_p, sums of them over groups",
     "matrices": "sums of nuclear norms over groups of gates",
     "maxima": "other sums of maxima",
     "other": "all others",
@@ -151,8 +152,10 @@ class _Facts:
         groups = problem.norm.partition(problem.norm_shape)
         if problem.metric is not None or (groups is not None and groups.inner == "l2"):
             return "l2" if problem.norm == L2() else "groups"
-        if is_of_entries(problem.norm):
-            return "powers" if groups is None else "entries"
+        if groups is None and entries_of(problem.norm) is not None:
+            return "powers"
+        if isinstance(problem.norm, Entrywise):
+            return "entries"
         if problem.norm in BALLS:
             return "matrix"
         if nuclear_groups(problem.norm) is not None:

@@ -51,7 +51,7 @@ from torch import Tensor
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import BALLS, L2, is_of_entries, nuclear_groups
+from implicit_bias.norms import BALLS, L2, entries_of, nuclear_groups
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.balls import (
     WARM_SHARE,
@@ -137,7 +137,8 @@ OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, c
 def has_ball(problem: MarginProblem) -> bool:
     """Whether one ball, or one of each group of gates, is that of a problem."""
     matrices = problem.norm in BALLS or nuclear_groups(problem.norm) is not None
-    return is_of_entries(problem.norm) or (problem.classes is not None and matrices)
+    entries = entries_of(problem.norm) is not None
+    return entries or (problem.classes is not None and matrices)
 
 
 def has_features(problem: MarginProblem) -> bool:

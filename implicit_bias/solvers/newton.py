@@ -221,6 +221,10 @@ class _OfClasses(Newton[BallOfClasses]):
         """The balls of all iterates."""
         return self.ball.balls
 
+    def seen(self, values: Tensor) -> Tensor:
+        """Return margins of (r, F), those of each radius apart: (P, radii)."""
+        return torch.stack([self.balls.margins(part) for part in self.balls.apart(values)], 1)
+
     @abstractmethod
     def of_V(
         self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
@@ -232,8 +236,8 @@ class _OfClasses(Newton[BallOfClasses]):
 
     @abstractmethod
     def of_zeta(
-        self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, float, Tensor]:
+        self, right: Tensor, first: Tensor, of_t: Tensor, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve for dalpha, U, dt and dbeta.
 
         D dalpha + Phi (U + Y dt) + e dbeta = right, K U - pull dt - Phi' dalpha = first, and
@@ -245,14 +249,13 @@ class _OfClasses(Newton[BallOfClasses]):
         ball, terms = self.ball, self.ball.terms(*target)
         missing = ball.missing + self.drift(target.mu)
         if self.balls.free_t:
-            of_t = terms.of_t + float((missing * ball.Y).sum())
+            of_t = terms.of_t + self.balls.pool(missing * ball.Y)
             alpha, U, dt, beta = self.of_zeta(right, missing - terms.other, of_t, imbalance)
         else:
             alpha, U, beta = self.of_V(right, terms.other, missing, imbalance)
-            dt = 0.0
+            dt = torch.zeros_like(self.point.t)
         R, T = ball.change(terms, U, dt)
-        t = torch.full_like(self.point.t, dt)
-        return _Step(alpha, beta, BallPoint(U + ball.Y * dt, t, R, T), U)
+        return _Step(alpha, beta, BallPoint(U + ball.Y * self.balls.spread(dt), dt, R, T), U)
 
 
 class RowNewton(_InRows[BallOfClasses], _OfClasses):
@@ -263,7 +266,7 @@ class RowNewton(_InRows[BallOfClasses], _OfClasses):
         ball = self.ball
         Q, border, slack = ball.in_rows()
         if self.balls.free_t:
-            border = self.balls.margins(ball.compliance(ball.pull) + ball.Y)[:, None]
+            border = self.seen(ball.compliance(ball.pull) + ball.Y)
         self.n_border = border.shape[1]
         self.factorise(lambda: Q.clone().T, border, slack)
 
@@ -281,23 +284,24 @@ class RowNewton(_InRows[BallOfClasses], _OfClasses):
         return alpha, U, beta
 
     def of_zeta(
-        self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, float, Tensor]:
+        self, right: Tensor, first: Tensor, of_t: Tensor, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve for dalpha, U, dt and dbeta."""
         balls, ball, e = self.balls, self.ball, self.system.e
         alpha, beta = torch.zeros_like(right), torch.zeros_like(imbalance)
-        U, dt, V = torch.zeros_like(first), 0.0, torch.zeros_like(first)
+        U, dt, V = torch.zeros_like(first), torch.zeros_like(of_t), torch.zeros_like(first)
         for _ in range(REFINEMENTS):
-            of_alpha = right - balls.margins(U + ball.Y * dt) - self._over(alpha, beta)
-            of_U = first + V + dt * ball.pull - ball.along(U)
-            along = of_t - ball.tau * dt + float((ball.pull * U + ball.Y * V).sum())
+            of_alpha = right - balls.margins(U + ball.Y * balls.spread(dt))
+            of_U = first + V + balls.spread(dt) * ball.pull - ball.along(U)
             moved = ball.compliance(of_U)
-            along += float((ball.pull * moved).sum())
-            c = torch.cat([right.new_full((1,), -along), -imbalance - e.T @ alpha])
-            change, y = self.solve(of_alpha - balls.margins(moved), c)
-            pull = balls.dual_vectors(change) + float(y[0]) * ball.pull + of_U
-            U, dt = U + ball.compliance(pull), dt + float(y[0])
-            alpha, beta = alpha + change, beta + y[1:]
+            along = of_t - ball.tau * dt + balls.pool(ball.pull * (U + moved) + ball.Y * V)
+            c = torch.cat([-along, -imbalance - e.T @ alpha])
+            lacking = of_alpha - self._over(alpha, beta) - balls.margins(moved)
+            change, y = self.solve(lacking, c)
+            more, offsets = y[: len(dt)], y[len(dt) :]
+            pull = balls.dual_vectors(change) + balls.spread(more) * ball.pull + of_U
+            U, dt = U + ball.compliance(pull), dt + more
+            alpha, beta = alpha + change, beta + offsets
             V = balls.dual_vectors(alpha)
         return alpha, U, dt, beta
 
@@ -323,7 +327,7 @@ class FeatureNewton(_OfClasses):
             self.shares = 1.0 / (p.w / p.xi + self.boxes.pool(self.h))
         self.extra = e
         if balls.free_t:
-            self.extra = torch.hstack([balls.margins(ball.Y)[:, None], e])
+            self.extra = torch.hstack([self.seen(ball.Y), e])
             inner = ball.matrix()
         else:
             self.K = cholesky(ball.matrix())
@@ -332,8 +336,10 @@ class FeatureNewton(_OfClasses):
         self.stiffness = inner.new_zeros(n + q, n + q)  # of (U, t, beta) or (zeta, beta)
         self.stiffness[:n, :n] = inner
         if balls.free_t:
-            self.stiffness[:n, n] = self.stiffness[n, :n] = -ball.pull.reshape(-1)
-            self.stiffness[n, n] = ball.tau
+            pulls = balls.apart(ball.pull).reshape(-1, n)
+            self.stiffness[n : n + len(pulls), :n] = -pulls
+            self.stiffness[:n, n : n + len(pulls)] = -pulls.T
+            self.stiffness.diagonal()[n : n + len(pulls)] = ball.tau
         H = self.stiffness.clone()
         whole = self.rows.normal_matrix(self.h, self.shares)
         B = balls.basis
@@ -355,12 +361,11 @@ class FeatureNewton(_OfClasses):
         return alpha, self._over_K(zeta.reshape(fixed.shape) - fixed).reshape(fixed.shape), beta
 
     def of_zeta(
-        self, right: Tensor, first: Tensor, of_t: float, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, float, Tensor]:
+        self, right: Tensor, first: Tensor, of_t: Tensor, imbalance: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve for dalpha, U, dt and dbeta."""
-        more = torch.cat([right.new_full((1,), of_t), imbalance])
-        alpha, U, y = self._solve(right, first.reshape(-1), more)
-        return alpha, U.reshape(first.shape), float(y[0]), y[1:]
+        alpha, U, y = self._solve(right, first.reshape(-1), torch.cat([of_t, imbalance]))
+        return alpha, U.reshape(first.shape), y[: len(of_t)], y[len(of_t) :]
 
     def _over_K(self, values: Tensor) -> Tensor:
         return torch.cholesky_solve(values.reshape(-1, 1), self.K)[:, 0]

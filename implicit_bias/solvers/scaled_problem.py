@@ -427,7 +427,7 @@ class ScaledProblem:
         self.boxes, self.box_C = Boxes(), self.C
         place, first = layout.place, layout.first
         if self.soft and not layout.signed:
-            self.boxes, self.box_C = Boxes(self._index(place)), self.C[self._index(first)]
+            self.boxes, self.box_C = Boxes(self.index(place)), self.C[self.index(first)]
         self.n_boxes = len(self.box_C) * self.soft
         self.n_rows, self.n_groups = len(self.b), layout.n_groups
 
@@ -436,17 +436,17 @@ class ScaledProblem:
         """The rows on the device: not formed where Q alone is needed."""
         layout = self.layout
         X = self.tensor(layout.inputs.of(layout.X))
-        sizes = self.nu[self._index(layout.first)]
+        sizes = self.nu[self.index(layout.first)]
         own, rivals = layout.rows.owners, layout.rows.rivals
         if layout.signed:
             sizes = sizes * self.tensor(np.where(own, -1.0, 1.0))
         of_pairs = layout.place, layout.kinds[own], layout.kinds[rivals]
-        pairs = Pairs(*(self._index(x) for x in of_pairs))
+        pairs = Pairs(*(self.index(x) for x in of_pairs))
         gates = layout.gates
         groups = GateGroups(
-            self._index(gates.own),
+            self.index(gates.own),
             self.tensor(gates.share),
-            self._index(gates.columns),
+            self.index(gates.columns),
             self.n_groups,
         )
         return ScaledRows(X / sizes[:, None], self.tensor(gates.rotated), groups, pairs)
@@ -549,7 +549,8 @@ class ScaledProblem:
         value = min(value, torch.finfo(self.dtype).max)
         return torch.full((size,), value, dtype=self.dtype, device=self.device)
 
-    def _index(self, values: Integers) -> Tensor:
+    def index(self, values: Integers) -> Tensor:
+        """Integers on the device."""
         return torch.tensor(values, device=self.device)
 
 

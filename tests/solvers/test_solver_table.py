@@ -38,7 +38,8 @@ LINEAR = ["l1", "l1-soft-intercept", "linf", "linf-intercept", "linf-soft", "max
 LINEAR += ["l1-binary-intercept", "linf-binary-soft"]
 PER_GATE = ["pergate", "pergate-intercept", "pergate-soft-intercept"]
 POWERS = ["l3", "l3-binary", "l1.01-binary-soft-intercept", "l1.1-soft-intercept", "l1.5-gated"]
-POWERS += ["l4-binary-intercept", "l10-gated-soft", "l100-intercept", "l1.01", "l100-binary-soft"]
+POWERS += ["l4-binary-intercept", "l10-gated-soft", "l100-intercept", "l1.01", "l1.5gates-gated"]
+POWERS += ["l3features-intercept", "l1.5gates-gated-binary-soft", "l100-binary-soft", "l3features"]
 
 TWO = (*cases.SEPARABLE, *BALANCED)
 HARD_TWO = (
@@ -73,7 +74,13 @@ ROWS = [
     Row("interior-point", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, TWO),
     Row("interior-point", [*EUCLIDEAN, *BINARY], 1e-8, 1e-8, THREE),
     Row("interior-point", [*MATRIX, *ENTRIES], 1e-7, 1e-7, THREE),
-    Row("interior-point", [*POWERS, "l1-binary", "linf-binary-soft"], 1e-8, 1e-8, POWERS[:3]),
+    Row(
+        "interior-point",
+        [*POWERS, "l1-binary", "linf-binary-soft", "maxima"],
+        1e-8,
+        1e-8,
+        POWERS[:3],
+    ),
     Row("interior-point", PER_GATE, 1e-9, 1e-9),
     Row(
         "interior-point",
