@@ -270,6 +270,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("gln", "odd"):
         (tmp_path / "grids" / f"{name}.toml").write_text(TINY)
     monkeypatch.setattr(grids, "GRIDS", tmp_path / "grids")
+    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
     return tmp_path
 
 
@@ -300,10 +301,7 @@ def read(folder: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     return {name: pd.read_parquet(folder / f"{name}.parquet") for name in names}
 
 
-def test_the_study_computes_goes_on_and_exports(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
+def test_the_study_computes_goes_on_and_exports(tiny: Path) -> None:
     assert "gln: 1 of 1 cells" in call(tiny, "gln", "--quick")
     assert "odd: 2 of 2 cells" in call(tiny, "odd")
     assert "gln: 1 of 2 cells" in call(tiny, "gln")  # that of quick is not computed again
@@ -322,10 +320,7 @@ def test_the_study_computes_goes_on_and_exports(
         pd.testing.assert_frame_equal(frame, before[name])
 
 
-def test_a_store_that_is_lost_goes_on_from_the_packed_records(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
+def test_a_store_that_is_lost_goes_on_from_the_packed_records(tiny: Path) -> None:
     call(tiny, "odd")
     before = read(out(tiny), TABLES)
     (tiny / "store").rename(tiny / "lost")
@@ -345,7 +340,6 @@ def test_a_store_that_is_lost_goes_on_from_the_packed_records(
 def test_failed_cells_are_to_compute_if_asked_for(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
     monkeypatch.setattr(grids, "compute", lambda cell, more: failure("no memory", 0.0))
     for options, count in (([], 2), ([], 0), (["--retry"], 2)):
         assert f"odd: {count} of 2 cells" in call(tiny, "odd", *options)
@@ -392,8 +386,6 @@ TABLES = ("cells", "models", "pairs")
 
 
 def test_a_dirty_tree_computes_no_records(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
-
     here = replace(Origin.here(), commit="0123-dirty")
     monkeypatch.setattr(grids, "Origin", SimpleNamespace(here=lambda: here))
     words = ["lippl2022", "odd", "--workers", "1", "--folder", str(tiny)]
