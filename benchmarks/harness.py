@@ -103,14 +103,16 @@ class Judged:
     remark: str = ""
 
 
+def option(default: Any, what: str) -> Any:
+    """Make a field of `Options`, with its line of help."""
+    return field(default=default, metadata={"help": what})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What one can ask of an experiment beside ``--quick``: each field is an option."""
 
-
-def option(default: Any, what: str) -> Any:
-    """Make a field of `Options`, with its line of help."""
-    return field(default=default, metadata={"help": what})
+    fresh: bool = option(False, "forget the results so far")
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -302,13 +304,12 @@ def run(
     """
     experiment = load(study, entry)
     file = study.table(entry, folder)
-    kept = experiment.tables.read(file)
+    options = options or experiment.options()
+    kept = None if options.fresh else experiment.tables.read(file)
     frame = pd.DataFrame() if kept is None else kept
     if study.timed:
         frame, here = _placed(frame), (commit(), kernel())
-    asked = Run(
-        quick=quick, options=options or experiment.options(), kept=frame, file=file, say=say
-    )
+    asked = Run(quick=quick, options=options, kept=frame, file=file, say=say)
     for frame in experiment.measure(asked):
         frame = _placed(frame, *here) if study.timed else frame
         experiment.tables.write(file, frame)

@@ -13,15 +13,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn import datasets
 from sklearn.svm import SVC
 
-from benchmarks.harness import Experiment, Options, Row, Rows, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Frames, Options, Row, Rows, Run, Verdict, growing, option
 from benchmarks.speed import runs
 from benchmarks.speed.exact import find_lies
 from implicit_bias.base.processes import Pipe, ProcessEnded
@@ -130,30 +131,23 @@ class SetOptions(Options):
     """What one can ask of it."""
 
     limit: float = option(10.0, "seconds of a peer")
-    fresh: bool = option(False, "forget the results so far")
 
 
-def measure(run: Run[SetOptions]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[SetOptions]) -> Frames:
     """Solve the cases that are not in the table."""
-    kept = [] if run.options.fresh else rows_of(run.kept)
-    keys = tuple(Case.__dataclass_fields__)
-    done = {tuple(row[key] for key in keys) for row in kept}
-    wanted = cases(("iris",)) if run.quick else cases()
     with closing(runs.Renewed(_work, STARTING)) as peers:
         solve(runs.warm_up())
-        for case in wanted:
-            if tuple(getattr(case, key) for key in keys) in done:
-                continue
+
+        def row(**of_case: Any) -> Rows:
+            case = Case(**of_case)
             problem = case.problem()
-            row = {key: getattr(case, key) for key in keys} | _answer(problem)
+            row = _answer(problem) | {"limit": run.options.limit}
             for name in PEERS if case.intercept else PEERS[:2]:
                 found = _by_peer(peers, name, problem, run.options.limit)
                 row |= {f"{name}_{key}": value for key, value in found.items()}
-            kept.append({**row, "limit": run.options.limit})
-            if len(kept) % 10 == 0:
-                run.say(f"{len(kept)} cases")
-                yield pd.DataFrame(kept)
-    yield pd.DataFrame(kept)
+            yield row
+
+        yield from growing(run, map(asdict, cases(("iris",)) if run.quick else cases()), row)
 
 
 def _answer(problem: MarginProblem) -> Row:

@@ -199,7 +199,6 @@ class DiagnosisOptions(harness.Options):
 
     only: str = harness.option("", "cases whose name contains this")
     time_limit: float = harness.option(300.0, "seconds of a case, its training included")
-    fresh: bool = harness.option(False, "forget the results so far")
 
 
 def measure(run: harness.Run[DiagnosisOptions]) -> harness.Frames:
@@ -208,7 +207,7 @@ def measure(run: harness.Run[DiagnosisOptions]) -> harness.Frames:
     cases = [case for case in (QUICK if run.quick else GRID) if asked.only in case.name]
     if not cases:
         raise harness.Misuse(f"no case's name contains {asked.only!r}")
-    rows = [] if asked.fresh else harness.rows_of(run.kept)
+    rows = harness.rows_of(run.kept)
     for case in cases:
         key = {"name": case.name}
         if runs.is_done(rows, key, limit=asked.time_limit):

@@ -337,7 +337,7 @@ class ClassOptions(Options):
     limit: float = option(600.0, "seconds of the processor for a peer")
     native_limit: float = option(600.0, "seconds of the processor for the native solver")
     memory: float = option(8.0, "GiB of a peer")
-    fresh: bool = option(False, "measure these rows anew")
+    anew: bool = option(False, "measure these rows anew, and keep the others")
 
 
 def measure(run: Run[ClassOptions]) -> Iterator[pd.DataFrame]:
@@ -352,7 +352,7 @@ def measure(run: Run[ClassOptions]) -> Iterator[pd.DataFrame]:
     for case, solver in sorted(wanted, key=lambda pair: pair[1] != NATIVE):
         key = {"data": case.data, "N": case.N, "norm": case.norm, "solver": solver}
         limit = asked.native_limit if solver == NATIVE else asked.limit
-        if runs.is_done(rows, key, limit=limit) and not asked.fresh:
+        if runs.is_done(rows, key, limit=limit) and not asked.anew:
             continue
         row = measure_row(case, solver, seconds=limit, memory=asked.memory, say=run.say)
         rows = runs.replaced(rows, key, row)

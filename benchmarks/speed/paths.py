@@ -22,7 +22,7 @@ import pandas as pd
 import scipy.sparse as sp
 import torch
 
-from benchmarks.harness import Experiment, Options, Rows, Run, Tabular, Verdict, option, rows_of
+from benchmarks import harness
 from benchmarks.words import span
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.networks import ReLUClassifier
@@ -130,7 +130,7 @@ GRID = [
 QUICK = [(Base("digits", 300, 10), path) for path in PATHS]
 
 
-def measure_path(base: Base, path: str, tol: float) -> Rows:
+def measure_path(base: Base, path: str, tol: float) -> harness.Rows:
     """Rows of a path, one a problem."""
     problems = list(PATHS[path](base))
     # Made anew for each solve: what a problem has computed once would help the second.
@@ -175,23 +175,21 @@ def _share_changed(before: MarginProblem, after: MarginProblem) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PathOptions(Options):
+class PathOptions(harness.Options):
     """What one can ask of it."""
 
-    tol: float = option(1e-6, "certified gap to solve to")
-    fresh: bool = option(False, "forget the results so far")
+    tol: float = harness.option(1e-6, "certified gap to solve to")
 
 
-def measure(run: Run[PathOptions]) -> Iterator[pd.DataFrame]:
+def measure(run: harness.Run[PathOptions]) -> harness.Frames:
     """Solve along the paths that are not in the table; a path is kept as a whole."""
-    tol = run.options.tol
-    kept = [] if run.options.fresh else rows_of(run.kept)
-    for base, path in QUICK if run.quick else GRID:
-        if any((row["base"], row["path"], row["tol"]) == (base.name, path, tol) for row in kept):
-            continue
-        kept = [*kept, *measure_path(base, path, tol)]
-        run.say(f"{base.name} over {path}: done")
-        yield pd.DataFrame(kept)
+    wanted, tol = QUICK if run.quick else GRID, run.options.tol
+    bases = {base.name: base for base, _ in wanted}
+    return harness.growing(
+        run,
+        [{"base": base.name, "path": path, "tol": tol} for base, path in wanted],
+        lambda base, path, tol: measure_path(bases[base], path, tol),
+    )
 
 
 def _by_path(frame: pd.DataFrame) -> pd.DataFrame:
@@ -207,7 +205,7 @@ def _by_path(frame: pd.DataFrame) -> pd.DataFrame:
     return sums.assign(ratio=sums["cold"] / sums["warm"]).reset_index()
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> harness.Tabular:
     """Seconds of each path, and how much faster it is than its solves."""
     sums = _by_path(frame)
     return {
@@ -232,7 +230,7 @@ def found(frame: pd.DataFrame) -> str:
         "problem of a path, which has no neighbour. What a solve costs in any case (the "
         "certificate, the look for samples in conflict) is the same on both sides."
     ]
-    for row in rows_of(sums[learned]):
+    for row in harness.rows_of(sums[learned]):
         lines.append(
             f"Learned gates are the exception ({row['ratio']:.1f}): gradient descent changes few "
             f"of them ({percent(row['changed'])}), but a hard margin of this kind hangs on them. "
@@ -242,10 +240,10 @@ def found(frame: pd.DataFrame) -> str:
     return "\n\n".join(lines)
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame) -> harness.Verdict:
     """Judge the claim by the rule."""
     ratios = _by_path(frame)["ratio"]
-    return Verdict.of((ratios >= 2).all(), (ratios >= 2).any())
+    return harness.Verdict.of((ratios >= 2).all(), (ratios >= 2).any())
 
 
-EXPERIMENT = Experiment(measure, found, tabulate, verdict, options=PathOptions)
+EXPERIMENT = harness.Experiment(measure, found, tabulate, verdict, options=PathOptions)

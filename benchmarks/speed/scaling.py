@@ -199,7 +199,6 @@ class ScalingOptions(harness.Options):
     tol: float = harness.option(1e-6, "certified gap to solve to")
     device: str = harness.option("cpu", "cpu or cuda")
     time_limit: float = harness.option(900.0, "seconds of a point")
-    fresh: bool = harness.option(False, "forget the results so far")
 
 
 def measure(run: harness.Run[ScalingOptions]) -> harness.Frames:
@@ -210,7 +209,7 @@ def measure(run: harness.Run[ScalingOptions]) -> harness.Frames:
     points = [p for p in grid if asked.only in f"{p.name} " and p.N <= asked.max_samples]
     if not points:
         raise harness.Misuse(f"no point's name contains {asked.only!r}")
-    rows = [] if asked.fresh else harness.rows_of(run.kept)
+    rows = harness.rows_of(run.kept)
     keys = {point: key_of(point, tol, device) for point in points}
     left = [point for point in points if not runs.is_done(rows, keys[point], limit=limit)]
     minutes = sum(min(point.expected, limit) for point in left) / 60

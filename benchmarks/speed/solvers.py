@@ -300,7 +300,6 @@ class SolverOptions(Options):
     tol: float = option(1e-6, "certified gap asked of every solver")
     time_limit: float = option(120.0, "seconds of a solver on a cell")
     memory_limit: float = option(8.0, "GiB of a solver")
-    fresh: bool = option(False, "forget the results so far")
 
 
 def measure(run: Run[SolverOptions]) -> Iterator[pd.DataFrame]:
@@ -317,7 +316,7 @@ def measure(run: Run[SolverOptions]) -> Iterator[pd.DataFrame]:
     if len(run.kept) and "outcome" not in run.kept:
         raise Misuse(f"{run.file} is not of this benchmark: use --fresh, or another --folder")
     limits = Limits(limit=asked.time_limit, memory=asked.memory_limit)
-    kept = [] if asked.fresh else rows_of(run.kept)
+    kept = rows_of(run.kept)
     missing = sum(
         peer.takes(cell) and not is_done(kept, key_of(cell, peer, asked.tol), **asdict(limits))
         for cell in cells

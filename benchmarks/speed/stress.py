@@ -389,13 +389,12 @@ class StressOptions(Options):
 
     problems: int = option(20_000, "how many problems, from the first one")
     seconds: float = option(float("inf"), "time after which no further problem is begun")
-    fresh: bool = option(False, "forget the results so far")
     workers: int = option(1, "processes, each of one thread")
 
 
 def measure(run: Run[StressOptions]) -> Iterator[pd.DataFrame]:
     """Answer the problems that are not in the table."""
-    kept = [] if run.options.fresh else rows_of(run.kept)
+    kept = rows_of(run.kept)
     done = {(row["index"], row["family"], row["method"]) for row in kept}
     most = min(run.options.problems, 40 if run.quick else MOST_PROBLEMS)
     left = [key for number in range(most) for key in keys(number) if key not in done]

@@ -67,5 +67,5 @@ def test_quick_paths_go_on(tmp_path: Path) -> None:
     part.to_parquet(study.table(entry, tmp_path))
     said: list[str] = []
     harness.run(study, entry, quick=True, folder=tmp_path, say=said.append)
-    assert said == ["digits N=300 H=10 over N: done"]
+    assert said == ["base digits N=300 H=10, path N, tol 1e-06"]
     assert "|" in page.findings(study, entry, frame)
