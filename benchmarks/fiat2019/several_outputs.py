@@ -226,7 +226,7 @@ def found(frame: pd.DataFrame) -> str:
         f"widths are searched at m = {first['m']:.0f}, of GaLU by alternating search, not by Adam "
         f"as published. For one output they are {single['GaLU']:.1f} (GaLU) and "
         f"{single['ReLU']:.1f} (ReLU); at the published size ReLU's {PUBLISHED['ReLU'][0]} units "
-        f"would leave GaLU, by theorem 2, {left:.2f}.\n"
+        f"would leave GaLU, by theorem 2, an error of {left:.2f}.\n"
         f"- All GaLU widths for several outputs lie between {low.min():.1f} times the needed and "
         f"{high.max():.2f} times the sufficient one, and at {span(count, '.2f')} of what a count "
         "of parameters asks for: the two layers are fitted to each other.\n"
