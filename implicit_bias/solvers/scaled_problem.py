@@ -35,6 +35,7 @@ multiplier, the hinge loss xi_n, are of all pairs of a sample (`Boxes`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -530,7 +531,9 @@ class ScaledProblem:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         layout, problem = self.layout, self.layout.problem
         plain = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
-        expanded = layout.inputs.expand(plain.reshape(-1, plain.shape[-1]))
+        # No -1: features that are all 0 leave no columns, D' = 0.
+        rows = plain.reshape(math.prod(plain.shape[:2]), plain.shape[-1])
+        expanded = layout.inputs.expand(rows)
         by_kind = expanded.reshape(len(plain), -1, problem.X.shape[1])
         return problem.of_plain(by_kind[layout.kinds[: layout.rows.width]]).reshape(
             problem.coef_shape

@@ -165,6 +165,15 @@ def test_what_is_wrong_is_named() -> None:
         which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
 
 
+def test_a_module_that_keeps_its_activation_has_a_reference() -> None:
+    module = nn.Linear(5, 3, bias=False)
+    labels = own_labels(module, INPUTS.float())
+    module.register_forward_hook(lambda part, _, output: setattr(part, "seen", output))
+    module(INPUTS.float())  # leaves what has a gradient, and no deep copy
+    found = which_norm(module, INPUTS, labels, norms="l2", reference=module.state_dict())
+    assert found.rows[0].factor == pytest.approx(1)
+
+
 def test_the_module_is_left_as_it_is() -> None:
     module = network(3).float().train()
     labels = own_labels(module, INPUTS.float())

@@ -331,6 +331,14 @@ def test_all_gates_off_everywhere(C: float, method: str) -> None:
         assert found.certificate.lower == pytest.approx(20)
 
 
+@pytest.mark.parametrize("method", cases.METHODS)
+def test_inputs_that_are_all_0(method: str) -> None:
+    X, y = cases.cloud(10, 4)
+    found = solved(MarginProblem(0.0 * X, y, np.ones((10, 2)), np.arange(2), C=2.0), method, 1e-9)
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.lower == pytest.approx(20)
+
+
 # --- limits, and what a method does not take -------------------------------------------------
 
 
