@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch.optim import Optimizer
 from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import check_count, check_flag, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
-from implicit_bias.measure.modules import as_module, evaluating
+from implicit_bias.measure.modules import as_arguments, as_module, evaluating
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
@@ -125,7 +126,9 @@ class Recorder:
         self.measurements = dict(self._measurements())
         with evaluating(self.module):
             # A loop that trains has its module in training mode, so modes are no news.
-            gradients = margins_of(self.module, inputs, labels)
+            given = as_arguments(inputs)  # into which the loop may write
+            own = tuple(x.detach().clone() if isinstance(x, Tensor) else x.copy() for x in given)
+            gradients = margins_of(self.module, own, labels)
             for norm in found:
                 check_parts(norm, gradients.shapes)
             self.subject, _, said = checked(gradients, {}, None, leading=leading)
@@ -143,10 +146,8 @@ class Recorder:
 
     def _measurements(self) -> Iterator[tuple[str, Callable[[Subject], float]]]:
         """Columns of the table, and what is measured of the module for each."""
-        yield "min_margin", lambda subject: subject.min_margin
-        yield "error", lambda subject: subject.error
-        if self.leading:
-            yield "rest", lambda subject: subject.rest
+        for name in ("min_margin", "error", *(["rest"] if self.leading else [])):
+            yield name, attrgetter(name)
         for name, norm in self.norms.items():
             yield f"margin_{name}", partial(Subject.normalised_margin, norm=norm)
             if self.gaps:

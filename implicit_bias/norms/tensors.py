@@ -233,7 +233,7 @@ def check_parts(norm: ParameterNorm, names: Collection[str]) -> None:
     if not isinstance(norm, ComposedNorm) or isinstance(norm.inner, Norm):
         return
     for part in norm.inner:
-        if part and not any(_for_part({part: True}, name) for name in names):
+        if part != "" and not any(_for_part({part: True}, name) for name in names):
             raise ValueError(
                 f"the norm names {part!r}, which is no parameter and no part that is trained: the "
                 f"parameters are {', '.join(sorted(names))}"

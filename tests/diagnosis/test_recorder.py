@@ -1,6 +1,7 @@
 """The recorder of other people's loops: margins and gaps by brute force, the module left alone."""
 
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,17 @@ def test_bad_use_is_refused(
 ) -> None:
     with pytest.raises(error, match=match):
         Recorder(module, X, LABELS, **options)
+
+
+def test_inputs_are_kept_and_a_recorder_can_be_pickled() -> None:
+    inputs = X.copy()
+    recorder = Recorder(linear().double(), inputs, LABELS)
+    recorder.record()
+    inputs *= 2.0
+    resumed = pickle.loads(pickle.dumps(recorder))
+    for one in (recorder, resumed):
+        one.record()
+        assert one.frame().min_margin.nunique() == 1
 
 
 def test_a_step_is_recorded_once_and_the_text_says_what_there_is() -> None:

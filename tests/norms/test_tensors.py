@@ -148,6 +148,8 @@ def test_norms_by_parts() -> None:
         check_parts(as_parameter_norm({"body": "l1"}), theta)
     with pytest.raises(ValueError, match="'redout', which is no parameter"):
         check_parts(as_parameter_norm({"redout": "l1", "": "l2"}), theta)
+    with pytest.raises(ValueError, match="0, which is no parameter"):
+        check_parts(as_parameter_norm({0: "l1", "": "l2"}), theta)  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="norm of 'body'"):
         as_parameter_norm({"body": "l7"})
     with pytest.raises(ValueError, match="'redout'"):
