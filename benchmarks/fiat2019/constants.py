@@ -19,9 +19,9 @@ import pandas as pd
 import torch
 from torch.nn.functional import softplus
 
-from benchmarks.fiat2019 import galu_bounds as bounds
 from benchmarks.fiat2019 import galu_clusters as clusters
-from benchmarks.fiat2019 import gated_bounds
+from benchmarks.fiat2019 import theorems_1_and_2
+from benchmarks.fiat2019 import theorems_3_to_5 as bounds
 from benchmarks.harness import Experiment, Judged, Row, Rows, Verdict, whole
 from benchmarks.words import vanishing
 from implicit_bias.base.validation import Array
@@ -68,10 +68,10 @@ def lemma_1(rng: np.random.Generator, draws: int) -> Rows:
     X = sphere(m, d, rng)
     half = galu.smallest_eigenvalue(X) / 2
     for constant, words in (
-        (gated_bounds.PUBLISHED_CHERNOFF, "8"),
-        (gated_bounds.CHERNOFF, "2 / log(e/2) = 6.518"),
+        (theorems_1_and_2.PUBLISHED_CHERNOFF, "8"),
+        (theorems_1_and_2.CHERNOFF, "2 / log(e/2) = 6.518"),
     ):
-        k = gated_bounds.sufficient_width(X, DELTA, constant=constant)
+        k = theorems_1_and_2.sufficient_width(X, DELTA, constant=constant)
         failed = [
             np.linalg.eigvalsh(fitted.gated_gram(X, gates_of(X, rng.normal(size=(k, d)))))[0]
             < k * half
@@ -108,7 +108,7 @@ def lemma_2(rng: np.random.Generator, draws: int) -> Rows:
             "[L] Lemma 2",
             f"lambda(X) above sigma_min(X*X)^2/(2 pi), m = 200, d = {d}",
             galu.smallest_eigenvalue(X),
-            gated_bounds.khatri_rao_bound(X),
+            theorems_1_and_2.khatri_rao_bound(X),
         )
 
 

@@ -19,8 +19,8 @@ import pandas as pd
 from matplotlib.ticker import NullFormatter
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.fiat2019 import galu_bounds as bounds
-from benchmarks.fiat2019 import gated_bounds
+from benchmarks.fiat2019 import theorems_1_and_2
+from benchmarks.fiat2019 import theorems_3_to_5 as bounds
 from benchmarks.fiat2019.constants import DELTA, gates_of, sphere
 from benchmarks.harness import Experiment, Rows, Verdict, rows_of, whole
 from implicit_bias.kernels import gated_least_squares as galu
@@ -49,7 +49,7 @@ def measure(quick: bool) -> Rows:
             dual = np.linalg.solve(infinite, y)
             shared = {"m": m, "d": d, "seed": seed, "norm_square": square}
             shared["eigenvalue"] = galu.smallest_eigenvalue(X)
-            shared["spectral"] = gated_bounds.spectral_square(X)
+            shared["spectral"] = theorems_1_and_2.spectral_square(X)
             outputs = galu.limit_kernel(test, X) @ dual
             found = {
                 "width": 0,

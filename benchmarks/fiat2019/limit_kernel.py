@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.fiat2019 import gated_bounds
+from benchmarks.fiat2019 import theorems_1_and_2
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.harness import Experiment, Rows, Verdict, whole
 from benchmarks.words import span
@@ -36,9 +36,9 @@ def measure(quick: bool) -> Rows:
         kappa, eigenvalue, sufficient = (
             galu.limit_kernel(X),
             galu.smallest_eigenvalue(X),
-            gated_bounds.sufficient_width(X),
+            theorems_1_and_2.sufficient_width(X),
         )
-        printed = gated_bounds.sufficient_width(X, constant=gated_bounds.PUBLISHED_CHERNOFF)
+        printed = theorems_1_and_2.sufficient_width(X, constant=theorems_1_and_2.PUBLISHED_CHERNOFF)
         inner = X @ X.T
         both = np.divide(kappa, inner, out=np.zeros_like(kappa), where=inner != 0)
         spread = np.sqrt(np.sum(both * (1 - both) * inner**2))
@@ -66,7 +66,7 @@ def measure(quick: bool) -> Rows:
                 "d": dimension,
                 "seed": seed,
                 "eigenvalue": galu.smallest_eigenvalue(X),
-                "khatri_rao": gated_bounds.khatri_rao_bound(X),
+                "khatri_rao": theorems_1_and_2.khatri_rao_bound(X),
             }
 
 

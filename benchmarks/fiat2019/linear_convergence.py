@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.fiat2019 import gated_bounds
+from benchmarks.fiat2019 import theorems_1_and_2
 from benchmarks.fiat2019.constants import sphere
 from benchmarks.harness import Experiment, Verdict, whole
 from benchmarks.words import span
@@ -35,26 +35,30 @@ def measure(quick: bool) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     X = sphere(m, d, rng)
     y = rng.choice([-1.0, 1.0], m)
-    R, smallest = gated_bounds.spectral_square(X), galu.smallest_eigenvalue(X)
+    R, smallest = theorems_1_and_2.spectral_square(X), galu.smallest_eigenvalue(X)
     frames = []
     for k in (
         4 * m // d,
         40 * m // d,
-        gated_bounds.sufficient_width(X, constant=gated_bounds.PUBLISHED_CHERNOFF),
+        theorems_1_and_2.sufficient_width(X, constant=theorems_1_and_2.PUBLISHED_CHERNOFF),
     ):
         gates = UnitGates(rng.normal(size=(k, d)), np.zeros(k), ">=").gates(X)
         gram = gated_gram(X, gates)
         distance = float(np.sum(least_squares(X, gates, y).coef ** 2))
-        needed = gated_bounds.sufficient_steps(X, k, distance_square=distance, accuracy=ACCURACY)
+        needed = theorems_1_and_2.sufficient_steps(
+            X, k, distance_square=distance, accuracy=ACCURACY
+        )
         largest = float(np.linalg.eigvalsh(gram)[-1])
         for name, step_size in (
-            ("paper", gated_bounds.published_step(X, k)),
+            ("paper", theorems_1_and_2.published_step(X, k)),
             ("longest", 1 / largest),
         ):
             t = np.arange(steps + 1)
-            losses = gated_bounds.gradient_descent(X, gates, y, step_size=step_size, steps=steps)
+            losses = theorems_1_and_2.gradient_descent(
+                X, gates, y, step_size=step_size, steps=steps
+            )
             predicted = galu.predicted_losses(gram, y, step_size=step_size, steps=t)
-            ratio = gated_bounds.rate_bound(k * smallest / 2, step_size=step_size, steps=steps)
+            ratio = theorems_1_and_2.rate_bound(k * smallest / 2, step_size=step_size, steps=steps)
             frames.append(
                 pd.DataFrame(
                     {

@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.fiat2019.gated_bounds import expected_loss
 from benchmarks.fiat2019.gated_layers import GatedLayers
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
+from benchmarks.fiat2019.theorems_1_and_2 import expected_loss
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
 from benchmarks.words import span
 from implicit_bias.base.validation import Array

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from benchmarks.fiat2019 import gated_bounds, search_procedures
+from benchmarks.fiat2019 import search_procedures, theorems_1_and_2
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from drawn import hard, normal, sphere
 from implicit_bias.base.validation import Array
@@ -32,7 +32,9 @@ def test_expected_loss() -> None:
     fits = [fitted.least_squares(X, gates, y) for y in signs]
     rank = fits[0].rank
     assert 0 < rank < 8
-    assert np.mean([fit.loss for fit in fits]) == pytest.approx(gated_bounds.expected_loss(rank, 8))
+    assert np.mean([fit.loss for fit in fits]) == pytest.approx(
+        theorems_1_and_2.expected_loss(rank, 8)
+    )
 
 
 @pytest.mark.parametrize(("m", "d"), [(10, 5), (200, 40), (50, 30), (30, 200)])
@@ -41,7 +43,7 @@ def test_khatri_rao_bound(m: int, d: int) -> None:
     X = sphere(m, d)
     products = np.stack([np.kron(x, x) for x in X])
     smallest = np.linalg.svd(products, compute_uv=False)[-1]
-    bound = gated_bounds.khatri_rao_bound(X)
+    bound = theorems_1_and_2.khatri_rao_bound(X)
     assert bound == pytest.approx(smallest**2 / (2 * math.pi), abs=1e-10)
     eigenvalue = galu.smallest_eigenvalue(X)
     assert eigenvalue == pytest.approx(np.linalg.eigvalsh(galu.limit_kernel(X))[0])
@@ -50,26 +52,26 @@ def test_khatri_rao_bound(m: int, d: int) -> None:
 
 def test_khatri_rao_bound_is_vacuous_for_many_inputs() -> None:
     """Products of d inputs span d (d + 1) / 2 dimensions."""
-    assert gated_bounds.khatri_rao_bound(sphere(16, 5)) == 0.0
-    assert gated_bounds.khatri_rao_bound(sphere(15, 5)) > 0.0
+    assert theorems_1_and_2.khatri_rao_bound(sphere(16, 5)) == 0.0
+    assert theorems_1_and_2.khatri_rao_bound(sphere(15, 5)) > 0.0
 
 
 def test_theorem_1() -> None:
     """By its own step and time, at its own width; and no faster than its sharper rate."""
     X, y = sphere(8, 6), np.sign(normal(8, seed=1))
-    k = gated_bounds.sufficient_width(X, constant=gated_bounds.PUBLISHED_CHERNOFF)
+    k = theorems_1_and_2.sufficient_width(X, constant=theorems_1_and_2.PUBLISHED_CHERNOFF)
     gates = hard(k, 6).gates(X)
-    step = gated_bounds.published_step(X, k)
+    step = theorems_1_and_2.published_step(X, k)
     assert step <= 1 / np.linalg.eigvalsh(fitted.gated_gram(X, gates))[-1]
     distance = float(np.sum(fitted.least_squares(X, gates, y).coef ** 2))
     for accuracy in (1e-2, 1e-6):
-        steps = gated_bounds.sufficient_steps(X, k, distance_square=distance, accuracy=accuracy)
+        steps = theorems_1_and_2.sufficient_steps(X, k, distance_square=distance, accuracy=accuracy)
         R, smallest = np.linalg.norm(X, 2) ** 2, galu.smallest_eigenvalue(X)
         expected = 2 * R / smallest * math.log(k * R * distance / (8 * accuracy))
         assert steps == math.ceil(expected)
-        losses = gated_bounds.gradient_descent(X, gates, y, step_size=step, steps=steps + 20)
+        losses = theorems_1_and_2.gradient_descent(X, gates, y, step_size=step, steps=steps + 20)
         assert (losses[steps:] / 2 <= accuracy).all()  # F is half the mean square
-    bound = gated_bounds.rate_bound(k * smallest / 2, step_size=step, steps=steps + 20)
+    bound = theorems_1_and_2.rate_bound(k * smallest / 2, step_size=step, steps=steps + 20)
     np.testing.assert_allclose(bound, (1 - smallest / (2 * R)) ** (2 * np.arange(steps + 21)))
     assert (losses <= losses[0] * bound * (1 + 1e-9)).all()
 
@@ -80,13 +82,14 @@ def test_gradient_descent_as_predicted() -> None:
     gram = fitted.gated_gram(X, gates)
     values = np.linalg.eigvalsh(gram)
     step = 1 / values[-1]
-    losses = gated_bounds.gradient_descent(X, gates, y, step_size=step, steps=50)
+    losses = theorems_1_and_2.gradient_descent(X, gates, y, step_size=step, steps=50)
     predicted = galu.predicted_losses(gram, y, step_size=step, steps=np.arange(51))
     np.testing.assert_allclose(losses, predicted, rtol=1e-8)
-    bound = gated_bounds.rate_bound(values[0], step_size=step, steps=50)
+    bound = theorems_1_and_2.rate_bound(values[0], step_size=step, steps=50)
     assert (losses <= losses[0] * bound * (1 + 1e-12)).all()
     np.testing.assert_allclose(
-        gated_bounds.gradient_descent(X, sp.csr_array(gates), y, step_size=step, steps=50), losses
+        theorems_1_and_2.gradient_descent(X, sp.csr_array(gates), y, step_size=step, steps=50),
+        losses,
     )
 
 
@@ -96,8 +99,8 @@ def test_rate_bound_is_reached() -> None:
     gates = hard(30, 3).gates(X)
     values, vectors = np.linalg.eigh(fitted.gated_gram(X, gates))
     step = 1 / values[-1]
-    losses = gated_bounds.gradient_descent(X, gates, vectors[:, 0], step_size=step, steps=20)
-    bound = gated_bounds.rate_bound(values[0], step_size=step, steps=20)
+    losses = theorems_1_and_2.gradient_descent(X, gates, vectors[:, 0], step_size=step, steps=20)
+    bound = theorems_1_and_2.rate_bound(values[0], step_size=step, steps=20)
     np.testing.assert_allclose(losses / losses[0], bound, rtol=1e-6)
 
 
@@ -223,7 +226,7 @@ def test_one_bit_is_refused() -> None:
 def test_sufficient_width_suffices() -> None:
     """No failure of probability 1/2 or less in 20 draws; far fewer filters do fail."""
     X = sphere(12, 6)
-    k, half = gated_bounds.sufficient_width(X, failure=0.5), galu.smallest_eigenvalue(X) / 2
+    k, half = theorems_1_and_2.sufficient_width(X, failure=0.5), galu.smallest_eigenvalue(X) / 2
     smallest = [
         np.linalg.eigvalsh(fitted.gated_gram(X, hard(k, 6, seed).gates(X)))[0] for seed in range(20)
     ]
@@ -236,16 +239,18 @@ def test_sufficient_width_of_hopeless_data() -> None:
     X = sphere(4, 3)
     for more in (2 * X[:1], np.zeros((1, 3)), -X):  # -X: four pairs in three dimensions
         with pytest.raises(ValueError, match=r"lambda\(X\) is 0"):
-            gated_bounds.sufficient_width(np.vstack([X, more]))
+            theorems_1_and_2.sufficient_width(np.vstack([X, more]))
 
 
 def test_constant_of_lemma_1() -> None:
     """8 as printed, 2 / log(e / 2) = 6.518 by its own inequality."""
     X = sphere(12, 6)
     ratio = np.linalg.norm(X, 2) ** 2 / galu.smallest_eigenvalue(X)
-    printed = gated_bounds.sufficient_width(X, 0.1, constant=gated_bounds.PUBLISHED_CHERNOFF)
+    printed = theorems_1_and_2.sufficient_width(
+        X, 0.1, constant=theorems_1_and_2.PUBLISHED_CHERNOFF
+    )
     assert printed == math.ceil(8 * ratio * math.log(120))
-    assert pytest.approx(6.518, abs=1e-3) == gated_bounds.CHERNOFF
-    assert gated_bounds.sufficient_width(X, 0.1) == math.ceil(
-        gated_bounds.CHERNOFF * ratio * math.log(120)
+    assert pytest.approx(6.518, abs=1e-3) == theorems_1_and_2.CHERNOFF
+    assert theorems_1_and_2.sufficient_width(X, 0.1) == math.ceil(
+        theorems_1_and_2.CHERNOFF * ratio * math.log(120)
     )

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.fiat2019 import galu_bounds as bounds
+from benchmarks.fiat2019 import theorems_3_to_5 as bounds
 from drawn import normal
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
