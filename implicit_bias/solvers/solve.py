@@ -169,6 +169,9 @@ def solve(
         attempt = _Attempt.of(problem, method, proof)
     else:
         attempt = search.run(method, start)
+        if start is not None and attempt.graded.status is Status.NUMERICAL_TROUBLE:
+            # Of a problem that is too unlike this one.
+            attempt = search.run(replace(method, max_seconds=deadline.left))
         if others and attempt.unsettled:
             attempt = search.after(attempt)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded

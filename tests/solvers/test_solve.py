@@ -105,6 +105,14 @@ def test_a_start_is_used() -> None:
     assert solve(PROBLEM, start=start).stats.solver == choose_solver(PROBLEM, start) == "active-set"
 
 
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_start_of_another_scale_does_no_harm(seed: int) -> None:
+    X, y = np.random.default_rng(seed).normal(size=(9, 3)), np.arange(9) % 3
+    start = solve(max_margin(1e6 * X[::-1], y, "spectral", C=1.0))
+    found = solve(max_margin(X, y, "spectral", C=1.0), "interior-point", start=start)
+    assert found.status is Status.OPTIMAL
+
+
 def test_the_guide_has_the_table_of_what_auto_takes() -> None:
     guide = Path(__file__).parents[2] / "docs" / "guide.md"
     assert table() in guide.read_text("utf-8")
