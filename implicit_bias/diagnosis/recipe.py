@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings as python_warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,7 +40,7 @@ TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
 ROUNDED = 0.5
 # What a loss raises on targets that it does not take.
 OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
-# Of advice to minimise the logarithm, to whom it does not apply.
+# Whom the advice to minimise the logarithm does not concern.
 UNLESS = (
     "gradients of the logarithm do not shrink: if it was minimised already, this does not matter, "
     "and loss= says so"
@@ -129,34 +130,35 @@ def loss_obstacle(loss: object, classes: int | None) -> Obstacle | None:
 
 def _tail_growth(loss: Callable[..., Any], classes: int | None) -> float | None:
     """How much f'(q) q grows, loss = exp(-f(q)); 0 where the loss does not fall; None: no value."""
-    width, growth = classes or 1, None
-    for target in _targets(width):
-        slopes = list[float]()
-        try:
-            for q in TAIL_MARGINS:
-                near = (_outputs_at(factor * q, classes) for factor in NEAR)
-                before, after = (float(_loss_at(loss, each, classes, target)) for each in near)
-                if after < before < 0:  # it is the logarithm of a loss
-                    slopes.append(before - after)
-                else:
-                    slopes.append(math.log(before / after) if before > after > 0 else 0.0)
-        except OF_OTHER_TARGETS:
-            continue
-        growth = max(growth or 0.0, slopes[1] / slopes[0] if slopes[0] > 0 else 0.0)
+    growth = None
+    for values in _losses(loss, classes, [q * factor for q in TAIL_MARGINS for factor in NEAR]):
+        first, last = map(_fall, values[::2], values[1::2])
+        growth = max(growth or 0.0, last / first if first > 0 else 0.0)
     return growth
+
+
+def _fall(before: float, after: float) -> float:
+    """How much the logarithm of a loss falls from one value to the next."""
+    if after < before < 0:  # it is the logarithm of a loss
+        return before - after
+    return math.log(before / after) if before > after > 0 else 0.0
 
 
 def _is_logarithm(loss: object, classes: int | None) -> bool:
     """Whether a function of outputs and targets is the logarithm of a loss, negative when small."""
     if not callable(loss) or isinstance(loss, MarginLoss):
         return False
+    return any(value < 0 for (value,) in _losses(loss, classes, TAIL_MARGINS[1:]))
+
+
+def _losses(
+    loss: Callable[..., Any], classes: int | None, margins: Sequence[float]
+) -> Iterator[list[float]]:
+    """Yield the losses of one sample at these margins, by each kind of target that it takes."""
     for target in _targets(classes or 1):
-        try:
-            if _loss_at(loss, _outputs_at(TAIL_MARGINS[1], classes), classes, target) < 0:
-                return True
-        except OF_OTHER_TARGETS:
-            continue
-    return False
+        with suppress(*OF_OTHER_TARGETS):
+            outputs = [_outputs_at(q, classes) for q in margins]
+            yield [float(_loss_at(loss, each, classes, target)) for each in outputs]
 
 
 def _outputs_at(margin: float, classes: int | None, dtype: torch.dtype = torch.float64) -> Tensor:
