@@ -90,7 +90,7 @@ def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix
     for candidate in (path, *others):
         if not taken(candidate):
             return candidate
-    raise ValueError(f"there are {path} to {candidate}: name another path by --out")
+    raise ValueError(f"there are {path} to {candidate}: name another path")
 
 
 def _make_place(path: Path) -> None:

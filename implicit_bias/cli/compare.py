@@ -14,11 +14,11 @@ from implicit_bias.cli.options import JsonOption, takes_config
 from implicit_bias.cli.output import (
     cell,
     err,
+    nothing_overwritten,
     percent,
     print_json,
     print_table,
     show,
-    usage_errors,
 )
 from implicit_bias.runs.configuration import RunConfig
 
@@ -45,16 +45,9 @@ def compare(
     Nothing is overwritten: where the folder holds another report, the next number is added.
     """
     data = load_data(config)
-    from implicit_bias.runs.comparison_folder import (
-        fit_comparison,
-        free_folder,
-        write_comparison,
-    )
+    from implicit_bias.runs.comparison_folder import fit_comparison, free_folder, write_comparison
 
-    with usage_errors():
-        taken, folder = folder, free_folder(folder)
-    if folder != taken:
-        err.print(f"{taken} is kept: this report goes to {folder}", highlight=False, markup=False)
+    folder = nothing_overwritten(folder, free_folder)
 
     def done(name: str) -> None:
         err.print(f"[bold]{name}[/] done", highlight=False)

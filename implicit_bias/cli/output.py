@@ -3,9 +3,10 @@
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -61,6 +62,15 @@ def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
         yield
     except kinds as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def nothing_overwritten(path: Path, free: Callable[[Path], Path]) -> Path:
+    """Return the path that is free instead of one that is taken, and say so."""
+    with usage_errors():
+        found = free(path)
+    if found != path:
+        err.print(f"{path} is kept: this goes to {found}", highlight=False, markup=False)
+    return found
 
 
 def show(text: str) -> None:

@@ -1,12 +1,13 @@
 """`implicit-bias predict`: a saved model on further rows of the user's own."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from implicit_bias.cli.options import JsonOption
-from implicit_bias.cli.output import err, percent, print_json, show, usage_errors
+from implicit_bias.cli.output import nothing_overwritten, percent, print_json, show, usage_errors
 
 
 def predict(
@@ -31,10 +32,7 @@ def predict(
     from implicit_bias.estimators.saved_models import load_model
     from implicit_bias.runs.prediction import predict_file
 
-    with usage_errors():
-        taken, out = out, free_path(out, suffix=out.suffix)
-    if out != taken:
-        err.print(f"{taken} is kept: these go to {out}", highlight=False, markup=False)
+    out = nothing_overwritten(out, partial(free_path, suffix=out.suffix))
     check_writable(out)
     carried = None if id is None else [name.strip() for name in id.split(",") if name]
     saved = load_model(model)
