@@ -2,8 +2,8 @@
 
 `showing` writes one line, which vanishes at the end: what is done, for how long, and what `say`
 adds, also from within the functions that are called, whose own lines do not appear then. A notebook
-shows it below the cell, if ipywidgets is installed. Nothing is written where standard error is
-neither (a pipe, a log), or where the environment variable IMPLICIT_BIAS_PROGRESS is 0.
+shows it below the cell, if ipywidgets is installed. Pipes and logs get nothing, and nobody does
+where the environment variable IMPLICIT_BIAS_PROGRESS is 0.
 """
 
 from __future__ import annotations

@@ -367,8 +367,8 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             "the norm plus C times the sum of the hinge losses, and “certified optimum” is a lower "
             "bound on that: neither compares with a norm at margin 1."
         )
-        others = (model for model in predicting if model.margin and model not in soft)
-        if hard := [model for model in others if model.known_margin.status]:
+        solved = (model for model in predicting if model.margin and model.margin.status)
+        if hard := [model for model in solved if model not in soft]:
             yield (
                 f"{names_of(hard)}: a hard margin, so that a difference of errors from those of a "
                 'finite C may be one of C. --C auto (in Python C="auto") chooses one for each.'

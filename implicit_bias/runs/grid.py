@@ -206,10 +206,7 @@ def _parse(suffix: str, text: str) -> dict[str, Any]:
 
 
 def _check_nodes(root: yaml.Node | None) -> None:
-    """Refuse a YAML document that names a key twice, or has too many nodes behind its aliases.
-
-    And numbers that mean others than they look like.
-    """
+    """Refuse keys that are there twice, numbers that YAML reads as others, and too many nodes."""
     import yaml
 
     waiting = [] if root is None else [root]

@@ -269,7 +269,7 @@ class GroupBalls(Ball):
 
 
 class ClassMatrices(Balls):
-    """The norms of `BALLS`, l2 and sums of nuclear norms over gates, of many classes."""
+    """Norms of entries; with many classes those of singular values, and l2, too."""
 
     def __init__(self, data: ScaledProblem) -> None:
         layout = data.layout

@@ -83,7 +83,7 @@ def test_enclosures_contain_the_real_products(
     contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
-def test_row_blocks_of_samples_and_of_features() -> None:
+def test_blocks_of_samples_and_of_features() -> None:
     rng = np.random.default_rng(0)
     n, d = rounding.BLOCK + 5, rounding.BLOCK + 3
     Z, X = rng.integers(-4, 5, (n, 2)).astype(float), rng.integers(-9, 10, (n, d)).astype(float)

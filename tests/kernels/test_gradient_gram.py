@@ -127,7 +127,7 @@ def test_gram_is_that_of_a_margin_problem_with_the_gates(name: str) -> None:
     np.testing.assert_allclose(finite_gram(X, phi, [weights]), expected, atol=TIGHT)
 
 
-def test_row_blocks_hold_few_gates_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_hold_few_gates_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
     def seen(z: Tensor) -> Tensor:
