@@ -67,6 +67,8 @@ from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRo
 RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
 # l1 and l_inf are taken for l_p with these p: up to 1e-12 of log n they are the same.
 NEAREST = (1.0 + 1e-12, 1e12)
+# Of the interval of a radius that is looked for.
+HALVINGS = 50
 # A point moved into the interior has norms of at most this share of the radius.
 WARM_SHARE = 0.98
 
@@ -412,8 +414,7 @@ class ClassMatrices(Balls):
         if self.entries:
             norms = self.data.tensor(np.array([self._norm.value(part) for part in self._parts(W)]))
             t = norms.clamp(min=(1.0 - WARM_SHARE) * float(norms.max())) / WARM_SHARE
-            n = self.pool(torch.ones_like(W))
-            w = W.abs() + (1.0 - WARM_SHARE) * self.spread(t * n ** (-1.0 / self.exponent))
+            w = self._radii_beside(W, V, self.spread(t), mu)
             T = torch.stack([w - W, w + W])
             return BallPoint(W, t, torch.stack([V, -V]).clamp(min=0.0) + mu / T, T)
         T = symmetric(t * torch.eye(len(W)).to(W) - W @ W.T / t)
@@ -421,6 +422,17 @@ class ClassMatrices(Balls):
         root = size.clamp(min=0.0).sqrt()
         root = root / root.sum() if self.free_t else root
         return BallPoint(W, t, symmetric((turned * root) @ turned.T + mu * torch.linalg.inv(T)), T)
+
+    def _radii_beside(self, W: Tensor, V: Tensor, t: Tensor | float, mu: float) -> Tensor:
+        """Find w with u = abs(V) + mu / (w - W) + mu / (w + W) on the curve, by halving."""
+        size, multiplier = W.abs(), V.abs()
+        low, high = size, (size + 2.0 * mu / (1.0 - multiplier)).clamp(min=t)
+        for _ in range(HALVINGS):
+            w = 0.5 * (low + high)
+            u = multiplier + mu / (w - size) + mu / (w + size)
+            below = (w / t) ** (self.exponent - 1.0) < u
+            low, high = torch.where(below, w, low), torch.where(below, high, w)
+        return high
 
     def order(self, primal: Tensor) -> int:
         """Eigenvalues of the slack, or its entries."""
