@@ -203,6 +203,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     means = own[list(range(1, QUARTERS + 1))].mean()
     few, ten = (comparisons(each) for each in (frame[frame["seed"] <= RELEASED_SEEDS], frame))
     same = [few[name][0].judged(sign) is pair.judged(sign) for name, (pair, sign) in ten.items()]
+    turned = sum(few[name][0].mean * pair.mean < 0 for name, (pair, _) in ten.items())
     table = of_threshold(frame).dropna(subset=[RC])
     equal = Pairs.by(table, "units", GLN, RC, "{pair} at H = {name}", "; ")
     return {
@@ -221,8 +222,8 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             result=f"SVM-L2 minus SVM-GLN: {listed(dict(list(ten.items())[:2]))}.",
             control=f"of three seeds, the same N: {listed(few)}.",
             evidence=(f"Of all seeds: {listed(ten)}.",),
-            remark=f": {sum(same)} of {len(same)} are the same; {sure(ten)} of them stand by ten "
-            f"seeds, {sure(few)} by three",
+            remark=f": {sum(same)} of {len(same)} are the same; {sure(ten)} stand by ten seeds, "
+            f"{sure(few)} by three; {turned} means change their sign",
         ),
         "equal": Judged(
             verdict=equal.judged(),

@@ -348,7 +348,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             verdict=Verdict.of(min(kept) >= MOST, max(kept) >= MOST),
             result=f"Of what SVM-GLN changes of SVM-L2, SVM-zeta changes {percent(kept[0])} in the "
             f"difference of neighbours, and {percent(kept[1])} in the error; its GLN norm is "
-            f"{above(norms, ZETA)} above the optimum.",
+            f"{above(norms, ZETA)} above the optimum; at N = 500, two contexts, medians.",
             control=f"SVM-zeta differs from SVM-GLN on {percent(from_gln[ZETA].mean())} of the "
             f"images, from SVM-L2 on {percent(from_l2[ZETA].mean())}; SVM-L2 from SVM-GLN on "
             f"{percent(from_gln[L2_NORM].mean())}. The GLN norm of SVM-L2 is "

@@ -464,6 +464,16 @@ def test_uniformly_is_said_of_every_point_of_the_figure(study: Study) -> None:
     assert "above 0 at 1 of 2 points" in claim.result
 
 
+def test_a_wider_hidden_layer_than_the_network_is_another_claim(study: Study) -> None:
+    errors = {"gd-relu": 0.1, "svm-hl": 0.11, "svm-lc": 0.12, "svm-rc": 0.13}
+    relu_cells(study, {100: errors, 500: {"gd-relu": 0.07, "svm-hl": 0.08}})
+    for model in ("SVM-HL", "GD-ReLU"):
+        study.print(model, 0.9, momentum=0.9)
+    claim = verdicts(study)["hl"]
+    assert claim.verdict is Verdict.FALLS
+    assert claim.remark == "; by the widths of the figure: stands"
+
+
 def test_the_sizes_of_figure_3c_have_as_many_parameters(study: Study) -> None:
     """A GLN of 100 units and two contexts is larger than any FReLU of the figure."""
     relu_cells(study, {100: {"gd-relu": 0.1, "svm-rc": 0.13, "svm-lc": 0.12, "svm-hl": 0.11}})

@@ -51,7 +51,7 @@ def test_what_ten_seeds_say() -> None:
     table = frame()
     found = ten_seeds.judge(table)
     assert {each.verdict for each in found.values()} == {Verdict.STANDS}
-    assert found["seeds"].remark.startswith(": 5 of 5 are the same; 4 of them stand by ten seeds")
+    assert found["seeds"].remark.startswith(": 5 of 5 are the same; 4 stand by ten seeds")
     assert "cells" in ten_seeds.found(table)
     assert len(ten_seeds.tabulate(table)) == 4
 
