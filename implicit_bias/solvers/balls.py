@@ -68,7 +68,7 @@ RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
 # l1 and l_inf are taken for l_p with these p: up to 1e-12 of log n they are the same.
 NEAREST = (1.0 + 1e-12, 1e12)
 # Of the interval of a radius that is looked for.
-HALVINGS = 50
+HALVINGS = 30
 # A point moved into the interior has norms of at most this share of the radius.
 WARM_SHARE = 0.98
 
@@ -424,7 +424,11 @@ class ClassMatrices(Balls):
         return BallPoint(W, t, symmetric((turned * root) @ turned.T + mu * torch.linalg.inv(T)), T)
 
     def _radii_beside(self, W: Tensor, V: Tensor, t: Tensor | float, mu: float) -> Tensor:
-        """Find w with u = abs(V) + mu / (w - W) + mu / (w + W) on the curve, by halving."""
+        """Find w with u = abs(V) + mu / (w - W) + mu / (w + W) on the curve, by halving.
+
+        Near its corner (w small at p near 1, u small at a large p) the iterate is to be beyond it:
+        a tangent is taken where the curve is below.
+        """
         size, multiplier = W.abs(), V.abs()
         low, high = size, (size + 2.0 * mu / (1.0 - multiplier)).clamp(min=t)
         for _ in range(HALVINGS):
@@ -432,7 +436,7 @@ class ClassMatrices(Balls):
             u = multiplier + mu / (w - size) + mu / (w + size)
             below = (w / t) ** (self.exponent - 1.0) < u
             low, high = torch.where(below, w, low), torch.where(below, high, w)
-        return high
+        return low if self.exponent < 2.0 else high
 
     def order(self, primal: Tensor) -> int:
         """Eigenvalues of the slack, or its entries."""
