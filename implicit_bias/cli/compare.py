@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from implicit_bias.cli.choices import load_data
-from implicit_bias.cli.entry import INTERRUPTED
+from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, takes_config
 from implicit_bias.cli.output import (
     cell,

@@ -8,7 +8,7 @@ import typer
 
 from implicit_bias.cli.certify import print_grade
 from implicit_bias.cli.choices import SVM_NAMES, check_model, load_data
-from implicit_bias.cli.entry import INTERRUPTED
+from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
 from implicit_bias.cli.output import show
 from implicit_bias.runs.configuration import RunConfig

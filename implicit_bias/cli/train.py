@@ -12,8 +12,8 @@ import typer
 from implicit_bias.base import strict_json
 from implicit_bias.base.options import METHOD_NAMES, NORM_NAMES
 from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
-from implicit_bias.cli.entry import INTERRUPTED
 from implicit_bias.cli.fit import fit_and_save
+from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
 from implicit_bias.cli.output import print_json, print_values, show, usage_errors
 from implicit_bias.runs.configuration import RunConfig
