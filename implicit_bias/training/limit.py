@@ -317,6 +317,11 @@ def train_to_limit(
             f"config must be a LimitConfig, got {config!r}: pass LimitConfig(steps=...)"
         )
     check_flag(leading, "leading")
+    if not isinstance(reference, ComparisonPredictor | None):
+        raise TypeError(f"reference must be a ComparisonPredictor, got {reference!r}")
+    for name, called in (("measure", measure), ("on_point", on_point)):
+        if called is not None and not callable(called):
+            raise TypeError(f"{name} must be a function, got {called!r}")
     deadline = Deadline.asked(max_seconds)
     norm = as_parameter_norm(config.norm)
     trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
@@ -508,6 +513,8 @@ class _Run:
             differs = trainee.predictions(self.inputs) != self.predictions
             disagreement = differs.double().mean().item()
         measures = {} if self.measure is None else self.measure(trainee.module)
+        if not isinstance(measures, Mapping):
+            raise TypeError(f"measure must return numbers by name, got {measures!r}")
         if clashes := sorted(OWN_COLUMNS & measures.keys()):
             raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
         return LimitPoint(

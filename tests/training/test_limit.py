@@ -409,6 +409,20 @@ def test_bad_use_is_refused(
         train_to_limit(build(), X, Y, SHORT, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"measure": lambda n: 1.0}, "by name"),
+        ({"measure": 3}, "measure"),
+        ({"on_point": 3}, "on_point"),
+        ({"reference": 3}, "ComparisonPredictor"),
+    ],
+)
+def test_what_has_another_type_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        train_to_limit(gln(), X, Y, SHORT, **options)
+
+
 def test_a_reference_has_one_decision_an_input() -> None:
     with pytest.raises(ValueError, match="40 inputs and 39 decisions"):
         ComparisonPredictor(X, Y[:-1])
