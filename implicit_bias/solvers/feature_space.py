@@ -38,7 +38,6 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers.base import Answer, Start, Tolerances
 from implicit_bias.solvers.homogeneous import (
     Cones,
@@ -99,14 +98,16 @@ class FeatureSpace(RowSolver):
 
     name: ClassVar[str] = "feature-space"
     takes_classes: ClassVar[bool] = True
-    takes_norms: ClassVar[bool] = True
     own_limit: ClassVar[int] = 150
+
+    def takes_norm(self, problem: MarginProblem) -> bool:
+        """Those of `interior_point.in_features`."""
+        return has_features(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
         if problem.classes is not None or has_features(problem):
             return in_features(self, problem, start)
-        problem = in_groups_of_gates(problem)
         rows = self.chosen(problem)
         posed = problem if self.rows is None else problem.subset(rows.samples)
         self.check_memory(peak_memory(posed))

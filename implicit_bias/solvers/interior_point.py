@@ -176,8 +176,11 @@ class InteriorPoint(RowSolver):
 
     name: ClassVar[str] = "interior-point"
     takes_classes: ClassVar[bool] = True
-    takes_norms: ClassVar[bool] = True
     own_limit: ClassVar[int] = 100
+
+    def takes_norm(self, problem: MarginProblem) -> bool:
+        """Those of balls."""
+        return has_ball(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the matrices of order P."""

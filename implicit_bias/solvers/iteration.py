@@ -191,13 +191,15 @@ class NativeSolver(Solver):
     first_iteration: ClassVar[int] = 0
     # Whether it solves problems with many classes.
     takes_classes: ClassVar[bool] = False
-    # Whether it solves problems of two classes under norms that are no sums over groups.
-    takes_norms: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def own_limit(self) -> int:
         """Iterations that are allowed where ``max_iterations`` sets no limit."""
+
+    def takes_norm(self, problem: MarginProblem) -> bool:
+        """Whether it takes the norm of two classes as it is, and not as groups of gates alone."""
+        return False
 
     @abstractmethod
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
@@ -226,7 +228,7 @@ class NativeSolver(Solver):
         deadline = Deadline.after(self.max_seconds)
         import torch  # here: solvers that do not compute with it need not load it
 
-        as_it_is = problem.classes is not None or self.takes_norms
+        as_it_is = problem.classes is not None or self.takes_norm(problem)
         posed = problem if as_it_is else in_groups_of_gates(problem)
         found = drive(
             self.prepare(posed, start),

@@ -97,13 +97,16 @@ class MultiPrecision(NativeSolver):
     # The same for two classes and groups.
     embedding_limit: ClassVar[int] = 300
     takes_classes: ClassVar[bool] = True
-    takes_norms: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self.bits, "bits", 128)
         if self.device != "cpu":
             raise ValueError(f"multiprecision computes on the CPU only, got {self.device!r}")
+
+    def takes_norm(self, problem: MarginProblem) -> bool:
+        """Any."""
+        return True
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Set up a run; a start is not used."""

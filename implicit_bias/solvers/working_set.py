@@ -30,7 +30,6 @@ from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
-from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
@@ -72,7 +71,6 @@ class WorkingSet(NativeSolver):
 
     first_iteration: ClassVar[int] = 1
     takes_classes: ClassVar[bool] = True
-    takes_norms: ClassVar[bool] = True
 
     first_size: int = 1000
     first_pairs: int = 800
@@ -89,10 +87,12 @@ class WorkingSet(NativeSolver):
         """Rounds, at most."""
         return self.max_rounds
 
+    def takes_norm(self, problem: MarginProblem) -> bool:
+        """Those of balls."""
+        return has_ball(problem)
+
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
-        if problem.classes is None and not has_ball(problem):
-            problem = in_groups_of_gates(problem)
         one_a_sample = problem.constraints.width == 1
         policy = Exchange(self.first_size if one_a_sample else self.first_pairs)
         return _WorkingRows(self, problem, start, policy)
