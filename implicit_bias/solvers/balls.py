@@ -384,17 +384,17 @@ class ClassMatrices(Balls):
 
     def cold(self, V: Tensor, total: float) -> BallPoint:
         """Return V half way to the boundary, or zeta along it, and equal multipliers."""
-        W, t = V, self.data.full(1, 1.0)
-        if self.free_t:
-            largest = self.norm(V)
-            W, t = V * (0.5 * total / largest if largest > 0 else 0.0), total * t
         if self.entries:  # w and u of equal entries in each group
-            n, p = self.pool(torch.ones_like(W)), self.exponent
-            t = total / W.numel() * n
+            n, p = self.pool(torch.ones_like(V)), self.exponent
+            t = total / V.numel() * n
             u, w = self.spread(n ** (1.0 / p - 1.0)), self.spread(t * n ** (-1.0 / p))
             half = 0.5 * (V / u).clamp(-1.0, 1.0)
             sides = torch.stack([1.0 + half, 1.0 - half])
             return BallPoint(w * half, t, 0.5 * u * sides, w * sides.flip(0))
+        W, t = V, self.data.full(1, 1.0)
+        if self.free_t:
+            largest = self.norm(V)
+            W, t = V * (0.5 * total / largest if largest > 0 else 0.0), total * t
         eye = torch.eye(len(V)).to(V)
         T = t * eye - W @ W.T / t
         R = total / len(eye) * eye
@@ -409,14 +409,15 @@ class ClassMatrices(Balls):
 
     def warm(self, V: Tensor, primal: Tensor, mu: float) -> BallPoint:
         """Return a point near zeta."""
+        if self.entries:
+            parts = self._parts(primal)
+            norms = self.data.tensor(np.array([self._norm.value(part) for part in parts]))
+            t = norms.clamp(min=(1.0 - WARM_SHARE) * float(norms.max())) / WARM_SHARE
+            w = self._radii_beside(primal, V, self.spread(t), mu)
+            T = torch.stack([w - primal, w + primal])
+            return BallPoint(primal, t, torch.stack([V, -V]).clamp(min=0.0) + mu / T, T)
         t = self.data.full(1, self.norm(primal) / WARM_SHARE if self.free_t else 1.0)
         W, other = (primal, V) if self.free_t else (V, primal)
-        if self.entries:
-            norms = self.data.tensor(np.array([self._norm.value(part) for part in self._parts(W)]))
-            t = norms.clamp(min=(1.0 - WARM_SHARE) * float(norms.max())) / WARM_SHARE
-            w = self._radii_beside(W, V, self.spread(t), mu)
-            T = torch.stack([w - W, w + W])
-            return BallPoint(W, t, torch.stack([V, -V]).clamp(min=0.0) + mu / T, T)
         T = symmetric(t * torch.eye(len(W)).to(W) - W @ W.T / t)
         size, turned = torch.linalg.eigh(other @ other.T)
         root = size.clamp(min=0.0).sqrt()
