@@ -520,12 +520,13 @@ class Comparison:
 
         columns = {} if self.of is None else {TRUE: np.asarray(self.of.y)}
         columns |= {model.name: model.predicted for model in self.models}
-        said = [model.predicted for model in self.models if model.has_predictor]
+        predicting = [model for model in self.models if model.has_predictor]
+        said = [model.predicted for model in predicting]
         if len(said) > 1:
             columns[DIFFER] = np.any([each != said[0] for each in said[1:]], axis=0)
         labels = self.classes.tolist()
         named = dict(zip(labels, labels if names is None else names, strict=True))
-        for model in (model for model in self.models if model.has_predictor):
+        for model in predicting:
             of_names = {named[label]: values for label, values in model.scores.items()}
             columns |= score_columns(model.name, of_names)
         X = None if self.of is None else self.of.X
