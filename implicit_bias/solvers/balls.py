@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -69,6 +69,9 @@ RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
 NEAREST = (1.0 + 1e-12, 1e12)
 # Of the interval of a radius that is looked for.
 HALVINGS = 30
+# A slack by its tangent is replaced by the true one unless they agree to this share; steps are
+# shortened, by this factor and so many times, until the true one is at least that share of it.
+STRAIGHT, SHORTER, SHORTENINGS, LEAST_SLACK = 1e-3, 0.8, 12, 0.1
 # A point moved into the interior has norms of at most this share of the radius.
 WARM_SHARE = 0.98
 
@@ -116,10 +119,7 @@ class CentralPoint(BallPoint):
         for name in ("alpha", "s", "w", "xi", "t", "R", "T"):
             X, dX = getattr(self, name), getattr(step, name)
             if X.ndim == 2:
-                L = cholesky(X)
-                half = torch.linalg.solve_triangular(L, dX, upper=False)
-                whole = torch.linalg.solve_triangular(L, half.T, upper=False)
-                rates.append(-float(torch.linalg.eigvalsh(symmetric(whole))[0]))
+                rates.append(-float(relative_eigenvalues(X, dX)[0]))
             elif X.numel():
                 rates.append(-float((dX / X).min()))
         if not np.isfinite(rates).all():
@@ -189,6 +189,10 @@ class Balls(ABC):
     @abstractmethod
     def order(self, primal: Tensor) -> int:
         """Count the complementary products."""
+
+    def moved(self, point: CentralPoint, step: CentralPoint, length: float) -> CentralPoint:
+        """Return the point at this length of a step, or of less where the balls are curved."""
+        return point.moved(step, length)
 
 
 class Ball(ABC):
@@ -442,6 +446,27 @@ class ClassMatrices(Balls):
     def order(self, primal: Tensor) -> int:
         """Eigenvalues of the slack, or its entries."""
         return 2 * primal.numel() if self.entries else len(primal)
+
+    def moved(self, point: CentralPoint, step: CentralPoint, length: float) -> CentralPoint:
+        """Return the point at this length of a step; with a free t T and R keep their equations.
+
+        Far from the central path, T by its tangent would let t fall below what W asks for.
+        """
+        if self.entries or not self.free_t:
+            return point.moved(step, length)
+        eye = torch.eye(len(point.W)).to(point.W)
+        for _ in range(SHORTENINGS):
+            found = point.moved(step, length)
+            square = symmetric(found.W @ found.W.T / found.t**2)
+            slack = found.t * (eye - square)
+            share = relative_eigenvalues(found.T, slack)
+            if float((share - 1.0).abs().max()) < STRAIGHT:  # rounding would be all of the change
+                return found
+            if float(share[0]) >= LEAST_SLACK:
+                R = 2.0 * found.R / (found.R * (eye + square)).sum()
+                return replace(found, R=R, T=slack)
+            length *= SHORTER
+        return point.moved(step, length)
 
     def _parts(self, A: Tensor) -> list[Any]:  # norms take tensors as arrays
         if not self.columns:
@@ -729,6 +754,13 @@ def _sum_free(sizes: Array) -> Array:
 def symmetric(A: Tensor) -> Tensor:
     """Return the symmetric part."""
     return 0.5 * (A + A.T)
+
+
+def relative_eigenvalues(A: Tensor, B: Tensor) -> Tensor:
+    """Return the eigenvalues of A^-1 B, ascending, of a positive definite A and a symmetric B."""
+    L = cholesky(A)
+    half = torch.linalg.solve_triangular(L, B, upper=False)
+    return torch.linalg.eigvalsh(symmetric(torch.linalg.solve_triangular(L, half.T, upper=False)))
 
 
 def cholesky(A: Tensor) -> Tensor:

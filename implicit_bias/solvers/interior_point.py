@@ -131,7 +131,9 @@ class Steering:
 # Matrices R and T lose digits near the boundary.
 OF_GROUPS = Steering(boundary_share=0.995, floor=0.05, patience=10)
 CAUTIOUS = replace(OF_GROUPS, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0))
-OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,))
+# The balls of singular values are curved: off the central path a predictor soon leaves them.
+OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.5, centring=(0.5,))
+CAUTIOUS_OF_CLASSES = replace(OF_CLASSES, boundary_share=0.9, patience=30, centring=(0.3, 0.8))
 
 
 def has_ball(problem: MarginProblem) -> bool:
@@ -257,8 +259,9 @@ class _CentralPath(Run):
     def steps(self) -> Steps:
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         point = None
-        steering, fine = OF_CLASSES if self._gaps is None else OF_GROUPS, self._tolerances
+        steering, cautious, fine = OF_CLASSES, CAUTIOUS_OF_CLASSES, self._tolerances
         if self._gaps is not None:
+            steering, cautious = OF_GROUPS, CAUTIOUS
             coarse = _coarse(fine, self._gaps[0], len(self._layout.norms))
             path = yield from self._in_float32(coarse, steering)
             if path is not None:
@@ -272,11 +275,10 @@ class _CentralPath(Run):
         first = point or _first(balls, self._start)
         path = yield from self._follow(balls, first, fine, steering)
         if path.status is Status.NUMERICAL_TROUBLE:
-            if self._gaps is not None:
-                cold = _cold(balls)
-                path = yield from self._follow(balls, cold, fine, CAUTIOUS, path.best)
-            elif not np.isfinite(path.best.upper):
-                return self._by_another_norm()
+            unbounded = self._gaps is None and not np.isfinite(path.best.upper)
+            if unbounded and self._by_another_norm():
+                return Status.NOT_SEPARABLE
+            path = yield from self._follow(balls, _cold(balls), fine, cautious, path.best)
         return path.status
 
     def _in_float32(
@@ -332,15 +334,15 @@ class _CentralPath(Run):
                     centred = [newton.direction(share * mu) for share in steering.centring]
                     step = max([step, *(x.change for x in damped + centred)], key=point.reach)
                 length = min(1.0, steering.boundary_share * point.reach(step))
-                point = point.moved(step, length)
+                point = balls.moved(point, step, length)
                 split = split.moved(view, target, length)
         except Breakdown:
             return _Path(Status.NUMERICAL_TROUBLE, point, best)
 
-    def _by_another_norm(self) -> Status:
-        """Ask with the Euclidean norm whether the pairs are separable: no norm changes that."""
+    def _by_another_norm(self) -> bool:
+        """Whether the Euclidean norm proves the pairs not separable, which no norm changes."""
         if len(self._layout.norms) > MOST_PAIRS:  # a working set of pairs asks first
-            return Status.NUMERICAL_TROUBLE
+            return False
         posed = replace(self._problem, norm=L2())
         inner = InteriorPoint(
             tolerances=self._tolerances,
@@ -349,10 +351,10 @@ class _CentralPath(Run):
             rows=self._layout.rows,
         )
         found = inner.run(posed)
-        if found.status is not Status.NOT_SEPARABLE:
-            return Status.NUMERICAL_TROUBLE
-        self._settled, self._best = replace(self.answer(), alpha=found.alpha), None
-        return Status.NOT_SEPARABLE
+        proven = found.status is Status.NOT_SEPARABLE
+        if proven:
+            self._settled, self._best = replace(self.answer(), alpha=found.alpha), None
+        return proven
 
 
 def _coarse(fine: Tolerances, gap: float, n_rows: int) -> Tolerances:

@@ -41,9 +41,7 @@ def up_to(most: int) -> st.SearchStrategy[Sizes]:
 
 def examples(count: int, **drawn: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test on so many examples, the same ones each time."""
-    return lambda test: settings(max_examples=count, deadline=None, derandomize=True)(
-        given(**drawn)(test)
-    )
+    return lambda test: settings(max_examples=count)(given(**drawn)(test))
 
 
 def random_coef(n_units: int, n_contexts: int, n_features: int, seed: int) -> Array:

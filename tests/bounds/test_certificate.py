@@ -129,7 +129,7 @@ def test_inputs_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("part", mostly_slow(range(4), [0]))
-@settings(max_examples=RANDOM_PROBLEMS // 4, deadline=None, derandomize=True)
+@settings(max_examples=RANDOM_PROBLEMS // 4)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 6),
@@ -331,7 +331,7 @@ def hold_and_lose_little(problem: MarginProblem, coef: Array, alpha: Array) -> N
     assert upper == np.inf or found.upper <= upper * (1 + loose)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32 - 1),
     exponents=st.tuples(st.integers(-160, 160), st.integers(-160, 160)),

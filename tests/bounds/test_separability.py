@@ -112,7 +112,7 @@ def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> N
         assert "center features 0" in advice
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(2, 7),

@@ -160,7 +160,7 @@ def fitted_contexts(draw: st.DrawFn) -> Fitted:
     return HyperplaneContexts.from_hyperplanes(train, drawn.weights, thresholds), train, test
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(fitted_contexts())
 def test_contexts_against_loops(drawn: Fitted) -> None:
     fitted, train, test = drawn
@@ -181,7 +181,7 @@ def test_contexts_against_loops(drawn: Fitted) -> None:
         assert fitted.occurs[h, c] == (c in seen[h])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(fitted_contexts())
 def test_joint_contexts_against_dicts(drawn: Fitted) -> None:
     local, train, test = drawn

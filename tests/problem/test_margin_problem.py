@@ -71,7 +71,7 @@ def test_gram_against_loops(problem: MarginProblem) -> None:
     close(problem.feature_norms, np.sqrt(total))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 2**32 - 1),
     labels=st.lists(st.integers(0, 3), min_size=1, max_size=7),

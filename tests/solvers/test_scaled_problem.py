@@ -157,7 +157,7 @@ def test_constant_columns_are_one() -> None:
     assert shape(always_on)[1] == always_on.n_gates
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     widths=st.lists(st.integers(1, 10), min_size=1, max_size=4),
     seed=st.integers(0, 1000),
