@@ -148,10 +148,13 @@ class Balls(ABC):
         The problem.
     free_t : bool
         Whether W is zeta.
+    curved : bool
+        Whether t and W change together what the slack is.
     """
 
     data: ScaledProblem
     free_t: bool = False
+    curved: bool = False
 
     @staticmethod
     @abstractmethod
@@ -283,7 +286,8 @@ class ClassMatrices(Balls):
         self.data, norm = data, problem.norm
         entries = entries_of(norm)
         self.entries = entries is not None
-        self.free_t = self.entries or norm == Spectral()
+        self.curved = norm == Spectral()
+        self.free_t = self.entries or self.curved
         p = 2.0 if entries is None else entries.exponent
         sizes = np.ones(layout.rows.n_kinds)
         if layout.merged.any():
@@ -448,11 +452,11 @@ class ClassMatrices(Balls):
         return 2 * primal.numel() if self.entries else len(primal)
 
     def moved(self, point: CentralPoint, step: CentralPoint, length: float) -> CentralPoint:
-        """Return the point at this length of a step; with a free t T and R keep their equations.
+        """Return the point at this length of a step, where T and tr R keep their equations.
 
         Far from the central path, T by its tangent would let t fall below what W asks for.
         """
-        if self.entries or not self.free_t:
+        if not self.curved:
             return point.moved(step, length)
         eye = torch.eye(len(point.W)).to(point.W)
         for _ in range(SHORTENINGS):

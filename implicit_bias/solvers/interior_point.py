@@ -131,9 +131,10 @@ class Steering:
 # Matrices R and T lose digits near the boundary.
 OF_GROUPS = Steering(boundary_share=0.995, floor=0.05, patience=10)
 CAUTIOUS = replace(OF_GROUPS, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0))
-# The balls of singular values are curved: off the central path a predictor soon leaves them.
-OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.5, centring=(0.5,))
-CAUTIOUS_OF_CLASSES = replace(OF_CLASSES, boundary_share=0.9, patience=30, centring=(0.3, 0.8))
+OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,))
+# Off the central path a predictor soon leaves what its tangent says of a curved ball.
+OF_CURVED = replace(OF_CLASSES, short=0.5)
+CAUTIOUS_OF_CLASSES = replace(OF_CURVED, boundary_share=0.9, patience=30, centring=(0.3, 0.8))
 
 
 def has_ball(problem: MarginProblem) -> bool:
@@ -259,9 +260,8 @@ class _CentralPath(Run):
     def steps(self) -> Steps:
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         point = None
-        steering, cautious, fine = OF_CLASSES, CAUTIOUS_OF_CLASSES, self._tolerances
+        steering, cautious, fine = OF_GROUPS, CAUTIOUS, self._tolerances
         if self._gaps is not None:
-            steering, cautious = OF_GROUPS, CAUTIOUS
             coarse = _coarse(fine, self._gaps[0], len(self._layout.norms))
             path = yield from self._in_float32(coarse, steering)
             if path is not None:
@@ -272,6 +272,9 @@ class _CentralPath(Run):
                 self._settled, self._best = self.answer(), None
                 del path  # its memory is needed
         balls = self._balls(ScaledProblem(self._layout, self._device))
+        if self._gaps is None:
+            steering = OF_CURVED if balls.curved else OF_CLASSES
+            cautious = CAUTIOUS_OF_CLASSES
         first = point or _first(balls, self._start)
         path = yield from self._follow(balls, first, fine, steering)
         if path.status is Status.NUMERICAL_TROUBLE:
