@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,7 +56,7 @@ class Recorder:
         -1 and +1 for outputs (N,) or (N, 1); 0..K-1 for outputs (N, K).
     norms : sequence of norms or optimizers
         Names or norms, as in `diagnose`; of an optimizer, or a list of those that train the module
-        together, the norm that is read from them.
+        together, the norm that is read from them. A list of optimizers alone is one of those.
     gaps : bool
         Whether to find the gaps, too: margins alone cost one forward pass a point, gaps the
         solution of a convex program a norm.
@@ -115,12 +115,14 @@ class Recorder:
         self.leading = leading
         check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
-        if isinstance(norms, str) or not isinstance(norms, Iterable):
-            norms = (norms,)
-        found = [self._norm(norm) for norm in norms]
+        alone = isinstance(norms, str) or not isinstance(norms, Iterable)
+        several: list[Any] = [norms] if alone else list(norms)
+        if several and all(isinstance(norm, Optimizer) for norm in several):
+            several = [several]  # of which each may hold some of the parameters only
+        found = [self._norm(norm) for norm in several]
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
-            raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
+            raise ValueError(f"norms must name at least one, and none twice, got {several}")
         if isinstance(self.module, Network) and not isinstance(inputs, tuple):
             inputs = self.module.prepare(np.asarray(inputs))
         self.measurements = dict(self._measurements())

@@ -34,6 +34,7 @@ for each optimizer.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,8 +120,10 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
                 raise OptimizerError(f"two optimizers hold {name!r}: give it to one of them")
             inner[name], rates[name] = norm, rate
             drifts.add(drift)
-    if not inner:  # of another copy of the module
-        if len(alike) > 1:
+    if not inner:
+        trained = Counter(p.shape for p in module.parameters() if p.requires_grad)
+        copied = len(several) == 1 and Counter(p.shape for *_, p in _tensors(several[0])) == trained
+        if len(alike) > 1 or not copied:  # of one rate in another copy of the module all is known
             raise OptimizerError(
                 "the optimizer holds none of the module's parameters, so the norm and the rate of "
                 "each tensor are not known: pass the one that trained this module"

@@ -87,8 +87,10 @@ def test_norms_are_read_from_optimizers() -> None:
     assert tuple(recorder.norms) == (read.norm, "l2")
     found = recorder.frame().iloc[-1]
     assert found[f"gap_{read.norm}"] == pytest.approx(read.gap, abs=1e-3)
-    with pytest.raises(OptimizerError, match="none of the module's parameters"):
-        Recorder(nn.Linear(4, 3, bias=False), X, LABELS, norms=[both])
+    assert tuple(Recorder(module, X, LABELS, norms=both).norms) == (read.norm,)
+    for of_another in (both, both[:1], [both[1]]):
+        with pytest.raises(OptimizerError, match="none of the module's parameters"):
+            Recorder(nn.Linear(4, 3, bias=False), X, LABELS, norms=of_another)
 
 
 def test_points_before_separation_have_no_gap() -> None:

@@ -204,8 +204,9 @@ def drifting(module: nn.Module) -> list[Optimizer]:
         ),
         (lambda m: [SGD(m.parameters(), lr=0.1), SGD([m[0].weight], lr=0.1)], "two optimizers"),
         (lambda m: Adam(groups(network(), 0.1, 0.2)), "none of the module's parameters"),
+        (lambda m: Adam(nn.Linear(3, 2).parameters()), "none of the module's parameters"),
     ],
-    ids=["rprop", "adagrad", "amsgrad", "zero", "schedules", "mixed", "twice", "copy"],
+    ids=["rprop", "adagrad", "amsgrad", "zero", "schedules", "mixed", "twice", "copy", "another"],
 )
 def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> None:
     """A norm that is given is measured nevertheless, with a warning."""
