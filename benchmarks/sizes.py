@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import product
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Row, Rows, Run, Tabular, Verdict, growing
+from benchmarks.harness import Experiment, Judged, Row, Rows, Run, Tabular, Verdict, growing
 from implicit_bias.base.wording import percent
 
 SizesT = TypeVar("SizesT", bound=Any)
@@ -29,8 +29,9 @@ def sized(
     rows: Callable[..., Rows],
     found: Callable[[pd.DataFrame], str],
     tabulate: Callable[[pd.DataFrame], Tabular],
-    verdict: Callable[[pd.DataFrame], Verdict],
-    draw: Callable[[pd.DataFrame], Figure],
+    verdict: Callable[[pd.DataFrame], Verdict] = Experiment.verdict,
+    draw: Callable[[pd.DataFrame], Figure] | None = None,
+    judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = Experiment.judge,
     *,
     quick: SizesT,
     whole: SizesT,
@@ -68,7 +69,7 @@ def sized(
             part = f" Measured so far: {frame.attrs['done']} of {frame.attrs['settings']} settings."
         return f"{found(frame)}\n\nSizes: {words}.{part}"
 
-    return Experiment(measured, said, tabulate, verdict, draw)
+    return Experiment(measured, said, tabulate, verdict, draw, judge=judge)
 
 
 def log_spaced(last: int, points: int, first: int = 1) -> list[int]:

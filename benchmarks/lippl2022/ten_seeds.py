@@ -34,7 +34,7 @@ Source: Lippl, Abbott, Chung (2022), introduction and section 5.2.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -309,9 +309,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = replace(
-    sized(
-        settings, rows, found, tabulate, lambda _: Verdict.ANSWERED, draw, quick=QUICK, whole=WHOLE
-    ),
-    judge=judge,
+EXPERIMENT = sized(
+    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
 )

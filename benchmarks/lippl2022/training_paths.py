@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -436,9 +436,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, axes.flat, 4)
 
 
-EXPERIMENT = replace(
-    sized(
-        settings, rows, found, tabulate, lambda _: Verdict.ANSWERED, draw, quick=QUICK, whole=WHOLE
-    ),
-    judge=judge,
+EXPERIMENT = sized(
+    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
 )
