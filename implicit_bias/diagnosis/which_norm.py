@@ -341,9 +341,10 @@ def _reference(
         leading=subject.whole is not None,
     )
     if not found.min_margin > 0:
+        part = " in its leading part" if found.itself.min_margin > 0 else ""
         raise SeparationError(
-            f"the reference has samples on the wrong side (smallest margin {found.min_margin:.3g})"
-            ", so it has no gap: pass a later state of its training"
+            f"the reference has samples on the wrong side{part} (smallest margin "
+            f"{found.min_margin:.3g}), so it has no gap: pass a later state of its training"
         )
     return found
 

@@ -319,7 +319,8 @@ class Subject:
                     f"the leading part of the module misclassifies {len(only)} of "
                     f"{len(self.gradients.labels)} samples (samples {named(only)}) that the module "
                     f"itself does not; the rest is {self.rest:.3g} of the leading part: train "
-                    "longer, for the leading part decides in the limit"
+                    "longer, by train_to_limit(..., leading=True) say, for the leading part "
+                    "decides in the limit"
                 )
             raise SeparationError(
                 f"{len(wrong)} of {len(self.gradients.labels)} samples are on the wrong side "

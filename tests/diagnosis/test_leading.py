@@ -208,8 +208,13 @@ def test_samples_that_the_leading_part_alone_misclassifies_are_named() -> None:
         module.get_parameter("2.bias").copy_(leading.min().abs() + 1.0)
     wrong = np.flatnonzero(leading <= 0)
     assert 0 < len(wrong) < N
-    with pytest.raises(SeparationError, match=f"leading part.* {wrong[0]}"):
+    with pytest.raises(SeparationError, match=rf"leading part.* {wrong[0]}.*train_to_limit\("):
         quiet(module, np.ones(N), leading=True)
+    right = copy.deepcopy(module)
+    with torch.no_grad():
+        right.get_parameter("2.weight").abs_()
+    with pytest.raises(SeparationError, match="the reference.*its leading part"):
+        which_norm(right, X, np.ones(N), reference=module, norms=["l2"], leading=True)
 
 
 def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
