@@ -54,7 +54,7 @@ from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import as_module, drawn_like, evaluating
 from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
 from implicit_bias.measure.subject import SeparationError, Subject, margins_of
-from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, GivenNorm, ParameterNorm, as_parameter_norm
 
 # A margin has risen if it is above the reference's by this share.
 RISEN = 1e-2
@@ -409,18 +409,29 @@ def _what_would_tell(rows: Sequence[NormRow], own: str, reached: float, *, leadi
     )
     now, near = percent_bounds(row.gap.lower, row.gap.upper), percent(FAR, space=" ")
     said = f" The optimizer's own norm is {own}, in which the KKT gap is {now}." if own else ""
+    others = [other for other in rows if other is not row]
+    wanted = [f"at most {near}"] if row.gap.upper > FAR else []
+    if any(row.gap.upper > ANOTHER * other.gap.lower for other in others):
+        wanted.append("at most half of any other")
+    asked = "optimizer=..." if row.norm == own else "norm=..."
     said += (
-        f" {row.norm} would be named once its gap is at most {near} (now {now}), and half of any "
-        "other: train on, on the logarithm of the loss and with steps that shrink, until "
-        f"diagnose(..., norm={row.norm!r}).gap is there."
+        f" {row.norm} would be named once its gap (now {now}) is {' and '.join(wanted)}: train on, "
+        "on the logarithm of the loss and with steps that shrink, until diagnose(..., "
+        f"{f'norm={row.norm!r}' if row.norm in PARAMETER_NORMS else asked}).gap is there."
     )
     if row.reference_gap is not None:
         margin, gap = (1.0 + RISEN) * row.reference_margin, row.reference_gap.lower
-        return said + (
-            f" Beside this reference it would be at a margin of {number(margin)} (now "
-            f"{number(row.margin)}, {number(row.factor, 3)} times the reference's) and a gap below "
-            f"{percent(gap, space=' ')}, if no other norm has both."
-        )
+        wanted = []
+        if row.margin <= margin:
+            wanted.append(
+                f"its margin is above {number(margin)} (now {number(row.margin)}, "
+                f"{number(row.factor, 3)} times the reference's)"
+            )
+        if row.gap.upper >= gap:
+            wanted.append(f"its gap is below {percent(gap, space=' ')}")
+        if any(other.favoured is not False for other in others):
+            wanted.append("no other norm has a larger margin and a smaller gap than there")
+        return said + f" Beside this reference it would be once {' and '.join(wanted)}."
     flag = ", leading=True" if leading else ""
     return said + (
         " A reference tells sooner: pass reference=, the same start trained by gradient descent to "

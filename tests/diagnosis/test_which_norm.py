@@ -80,7 +80,9 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
         assert words in alone.conclusion
     again = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=towards.state_dict())
     assert again.best is None  # nothing changed
-    assert "Beside this reference" in again.conclusion
+    for words in ("Beside this reference", "its margin is above", "its gap is below"):
+        assert words in again.conclusion
+    assert "no other norm" not in again.conclusion
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
     assert "as far" not in again.conclusion
     larger = copy.deepcopy(towards)
@@ -127,6 +129,16 @@ def test_what_stops_a_training_is_said_here_too() -> None:
     assert "no nearer" not in found.conclusion
     scale_weights(module, 1e3)
     assert "rounding errors" in which_norm(module, INPUTS, Y, norms=["l2"]).conclusion
+
+
+def test_the_norm_of_rates_is_asked_for_by_the_optimizer() -> None:
+    module = network(3)
+    groups = [{"params": [p], "lr": 0.1 * k} for k, p in enumerate(module.parameters(), 1)]
+    labels, optimizer = own_labels(module, INPUTS), torch.optim.Adam(groups, eps=0.0)
+    found = which_norm(module, INPUTS, labels, norms=["l2"], optimizer=optimizer)
+    assert found.best is None
+    assert "weighted linf would be named" in found.conclusion
+    assert "diagnose(..., optimizer=...)" in found.conclusion
 
 
 def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
