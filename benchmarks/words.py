@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 
 # Longest line of a page.
 LINE = 100
@@ -47,6 +48,11 @@ def span(values: pd.Series[Any] | Array, write: str | Callable[[Any], str] = "")
         for end in (values.min(), values.max())
     ]
     return " to ".join(dict.fromkeys(ends))
+
+
+def share_span(shares: pd.Series[float]) -> str:
+    """Write the least and the largest of some shares, with one digit behind the point."""
+    return span(shares, lambda share: percent(share, 1))
 
 
 def vanishing(value: float) -> str:

@@ -43,7 +43,7 @@ from benchmarks.optimizers import single_samples
 from benchmarks.optimizers.descent import Adam, sign_time, speed_limit
 from benchmarks.optimizers.single_samples import NORMS, Judge, drawn
 from benchmarks.sizes import grid, log_spaced, sized
-from benchmarks.words import span
+from benchmarks.words import share_span, span
 from implicit_bias.base.wording import percent
 from implicit_bias.report.style import COLOURS, LINES
 
@@ -189,16 +189,18 @@ def found(frame: pd.DataFrame) -> str:
     judged = last[last["holds"].notna()]
     after, tiny = (last[last["side"] == side] for side in ("after t_sign", "after t_eps"))
     free = last[last["epsilon"] == 0]
-    parts = [f"at {EARLY:g} t_sign runs have {_span(free['early'])} of the largest margin in l_inf"]
+    parts = [
+        f"at {EARLY:g} t_sign runs have {share_span(free['early'])} of the largest margin in l_inf"
+    ]
     if len(after):
         parts.append(
-            f"those of {LONG:g} t_sign and more end with {_span(after['linf'])}, and "
-            f"{_span(after['l2'])} in l2"
+            f"those of {LONG:g} t_sign and more end with {share_span(after['linf'])}, and "
+            f"{share_span(after['l2'])} in l2"
         )
     if len(tiny):
         parts.append(
-            f"with epsilon those of {LONG:g} t_eps and more end with {_span(tiny['linf'])} in "
-            f"l_inf and {_span(tiny['l2'])} in l2"
+            f"with epsilon those of {LONG:g} t_eps and more end with {share_span(tiny['linf'])} in "
+            f"l_inf and {share_span(tiny['l2'])} in l2"
         )
     off = free["growth"] / free["foreseen"]
     return (
@@ -212,10 +214,6 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     holds = ends(frame)["holds"].dropna()
     return Verdict.of(len(holds) and holds.all(), holds.any())
-
-
-def _span(shares: pd.Series[float]) -> str:
-    return span(shares, lambda share: percent(share, 1))
 
 
 def tabulate(frame: pd.DataFrame) -> Tabular:

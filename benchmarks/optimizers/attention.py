@@ -38,7 +38,7 @@ from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
 from benchmarks.optimizers.descent import Adam, Direction, Momentum
 from benchmarks.sizes import grid, log_spaced, sized
-from benchmarks.words import span
+from benchmarks.words import share_span, span
 from implicit_bias import MarginProblem, attention_margin, certify, diagnose, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -199,7 +199,7 @@ def found(frame: pd.DataFrame) -> str:
     for (trained, optimizer), runs in table.groupby(["trained", "optimizer"], sort=False):
         norm = CLAIMS[str(trained), str(optimizer)]
         what = (
-            f"{_span(runs[norm])} of the largest margin in {norm}"
+            f"{share_span(runs[norm])} of the largest margin in {norm}"
             if norm
             else f"a KKT gap of {span(runs['gap'], '.2f')} in {PAIR} of the pair"
         )
@@ -211,10 +211,6 @@ def found(frame: pd.DataFrame) -> str:
         f"{frame['certified'].max():.0e}; the largest share is "
         f"{percent(frame['share'].max(), 1)}."
     )
-
-
-def _span(shares: pd.Series[float]) -> str:
-    return span(shares, lambda share: percent(share, 1))
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:

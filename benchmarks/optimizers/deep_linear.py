@@ -27,7 +27,7 @@ from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
 from benchmarks.optimizers.data import samples
 from benchmarks.optimizers.descent import margin
 from benchmarks.sizes import sized
-from benchmarks.words import span
+from benchmarks.words import share_span
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
@@ -112,7 +112,7 @@ def found(frame: pd.DataFrame) -> str:
         runs = ends(frame)
         runs = runs[(runs["geometry"] == geometry) & (runs["layers"] == layers)]
         parts.append(
-            f"{layers} layers in {geometry} have {span(runs[claim], lambda s: percent(s, 1))} of "
+            f"{layers} layers in {geometry} have {share_span(runs[claim])} of "
             f"the largest margin in {claim}"
         )
     return (

@@ -7,7 +7,7 @@ import pandas as pd
 from benchmarks.harness import Verdict, rows_of
 from benchmarks.optimizers import adam_memory, attention, leading, single_samples
 from benchmarks.page import Kept
-from benchmarks.words import span
+from benchmarks.words import share_span, span
 from implicit_bias.base.wording import percent
 
 
@@ -40,9 +40,9 @@ def _memory(frame: pd.DataFrame) -> str:
     tiny = last[last["side"] == "after t_eps"]["linf"]
     return (
         "**Adam with all samples is sign descent from about t_sign = (eta gamma / (1/2 ln(1 / "
-        f"beta2)))^2 steps on**: {_span(before)} of the largest l_inf margin at "
-        f"{adam_memory.EARLY:g} t_sign, {_span(after)} at {adam_memory.LONG:g} t_sign and later. "
-        f"Epsilon ends that: {_span(tiny)}."
+        f"beta2)))^2 steps on**: {share_span(before)} of the largest l_inf margin at "
+        f"{adam_memory.EARLY:g} t_sign, {share_span(after)} at {adam_memory.LONG:g} t_sign and "
+        f"later. Epsilon ends that: {share_span(tiny)}."
     )
 
 
@@ -61,8 +61,8 @@ def _attention(frame: pd.DataFrame) -> str:
     apart = last[last["claim"] == "nuclear"]["nuclear"]
     whole = last[(last["trained"] == "W") & (last["claim"] == "l2")]["l2"]
     return (
-        f"Attention: W by normalised descent reaches {_span(whole)} of the largest Frobenius "
-        f"margin, keys and queries apart {_span(apart)} of the nuclear one."
+        f"Attention: W by normalised descent reaches {share_span(whole)} of the largest Frobenius "
+        f"margin, keys and queries apart {share_span(apart)} of the nuclear one."
     )
 
 
@@ -75,7 +75,3 @@ def _networks(frame: pd.DataFrame, leading_part: pd.DataFrame) -> str:
         f"{percent(last['gap'].min())} and more of two-layer networks on digits); small "
         f"smooth ones come to {span(smooth, '.2f')} after {leading_part['step'].max():,} steps."
     )
-
-
-def _span(shares: pd.Series[float]) -> str:
-    return span(shares, lambda share: percent(share, 1))
