@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
 
 from implicit_bias.base.rounding import (
     SAFETY,
@@ -51,7 +52,7 @@ class GroupNorm(SumNorm):
     metric : mapping from group to array_like of shape (M_g, M_g), optional
         Positive semi-definite P_g of the groups that have one; see the module's table. What
         rounding left of its null space (eigenvalues below 1e-12 M_g of the largest, or a little
-        below 0) is cut off.
+        below 0) is cut off, of each diagonal block by itself.
     apart : bool
         Whether each of K classes has groups of its own, (k, g), K G in all: one network a class.
         By default a group has the columns of all classes.
@@ -266,10 +267,22 @@ def _for_products(R: sp.csr_array) -> sp.csr_array | Array:
 
 
 def _kept(P: Array) -> tuple[Array, Array]:
-    """Positive eigenvalues (r,) of a metric P (m, m), and their eigenvectors (m, r)."""
-    values, vectors = scipy.linalg.eigh(P)
-    keep = values > RANK_TOLERANCE * len(P) * values[-1]
-    return values[keep], vectors[:, keep]
+    """Positive eigenvalues (r,) of a metric P (m, m), and their eigenvectors (m, r).
+
+    Directions that P leaves apart are not rounded beside each other: each block has its own null
+    space.
+    """
+    n_blocks, block = connected_components(sp.csr_array(P != 0), directed=False)
+    found, parts = [], []
+    for k in range(n_blocks):
+        columns = np.flatnonzero(block == k)
+        values, vectors = scipy.linalg.eigh(P[np.ix_(columns, columns)])
+        keep = values > RANK_TOLERANCE * len(columns) * max(values[-1], 0.0)
+        part = np.zeros((len(P), int(keep.sum())))
+        part[columns] = vectors[:, keep]
+        found.append(values[keep])
+        parts.append(part)
+    return np.concatenate(found), np.hstack(parts)
 
 
 def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> dict[int, Array]:

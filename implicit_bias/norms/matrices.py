@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from implicit_bias.base.rounding import SAFETY, UNDERFLOW, Enclosure, gamma
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
 from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, UndividedNorm, exactly
 
@@ -162,7 +162,10 @@ class Schatten(OfSingularValues):
         """Say it in CVXPY, which knows no Schatten norms but three."""
         same = {1.0: Nuclear(), 2.0: L2(), math.inf: Spectral()}.get(self.p)
         if same is None:
-            raise ValueError(f"{self!r} cannot say itself in CVXPY: take p = 1, 2 or inf")
+            raise UnsuitableError(
+                f"{self!r} cannot say itself in CVXPY, so no solver takes it beside many classes "
+                "or gates: take p = 1, 2 or inf, or certify coefficients of your own"
+            )
         return (same.conjugate if self.dual_exponent else same).atom(zeta, shape, cp)
 
 

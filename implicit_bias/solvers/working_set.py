@@ -30,6 +30,7 @@ from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
+from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import (
     MANY_SAMPLES,
@@ -140,6 +141,7 @@ class _WorkingRows(RowRounds):
         problem, rows, size = self.problem, self.constraints, self.policy.first_size
         self.margins = np.zeros(len(rows))
         if start is not None and not has_ball(problem):
+            euclidean_form(problem)  # refuses other norms, as the inner solver would
             alpha = np.zeros(problem.alpha_shape)
             alpha[: len(start.alpha)] = start.alpha
             coef = problem.coef_of(alpha, start.group_norms)

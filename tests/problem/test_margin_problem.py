@@ -157,6 +157,16 @@ def test_structure_builds_problems() -> None:
     assert other.n_groups == 1
 
 
+@pytest.mark.parametrize("small", [1e-12, 1e-40])
+def test_directions_that_a_metric_leaves_apart_are_no_rounding_of_each_other(small: float) -> None:
+    """Only the second gate separates: zeta = (0, 1), of norm small^(-1/2)."""
+    gates = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, -1.0], [1.0, -1.0]])
+    y, metric = np.array([1.0, 1.0, -1.0, -1.0]), {0: np.diag([1.0, small])}
+    found = solve(MarginProblem(np.ones((4, 1)), y, gates, np.zeros(2, dtype=int), metric))
+    assert found.certificate.gap <= 1e-6
+    assert found.certificate.upper == pytest.approx(small**-0.5)
+
+
 # --- the exact metric of SVM-L2 --------------------------------------------------------------
 
 L2_SIZES = [(1, 2), (2, 2), (3, 2), (5, 2), (2, 4), (3, 4), (2, 1), (2, 8)]

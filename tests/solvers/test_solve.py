@@ -11,7 +11,7 @@ from implicit_bias import solve
 from implicit_bias.base.options import SOLVER_NAMES, SolverName
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.norms import Lp, Norm, Spectral, SumOverGroups
+from implicit_bias.norms import Lp, Norm, Schatten, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Tolerances, choose_solver
@@ -149,6 +149,17 @@ def test_a_start_of_other_classes_is_refused() -> None:
     start = solve(max_margin(X, np.arange(12) % 3))
     with pytest.raises(ValueError, match="classes"):
         solve(max_margin(X, y), start=start)
+
+
+def test_norms_that_no_solver_takes_are_refused_from_a_start_too() -> None:
+    y = np.arange(12) % 3
+    X = cloud(12, 3, shift=3.0)[0] + 3.0 * np.eye(3)[y]
+    start, odd = solve(max_margin(X, y)), max_margin(X, y, Schatten(1.5))
+    for begin in (None, start):
+        with pytest.raises(ValueError, match="no solver takes it"):
+            solve(odd, start=begin)
+        with pytest.raises(ValueError, match="sums of Euclidean norms"):
+            solve(odd, "working-set", start=begin)
 
 
 def test_masked_gram_against_loops() -> None:
