@@ -53,8 +53,16 @@ def smallest_eigenvalue(X: ArrayLike) -> float:
     inputs whose opposites occur, too, are linearly dependent, one of each pair taken. For kappa
     has all even powers of the cosine, which tell any two lines apart, but of the odd ones, which
     tell an input from its opposite, the first alone. (Not in the paper; derived here.)
+
+    Raises
+    ------
+    ValueError
+        No inputs.
     """
-    return float(scipy.linalg.eigvalsh(limit_kernel(X), subset_by_index=[0, 0])[0])
+    kernel = limit_kernel(X)
+    if not len(kernel):
+        raise ValueError("X has no rows, and a kernel without inputs no eigenvalue: pass some")
+    return float(scipy.linalg.eigvalsh(kernel, subset_by_index=[0, 0])[0])
 
 
 def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
@@ -70,9 +78,12 @@ def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
     Raises
     ------
     ValueError
-        Not one entry a sample.
+        Not one entry a sample, or a matrix that is not finite and symmetric.
     """
-    residual = as_finite(residual, "residual", 1)
+    gram, residual = as_finite(gram, "gram", 2), as_finite(residual, "residual", 1)
+    check_shape(gram, "gram", 2 * gram.shape[:1], "one row and one column a sample")
+    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-6 * np.abs(gram).max(initial=0.0)):
+        raise ValueError("gram is not symmetric: pass inner products, or (K + K') / 2")
     check_shape(residual, "residual", gram.shape[:1], "one entry a sample of the Gram matrix")
     values, vectors = scipy.linalg.eigh(gram)
     return values, (vectors.T @ residual) ** 2 / len(residual)

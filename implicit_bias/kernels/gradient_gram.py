@@ -201,13 +201,14 @@ def normalise(X: ArrayLike) -> Array:
         A row of zeros, which has no direction.
     """
     X = as_finite(X, "X", 2)
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
-    if not norms.all():
+    largest = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
+    if not largest.all():
         raise ValueError(
-            f"row {int(np.argmin(norms))} of X is zero and has no direction: drop it, or append "
+            f"row {int(np.argmin(largest))} of X is zero and has no direction: drop it, or append "
             "a constant column"
         )
-    return X / norms
+    X = X / largest  # whose squares stay in range
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 # --- finite width --------------------------------------------------------------------------

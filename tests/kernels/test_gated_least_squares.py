@@ -173,6 +173,10 @@ def test_predicted_losses_are_the_linear_recursion() -> None:
     np.testing.assert_allclose(predicted, expected, rtol=1e-8)
     with pytest.raises(ValueError, match=r"step_size must be in \(0, 2 / l_max\)"):
         galu.predicted_losses(gram, residual, step_size=1.4 * step, steps=steps)
+    with pytest.raises(ValueError, match="gram is not symmetric"):
+        galu.modes(np.triu(np.ones((3, 3))), np.ones(3))
+    with pytest.raises(ValueError, match="no rows"):
+        galu.smallest_eigenvalue(np.zeros((0, 3)))
     with pytest.raises(ValueError, match=r"residual must have shape \(8,\), got \(3,\)"):
         galu.predicted_losses(gram, residual[:3], step_size=step, steps=steps)
 

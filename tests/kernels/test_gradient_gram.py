@@ -26,6 +26,7 @@ from implicit_bias.kernels.gradient_gram import (
     finite_gram,
     gaussian_weights,
     infinite_gram,
+    normalise,
     polynomial,
 )
 from implicit_bias.problem import MarginProblem
@@ -250,6 +251,12 @@ def test_gram_at_infinite_width() -> None:
         infinite_gram(2 * X, ACTIVATIONS["relu"])
     with pytest.raises(ValueError, match="hidden_layers must be at least 1"):
         infinite_gram(X, ACTIVATIONS["relu"], hidden_layers=0)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_directions_are_found_where_squares_leave_the_range(scale: float) -> None:
+    X = sphere(6, 3)
+    np.testing.assert_allclose(normalise(scale * X), X, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])
