@@ -336,7 +336,7 @@ class FeatureNewton(_OfClasses):
         self.stiffness = inner.new_zeros(n + q, n + q)  # of (U, t, beta) or (zeta, beta)
         self.stiffness[:n, :n] = inner
         if balls.free_t:
-            pulls = balls.apart(ball.pull).reshape(-1, n)
+            pulls = balls.apart(ball.pull).flatten(1)
             self.stiffness[n : n + len(pulls), :n] = -pulls
             self.stiffness[:n, n : n + len(pulls)] = -pulls.T
             self.stiffness.diagonal()[n : n + len(pulls)] = ball.tau

@@ -348,8 +348,8 @@ class ScaledRows:
 
 def _weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
     """X' diag(w) X for each column w of weights (n, k): (k, F, F)."""
-    n, F = X.shape
-    return ((weights[:, :, None] * X[:, None, :]).reshape(n, -1).T @ X).reshape(-1, F, F)
+    products = (weights[:, :, None] * X[:, None, :]).flatten(1).T @ X
+    return products.reshape(weights.shape[1], *2 * X.shape[1:])
 
 
 class Boxes:

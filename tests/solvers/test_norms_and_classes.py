@@ -117,6 +117,17 @@ def test_a_class_without_samples_never_wins() -> None:
         assert found.certificate.upper == pytest.approx(same.certificate.upper, rel=1e-5)
 
 
+@pytest.mark.parametrize("norm", ["l2", "nuclear", "spectral", "linf"])
+@pytest.mark.parametrize("solver", ["feature-space", "working-set", "interior-point"])
+def test_inputs_that_are_all_0_leave_offsets_alone(norm: str, solver: str) -> None:
+    """Equal scores cost each sample C; those of uneven classes are balanced by the solver."""
+    problem = max_margin(np.zeros((6, 1)), [0, 1, 1, 2, 2, 2], norm, C=2.0, intercept=True)
+    found = solve(problem, solver)
+    assert found.certificate.lower <= 12.0 * (1 + 1e-12)
+    assert found.certificate.upper >= 12.0 * (1 - 1e-12)
+    assert found.certificate.gap <= 1e-6
+
+
 # --- published sets --------------------------------------------------------------------------
 
 STORED = [
