@@ -155,6 +155,12 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
     return array
 
 
+def check_not_text(values: ArrayLike, name: str, cure: str) -> None:
+    """Refuse text, which numpy converts where it looks like numbers."""
+    if np.asarray(detached(values)).dtype.kind in "US":
+        raise ValueError(f"{name} is text: {cure}")
+
+
 def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], meaning: str) -> None:
     """Refuse an array of another shape, and say what the right one means."""
     if array.shape != shape:
@@ -319,11 +325,11 @@ def as_class_labels(
 
 
 def _one_each(y: ArrayLike, n_samples: int) -> Array:
-    if np.asarray(detached(y)).dtype.kind in "US":
-        raise ValueError(
-            "y is text: number the classes, as np.unique(y, return_inverse=True)[1] does, or use "
-            "the estimators, such as MaxMarginSVC, which take classes of any type"
-        )
+    cure = (
+        "number the classes, as np.unique(y, return_inverse=True)[1] does, or use the estimators, "
+        "such as MaxMarginSVC, which take classes of any type"
+    )
+    check_not_text(y, "y", cure)
     labels = as_finite(y, "y", 1)
     if n_samples == 0 or len(labels) != n_samples:
         raise ValueError(

@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import as_finite, check_shape
+from implicit_bias.base.validation import as_finite, check_not_text, check_shape
 from implicit_bias.norms import GroupNorm, HasValueAndDual, InRows, Norm, as_norm
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem.margin_problem import MarginProblem
@@ -118,6 +118,7 @@ def attention_margin(
 
 def _as_places(best: ArrayLike, n_samples: int, n_tokens: int) -> NDArray[np.int64]:
     """Convert the best tokens to integers (N,), and refuse what is no place of a token."""
+    check_not_text(best, "best", "pass places of tokens, from 0 on")
     places = as_finite(best, "best", 1)
     check_shape(places, "best", (n_samples,), f"pass one token for each of {n_samples} samples")
     wrong = (places != np.floor(places)) | (places < 0) | (places >= n_tokens)

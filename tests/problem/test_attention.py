@@ -120,6 +120,7 @@ def test_equal_tokens_cannot_be_told_apart() -> None:
         (TOKENS, QUERY, BEST - 1, "from 0 to 3"),
         (TOKENS, QUERY, BEST + 1, "from 0 to 3"),
         (TOKENS, QUERY, BEST + 0.5, "whole numbers"),
+        (TOKENS, QUERY, BEST.astype(str), "text"),
         (np.where(TOKENS > 2, np.nan, TOKENS), QUERY, BEST, "NaN"),
     ],
 )
