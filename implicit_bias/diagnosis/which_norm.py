@@ -414,10 +414,12 @@ def _what_would_tell(rows: Sequence[NormRow], own: str, reached: float, *, leadi
     if any(row.gap.upper > ANOTHER * other.gap.lower for other in others):
         wanted.append("at most half of any other")
     asked = "optimizer=..." if row.norm == own else "norm=..."
+    if row.norm in PARAMETER_NORMS:
+        asked = f"norm={row.norm!r}"
     said += (
         f" {row.norm} would be named once its gap (now {now}) is {' and '.join(wanted)}: train on, "
-        "on the logarithm of the loss and with steps that shrink, until diagnose(..., "
-        f"{f'norm={row.norm!r}' if row.norm in PARAMETER_NORMS else asked}).gap is there."
+        f"on the logarithm of the loss and with steps that shrink, until diagnose(..., {asked})"
+        ".gap is there."
     )
     if row.reference_gap is not None:
         margin, gap = (1.0 + RISEN) * row.reference_margin, row.reference_gap.lower

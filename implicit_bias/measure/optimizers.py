@@ -110,9 +110,11 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
         return Geometry(PARAMETER_NORMS[norms[0]], words)
     names = {id(p): name for name, p in module.named_parameters()}
     inner, rates, drifts, alike = dict[str, str](), dict[str, float](), set[float](), set[Any]()
+    held = Counter[torch.Size]()
     for one, norm in zip(several, norms, strict=True):
         for rate, drift, p in _tensors(one):
             alike.add((norm, rate))
+            held[p.shape] += 1
             if id(p) not in names:
                 continue
             name = names[id(p)]
@@ -122,8 +124,8 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
             drifts.add(drift)
     if not inner:
         trained = Counter(p.shape for p in module.parameters() if p.requires_grad)
-        copied = len(several) == 1 and Counter(p.shape for *_, p in _tensors(several[0])) == trained
-        if len(alike) > 1 or not copied:  # of one rate in another copy of the module all is known
+        # Of one optimizer with one rate, of another copy of the module, all is known.
+        if len(several) > 1 or len(alike) > 1 or held != trained:
             raise OptimizerError(
                 "the optimizer holds none of the module's parameters, so the norm and the rate of "
                 "each tensor are not known: pass the one that trained this module"

@@ -273,16 +273,15 @@ def _kept(P: Array) -> tuple[Array, Array]:
     space.
     """
     n_blocks, block = connected_components(sp.csr_array(P != 0), directed=False)
-    found, parts = [], []
-    for k in range(n_blocks):
-        columns = np.flatnonzero(block == k)
-        values, vectors = scipy.linalg.eigh(P[np.ix_(columns, columns)])
-        keep = values > RANK_TOLERANCE * len(columns) * max(values[-1], 0.0)
-        part = np.zeros((len(P), int(keep.sum())))
-        part[columns] = vectors[:, keep]
+    found, blocks = [], []
+    columns = [np.flatnonzero(block == k) for k in range(n_blocks)]
+    for of_block in columns:
+        values, vectors = scipy.linalg.eigh(P[np.ix_(of_block, of_block)])
+        keep = values > RANK_TOLERANCE * len(of_block) * max(values[-1], 0.0)
         found.append(values[keep])
-        parts.append(part)
-    return np.concatenate(found), np.hstack(parts)
+        blocks.append(vectors[:, keep])
+    whole = scipy.linalg.block_diag(*blocks)
+    return np.concatenate(found), whole[np.argsort(np.concatenate(columns))]
 
 
 def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> dict[int, Array]:

@@ -260,10 +260,10 @@ class _CentralPath(Run):
     def steps(self) -> Steps:
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         point = None
-        steering, cautious, fine = OF_GROUPS, CAUTIOUS, self._tolerances
+        fine = self._tolerances
         if self._gaps is not None:
             coarse = _coarse(fine, self._gaps[0], len(self._layout.norms))
-            path = yield from self._in_float32(coarse, steering)
+            path = yield from self._in_float32(coarse)
             if path is not None:
                 if path.status is Status.OPTIMAL and coarse == fine:
                     return Status.OPTIMAL
@@ -272,9 +272,9 @@ class _CentralPath(Run):
                 self._settled, self._best = self.answer(), None
                 del path  # its memory is needed
         balls = self._balls(ScaledProblem(self._layout, self._device))
+        steering, cautious = OF_GROUPS, CAUTIOUS
         if self._gaps is None:
-            steering = OF_CURVED if balls.curved else OF_CLASSES
-            cautious = CAUTIOUS_OF_CLASSES
+            steering, cautious = OF_CURVED if balls.curved else OF_CLASSES, CAUTIOUS_OF_CLASSES
         first = point or _first(balls, self._start)
         path = yield from self._follow(balls, first, fine, steering)
         if path.status is Status.NUMERICAL_TROUBLE:
@@ -284,14 +284,12 @@ class _CentralPath(Run):
             path = yield from self._follow(balls, _cold(balls), fine, cautious, path.best)
         return path.status
 
-    def _in_float32(
-        self, coarse: Tolerances, steering: Steering
-    ) -> Generator[tuple[float, float], None, _Path | None]:
+    def _in_float32(self, coarse: Tolerances) -> Generator[tuple[float, float], None, _Path | None]:
         scaled = ScaledProblem(self._layout, self._device, torch.float32)
         if not scaled.in_range:
             return None
         balls = self._balls(scaled)
-        return (yield from self._follow(balls, _first(balls, self._start), coarse, steering))
+        return (yield from self._follow(balls, _first(balls, self._start), coarse, OF_GROUPS))
 
     def _follow(
         self,
