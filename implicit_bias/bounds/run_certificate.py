@@ -24,7 +24,7 @@ Sources: Soudry et al. (2018); Gunasekar et al. (2018) for steepest descent in a
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import scipy.special
@@ -38,22 +38,9 @@ from implicit_bias.problem import MarginProblem
 RunLoss: TypeAlias = Literal["logistic", "exponential"]
 
 
-@runtime_checkable
-class HasWeightAndBias(Protocol):
-    """A linear layer, as ``torch.nn.Linear`` is one."""
-
-    @property
-    def weight(self) -> Any:
-        """Coefficients, shape (K, D), or (1, D) with two classes."""
-
-    @property
-    def bias(self) -> Any:
-        """Offsets, shape (K,) or (1,); None without."""
-
-
 def certify_run(
     problem: MarginProblem,
-    model: HasWeightAndBias | ArrayLike,
+    model: Any,
     intercept: ArrayLike | None = None,
     *,
     loss: RunLoss = "logistic",
@@ -156,10 +143,10 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
 
 
 def _coefficients(
-    problem: MarginProblem, model: HasWeightAndBias | ArrayLike, intercept: ArrayLike | None
+    problem: MarginProblem, model: Any, intercept: ArrayLike | None
 ) -> tuple[Array, float | Array]:
     """Return coefficients and offsets in the problem's shapes."""
-    if isinstance(model, HasWeightAndBias):
+    if hasattr(model, "weight") and hasattr(model, "bias"):
         coef = _as_array(model.weight)
         intercept = model.bias if intercept is None else intercept
     else:
