@@ -1237,11 +1237,13 @@ JUDGES: dict[str, Callable[[pd.DataFrame, Tables], Judged]] = {
 
 
 def judge(values: pd.DataFrame, tables: Tables) -> dict[str, Judged]:
-    """Judge every claim; one of which nothing is measured is open."""
-    found = {}
-    for name, of_claim in JUDGES.items():
-        try:
-            found[name] = of_claim(values, tables)
-        except Unmeasured:
-            found[name] = Judged()
-    return found
+    """Judge every claim."""
+    return {name: judge_one(name, values, tables) for name in JUDGES}
+
+
+def judge_one(name: str, values: pd.DataFrame, tables: Tables) -> Judged:
+    """Judge a claim; where nothing is measured it is open."""
+    try:
+        return JUDGES[name](values, tables)
+    except Unmeasured:
+        return Judged()
