@@ -34,7 +34,7 @@ from implicit_bias.problem.gating import (
     UnitGates,
     l2_metric,
 )
-from implicit_bias.solvers import Tolerances
+from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, CvxpySolver
 from implicit_bias.solvers.linear_program import LinearProgram
@@ -376,6 +376,12 @@ def twin_of(problem: MarginProblem) -> MarginProblem:
     So no two samples are identical, and only a solver can find the conflict, which is exact.
     """
     return _with_a_point_between(problem, 4.0 * problem.X[0], 2.0 * problem.X[0])
+
+
+@cache
+def best(name: str) -> Solution:
+    """Solve a case to more digits than are asked of any method, by the default one."""
+    return solve(separable(name), "interior-point", SOLVE_TOL)
 
 
 def near_twin(name: str) -> MarginProblem:

@@ -7,9 +7,7 @@ from typing import Literal
 
 import pytest
 
-from implicit_bias.datasets.dataset import Dataset, Split, split
-from implicit_bias.datasets.files import DATA_VARIABLE
-from implicit_bias.datasets.images import load_mnist
+from implicit_bias.datasets import DATA_VARIABLE, Dataset, Split, load_mnist, split
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 

@@ -405,7 +405,7 @@ def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     holiday = tmp_path / "figures" / "holiday.png"
     holiday.write_bytes(b"mine")
-    one = compare({"svm": fitted_models()["svm"]}, TEST.X, TEST.y)
+    one = compare({"near": fitted_models()["neighbours"]}, TEST.X, TEST.y)
     with pytest.raises(FileExistsError, match="figures"):
         one.report(tmp_path)
     assert holiday.read_bytes() == b"mine"

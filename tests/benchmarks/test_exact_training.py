@@ -16,8 +16,7 @@ from benchmarks import catalogue, harness, page
 from benchmarks.harness import Run
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022 import learned_contexts
-from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.datasets.files import DATA_VARIABLE
+from implicit_bias.datasets import DATA_VARIABLE, Dataset
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import released_gln, released_relu

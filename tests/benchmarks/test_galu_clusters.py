@@ -45,18 +45,10 @@ def test_constants() -> None:
     assert clusters.sufficient_dimension(10, 0.1) == math.ceil(800 * math.log(2000))
 
 
-def test_exponents_of_hoeffding() -> None:
-    """Lemma 3's slip: for a mean of d signs P(|.| >= e) reaches beyond 2 exp(-8 d e^2)."""
-    d, e = 10, 0.4
-    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=d)))
-    probability = np.mean(np.abs(signs.mean(axis=1)) >= e - 1e-12)
-    assert 2 * math.exp(-8 * d * e**2) < probability <= 2 * math.exp(-d * e**2 / 2)
-
-
 @pytest.mark.parametrize("d", [2, 3, 10, 100])
 def test_band(d: int) -> None:
     """Lemma 5, against draws and against lengths and areas on the circle and the sphere."""
-    u = sphere(100_000, d)[:, 0]
+    u = sphere(20_000, d)[:, 0]
     for radius in (0.01, 0.1, 0.5, 1.0):
         exact = clusters.band_probability(radius, d)
         assert exact == pytest.approx(np.mean(np.abs(u) <= radius), abs=0.01)
@@ -133,17 +125,6 @@ def test_every_exact_solution_predicts_alike() -> None:
     between = normalise(two.mean(axis=0, keepdims=True))
     features = gated_features(between, clusters.centre_gates(U, between))
     np.testing.assert_allclose(features @ other, between @ L[0], atol=1e-7)
-
-
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_inverse_of_lemma_10(n: int) -> None:
-    """4 I - 4 / (n + 1) 11'; the printed d + 1 is right for no other d. The norm is 4 for n > 1."""
-    ones = np.ones((n, n))
-    T = (np.eye(n) + ones) / 4
-    np.testing.assert_allclose(T @ (4 * np.eye(n) - 4 / (n + 1) * ones), np.eye(n), atol=1e-12)
-    assert np.abs(T @ (4 * np.eye(n) - 4 / (n + 3) * ones) - np.eye(n)).max() > 0.01
-    if n > 1:
-        assert np.linalg.norm(np.linalg.inv(T), 2) == pytest.approx(4.0)
 
 
 def test_sign_centres() -> None:

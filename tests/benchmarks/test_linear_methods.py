@@ -17,8 +17,7 @@ from benchmarks.daniely2020.linear_methods import (
     walsh_coefficients,
 )
 from drawn import on_the_cube
-from implicit_bias.datasets import parities
-from implicit_bias.datasets.images import load_digits
+from implicit_bias.datasets import load_digits, parities
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.solvers import solve

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 
 from benchmarks.fiat2019 import search_procedures, theorems_1_and_2
 from benchmarks.fiat2019.parity_correlation import parity_correlation
@@ -14,7 +13,6 @@ from drawn import hard, normal, sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
-from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
 from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import UnitGates
 
@@ -205,34 +203,9 @@ def test_odd_parities_are_orthogonal(d: int) -> None:
     assert parity_correlation(d) == 0.0
 
 
-def test_first_gradients_of_relu_and_galu_are_equal() -> None:
-    X, y = torch.tensor(normal(20, D)), torch.tensor(normal(20, seed=2))
-    relu = ReLUNetwork(D, [K], seed=0)
-    frozen = FrozenGateReLU(relu)
-    for network in (relu, frozen):
-        loss = (network(*network.prepare(X.numpy())) - y).square().mean()
-        torch.autograd.backward(loss)
-    for live, fixed in zip(relu.parameters(), frozen.parameters(), strict=True):
-        assert live.grad is not None
-        assert fixed.grad is not None
-        torch.testing.assert_close(live.grad, fixed.grad)
-
-
 def test_one_bit_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 2, got 1"):
         parity_correlation(1)
-
-
-def test_sufficient_width_suffices() -> None:
-    """No failure of probability 1/2 or less in 20 draws; far fewer filters do fail."""
-    X = sphere(12, 6)
-    k, half = theorems_1_and_2.sufficient_width(X, failure=0.5), galu.smallest_eigenvalue(X) / 2
-    smallest = [
-        np.linalg.eigvalsh(fitted.gated_gram(X, hard(k, 6, seed).gates(X)))[0] for seed in range(20)
-    ]
-    assert min(smallest) >= k * half
-    few = fitted.gated_gram(X, hard(1, 6).gates(X))
-    assert np.linalg.eigvalsh(few)[0] < half
 
 
 def test_sufficient_width_of_hopeless_data() -> None:

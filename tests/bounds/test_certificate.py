@@ -205,14 +205,6 @@ def test_opposite_duplicates_are_named(gates: Any) -> None:
     assert conflict.alpha[[2, 9]].tolist() == [0.5, 0.5]
 
 
-def test_duplicates_with_other_gates_are_no_conflict() -> None:
-    X, y = cloud(12, 4)
-    X[9] = X[2]
-    gates = np.ones((12, 2))
-    gates[9, 1] = 0
-    assert find_conflict(MarginProblem(X, y, gates, np.arange(2))) is None
-
-
 @pytest.mark.parametrize("values", [2, 3, 5])
 def test_conflicts_among_many_samples_are_those_of_a_loop(values: int) -> None:
     """Small integers, of which float64 uses few bits; copies of the first rows come last."""
@@ -239,12 +231,6 @@ def test_agreeing_duplicates_do_not_hide_a_conflict() -> None:
     assert conflict is not None
     assert conflict.samples[1] == 6
     assert conflict.samples[0] in (3, 5)
-
-
-def test_soft_margin_forgives_conflicts() -> None:
-    X, y = cloud(12, 4)
-    X[9] = X[2]
-    assert find_conflict(build((X, y), linear, C=1.0)) is None
 
 
 def test_separable_data_have_no_conflict(problem: MarginProblem) -> None:

@@ -17,19 +17,9 @@ import pytest
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import DATASET_NAMES, TOY_KINDS, ToyKind
-from implicit_bias.datasets import files
-from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import Dataset, split, split_indices
-from implicit_bias.datasets.files import (
-    DATA_VARIABLE,
-    MIRRORS,
-    DataError,
-    data_status,
-    download,
-    read_idx,
-)
+from implicit_bias.datasets import DataError, Dataset, files, load, make_toy, split, split_indices
+from implicit_bias.datasets.files import DATA_VARIABLE, MIRRORS, data_status, download, read_idx
 from implicit_bias.datasets.images import GARMENT_NAMES, load_digits, load_fashion_mnist, load_mnist
-from implicit_bias.datasets.toys import make_toy
 from system import python
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

@@ -111,33 +111,6 @@ def own(module: nn.Module, X: Array) -> Diagnosis:
     return diagnose(module, X, own_labels(module, torch.tensor(X)))
 
 
-@pytest.mark.parametrize("depth", [2, 3])
-@pytest.mark.parametrize(("power", "over"), [(np.inf, np.max), (1.0, np.mean)])
-def test_factorisations_of_a_matrix(depth: int, power: float, over: Any) -> None:
-    """None is below ||W||_(p/L) of the singular values, and the one of the head has it."""
-    rng = np.random.default_rng(depth)
-
-    def norm(matrix: Array) -> float:
-        return float(np.linalg.norm(np.linalg.svd(matrix, compute_uv=False), power))
-
-    W = rng.normal(size=(3, 4))
-    U, s, Vt = np.linalg.svd(W, full_matrices=False)
-    least = (s ** (power / depth)).sum() ** (depth / power) if power < np.inf else s[0]
-    root = np.diag(s ** (1 / depth))
-    balanced = [root @ Vt, *[root] * (depth - 2), U @ root]
-    found = over([norm(part) for part in balanced]) ** depth
-    np.testing.assert_allclose(np.linalg.multi_dot([*balanced[::-1], np.eye(4)]), W)
-    assert found == pytest.approx(least)
-    for draw in range(200):  # all others of this width have regular matrices in between
-        mixes = [np.eye(3) + 0.01 * draw * rng.normal(size=(3, 3)) for _ in balanced[1:]]
-        before, after = [np.eye(4), *mixes], [*mixes, np.eye(3)]
-        parts = [
-            mix @ part @ np.linalg.inv(undo)
-            for undo, part, mix in zip(before, balanced, after, strict=True)
-        ]
-        assert over([norm(part) for part in parts]) ** depth >= least * (1 - 1e-9)
-
-
 def space_of(module: nn.Module, X: Array, y: Any, norm: Any) -> FunctionSpace:
     subject = Subject.of(margins_of(module.eval(), torch.tensor(X), torch.tensor(y)))
     return known(in_function_space(subject.at_margin_1(as_parameter_norm(norm))))

@@ -217,18 +217,6 @@ def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
     assert after.multipliers.shape == ((len(X),) if outputs == 1 else (len(X), K))
 
 
-@pytest.mark.parametrize("scale", [1e-3, 40.0])
-def test_scaling_the_module_changes_its_margin_alone(scale: float) -> None:
-    module = network(K)
-    labels = modules.own_labels(module, torch.tensor(X))
-    before = diagnose(module, X, labels, norm="linf")
-    modules.scale_weights(module, scale)
-    after = diagnose(module, X, labels, norm="linf")
-    assert after.min_margin == pytest.approx(scale**3 * before.min_margin)
-    assert after.gap == pytest.approx(before.gap, rel=1e-6)
-    assert after.normalised_margin == pytest.approx(before.normalised_margin)
-
-
 @pytest.mark.parametrize("channels", [(), (1,), (3,)])
 def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> None:
     """Those of the largest shares first, as many as are asked for, or have one."""

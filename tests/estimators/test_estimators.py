@@ -1,13 +1,12 @@
 """Classifiers: scikit-learn's contract, the failures a hard margin may have, and equivalences."""
 
 import inspect
-import itertools
 import pickle
 import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -24,9 +23,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import implicit_bias as ib
 from cases import mostly_slow
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.toys import make_toy
-from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.estimators.svm import MarginSVC
+from implicit_bias.datasets import make_toy
+from implicit_bias.estimators import BinaryClassifier, MarginSVC
 from implicit_bias.networks import Network
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.training import OwnLoop, TrainingDiverged
@@ -87,28 +85,6 @@ NOT_TO_SEVEN_DIGITS = {
 def test_check_estimator(model: Any) -> None:
     failing = NOT_TO_SEVEN_DIGITS if isinstance(model, MarginSVC) else {}
     check_estimator(model, on_skip=None, expected_failed_checks=failing)
-
-
-@pytest.mark.parametrize(
-    ("solver", "norm"),
-    [
-        *itertools.product(
-            ("auto", "interior-point", "working-set", "ecos", "clarabel", "scs"), ("l2", "gln")
-        ),
-        ("osqp", "l2"),
-    ],
-)
-def test_every_solver_gives_the_same_classifier(solver: str, norm: Literal["l2", "gln"]) -> None:
-    native = ib.GLNSVC(3, norm=norm, random_state=0, tol=1e-9).fit(MOONS.X, MOONS.y)
-    tol, rel = (1e-5, 1e-5) if solver == "osqp" else (1e-6, 2e-6)
-    other = clone(native).set_params(tol=tol, solver=solver)
-    other.fit(MOONS.X, MOONS.y)
-    assert other.solution_.status is ib.Status.OPTIMAL
-    assert other.group_norms_.sum() == pytest.approx(native.group_norms_.sum(), rel=rel)
-    # One group: strictly convex, so the decision function is unique. Several groups need not be.
-    if norm == "l2":
-        decision = native.decision_function(MOONS.X)
-        np.testing.assert_allclose(other.decision_function(MOONS.X), decision, atol=1e-2)
 
 
 @pytest.mark.parametrize("model", DEFAULTS + NETWORKS, ids=repr)

@@ -12,8 +12,7 @@ from sklearn.svm import SVC
 import implicit_bias as ib
 from implicit_bias.base.options import DEFAULTS
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.dataset import split
-from implicit_bias.datasets.toys import make_toy
+from implicit_bias.datasets import make_toy, split
 from implicit_bias.estimators import MarginSVC
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
 from implicit_bias.report.figures.plane import Plane

@@ -7,9 +7,8 @@ import pytest
 from sklearn.base import clone
 
 import implicit_bias as ib
-from implicit_bias.datasets.images import load_digits
-from implicit_bias.estimators.networks import NetworkClassifier
-from implicit_bias.estimators.svm import MarginSVC
+from implicit_bias.datasets import load_digits
+from implicit_bias.estimators import MarginSVC, NetworkClassifier
 from implicit_bias.norms import GroupNorm, Lp, Nuclear
 from modules import reloaded
 

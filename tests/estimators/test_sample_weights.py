@@ -14,8 +14,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import implicit_bias as ib
 from implicit_bias.base.validation import Array
-from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.estimators.svm import MarginSVC
+from implicit_bias.estimators import BinaryClassifier, MarginSVC
 from modules import known, reloaded
 
 RNG = np.random.default_rng(3)

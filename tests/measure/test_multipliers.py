@@ -21,11 +21,9 @@ from implicit_bias.measure.multipliers import (
     loss_weights,
 )
 from implicit_bias.measure.subject import Subject, margins_of
-from implicit_bias.networks import GLN
 from implicit_bias.norms import L1, L2, LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
 from implicit_bias.problem import Constraints, max_margin
-from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.solvers import solve
 from modules import Computed, drawn, layers, linear, of, own_labels, seeded
 
@@ -287,12 +285,3 @@ def test_two_classes_are_two_labels() -> None:
     v2 = of_two.parameters(of_two.combine(of_two.theta, weights))
     np.testing.assert_allclose(v2["0.weight"], v1["0.weight"], atol=1e-12)
     np.testing.assert_allclose(v2["2.weight"], torch.cat([-v1["2.weight"], v1["2.weight"]]))
-
-
-def test_a_deep_gated_network_needs_no_rows_of_its_hidden_layers() -> None:
-    contexts = HyperplaneContexts.random(X.numpy(), 4, 1, random_state=0)
-    network = GLN([contexts, contexts], seed=1)
-    inputs = network.prepare(X.numpy())
-    gradients = MarginGradients(network, inputs, own_labels(network, *inputs))
-    J = gradients.rows(gradients.theta, np.arange(N))
-    np.testing.assert_allclose(gradients.gram(gradients.theta, np.arange(N)), J @ J.T, rtol=1e-9)

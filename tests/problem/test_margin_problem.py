@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from cases import SEPARABLE, cloud, dense, separable
@@ -69,41 +67,6 @@ def test_gram_against_loops(problem: MarginProblem) -> None:
         close(problem.gram(g), expected)
         total += np.diag(expected)
     close(problem.feature_norms, np.sqrt(total))
-
-
-@settings(max_examples=100)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    labels=st.lists(st.integers(0, 3), min_size=1, max_size=7),
-    density=st.floats(0.0, 1.0),
-    n=st.integers(1, 7),
-    d=st.integers(1, 4),
-)
-def test_random_gates_and_groups(
-    seed: int, labels: list[int], density: float, n: int, d: int
-) -> None:
-    """Products of random problems, groups interleaved, with some metrics, against loops."""
-    rng = np.random.default_rng(seed)
-    groups = np.unique(labels, return_inverse=True)[1]
-    Z = rng.normal(size=(n, len(groups))) * (rng.random((n, len(groups))) < density)
-    metric = {}
-    for g in range(0, groups.max() + 1, 2):
-        size = np.count_nonzero(groups == g)
-        factor = rng.normal(size=(size, rng.integers(1, size + 1)))
-        metric[g] = factor @ factor.T
-    X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
-    problem = MarginProblem(X, y, sp.csr_array(Z) if density < 0.5 else Z, groups, metric)
-    alpha = rng.exponential(size=n)
-    close(
-        problem.decision(np.ones((len(groups), d))),
-        loop_decision(problem, np.ones((len(groups), d))),
-    )
-    close(problem.dual_norms(alpha), loop_dual_norms(problem, alpha))
-    squares = [alpha @ problem.gram(g) @ alpha for g in range(problem.n_groups)]
-    quadratic = np.sqrt(np.maximum(squares, 0.0))
-    np.testing.assert_allclose(
-        problem.dual_norms(alpha), quadratic, atol=1e-6 * max(1.0, *quadratic)
-    )
 
 
 def test_gated_linear_in_blocks() -> None:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.comparison import compare
-from implicit_bias.estimators.networks import GLNClassifier
-from implicit_bias.estimators.svm import GLNSVC
+from implicit_bias.estimators import GLNSVC, GLNClassifier
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts

@@ -42,9 +42,7 @@ from implicit_bias import report as report_package
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import percent
 from implicit_bias.comparison import Predicts
-from implicit_bias.datasets.dataset import Dataset, Split, split
-from implicit_bias.datasets.images import load_digits
-from implicit_bias.datasets.toys import make_toy
+from implicit_bias.datasets import Dataset, Split, load_digits, make_toy, split
 from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, conclude, plain
 from implicit_bias.report.figures.plane import distinct_rows
 from implicit_bias.report.figures.training import log_ticks
@@ -115,7 +113,8 @@ def no_margins(folder: Path) -> Report:
     models = {"logistic": LogisticRegression(), "neighbours": KNeighborsClassifier()}
     made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     data = split(make_toy("moons", 60, noise=0.3), 40)
-    return fit_and_write(folder, models, data, made=made, command="do <it>")
+    said: dict[str, Any] = {"made": made, "command": "do <it>"}
+    return fit_and_write(folder, models, data, meanings={"logistic": "of <odds>"}, **said)
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +150,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return no_margins(tmp_path_factory.mktemp("bare"))
 
 
-@pytest.fixture
-def spoilt(tmp_path: Path) -> Report:
+@pytest.fixture(scope="module")
+def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Report:
     data = split(make_toy("moons", 60, noise=0.3), 40)
     X, y = np.vstack([data.train.X, data.train.X[:1]]), np.append(data.train.y, -data.train.y[0])
     train = Dataset("spoilt", X, y, ("no", "yes"), has_constant=data.train.has_constant)
@@ -160,8 +159,9 @@ def spoilt(tmp_path: Path) -> Report:
         "svm": GLNSVC(2, random_state=0, on_failure="warn"),
         "net": GLNClassifier(2, random_state=0, steps=20),
     }
+    folder = tmp_path_factory.mktemp("spoilt")
     with pytest.warns(ConvergenceWarning):
-        return fit_and_write(tmp_path, models, replace(data, train=train))
+        return fit_and_write(folder, models, replace(data, train=train))
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -282,7 +282,10 @@ def test_tables_show_the_numbers_that_matter_first(plane: Report, bare: Report) 
         assert f"{model.known_margin.norm:.4g}" in plane.page.text
     for pair in plane.comparison.pairs:
         assert percent(pair.disagreement) in plane.page.text
-    for words in ("2026-01-02 03:04 UTC", "do <it>", "logistic, neighbours on moons"):
+    for words in (
+        *("2026-01-02 03:04 UTC", "do <it>", "logistic, neighbours on moons"),
+        "logistic: of <odds>",
+    ):
         assert words in bare.page.text
 
 
@@ -486,18 +489,6 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
     (conclusion,) = conclusions(compare({"net": dead, "svm": svm}, X, y, train=(X, y)))
     assert conclusion.verdict is Verdict.HELD_BACK
     assert f"unit {unit} of net is dead" in str(conclusion)
-
-
-def test_names_are_explained_below_the_title(tmp_path: Path) -> None:
-    moons = make_toy("moons", 40, noise=0.05)
-    svm = GLNSVC(4, random_state=0).fit(moons.X, moons.y)
-    result = compare({"svm-gln": svm}, moons.X, moons.y, train=(moons.X, moons.y))
-    meanings = {"svm-gln": "SVM <of> a network"}
-    file = write_report(
-        tmp_path, result, {"svm-gln": svm}, train=moons, evaluation=moons, meanings=meanings
-    )
-    page = file.read_text("utf-8")
-    assert "<li><b>svm-gln</b>: SVM &lt;of&gt; a network</li>" in page
 
 
 def test_advice_in_python_has_its_imports() -> None:

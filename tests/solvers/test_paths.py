@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -20,11 +19,6 @@ from implicit_bias.solvers.iteration import nothing_yet
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
 from implicit_bias.solvers.scaled_problem import peak_memory
 from oracles import check_signs
-
-
-@cache
-def hard(name: str) -> Solution:
-    return solve(cases.separable(name), tol=cases.SOLVE_TOL)
 
 
 def assert_same(found: Solution, problem: MarginProblem) -> None:
@@ -57,8 +51,8 @@ def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
 
 @pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
 def test_from_the_largest_C_on_the_margin_is_hard(name: str) -> None:
-    C = largest_C(hard(name))
-    expected = hard(name).certificate
+    C = largest_C(cases.best(name))
+    expected = cases.best(name).certificate
     for factor in (1.0, 10.0):
         found = solve(replace(cases.separable(name), C=factor * C), tol=cases.GAP_LIMIT)
         assert found.certificate.upper == pytest.approx(expected.upper, rel=cases.OBJECTIVE_RTOL)
@@ -67,9 +61,9 @@ def test_from_the_largest_C_on_the_margin_is_hard(name: str) -> None:
 @pytest.mark.parametrize("name", ["gln", "linear", "svm-l2", "gated-relu"])
 def test_the_largest_C_is_tight(name: str) -> None:
     """These have one optimal alpha: with less, some hinge loss is cheaper."""
-    C = largest_C(hard(name))
+    C = largest_C(cases.best(name))
     found = solve(replace(cases.separable(name), C=0.9 * C), tol=cases.GAP_LIMIT)
-    assert found.certificate.upper < hard(name).certificate.lower * (1 - cases.OBJECTIVE_RTOL)
+    assert found.certificate.upper < cases.best(name).certificate.lower * (1 - cases.OBJECTIVE_RTOL)
 
 
 def test_the_smallest_C_of_features_that_cancel() -> None:
@@ -103,7 +97,7 @@ def test_ends_under_any_norm(norm: str, intercept: bool, counts: tuple[int, ...]
 
 
 def test_grid_of_C() -> None:
-    problem, solution = cases.separable("gln"), hard("gln")
+    problem, solution = cases.separable("gln"), cases.best("gln")
     grid = C_grid(replace(problem, C=3.0), solution)
     assert len(grid) == 50
     assert grid[0] == pytest.approx(smallest_C(problem))
@@ -236,7 +230,7 @@ def test_what_paths_go_over_is_checked() -> None:
         (lambda: list(path_over_C(problem, cast(Any, ["a"]))), "C must be"),
         (lambda: smallest_C(cast(Any, None)), "MarginProblem"),
         (lambda: largest_C(cast(Any, None)), "Solution"),
-        (lambda: largest_C(hard("gln"), problem.subset(np.arange(3))), "alpha"),
+        (lambda: largest_C(cases.best("gln"), problem.subset(np.arange(3))), "alpha"),
     ]
     for use, word in uses:
         with pytest.raises((TypeError, ValueError), match=word):
@@ -292,7 +286,7 @@ def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
     start = solve(replace(problem, X=problem.X * factors), tol=cases.SOLVE_TOL)
     found = solve(problem, tol=cases.GAP_LIMIT, start=start)
     assert found.status is Status.OPTIMAL
-    assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
+    assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
 
 
 def test_growing_data_start_from_the_smaller_solution() -> None:
@@ -319,7 +313,7 @@ def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, s
     problem = cases.separable(name)
     found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))
     assert found.status is Status.OPTIMAL
-    assert found.certificate.upper == pytest.approx(hard(name).certificate.upper, rel=1e-7)
+    assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
 
 
 def test_a_start_far_away_costs_no_step() -> None:
@@ -335,7 +329,7 @@ def test_a_start_far_away_costs_no_step() -> None:
 
 @pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
 def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
-    found = solve(cases.twin(name), start=hard(name))
+    found = solve(cases.twin(name), start=cases.best(name))
     assert found.status is Status.NOT_SEPARABLE
 
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cases import SEPARABLE, build, cloud, dense, free, gln, separable, units
 from implicit_bias.base.validation import Array
@@ -16,7 +14,7 @@ from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.scaled_problem import BLOCK, Boxes, Layout, ScaledProblem, peak_memory
-from oracles import loop_dual_norms, loop_dual_vectors, loop_feature_norms, loop_groups
+from oracles import loop_dual_vectors, loop_feature_norms, loop_groups
 
 RTOL = 1e-9
 
@@ -155,31 +153,6 @@ def test_constant_columns_are_one() -> None:
     np.testing.assert_allclose(scaled_of(varying).rows.Z[:, :-1], np.asarray(varying.gates))
     always_on = build(cloud(), units(5))  # its constant gate is the shared column
     assert shape(always_on)[1] == always_on.n_gates
-
-
-@settings(max_examples=30)
-@given(
-    widths=st.lists(st.integers(1, 10), min_size=1, max_size=4),
-    seed=st.integers(0, 1000),
-    hot=st.lists(st.booleans(), min_size=4, max_size=4),
-)
-def test_any_groups_in_any_order(widths: list[int], seed: int, hot: list[bool]) -> None:
-    """The rotation loses nothing: norms and coefficients are those of the definition."""
-    rng = np.random.default_rng(seed)
-    X, y = cloud(12, 4, seed=seed)
-    blocks = [
-        np.eye(width)[rng.integers(width, size=12)] if one else rng.normal(size=(12, width))
-        for width, one in zip(widths, hot, strict=False)
-    ]
-    groups = np.repeat(np.arange(len(widths)), widths)
-    order = rng.permutation(len(groups))
-    problem = MarginProblem(X, y, np.hstack(blocks)[:, order], groups[order])
-    scaled = scaled_of(problem)
-    alpha, d = rng.random(12), rng.random(problem.n_groups)
-    V = scaled.rows.dual_vectors(scaled.tensor(alpha) * scaled.nu)
-    agree(scaled.rows.inner(V, V), loop_dual_norms(problem, alpha) ** 2)
-    expected = loop_dual_vectors(problem, alpha) * d[problem.groups][:, None]
-    agree(scaled.coef(V, scaled.tensor(d)), expected)
 
 
 # --- many classes ----------------------------------------------------------------------------

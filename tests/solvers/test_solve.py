@@ -14,9 +14,8 @@ from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.norms import Lp, Norm, Schatten, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.problem.masked_gram import masked_gram
-from implicit_bias.solvers import Tolerances, choose_solver
+from implicit_bias.solvers import Solver, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet, OneGroup
-from implicit_bias.solvers.base import Solver
 from implicit_bias.solvers.choice import FIRST, NEXT, alternatives, table
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint

@@ -285,11 +285,6 @@ def test_a_module_that_is_not_homogeneous_is_refused(module: nn.Module) -> None:
     np.testing.assert_array_equal(weights_of(module), before)
 
 
-def test_biases_of_one_layer_are_homogeneous() -> None:
-    """They are an intercept in the norm, as a constant feature would be."""
-    assert as_trainee(nn.Linear(5, 4).double(), X4, LABELS).degree == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(
     ("build", "inputs", "labels", "message"),
     [
@@ -324,10 +319,3 @@ def test_a_gap_needs_homogeneity() -> None:
         train_to_limit(network, X2, SIGNS, stop_at_gap=0.1)
     with pytest.raises(ValueError, match="stop_at_gap"):
         train_to_limit(flat(4), X4, LABELS, stop_at_gap=0.0)
-
-
-def test_labels_of_half_precision() -> None:
-    result = train_to_limit(
-        flat(), X2[::-1], torch.tensor(SIGNS[::-1].copy()).bfloat16(), LimitConfig(steps=2)
-    )
-    assert result.history[-1].step == 2
