@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+# Without it Dask asks the network for an address of its own, which there need not be.
+LOCALLY: Any = {"host": "127.0.0.1", "protocol": "tcp://"}
+
 
 def python(code: str, *arguments: str, folder: Path | None = None) -> str:
     """Run code in a process of its own, which must end well, and return what it has printed."""
@@ -16,6 +19,10 @@ def python(code: str, *arguments: str, folder: Path | None = None) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+class Panic(BaseException):
+    """As Rust's, which is no Exception."""
 
 
 @contextmanager

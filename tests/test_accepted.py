@@ -16,24 +16,20 @@ import torch
 from torch import Tensor, nn
 
 import implicit_bias as ib
+import modules
+from modules import Computed
 
 D = 3
 X = torch.randn(8, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 SIGNS = X[:, 0].sign()
 Case = tuple[Any, Any, Any, dict[str, Any]]
+linear = partial(modules.linear, D)
 
 
-class Computed(nn.Module):
+def computed(function: Callable[..., Tensor], last: int = 1) -> nn.Module:
     """Two layers, and a function of them and of the inputs."""
-
-    def __init__(self, function: Callable[..., Tensor], last: int = 1) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(D, D, bias=False), nn.Linear(D, last, bias=False)
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Compute the outputs."""
-        return self.function(self.first, self.last, *inputs)
+    parts = {"first": linear(D), "last": linear(last)}
+    return Computed(lambda m, *inputs: function(m.first, m.last, *inputs), **parts)
 
 
 def network(*between: nn.Module, biases: tuple[bool, bool] = (False, False)) -> nn.Module:
@@ -44,10 +40,6 @@ def network(*between: nn.Module, biases: tuple[bool, bool] = (False, False)) -> 
 def convolution() -> nn.Module:
     layers = (nn.Conv1d(1, 4, 2), nn.LeakyReLU(), nn.AvgPool1d(2), nn.Flatten())
     return nn.Sequential(nn.Unflatten(1, (1, D)), *layers, nn.Linear(4, 1, bias=False))
-
-
-def linear(rows: int = 1) -> nn.Module:
-    return nn.Linear(D, rows, bias=False)
 
 
 def case(
@@ -73,10 +65,10 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(network()),
         lambda: case(network(biases=(True, False))),
         lambda: case(convolution()),
-        lambda: case(Computed(lambda first, last, x: last(first(x) ** 2))),
+        lambda: case(computed(lambda first, last, x: last(first(x) ** 2))),
     ],
     "a bias above the first layer": [lambda: case(network(biases=(False, True)))],
-    "residual blocks": [lambda: case(Computed(lambda first, last, x: last(x + first(x).relu())))],
+    "residual blocks": [lambda: case(computed(lambda first, last, x: last(x + first(x).relu())))],
     "GELU, SiLU, softplus inside": [
         lambda: case(network(nn.GELU())),
         lambda: case(network(nn.SiLU())),
@@ -88,12 +80,12 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(network(nn.BatchNorm1d(8), nn.ReLU(), nn.LayerNorm(8))),
     ],
     "attention with trained keys and queries": [
-        lambda: case(Computed(lambda key, last, x: last(key(x).softmax(1) * x)))
+        lambda: case(computed(lambda key, last, x: last(key(x).softmax(1) * x)))
     ],
     "a softmax, sigmoid or tanh at the end": [
         lambda: case(nn.Sequential(linear(3), nn.Softmax(1))),
         lambda: case(nn.Sequential(network(nn.GELU()), nn.Sigmoid())),
-        lambda: case(Computed(lambda first, last, x: last(first(x).relu()).tanh()[:, 0])),
+        lambda: case(computed(lambda first, last, x: last(first(x).relu()).tanh()[:, 0])),
     ],
     "a module that `torch.compile` made": [lambda: case(cast(nn.Module, torch.compile(linear())))],
     "weights of float32, inputs of any precision": [
@@ -116,7 +108,7 @@ ROWS: dict[str, list[Callable[[], Case]]] = {
         lambda: case(linear(), X, lambda said: said.double().requires_grad_()),
     ],
     "several arguments, as a tuple": [
-        lambda: case(Computed(lambda first, last, a, b: last(first(a) * b)), (X, X))
+        lambda: case(computed(lambda first, last, a, b: last(first(a) * b)), (X, X))
     ],
     "sparse matrices": [lambda: case(linear(), sp.csr_array(X.numpy()))],
     "missing values": [lambda: case(linear(), torch.where(X == X.max(), torch.nan, X))],

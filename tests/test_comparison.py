@@ -51,7 +51,11 @@ def compared() -> Comparison:
 def test_errors_and_pairs_by_hand() -> None:
     predicted = {name: model.predict(TEST.X) for name, model in fitted_models().items()}
     for name, labels in predicted.items():
-        assert compared().model(name).error == pytest.approx(np.mean(labels != TEST.y))
+        found = compared().model(name)
+        assert found.count.count == np.sum(labels != TEST.y)
+        assert found.error == pytest.approx(np.mean(labels != TEST.y))
+        wrong = fitted_models()[name].predict(TRAIN.X) != TRAIN.y
+        assert known(found.train_wrong).count == wrong.sum()
     assert len(compared().pairs) == 10
     for pair in compared().pairs:
         a, b = predicted[pair.first], predicted[pair.second]
@@ -60,6 +64,10 @@ def test_errors_and_pairs_by_hand() -> None:
         assert pair.by_chance == pytest.approx(p * (1 - q) + q * (1 - p))
         assert pair.ratio == pytest.approx(pair.disagreement / pair.by_chance)
         assert pair.kappa == pytest.approx(cohen_kappa_score(a, b))
+        agreement = known(compared().agreement(pair.first, pair.second))
+        assert agreement.count == np.sum(a == b)
+        difference = known(compared().difference(pair.first, pair.second))
+        assert difference.only_first == np.sum((a != TEST.y) & (b == TEST.y))
     assert compared().pair("network", "svm") is compared().pair("svm", "network")
 
 
@@ -299,19 +307,6 @@ def test_a_comparison_prints_a_short_table() -> None:
     named = compare({"<b>": fitted_models()["svm"]}, TEST.X, TEST.y)
     assert "&lt;b&gt;" in named._repr_html_()
     assert "svm, l2, network" in repr(compared())
-
-
-def test_counts_and_differences_by_hand() -> None:
-    wrong = {name: model.predict(TEST.X) != TEST.y for name, model in fitted_models().items()}
-    for name, found in wrong.items():
-        assert compared().model(name).count.count == found.sum()
-        train_wrong = known(compared().model(name).train_wrong)
-        assert train_wrong.count == np.sum(fitted_models()[name].predict(TRAIN.X) != TRAIN.y)
-    difference = known(compared().difference("logistic", "neighbours"))
-    assert difference.only_first == np.sum(wrong["logistic"] & ~wrong["neighbours"])
-    agreement = known(compared().agreement("svm", "network"))
-    first, second = (fitted_models()[name].predict(TEST.X) for name in ("svm", "network"))
-    assert agreement.count == np.sum(first == second)
 
 
 def test_lists_frames_and_names_of_classes(tmp_path: Path) -> None:

@@ -469,18 +469,6 @@ def test_two_classes_are_the_binary_network() -> None:
     assert many.certificate.upper == pytest.approx(binary.certificate.upper, rel=1e-7)
 
 
-@pytest.mark.parametrize("name", [n for n in NETWORKS if "classes" in n and "deep" not in n])
-def test_permuted_classes_permute_everything(name: str) -> None:
-    shallow, order = make(name), np.array([2, 0, 1])
-    problem = shallow.architecture().problem(X, Y, classes=K)
-    other = shallow.architecture().problem(X, np.argsort(order)[Y], classes=K)
-    coef = shallow.coef()
-    np.testing.assert_allclose(
-        problem.margins(problem.decision(coef)), other.margins(other.decision(coef[order]))
-    )
-    assert other.norm.value(coef[order]) == pytest.approx(shallow.norm())
-
-
 def test_smallest_margin_is_that_of_a_loop(network: Network) -> None:
     inputs, labels = network.prepare_samples(*samples(network))
     decision = network.decision(X) - bias_of(network)

@@ -228,14 +228,7 @@ def movement_bound(n_bits: int, k: int, eta: float, decay: float, step: int) -> 
         eta_t and lambda_t of the steps after the first, both in [0, 1/2].
     step : int
         t, the first step included.
-
-    Raises
-    ------
-    ValueError
-        eta or decay out of their range.
     """
-    if not (0 <= eta <= 0.5 and 0 <= decay <= 0.5):
-        raise ValueError(f"eta and decay must be in [0, 1/2], got {eta} and {decay}")
     way, u = eta * step, first_readout_bound(n_bits, k)
     bias = 6 * way**2 + way * u
     return Movement(6 * way + u, bias + 2 * way * decay * n_bits / k, bias)

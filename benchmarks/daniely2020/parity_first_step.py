@@ -352,14 +352,7 @@ def near_readouts(n_bits: int, k: int, r: int, alpha: float, eps: float) -> tupl
     For u in it |(|r|/b) ReLU6(alpha u z / n + b) - psi_r(z)| <= eps on [-k, k], b = 1/(8k). Its
     length is the share eps/(8 k |r| alpha), at least eps/(8 k^2), of [-n/k, n/k], in which it lies
     as long as eps <= k |r| and alpha is in [1/4, 1].
-
-    Raises
-    ------
-    ValueError
-        Values out of this range.
     """
-    if not (0.25 <= alpha <= 1.0 and 0 < eps <= k * abs(r)):
-        raise ValueError(f"alpha must be in [1/4, 1] and eps in (0, k |r|], got {alpha} and {eps}")
     # (|r|/b) alpha u z / n must be -sign(r) z up to eps, for |z| <= k.
     slope = abs(r) * 8.0 * k * alpha / n_bits
     centre, width = -np.sign(r) / slope, eps / (k * slope)

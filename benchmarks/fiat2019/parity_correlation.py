@@ -28,16 +28,9 @@ def parity_correlation(n_inputs: int) -> float:
     Parameters
     ----------
     n_inputs : int
-        d, at least 2.
-
-    Raises
-    ------
-    ValueError
-        d below 2.
+        d, at least 2: one bit is its own parity.
     """
     d = n_inputs
-    if d < 2:
-        raise ValueError(f"n_inputs must be at least 2, got {d}: one bit is its own parity")
     if d % 2:
         return 0.0
     with decimal.localcontext() as context:

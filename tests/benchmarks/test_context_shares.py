@@ -100,13 +100,6 @@ def test_with_equal_degrees_the_limit_is_stationary(
     assert tight.sum() == (2 if scales == (1.0, 1.0) else 1)
 
 
-def test_formula_7_survives_several_degrees() -> None:
-    """At 20 degrees w is the first gradient: stationary for the samples of the least degree."""
-    (late,) = path([1e6])
-    x = torch.tensor([math.cos(math.radians(20)), math.sin(math.radians(20))]).double()
-    np.testing.assert_allclose(late / late.norm(), x, atol=1e-3)
-
-
 def test_directions_of_contexts_converge_on_separable_data() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12, 3)) + np.array([3.0, 0, 0])

@@ -23,7 +23,7 @@ def test_centre_kernel_is_the_mean_of_gates() -> None:
 
 
 def test_width_of_lemma_4() -> None:
-    """(8 n / mu) log(n / delta), and what it is for; equal centres have no such width."""
+    """(8 n / mu) log(n / delta), and what it is for."""
     V = sphere(5, 8)
     mu = clusters.smallest_eigenvalue(V)
     k = clusters.sufficient_width(V, 0.1)
@@ -31,8 +31,6 @@ def test_width_of_lemma_4() -> None:
     for seed in range(20):
         A = clusters.centre_gates(sphere(k, 8, seed), V)
         assert np.linalg.svd(A, compute_uv=False)[-1] ** 2 > k * mu / 2
-    with pytest.raises(ValueError, match="mu is 0"):
-        clusters.sufficient_width(np.vstack([V, V[:1]]), 0.1)
 
 
 def test_constants() -> None:
@@ -98,8 +96,6 @@ def test_an_exact_solution() -> None:
     data = clusters.draw_clusters(V, L, 200, 0.1, random_state=3)
     phi = gated_features(data.X, clusters.centre_gates(U, data.X))
     np.testing.assert_allclose(phi @ W.reshape(-1), data.y, atol=1e-10)
-    with pytest.raises(ValueError, match="rank"):
-        clusters.cluster_solution(A[:, :2], L)
 
 
 def test_every_exact_solution_predicts_alike() -> None:

@@ -256,13 +256,6 @@ def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
         assert least == expected
 
 
-def test_near_readouts_out_of_range() -> None:
-    with pytest.raises(ValueError, match="alpha"):
-        parity.near_readouts(100, 3, 1, 0.2, 0.1)
-    with pytest.raises(ValueError, match="eps"):
-        parity.near_readouts(100, 3, 1, 0.3, 4.0)
-
-
 @pytest.mark.parametrize("r", [1, -3])
 def test_worst_errors_and_ranges_are_over_all_inputs(r: int) -> None:
     distribution = ParityDistribution(9, (0, 3, 8))
@@ -418,11 +411,6 @@ def test_lemmas_14_to_16_along_a_descent(eta: float, decay: float) -> None:
         inner = 6 * way**2 + way * k / math.sqrt(n) + way * decay * n / k
         assert allowed == pytest.approx(2 * np.linalg.norm(fixed) * math.sqrt(60) * inner)
         assert moved <= allowed
-
-
-def test_lemma_15_is_of_small_steps() -> None:
-    with pytest.raises(ValueError, match="eta"):
-        descent.movement_bound(9, 3, 0.6, 0.0, 2)
 
 
 def test_later_steps_descend_the_regularised_hinge_loss() -> None:

@@ -203,11 +203,6 @@ def test_odd_parities_are_orthogonal(d: int) -> None:
     assert parity_correlation(d) == 0.0
 
 
-def test_one_bit_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 2, got 1"):
-        parity_correlation(1)
-
-
 def test_sufficient_width_of_hopeless_data() -> None:
     X = sphere(4, 3)
     for more in (2 * X[:1], np.zeros((1, 3)), -X):  # -X: four pairs in three dimensions

@@ -165,30 +165,27 @@ def test_random_bounds_bracket_the_optimum(
 # --- reasons for not being separable ---------------------------------------------------------
 
 
-def test_gates_off_are_named() -> None:
+@pytest.mark.parametrize(
+    ("off", "named"),
+    [
+        ([3, 8], "samples 3, 8"),
+        (range(3, 12), "samples 3, 4, 5, 6, 7 and 4 more"),
+        ([5], "sample 5"),
+    ],
+)
+@pytest.mark.parametrize("gated", [True, False])
+def test_samples_without_features_are_named(off: Any, named: str, gated: bool) -> None:
+    """By their gates, or by an input of zeros."""
     X, y = cloud(12, 4)
     gates = np.ones((12, 2))
-    gates[[3, 8]] = 0
+    (gates if gated else X)[list(off)] = 0.0
     conflict = find_conflict(MarginProblem(X, y, gates, np.arange(2)))
     assert conflict is not None
-    assert conflict.samples.tolist() == [3, 8]
-    assert conflict.cause.startswith("samples 3, 8 with all gates off")
-    assert "add a unit that is always on" in conflict.cause
-    assert "drop the sample" in conflict.cause
+    assert conflict.samples.tolist() == np.flatnonzero(conflict.alpha).tolist() == list(off)
     assert conflict.alpha.sum() == pytest.approx(1)
-    assert np.flatnonzero(conflict.alpha).tolist() == [3, 8]
-
-
-def test_many_gates_off_are_counted() -> None:
-    X, y = cloud(12, 4)
-    gates = np.zeros((12, 2))
-    gates[:3] = 1
-    conflict = find_conflict(MarginProblem(X, y, gates, np.arange(2)))
-    assert conflict is not None
-    assert conflict.cause.startswith("samples 3, 4, 5, 6, 7 and 4 more with all gates off")
-    one = find_conflict(MarginProblem(X * (np.arange(12) != 5)[:, None], y, gates + 1, [0, 1]))  # type: ignore[arg-type]
-    assert one is not None
-    assert one.cause.startswith("sample 5 with all gates off (or an input of zeros)")
+    assert conflict.cause.startswith(f"{named} with all gates off (or an input of zeros)")
+    for cure in ("add a unit that is always on", "drop the sample"):
+        assert cure in conflict.cause
 
 
 @pytest.mark.parametrize("gates", [np.ones((12, 1)), sp.csr_array(np.ones((12, 1)))])

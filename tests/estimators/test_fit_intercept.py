@@ -165,7 +165,7 @@ def test_lines_in_the_plane_are_moved_by_the_intercept() -> None:
 
 
 def test_published_models_have_none() -> None:
-    config = RunConfig(dataset="moons", models=("svm-gln",), units=3)
+    config = RunConfig(dataset="moons", models=("svm-gln",), units=3, steps=5)
     factory = ModelFactory(config, Data(MOONS, split(MOONS, 40)))
     relu = factory.build("gd-relu").fit(MOONS.X, MOONS.y)
     for name in ("svm-gln", "svm-l2", "svm-shallow", "svm-linear", "svm-rc", "svm-lc", "svm-hl"):

@@ -154,13 +154,6 @@ def test_the_published_illustration() -> None:
     assert len(solution.coef) < 60
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(30), range(3)))
-def test_few_support_vectors(seed: int) -> None:
-    solution = max_margin(*clusters(2, 64, seed))
-    assert solution.status is Status.OPTIMAL
-    assert solution.certificate.gap < GAP
-
-
 def test_gated_relaxation_over_all_cells_is_lower() -> None:
     X, y = planar(12, 4)
     solution = max_margin(X, y)

@@ -29,7 +29,6 @@ from implicit_bias.kernels.gradient_gram import (
     normalise,
     polynomial,
 )
-from implicit_bias.problem import MarginProblem
 
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.
 TIGHT, CLOSE = 1e-11, 1e-9
@@ -115,17 +114,6 @@ def test_eigenvalues_without_squaring(name: str) -> None:
     np.testing.assert_allclose(few, eigenvalues(finite_gram(X, phi, [weights[:1]])), atol=TIGHT)
     with pytest.raises(ValueError, match="no units"):
         finite_eigenvalues(X, phi, [])
-
-
-@pytest.mark.parametrize("name", ["relu", "swish"])
-def test_gram_is_that_of_a_margin_problem_with_the_gates(name: str) -> None:
-    X, phi = sphere(6, 3), ACTIVATIONS[name]
-    (weights,) = gaussian_weights(8, 3)
-    gates = phi.derivative(torch.tensor(X) @ weights.T).numpy() / math.sqrt(8)
-    y = np.array([1.0, -1.0] * 3)
-    problem = MarginProblem(X, y, gates, groups=np.zeros(8, dtype=int))
-    expected = np.outer(y, y) * problem.gram(0)
-    np.testing.assert_allclose(finite_gram(X, phi, [weights]), expected, atol=TIGHT)
 
 
 def test_blocks_hold_few_gates_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,14 +271,6 @@ def test_hermite_coefficients_of_a_polynomial() -> None:
     # phi' = 3 z^2 = 3 He_2 + 3, and He_2 / sqrt(2) is normalised.
     found = hermite_coefficients(ACTIVATIONS["cubic"].derivative, 6)
     np.testing.assert_allclose(found, [3, 0, 3 * math.sqrt(2), 0, 0, 0], atol=TIGHT)
-
-
-def test_hermite_squares_of_tanh_fall_as_the_root() -> None:
-    # tanh' has its poles at +-i pi/2, so c_k^2 ~ exp(-pi sqrt(k)) up to powers of k.
-    k = np.arange(100, 160, 2)
-    squares = ACTIVATIONS["tanh"].hermite_squares[k]
-    slope = np.polyfit(np.sqrt(k), np.log(squares), 1)[0]
-    assert slope == pytest.approx(-math.pi, rel=0.05)
 
 
 # --- depth ---------------------------------------------------------------------------------

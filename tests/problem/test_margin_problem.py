@@ -162,17 +162,6 @@ def test_l2_metric_is_psd_of_the_additive_rank(n_units: int, n_contexts: int) ->
     close(P, np.linalg.pinv(printed, rcond=1e-9))
 
 
-@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(1, 1), (4, 1), (3, 2), (6, 3)])
-def test_l2_mask_counts_agreements(n_units: int, n_hyperplanes: int) -> None:
-    X, _ = cloud(25, 4)
-    contexts = HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=0)
-    C, codes, Z = contexts.n_contexts, contexts.contexts(X), contexts.gates(X).toarray()
-    mask = Z @ l2_metric(n_units, C) @ Z.T
-    for n, m in itertools.product(range(25), repeat=2):
-        agree = sum(codes[n, h] == codes[m, h] for h in range(n_units))
-        assert mask[n, m] == pytest.approx((agree - (n_units - 1) / C) / C, abs=EXACT)
-
-
 # --- errors ----------------------------------------------------------------------------------
 
 X, Y = cloud(6, 3)

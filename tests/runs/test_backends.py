@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import distributed
 import pytest
@@ -23,10 +22,7 @@ from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Store
 from runs.test_runner import SMALL, TOO_MANY, finish, quick, seeds, snapshot
-from system import limited
-
-# Without it Dask asks the network for an address of its own, which there need not be.
-LOCALLY: Any = {"host": "127.0.0.1", "protocol": "tcp://"}
+from system import LOCALLY, limited
 
 
 def children(process: int) -> list[int]:

@@ -20,6 +20,7 @@ from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid, cell_key
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store, StoreError
+from system import Panic
 
 SMALL = {"train_size": 40, "models": ["svm-gln", "svm-linear"], "units": 3}
 # More training samples than there are digits.
@@ -80,10 +81,6 @@ def test_a_cell_has_rows_of_models_and_pairs() -> None:
     assert not {name for row in outcome.models for name in row} & {
         f.name for f in fields(RunConfig)
     }
-
-
-class Panic(BaseException):
-    """As Rust's, which is no Exception."""
 
 
 def test_warnings_and_errors_are_part_of_the_outcome(capfd: pytest.CaptureFixture[str]) -> None:

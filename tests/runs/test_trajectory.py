@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from implicit_bias import GatedReLUSVC, GatedSVC, ReLUClassifier
-from implicit_bias.networks import ReLUNetwork
-from implicit_bias.problem.gating import UnitGates
+from implicit_bias import GatedReLUSVC, ReLUClassifier
 from implicit_bias.report.page import write_trajectory
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data, load_data
@@ -55,30 +52,6 @@ def test_points_are_the_parts_numbers(points: list[TrajectoryPoint], data: Data)
     assert last.dropped == 0
     assert last.error == pytest.approx(1 - svm.score(validation.X, validation.y))
     assert last.optimum == pytest.approx(svm.solution_.certificate.lower)
-
-
-def test_checkpoints_are_the_network_of_a_shorter_training(data: Data) -> None:
-    train = data.parts.train
-    long = ReLUClassifier(5, steps=40, random_state=0, checkpoints=(7, 40))
-    long.set_params(learning_rate=0.04).fit(train.X, train.y)
-    assert sorted(long.checkpoints_) == [7, 40]
-    np.testing.assert_array_equal(
-        long.checkpoints_[40].decision(train.X), long.network_.decision(train.X)
-    )
-    assert not np.array_equal(
-        long.checkpoints_[7].decision(train.X), long.network_.decision(train.X)
-    )
-
-
-def test_untrained_gates_are_random_gates(data: Data) -> None:
-    """SVM-LC of a network whose gates are random is SVM-RC with the same directions."""
-    train = data.parts.train
-    network = ReLUNetwork(train.n_features, [20], seed=3)
-    learned = GatedReLUSVC(gates=network, tol=1e-9).fit(train.X, train.y)
-    weights = network.hidden_weights[0].detach().numpy()
-    drawn = UnitGates(weights, np.zeros(20), ">")
-    random = GatedSVC(drawn, tol=1e-9).fit(train.X, train.y)
-    np.testing.assert_allclose(learned.coef_, random.coef_, atol=1e-9)
 
 
 def test_table_and_picture(points: list[TrajectoryPoint], tmp_path: Path) -> None:

@@ -16,13 +16,10 @@ from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
 from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
 from oracles import check_overlap
+from system import Panic
 
 PROBLEM = separable("gln")
 GROUPS = np.array([0, 0, 1, 1])
-
-
-class Panic(BaseException):
-    """As Rust's, which is no Exception."""
 
 
 def failing(error: BaseException) -> Stub:

@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import dask
 import dask.array as da
@@ -16,11 +15,9 @@ from implicit_bias import MarginProblem, Status, certify, max_margin, solve, sol
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
 from oracles import check_overlap
-from system import python
+from system import LOCALLY, python
 
 RTOL = 1e-6
-# Without it Dask asks the network for an address of its own, which there need not be.
-LOCALLY: Any = {"host": "127.0.0.1", "protocol": "tcp://"}
 
 
 def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Array]:

@@ -1,25 +1,21 @@
 """Solvers: certificates recomputed by hand, equivalent problems, statuses and options."""
 
-import itertools
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from sklearn.svm import SVC
 
 import cases
 import oracles
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.solvers import BoundsAt, Solution, SolveError, solve
 
 Change: TypeAlias = Callable[[MarginProblem], MarginProblem]
@@ -102,31 +98,6 @@ def test_one_sample_of_another_scale(factor: float, seed: int, solver: str) -> N
 
 
 # --- equivalences ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "problem",
-    [
-        cases.free(cases.cloud(12, 6), [0, 0, 0]),
-        cases.free(cases.cloud(12, 6), [0, 0, 0], metric={0: np.diag([0.5, 1.0, 2.0])}),
-        cases.build(cases.cloud(20, 25), cases.linear),
-    ],
-    ids=["gates", "metric", "linear"],
-)
-def test_gates_of_one_group_are_a_kernel(problem: MarginProblem) -> None:
-    """Of the classical SVM, whose offset is 0 on symmetric data."""
-    ((_, P),) = oracles.loop_groups(problem)
-    Z = cases.dense(problem.gates)
-    kernel = (problem.X @ problem.X.T) * (Z @ P @ Z.T)
-    symmetric = np.block([[kernel, -kernel], [-kernel, kernel]])
-    svc = SVC(kernel="precomputed", C=1e10, tol=1e-10).fit(
-        symmetric, np.append(problem.y, -problem.y)
-    )
-    np.testing.assert_allclose(
-        problem.decision(solved(problem).coef),
-        svc.decision_function(symmetric)[: problem.n_samples],
-        atol=cases.DECISION_ATOL,
-    )
 
 
 # Without the norm of the groups that were.
@@ -219,28 +190,6 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
     np.testing.assert_allclose(
         problem.margins(problem.decision(first.coef)), margins, atol=cases.DECISION_ATOL
     )
-
-
-@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(2, 1), (4, 1), (3, 2)])
-def test_svm_l2_against_all_joint_contexts(n_units: int, n_hyperplanes: int) -> None:
-    """Minimise ||beta||_2 over all C^H contexts, beta_gamma = sum_h zeta_{h, gamma_h}."""
-    X, y = cases.cloud(16, 3)
-    contexts = HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=3)
-    n_contexts = 2**n_hyperplanes
-    joint = list(itertools.product(range(n_contexts), repeat=n_units))
-    spread = np.zeros((len(joint), n_units * n_contexts))
-    for row, gamma in enumerate(joint):
-        for h, c in enumerate(gamma):
-            spread[row, h * n_contexts + c] = 1
-    zeta = cp.Variable((n_units * n_contexts, X.shape[1]))
-    beta = spread @ zeta
-    own = [joint.index(tuple(map(int, gamma))) for gamma in contexts.contexts(X)]
-    margins = cp.multiply(y, cp.sum(cp.multiply(beta[own], X), axis=1))
-    program = cp.Problem(cp.Minimize(cp.sum_squares(beta)), [margins >= 1])
-    program.solve(solver="CLARABEL", tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
-    expected = np.sqrt(program.value) / n_contexts ** ((n_units - 2) / 2)
-    problem = cases.svm_l2((X, y), n_units, n_hyperplanes)
-    assert optimum(problem) == pytest.approx(expected, rel=cases.OBJECTIVE_RTOL)
 
 
 # --- statuses and options --------------------------------------------------------------------

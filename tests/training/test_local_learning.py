@@ -60,25 +60,6 @@ def test_a_unit_is_a_logistic_regression_of_its_own_context() -> None:
     np.testing.assert_allclose(network.hidden_weights[0].detach()[1], weights, rtol=1e-10)
 
 
-def test_units_of_a_layer_do_not_influence_each_other() -> None:
-    wide = gating(3)
-    alone = HyperplaneContexts.from_hyperplanes(X, wide.weights[1:2], wide.thresholds[1:2])
-    trio, single = GLN([wide], seed=1), GLN([alone], seed=2)
-    with torch.no_grad():
-        single.hidden_weights[0].copy_(trio.hidden_weights[0][2:4])  # unit 1, both contexts
-    train(trio, X, Y, LOCAL)
-    train(single, X, Y, LOCAL)
-    torch.testing.assert_close(single.hidden_weights[0], trio.hidden_weights[0][2:4])
-
-
-def test_later_layers_do_not_influence_earlier_ones() -> None:
-    shallow, deep = GLN([gating(3)], seed=1), GLN([gating(3), gating(2, seed=1)], seed=1)
-    assert torch.equal(shallow.hidden_weights[0], deep.hidden_weights[0])
-    train(shallow, X, Y, LOCAL)
-    train(deep, X, Y, LOCAL)
-    torch.testing.assert_close(shallow.hidden_weights[0], deep.hidden_weights[0])
-
-
 def test_the_result_is_a_gln_like_any_other() -> None:
     network = GLN([gating(4)], seed=1)
     result = train(network, X, Y, replace(LOCAL, steps=400))

@@ -75,20 +75,6 @@ def test_separable_data_are_learned(build: Callable[[], Network]) -> None:
     assert last.normalised_margin > first.normalised_margin
 
 
-def test_permuting_hidden_units_permutes_their_training() -> None:
-    order = torch.tensor([3, 0, 2, 1])
-    network, permuted = (ReLUNetwork(X.shape[1], [4], seed=1) for _ in range(2))
-    with torch.no_grad():
-        permuted.hidden_weights[0].copy_(network.hidden_weights[0][order])
-        permuted.readout.copy_(network.readout[:, order])
-    config = replace(SHORT, momentum=0.9)
-    train(network, X, Y, config)
-    train(permuted, X, Y, config)
-    torch.testing.assert_close(permuted.hidden_weights[0], network.hidden_weights[0][order])
-    torch.testing.assert_close(permuted.readout, network.readout[:, order])
-    np.testing.assert_allclose(permuted.decision(X), network.decision(X), rtol=1e-9)
-
-
 # --- frozen gates ----------------------------------------------------------------------------
 
 
