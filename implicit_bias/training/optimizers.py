@@ -83,12 +83,6 @@ class SignDescent(Optimizer):
 
 
 def _muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    muon = getattr(torch.optim, "Muon", None)
-    if muon is None:
-        raise ValueError(
-            f"torch {torch.__version__} has no Muon: install torch 2.9 or later, or choose another "
-            "optimizer"
-        )
     if any(weights.ndim != 2 for weights in parameters):
         raise ValueError(
             "muon trains matrices only: build the network without a readout bias "
@@ -99,7 +93,7 @@ def _muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
         {"params": [w], "lr": config.learning_rate / math.sqrt(max(1.0, len(w) / w.shape[1]))}
         for w in parameters
     ]
-    return cast(Optimizer, muon(groups, momentum=config.momentum, weight_decay=0.0))
+    return cast(Optimizer, torch.optim.Muon(groups, momentum=config.momentum, weight_decay=0.0))
 
 
 OPTIMIZERS: dict[OptimizerName, Callable[[list[nn.Parameter], TrainingConfig], Optimizer]] = {
@@ -128,7 +122,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) 
     Raises
     ------
     ValueError
-        Muon in a torch that has none, or of parameters that are no matrices.
+        Muon of parameters that are no matrices.
     """
     trained = list(parameters)
     if callable(config.optimizer):

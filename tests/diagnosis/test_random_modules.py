@@ -23,7 +23,6 @@ NORMS = ("l2", "l1", "linf", "spectral", "nuclear")
 SAME = 1e-5
 # Smallest margin of a module that separates its samples.
 SEPARATED = 1e-3
-MUON = getattr(torch.optim, "Muon", None)
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,8 @@ def hybrid(case: Case, rng: np.random.Generator) -> tuple[Any, Rules, float]:
     optimizers, rules = list[Any](), Rules()
     for p in case.module.parameters():
         rate = float(rng.choice([0.01, 0.02, 0.05]))
-        if MUON is not None and rng.random() < 0.5:
-            optimizers.append(MUON([p], lr=rate, weight_decay=0.0))
+        if rng.random() < 0.5:
+            optimizers.append(torch.optim.Muon([p], lr=rate, weight_decay=0.0))
             rules.append(("spectral", rate * max(1.0, p.shape[0] / p.shape[1]) ** 0.5))
         else:
             optimizers.append(Adam([p], lr=rate))

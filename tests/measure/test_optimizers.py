@@ -21,10 +21,8 @@ from implicit_bias.measure.optimizers import OptimizerError, geometry_of
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.training.optimizers import SignDescent
-from modules import Square, drawn, known, layers, linear, own_labels, seeded
+from modules import Square, drawn, layers, linear, own_labels, seeded
 
-MUON = getattr(torch.optim, "Muon", None)
-needs_muon = pytest.mark.skipif(MUON is None, reason="this torch has no Muon")
 N, D = 12, 4
 X = drawn(N, D)
 # Of a tensor: the kind of its norm, and its scale.
@@ -42,8 +40,7 @@ def groups(module: nn.Module, first: float, last: float) -> Any:
 
 
 def muon(parameters: Any, lr: float = 0.02, **options: Any) -> Optimizer:
-    made: Optimizer = known(MUON)(parameters, lr=lr, weight_decay=0.0, **options)
-    return made
+    return torch.optim.Muon(parameters, lr=lr, weight_decay=0.0, **options)
 
 
 def muon_and_adam(module: nn.Module) -> list[Optimizer]:
@@ -117,7 +114,6 @@ def by_cvxpy(J: Array, degree: float, rules: Rules, shapes: dict[str, torch.Size
     return float(t.value)
 
 
-@needs_muon
 @pytest.mark.parametrize("outputs", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("name", CASES)
 def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) -> None:
@@ -142,7 +138,6 @@ def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) 
     assert found.gap == pytest.approx(1.0 - (optimum / own) ** 2, abs=1e-5)
 
 
-@needs_muon
 @pytest.mark.parametrize(
     "name",
     mostly_slow(["sgd of two rates", "adam of two rates", "muon and adam"], ["sgd of two rates"]),
@@ -225,7 +220,6 @@ def test_what_is_no_optimizer_is_refused() -> None:
             diagnose(network(), X, own_labels(network(), X), optimizer=wrong)
 
 
-@needs_muon
 def test_what_optimizers_say_of_the_training() -> None:
     module = network()
     labels, several = own_labels(module, X), muon_and_adam(module)
@@ -237,16 +231,16 @@ def test_what_optimizers_say_of_the_training() -> None:
     with pytest.warns(UserWarning, match="norm= out"):
         diagnose(module, X, labels, norm="spectral", optimizer=several)
     with pytest.warns(UserWarning, match="weight decay"):
-        diagnose(module, X, labels, optimizer=known(MUON)(module.parameters()))
+        diagnose(module, X, labels, optimizer=torch.optim.Muon(module.parameters()))
     copied = SGD(network().parameters(), lr=0.1)
     assert diagnose(module, X, labels, optimizer=copied).norm == "l2"
 
 
-class Polar(known(MUON) if MUON is not None else Optimizer):  # type: ignore[misc]
+class Polar(torch.optim.Muon):
     """Muon with whole singular value decompositions in the place of a few iterations."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Move each matrix along the polar factor of a running mean of its gradients."""
         for group in self.param_groups:
             for p in group["params"]:
@@ -256,7 +250,6 @@ class Polar(known(MUON) if MUON is not None else Optimizer):  # type: ignore[mis
                 p.sub_(U @ V, alpha=group["lr"] * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
 
 
-@needs_muon
 @pytest.mark.slow
 # Of the loss itself the gradients have underflowed; those of its logarithm do not.
 @pytest.mark.filterwarnings("ignore:.*above the gradients")
@@ -273,7 +266,7 @@ def test_muon_beside_adam_is_nearest_to_its_own_norm(exact: bool, steps: int) ->
     module = nn.Sequential(convolution, Square(), nn.Flatten(), hidden, readout).double()
     for p in module.parameters():
         nn.init.normal_(p, std=0.1 * p[0].numel() ** -0.5)
-    kind = type("Muon", (Polar,), {}) if exact else known(MUON)
+    kind = type("Muon", (Polar,), {}) if exact else torch.optim.Muon
     optimizers = [
         kind([hidden.weight], lr=0.12, weight_decay=0.0, momentum=0.9, eps=1e-30),
         Adam([convolution.weight, readout.weight], lr=0.12, betas=(0.9, 0.95), eps=1e-30),
