@@ -30,14 +30,17 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, check_choice, check_shape, detached
+from implicit_bias.base.validation import Array, as_finite, as_numbers, check_choice, check_shape
 from implicit_bias.bounds.balance import repaired
-from implicit_bias.bounds.certificate import Certificate, certify
-from implicit_bias.problem import MarginProblem
+from implicit_bias.bounds.certificate import QUIET, Certificate, certify
+from implicit_bias.bounds.lower import checked_values, unit_values
+from implicit_bias.bounds.upper import checked_offsets
+from implicit_bias.problem import MarginProblem, check_problem
 
 RunLoss: TypeAlias = Literal["logistic", "exponential"]
 
 
+@QUIET
 def certify_run(
     problem: MarginProblem,
     model: Any,
@@ -71,8 +74,10 @@ def certify_run(
     Raises
     ------
     ValueError
-        Shapes that do not fit, an unknown loss, negative weights, or an offset where the problem
-        has none.
+        Shapes that do not fit, an unknown loss, weights that are negative or not finite, an offset
+        where the problem has none, or arrays that are complex or masked.
+    TypeError
+        Not a `MarginProblem`.
 
     Examples
     --------
@@ -83,14 +88,14 @@ def certify_run(
     >>> late.lower <= 1.25**0.5 <= late.upper, late.gap < early.gap
     (True, True)
     """
+    check_problem(problem, "certify_run")
     coef, offset = _coefficients(problem, model, intercept)
     if weights is None:
         alpha = loss_weights(problem, coef, offset, loss)
     else:
-        alpha = _as_array(weights)
-        check_shape(alpha, "weights", problem.alpha_shape, "one a margin, as dual variables")
-    given = offset if problem.intercept or np.any(offset) else None
-    return certify(problem, coef, repaired(problem, alpha), given)
+        values = checked_values(problem, as_finite(weights, "weights", len(problem.alpha_shape)))
+        alpha = problem.constraints.alpha(unit_values(problem, values))
+    return certify(problem, coef, repaired(problem, alpha), offset if problem.intercept else None)
 
 
 def loss_weights(
@@ -157,14 +162,17 @@ def _coefficients(
     check_shape(coef, "the model's coefficients", problem.coef_shape, meaning)
     if intercept is None:
         return coef, problem.no_offset
-    return coef, problem.as_intercept(_as_array(intercept).reshape(-1))
+    offsets, shape = as_numbers(intercept, "intercept"), np.shape(problem.no_offset)
+    if offsets.size == problem.norm_shape[0]:
+        offsets = offsets.reshape(shape)
+    return coef, problem.as_intercept(checked_offsets(problem, offsets))
 
 
 def _as_array(values: Any) -> Array:
     try:
-        return np.array(np.asarray(detached(values)), dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        return as_numbers(values, "model")
+    except ValueError as error:
         raise ValueError(
-            f"a {type(values).__name__} holds no coefficients: pass a linear layer (an object with "
-            "weight and bias) or an array; of any other torch module ask diagnose"
+            f"a {type(values).__name__} holds no coefficients ({error}): pass a linear layer (an "
+            "object with weight and bias) or an array; of any other torch module ask diagnose"
         ) from error

@@ -1,6 +1,7 @@
 """Training runs and networks that certify themselves: the optimum, CVXPY's, rational numbers."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,6 +169,32 @@ def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: fl
         optimum = solve(problem, solver="clarabel").certificate
         check_overlap(best, optimum, 0.0)
     assert separating
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"model": np.array([[1.0 + 1.0j]])}, "complex"),
+        ({"model": np.ma.array([[1.0]], mask=[[True]])}, "masked"),
+        ({"model": [[10**400]]}, "too large"),
+        ({"intercept": [0.0, 5.0]}, "shape"),
+        ({"intercept": []}, "shape"),
+        ({"intercept": np.ma.array([5.0], mask=[True])}, "masked"),
+        ({"weights": [-1.0, 1.0]}, "negative"),
+        ({"weights": [np.nan, 1.0]}, "NaN"),
+        ({"weights": np.ma.array([1.0, 1.0], mask=[True, False])}, "masked"),
+    ],
+)
+def test_nothing_that_a_run_is_given_is_dropped(given: dict[str, Any], word: str) -> None:
+    problem = max_margin([[2.0], [-1.0]], [1, -1], intercept=True)
+    with pytest.raises(ValueError, match=word):
+        certify_run(problem, **{"model": [[1.0]], **given})
+
+
+def test_weights_of_a_run_have_any_scale() -> None:
+    problem = max_margin([[2.0], [-1.0]], [1, -1], intercept=True)
+    found = certify_run(problem, [[1.0]], weights=[1.7e308, 1.7e308])
+    assert found.lower == pytest.approx(2 / 3)
 
 
 def test_a_module_that_is_no_layer_is_named() -> None:
