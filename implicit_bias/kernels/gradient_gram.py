@@ -57,7 +57,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
-from implicit_bias.base.validation import Array, as_device, as_finite, check_count
+from implicit_bias.base.validation import Array, as_device, as_finite, as_numbers, check_count
 from implicit_bias.kernels.dual_kernels import (
     HERMITE_TERMS,
     Dual,
@@ -92,8 +92,9 @@ class Activation:
 
     def derivative(self, z: Tensor) -> Tensor:
         """Return phi' at z, of any shape."""
-        z = z.detach().requires_grad_(True)
-        (slope,) = torch.autograd.grad(self.value(z).sum(), z)
+        with torch.inference_mode(False):  # nor torch.no_grad
+            z = z.detach().clone().requires_grad_(True)
+            (slope,) = torch.autograd.grad(self.value(z).sum(), z)
         return slope
 
     @cached_property
@@ -413,7 +414,8 @@ def infinite_gram(
     Raises
     ------
     ValueError
-        Rows that are not of length 1, no hidden layer, or a phi that the quadrature refuses.
+        Rows that are not of length 1, no hidden layer, readouts that are no second moment, or a phi
+        that the quadrature refuses.
 
     Examples
     --------
@@ -421,7 +423,9 @@ def infinite_gram(
     (3, 3)
     """
     check_count(hidden_layers, "hidden_layers")
-    moment = np.atleast_2d(np.asarray(readouts, dtype=np.float64))
+    moment = as_finite(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts", 2)
+    if not np.array_equal(moment, moment.T) or (moment.diagonal() < 0).any():
+        raise ValueError(f"readouts must be a mean square or a symmetric (C, C), got {readouts!r}")
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
     gram = np.asarray(np.kron(moment, gradient_kernel(rho, activation.kappa.at_angle)), np.float64)
     if train_readouts:

@@ -29,18 +29,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, as_features, as_finite, check_number
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.problem import decision
+from implicit_bias.problem import SMALLEST_NORM, decision
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
 
 def gated_gram(X: Array, gates: GateMatrix) -> Array:
     """K = (X X') o (Z Z'), shape (m, m), of inputs X (m, D) and their gates Z (m, k)."""
-    return masked_gram(X, dense(gates))
+    return masked_gram(X, np.asarray(dense(gates), dtype=np.float64))
 
 
 def gated_features(X: Array, gates: Array) -> Array:
@@ -77,7 +78,7 @@ class LeastSquares:
 
 
 def least_squares(
-    X: ArrayLike, gates: GateMatrix, y: ArrayLike, *, ridge: float = 0.0
+    X: ArrayLike, gates: GateMatrix | ArrayLike, y: ArrayLike, *, ridge: float = 0.0
 ) -> LeastSquares:
     """Fit targets by the coefficients of smallest norm among those of smallest squared error.
 
@@ -85,8 +86,8 @@ def least_squares(
     ----------
     X : array_like of shape (m, D)
         Inputs.
-    gates : ndarray or CSR array of shape (m, k)
-        Their gates.
+    gates : array_like or scipy sparse array of shape (m, k)
+        Their gates, numbers or truth values.
     y : array_like of shape (m,) or (m, p)
         Targets, any real numbers.
     ridge : float
@@ -101,7 +102,8 @@ def least_squares(
     Raises
     ------
     ValueError
-        NaN, numbers of rows that differ, or a negative ridge.
+        NaN, nothing in an array, numbers of rows that differ, values whose squares over- or
+        underflow, or a negative ridge.
 
     Examples
     --------
@@ -113,12 +115,19 @@ def least_squares(
     """
     X = as_finite(X, "X", 2)
     y = as_finite(y, "y", np.ndim(y) if np.ndim(y) in (1, 2) else 1)
-    check_rows(X=len(X), gates=gates.shape[0], y=len(y))
+    # Products of truth values or of small integers would be such again.
+    gates = as_finite(sp.csr_array(gates).toarray() if sp.issparse(gates) else gates, "gates", 2)
+    check_rows(X=len(X), gates=len(gates), y=len(y))
     check_number(ridge, "ridge", "[0, inf]")
+    if 0 in (X.size, gates.size, y.size):
+        raise ValueError(f"nothing to fit: X has shape {X.shape}, gates {gates.shape}, y {y.shape}")
+    size = float(np.abs(X).max()) * float(np.abs(gates).max())
+    if size and not SMALLEST_NORM <= size <= 1.0 / SMALLEST_NORM:
+        raise ValueError("the squares of X or of the gates over- or underflow: rescale X")
     targets = y.reshape(len(y), -1)  # (m, p)
     n_units, n_features = gates.shape[1], X.shape[1]
     if n_units * n_features < len(X):
-        features = gated_features(X, dense(gates))
+        features = gated_features(X, gates)
         values, vectors = positive_eigen(features.T @ features)
         flat = vectors @ ((vectors.T @ (features.T @ targets)) / (values + ridge)[:, None])
         coef = flat.T.reshape(-1, n_units, n_features)
@@ -127,7 +136,7 @@ def least_squares(
         values, vectors = positive_eigen(gated_gram(X, gates))
         inside = vectors.T @ targets  # (r, p)
         dual = vectors @ (inside / (values + ridge)[:, None])  # K^+ y where there is no ridge
-        coef = np.stack([np.asarray(gates.T @ (X * column[:, None])) for column in dual.T])
+        coef = np.stack([gates.T @ (X * column[:, None]) for column in dual.T])
         residual = targets - vectors @ (inside * (values / (values + ridge))[:, None])
     loss = float(np.mean(residual**2))
     return LeastSquares(coef[0] if y.ndim == 1 else coef, len(values), loss)

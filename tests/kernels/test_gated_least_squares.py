@@ -1,10 +1,13 @@
 """Least squares on gated features, the kernel of many gates, and losses that it predicts."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from drawn import hard, normal, sphere
@@ -61,13 +64,23 @@ def test_dependent_features() -> None:
     assert two.loss == pytest.approx(one.loss)
 
 
-def test_sparse_gates() -> None:
-    X, y, gates = normal(M, D), normal(M, seed=2), hard(K).gates(normal(M, D))
-    dense, sparse = (
-        fitted.least_squares(X, gates, y),
-        fitted.least_squares(X, sp.csr_array(gates), y),
-    )
-    np.testing.assert_allclose(sparse.coef, dense.coef, atol=1e-10)
+@pytest.mark.parametrize("of", [sp.csr_array, np.ndarray.tolist])
+@pytest.mark.parametrize("dtype", [bool, np.uint8])
+def test_gates_of_any_type(of: Callable[[NDArray[Any]], Any], dtype: type) -> None:
+    """Truth values and bytes, of more units than a byte counts, both ways to the solution."""
+    for n_samples, n_units in ((M, 3), (4, 300)):
+        X, y = normal(n_samples, D), normal(n_samples, seed=2)
+        gates = hard(n_units).gates(X)
+        expected, found = (
+            fitted.least_squares(X, given, y) for given in (gates, of(gates.astype(dtype)))
+        )
+        np.testing.assert_allclose(found.coef, expected.coef, atol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e200])
+def test_squares_out_of_range(scale: float) -> None:
+    with pytest.raises(ValueError, match="over- or underflow"):
+        fitted.least_squares(scale * normal(4, D), np.ones((4, K)), np.ones(4))
 
 
 def test_all_gates_closed() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -239,6 +240,17 @@ def test_gram_at_infinite_width() -> None:
         infinite_gram(2 * X, ACTIVATIONS["relu"])
     with pytest.raises(ValueError, match="hidden_layers must be at least 1"):
         infinite_gram(X, ACTIVATIONS["relu"], hidden_layers=0)
+    for wrong in ([1.0, 1.0], [[1.0, 5.0], [0.0, 1.0]], -1.0, np.nan):
+        with pytest.raises(ValueError, match="readouts"):
+            infinite_gram(X, ACTIVATIONS["relu"], readouts=wrong)
+
+
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+def test_gram_where_no_gradients_are_recorded(without: Callable[[], Any]) -> None:
+    X, phi = sphere(3, 2), Activation("tanh", torch.tanh)
+    expected = finite_gram(X, phi, gaussian_weights(8, 2))
+    with without():
+        np.testing.assert_array_equal(finite_gram(X, phi, gaussian_weights(8, 2)), expected)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
