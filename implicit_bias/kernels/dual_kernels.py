@@ -29,7 +29,7 @@ from numpy.polynomial import Chebyshev, legendre
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from implicit_bias.base.validation import Array, as_finite
+from implicit_bias.base.validation import Array, as_finite, as_numbers, check_shape
 
 # Where exp(-r^2 / 2), even times a large power of r, has long been below rounding.
 RADIUS = 13.0
@@ -67,6 +67,15 @@ def unit_rows(X: ArrayLike, name: str = "X", tolerance: float = UNIT) -> Array:
     return X
 
 
+def as_gram(gram: ArrayLike) -> Array:
+    """Return a Gram matrix (n, n), and refuse what is not finite and symmetric."""
+    gram = as_finite(gram, "gram", 2)
+    check_shape(gram, "gram", 2 * gram.shape[:1], "one row and one column a sample")
+    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-6 * np.abs(gram).max(initial=0.0)):
+        raise ValueError("gram is not symmetric: pass inner products, or (K + K') / 2")
+    return gram
+
+
 def without_rounding(cosines: Array) -> Array:
     """Put cosines that rounding keeps from -1 or 1 there."""
     return np.where(np.abs(cosines) > 1.0 - PARALLEL, np.sign(cosines), cosines)
@@ -87,8 +96,16 @@ def arc_cosine_kernel(theta: ArrayLike) -> Array:
     -------
     ndarray of the same shape
         1/2 - theta / (2 pi).
+
+    Raises
+    ------
+    ValueError
+        Other angles.
     """
-    return 0.5 - np.asarray(theta) / (2 * math.pi)
+    theta = as_numbers(theta, "theta")
+    if not ((theta >= 0) & (theta <= np.float32(math.pi))).all():
+        raise ValueError("theta must be angles in [0, pi], as np.arccos of cosines gives them")
+    return 0.5 - theta / (2 * math.pi)
 
 
 def gradient_kernel(

@@ -29,8 +29,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array, as_features, as_finite, check_shape
-from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
+from implicit_bias.base.validation import Array, as_features, as_finite, check_number, check_shape
+from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, as_gram, gradient_kernel
+
+# Inputs of larger entries, or of smaller ones than 1 over this, have squares out of range.
+LARGEST = 1e150
 
 
 def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
@@ -39,9 +42,21 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
     The probability that a random filter is open on both inputs, times their inner product. It is
     the mean of the gated kernel over isotropic filters with threshold 0, so K / k converges to it
     at the rate 1 / sqrt(k), whatever the scale of the filters and of the inputs.
+
+    Raises
+    ------
+    ValueError
+        Inputs that are not finite, of another number of features, or with squares out of range.
     """
     X = as_finite(X, "X", 2)
     others = X if others is None else as_features(others, X.shape[1])
+    for inputs in (X, others):
+        sizes = np.abs(inputs[inputs.any(axis=1)]).max(axis=1, initial=0.0)
+        if not ((sizes >= 1 / LARGEST) & (sizes <= LARGEST)).all():
+            raise ValueError(
+                "the squares of inputs over- or underflow: scale X to entries of about 1 (the "
+                "kernel is multiplied by the square of that scale)"
+            )
     lengths = (np.linalg.norm(X, axis=1), np.linalg.norm(others, axis=1))
     return gradient_kernel(X @ others.T, arc_cosine_kernel, lengths)
 
@@ -80,10 +95,7 @@ def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
     ValueError
         Not one entry a sample, or a matrix that is not finite and symmetric.
     """
-    gram, residual = as_finite(gram, "gram", 2), as_finite(residual, "residual", 1)
-    check_shape(gram, "gram", 2 * gram.shape[:1], "one row and one column a sample")
-    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-6 * np.abs(gram).max(initial=0.0)):
-        raise ValueError("gram is not symmetric: pass inner products, or (K + K') / 2")
+    gram, residual = as_gram(gram), as_finite(residual, "residual", 1)
     check_shape(residual, "residual", gram.shape[:1], "one entry a sample of the Gram matrix")
     values, vectors = scipy.linalg.eigh(gram)
     return values, (vectors.T @ residual) ** 2 / len(residual)
@@ -117,15 +129,24 @@ def predicted_losses(
     Raises
     ------
     ValueError
-        A step size that is too long to descend, or a residual that does not fit K.
+        A step size that is too long to descend, a residual that does not fit K, or steps before 0.
     """
     values, energy = modes(gram, residual)
+    times = _from_0(steps, "steps")
+    check_number(step_size, "step_size")
     if not 0 < step_size < 2 / values[-1]:
         raise ValueError(
             f"step_size must be in (0, 2 / l_max) = (0, {2 / values[-1]:.3g}), got {step_size}"
         )
-    factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * steps[:, None])
+    factors = np.abs(1.0 - step_size * values)[None, :] ** (2 * times[:, None])
     return np.asarray(factors @ energy)
+
+
+def _from_0(values: ArrayLike, name: str) -> Array:
+    times = as_finite(values, name, 1)
+    if (times < 0).any():
+        raise ValueError(f"{name} must be at least 0, got {times.min()}: the start is at 0")
+    return times
 
 
 def flow_losses(gram: Array, residual: ArrayLike, *, times: Array) -> Array:
@@ -151,7 +172,7 @@ def flow_losses(gram: Array, residual: ArrayLike, *, times: Array) -> Array:
     Raises
     ------
     ValueError
-        A residual that does not fit G.
+        A residual that does not fit G, or times before 0.
 
     Examples
     --------
@@ -160,4 +181,5 @@ def flow_losses(gram: Array, residual: ArrayLike, *, times: Array) -> Array:
     array([1.   , 0.368])
     """
     values, energy = modes(gram, residual)
+    times = _from_0(times, "times")
     return np.asarray(np.exp(-2 * np.outer(times, np.clip(values, 0.0, None))) @ energy)

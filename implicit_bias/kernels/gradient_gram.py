@@ -61,6 +61,7 @@ from implicit_bias.base.validation import Array, as_device, as_finite, as_number
 from implicit_bias.kernels.dual_kernels import (
     HERMITE_TERMS,
     Dual,
+    as_gram,
     gradient_kernel,
     hermite_coefficients,
     unit_rows,
@@ -155,11 +156,12 @@ def polynomial(coefficients: Sequence[float]) -> Activation:
     Raises
     ------
     ValueError
-        Of degree 0: it has no gradient.
+        Of degree 0: it has no gradient; coefficients that are not finite numbers.
     """
+    coefficients = as_finite(coefficients, "coefficients", 1).tolist()
     if not any(coefficients[1:]):
         raise ValueError(
-            f"the polynomial with the coefficients {list(coefficients)} is constant: its degree "
+            f"the polynomial with the coefficients {coefficients} is constant: its degree "
             "must be at least 1"
         )
 
@@ -468,5 +470,11 @@ def squares_of_singular(matrix: Array, count: int) -> Array:
 
 
 def eigenvalues(gram: Array) -> Array:
-    """Return the eigenvalues (n,) of a Gram matrix (n, n), largest first."""
-    return np.asarray(np.linalg.eigvalsh(gram)[::-1], dtype=np.float64)
+    """Return the eigenvalues (n,) of a Gram matrix (n, n), largest first.
+
+    Raises
+    ------
+    ValueError
+        A matrix that is not finite and symmetric.
+    """
+    return np.asarray(np.linalg.eigvalsh(as_gram(gram))[::-1], dtype=np.float64)

@@ -53,6 +53,10 @@ from implicit_bias.problem.constraints import Constraints
 
 # Largest share by which outer products may miss the gradients they stand for, by rounding.
 FACTOR_TOLERANCE = 1e-9
+NO_PARAMETER = (
+    "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
+    "trained, or on the whole module"
+)
 
 
 class MarginGradients:
@@ -115,7 +119,7 @@ class MarginGradients:
             if p.numel() and (p.requires_grad if names is None else k in names)
         }
         if not trained:
-            raise ValueError("the module has no parameter that requires a gradient")
+            raise ValueError(NO_PARAMETER)
         n_samples = len(inputs[0])
         if classes is None:
             y = as_labels(labels, n_samples)

@@ -351,9 +351,10 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     if array.ndim != 1:
+        one_hot = np.isin(array, (0, 1)).all()
+        cure = "of one-hot rows pass labels.argmax(1)" if one_hot else "pass the inputs before them"
         raise ValueError(
-            f"labels must be (N,) or (N, 1), one a sample, got shape {array.shape}: of one-hot "
-            "rows pass labels.argmax(1)"
+            f"labels must be (N,) or (N, 1), one a sample, got shape {array.shape}: {cure}"
         )
     return array
 

@@ -22,7 +22,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_features, pointing_to_the_page
 from implicit_bias.measure import modules
 from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.margin_gradients import NO_PARAMETER, MarginGradients
 from implicit_bias.measure.stationarity import balance
 from implicit_bias.measure.subject import NOTHING_TRAINED, Subject, margins_of
 from implicit_bias.networks import Network
@@ -276,7 +276,7 @@ class _ModuleTrainee(Trainee):
         trained = (item for item in module.named_parameters() if item[1].requires_grad)
         given = {name: w for name, w in trained if w.numel()}
         if not given:
-            raise ValueError("the module has no parameter that requires a gradient")
+            raise ValueError(NO_PARAMETER)
         _check_double(given)
         for name, w in given.items():
             if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):

@@ -271,6 +271,7 @@ def wrong_on_two() -> Any:
         (lambda: relu(outputs=3), X, np.resize([-1, 1], 12), ValueError, "classes 0 .. 2"),
         (lambda: relu(outputs=3), X, np.arange(12), ValueError, "0 .. 2"),
         (relu, X, np.ones(5), ValueError, "labels"),
+        (relu, ONES, X, ValueError, "pass the inputs before"),
         (relu, X, np.full(12, np.nan), ValueError, "NaN"),
         (
             *(lambda: relu(outputs=3), X, wrong_on_two(), SeparationError),
@@ -288,7 +289,7 @@ def wrong_on_two() -> Any:
         ),
         (lambda: computed(lambda f, x: f(x).detach()), X, ONES, ValueError, "gradient"),
         (lambda: computed(lambda f, x: f(x.mul_(2.0))), X, ONES, ValueError, "writes"),
-        (lambda: frozen(linear(D)), X, ONES, ValueError, "no parameter"),
+        (lambda: frozen(linear(D)), X, ONES, ValueError, "no parameter.*requires_grad_"),
         (lambda: GLNClassifier(3), X, ONES, TypeError, "network_"),
         (
             lambda: seeded(nn.RNN(D, 1, bias=False)).train(),

@@ -14,6 +14,7 @@ from drawn import hard, normal, sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
+from implicit_bias.kernels.dual_kernels import arc_cosine_kernel
 from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import UnitGates
 
@@ -139,6 +140,20 @@ def test_limit_kernel_at_special_angles() -> None:
     np.testing.assert_allclose(galu.limit_kernel(X[:1], X)[0], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_inputs_without_squares_have_no_limit_kernel(scale: float) -> None:
+    with pytest.raises(ValueError, match="squares.*scale X"):
+        galu.limit_kernel(scale * np.eye(2), np.eye(2))
+    with pytest.raises(ValueError, match="squares.*scale X"):
+        galu.limit_kernel(np.eye(2), scale * np.eye(2))
+
+
+@pytest.mark.parametrize("theta", [4, [0.0, -1.0], math.nan])
+def test_what_is_no_angle_is_refused(theta: object) -> None:
+    with pytest.raises(ValueError, match=r"angles in \[0, pi\]"):
+        arc_cosine_kernel(theta)  # type: ignore[arg-type]
+
+
 def test_convergence_rate_of_finite_gates() -> None:
     """The mean square distance is sum p (1 - p) <x, x'>^2 / k."""
     X = sphere(10, 4)
@@ -205,3 +220,7 @@ def test_gradient_flow_is_the_solution_of_its_equation() -> None:
     np.testing.assert_allclose(descent, found, rtol=1e-4)
     with pytest.raises(ValueError, match="residual"):
         galu.flow_losses(gram, start[:2], times=times)
+    with pytest.raises(ValueError, match="times must be at least 0"):
+        galu.flow_losses(gram, start, times=-times)
+    with pytest.raises(ValueError, match="steps must be at least 0"):
+        galu.predicted_losses(gram, start, step_size=1e-5, steps=-steps)

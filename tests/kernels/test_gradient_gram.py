@@ -343,6 +343,11 @@ def test_polynomial_is_evaluated() -> None:
     assert polynomial([0.0, 1.0, 11.0, -1.0]).name == "z + 11 z^2 - z^3"
     with pytest.raises(ValueError, match="is constant"):
         polynomial([3.0, 0.0])
+    with pytest.raises(ValueError, match="coefficients contains NaN"):
+        polynomial([0.0, math.nan])
+    for wrong in (np.ones(3), np.ones((2, 3)), np.triu(np.ones((2, 2))), [[math.nan]]):
+        with pytest.raises(ValueError, match="gram"):
+            eigenvalues(wrong)  # type: ignore[arg-type]
 
 
 def test_the_displayed_elu_is_another_function() -> None:
