@@ -37,7 +37,12 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.layer_products import LayerProducts
 from implicit_bias.measure.margin_gradients import MarginGradients, joined
-from implicit_bias.measure.multipliers import Multipliers, best_multipliers
+from implicit_bias.measure.multipliers import (
+    SMALLEST_WEIGHT,
+    Multipliers,
+    TangentProgram,
+    best_multipliers,
+)
 
 # Largest relative change of a weight.
 RADIUS = 1e-3
@@ -45,6 +50,8 @@ RADIUS = 1e-3
 DRAWS = 16
 # A combination of gradients that bends by less than this times the radius meets no kinks.
 SMOOTH = 10.0
+# Samples take part of which a constraint has less than this times L at the weights.
+SLACK = 1.25
 # To what the gap is to be known: the points are drawn.
 KNOWN = 1e-2
 # Seconds that the search may take, and the share of the time before a deadline for drawing points:
@@ -70,6 +77,8 @@ class Pieces(MarginGradients):
     def __init__(self, gradients: MarginGradients, points: list[Tensor], factors: Array) -> None:
         vars(self).update(vars(gradients))  # module, samples and parameters are the same
         self.gradients, self.points, self.factors = gradients, points, factors
+        self.held = torch.zeros(0, dtype=torch.int64, device=gradients.theta.device)
+        self.products = list[dict[str, LayerProducts]]()
 
     def combine(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,)."""
@@ -91,15 +100,15 @@ class Pieces(MarginGradients):
         return found * self._factor(places)
 
     def _factors(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
-        """Rows of J that are sums of outer products, by parameter."""
-        parts = [
-            (here, self.gradients._factors(point, pairs))
-            for point, here, pairs in self._by_points(places)
-        ]
-        order = torch.cat([here for here, _ in parts]).argsort()
+        """Rows of J that are sums of outer products, by parameter; all are held."""
+        new = torch.unique(places[~torch.isin(places, self.held)])
+        parts = [self.gradients._factors(point, pairs) for point, _, pairs in self._by_points(new)]
+        if parts:
+            self.held = torch.cat([self.held, new])
+            self.products = [joined([*self.products, *parts], torch.arange(len(self.held)))]
+        rows = torch.nonzero(places[:, None] == self.held)[:, 1]
         factor = self._factor(places)[:, 0]
-        found = joined([found for _, found in parts], order)
-        return {name: products.times(factor) for name, products in found.items()}
+        return {name: found.of(rows).times(factor) for name, found in self.products[0].items()}
 
     def _by_points(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Points, which of the rows are theirs, and the pairs of these."""
@@ -137,20 +146,21 @@ def gap_across_kinks(
     -----
     Of more than 2^17 parameters it is the gap of ``best``, too.
     """
-    tangent = best.program
-    if best.gap <= radius or len(tangent.theta) > MOST_PARAMETERS:
+    if best.gap <= radius or len(best.combination) > MOST_PARAMETERS or deadline.passed:
         return best.gap
+    near = _near(best)
+    tangent = near.program
     points, factors = [tangent.theta], [np.ones(len(tangent.margins))]
-    bend = 0.0
-    for point, factor in _drawn(best, radius, deadline.sooner(SHARE_OF_DRAWING)):
-        bend = max(bend, _bend(best, point, factor))
+    bends = False
+    for point, factor in _drawn(tangent, radius, deadline.sooner(SHARE_OF_DRAWING)):
+        bends = bends or _bend(near, point, factor) > SMOOTH * radius
         points.append(point)
         factors.append(factor)
-    if bend <= SMOOTH * radius:
+    if not bends:
         return best.gap
     pieces = Pieces(tangent.gradients, points, np.stack(factors))
     margins = np.tile(tangent.margins, len(points))
-    weights = np.append(best.weights, np.zeros(len(margins) - len(best.weights)))
+    weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
     found = best_multipliers(
         replace(tangent, gradients=pieces, margins=margins),
         seconds=seconds,
@@ -159,6 +169,22 @@ def gap_across_kinks(
         known=KNOWN,
     )
     return min(best.gap, found.gap)
+
+
+def _near(best: Multipliers) -> Multipliers:
+    """Leave out the samples of which the gradients at the weights leave a lot of slack.
+
+    The others are those with multipliers, and those whose constraints may be broken by gradients
+    nearby.
+    """
+    tangent = best.program
+    near = tangent.slopes(best.direction) < SLACK * tangent.degree
+    near |= best.weights > SMALLEST_WEIGHT * best.weights.max()
+    taken = near.reshape(-1, tangent.gradients.rivals).any(axis=1)
+    pairs = np.repeat(taken, tangent.gradients.rivals)
+    gradients, margins = tangent.gradients.of_samples(np.flatnonzero(taken)), tangent.margins[pairs]
+    program = replace(tangent, gradients=gradients, margins=margins)
+    return replace(best, program=program, weights=best.weights[pairs])
 
 
 def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
@@ -180,9 +206,10 @@ def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
     return float((half - mean).norm() / best.combination.norm())
 
 
-def _drawn(best: Multipliers, radius: float, deadline: Deadline) -> Iterator[tuple[Tensor, Array]]:
+def _drawn(
+    tangent: TangentProgram, radius: float, deadline: Deadline
+) -> Iterator[tuple[Tensor, Array]]:
     """Draw points until the deadline, with the factors r (n,) of the margins' gradients there."""
-    tangent = best.program
     generator = torch.Generator().manual_seed(0)
     for _ in range(DRAWS):
         if deadline.passed:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 
 import numpy as np
@@ -151,6 +152,15 @@ class MarginGradients:
         """Return the margins of f(c theta) / c^L, as a function of the same parameters theta."""
         at = {**self.constants, **self.parameters(self.theta)}
         return self._again(self.shapes, at, (scale, degree))
+
+    def of_samples(self, samples: NDArray[np.int64]) -> MarginGradients:
+        """Return the margins of some samples alone, as a function of the same parameters."""
+        found = copy(self)
+        found.labels = self.labels[samples]
+        found.pairs = Constraints.of_labels(found.labels, self.classes, intercept=False)
+        rows = torch.tensor(samples, device=self.theta.device)
+        found.inputs, found.combinations = self._inputs(rows), self.combinations[rows]
+        return found
 
     def _again(
         self, names: Collection[str], at: Mapping[str, Tensor], scaled: tuple[float, float]

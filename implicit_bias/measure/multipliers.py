@@ -73,11 +73,15 @@ from implicit_bias.solvers.solve import solve
 LINEAR = ("l1", "linf")
 # Pairs that enter a program at a time, those of the smallest margins first.
 WORKING_SET = 1000
-# Share by which a pair outside the working set may miss its constraint; and where the gap need not
-# be known exactly.
-CONSTRAINT_TOLERANCE, ROUGH_TOLERANCE = 1e-9, 1e-4
+# Share by which a pair outside the working set may miss its constraint; where the gap need not be
+# known exactly, as a share of what it is to be known to.
+CONSTRAINT_TOLERANCE, ROUGH_SHARE = 1e-9, 0.1
 # Relative gap of the programs of working sets in l2 over that share.
 PROGRAM_SHARE = 0.1
+# Rows that join at a time for each pair of a broken constraint, where a pair has several.
+ROWS_OF_A_PAIR = 2
+# Shares of a new direction that are tried, the rest of it the best one.
+BLENDS = np.linspace(1.0, 0.0, 20, endpoint=False)
 # Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
 # conic; the fewest pairs that it must have room for; and of those that are tried as far as the time
 # for a search goes, in l1, where few parameters matter.
@@ -220,9 +224,9 @@ def kkt_gap(lower: float, size: float) -> float:
     return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
 
 
-def is_known(gap: float, lower: float, known: float) -> bool:
-    """Whether a lower bound on a gap is as near as asked, and nearer than a tenth of the gap."""
-    return gap - lower <= max(min(known, SHARE_KNOWN * gap), LEAST_KNOWN)
+def accuracy(gap: float, known: float) -> float:
+    """To what a gap is to be known: as asked, or to a tenth of itself if that is less."""
+    return max(min(known, SHARE_KNOWN * gap), LEAST_KNOWN)
 
 
 def at_margin_1(theta: Tensor, degree: float, min_margin: float) -> Tensor:
@@ -340,16 +344,18 @@ def _in_l2(
 
     Of a working set J S^2 J' is held. Pairs whose weight is next to none beside the slack of their
     constraints leave it as long as the bound rises. Of several rows of one pair (`kinks.Pieces`),
-    nearly the same, the worst one joins first.
+    nearly the same, the worst one joins first, and few at a time. Where the gap need not be known
+    exactly, directions between the best one and a new one are tried, too: the former has slack
+    where the latter breaks a constraint.
     """
-    scale = up_to_scales(tangent.norm)[1]
-    tolerance = CONSTRAINT_TOLERANCE if known is None else ROUGH_TOLERANCE
+    scale, tolerance = up_to_scales(tangent.norm)[1], CONSTRAINT_TOLERANCE
     pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
     gram, chosen, kept = np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
-    a, best = np.zeros(0), replace(tangent.judge(np.ones(len(tangent.margins))), lower=0.0)
-    joining = np.argsort(tangent.margins, kind="stable")[:WORKING_SET]
-    if start is not None:
-        joining = np.flatnonzero(start)
+    if start is None:
+        start = np.zeros(len(tangent.margins))
+        start[np.argsort(tangent.margins, kind="stable")[:WORKING_SET]] = 1.0
+    joining, best = np.flatnonzero(start), replace(tangent.judge(start), lower=0.0)
+    a, along = np.zeros(0), tangent.degree * tangent.margins
     while True:
         size, chosen = int(kept.sum()), np.append(chosen[kept], joining)
         added = tangent.gradients.gram(tangent.theta, joining, scale, chosen)
@@ -363,13 +369,22 @@ def _in_l2(
         slopes = tangent.slopes(w)
         rose = found.lower > (1.0 + CONSTRAINT_TOLERANCE) * best.lower
         better = found if found.lower > best.lower else best
-        better = replace(better, upper=best.upper, direction=best.direction)
-        best = tangent.with_direction(better, w, slopes)
+        best = replace(better, upper=best.upper, direction=best.direction)
+        direction, its_slopes = best.direction, along
+        for share in BLENDS if known is not None else (1.0,):
+            mixed = share * slopes + (1.0 - share) * its_slopes
+            blend = tangent.with_direction(best, share * w + (1.0 - share) * direction, mixed)
+            if blend is not best:
+                best, along = blend, (tangent.degree / mixed.min()) * mixed
         slack, slopes[chosen] = slopes[chosen] - tangent.degree, np.inf
+        enough = False
+        if known is not None:
+            asked = accuracy(best.gap, known)
+            enough = best.gap - kkt_gap(best.upper, tangent.size) <= asked
+            tolerance = ROUGH_SHARE * asked
         least = tangent.degree * (1.0 - tolerance)
-        joining = worst_rows(slopes, pairs, least, WORKING_SET)
-        least_gap = kkt_gap(best.upper, tangent.size)
-        enough = known is not None and is_known(best.gap, least_gap, known)
+        most = min(WORKING_SET, ROWS_OF_A_PAIR * len(np.unique(pairs[slopes < least])))
+        joining = worst_rows(slopes, pairs, least, most)
         if enough or not len(joining) or deadline.passed:
             agree = best.upper <= (1.0 + max(2.0 * tolerance, LARGEST_GAP)) * best.lower
             return replace(best, method="exact" if agree else "stopped")
@@ -439,7 +454,7 @@ def _by_levels(
     centre = best.weights + spread
     for step in range(MOST_STEPS):
         gap, least_gap = (kkt_gap(tangent.degree / phi, size) for phi in (best.value, lower))
-        if is_known(gap, least_gap, known) or deadline.passed:
+        if gap - least_gap <= accuracy(gap, known) or deadline.passed:
             break
         level = lower + LEVEL * (best.value - lower)
         weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)

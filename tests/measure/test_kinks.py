@@ -151,6 +151,14 @@ def test_the_gap_of_a_small_network_is_the_least_of_all_slopes_at_its_kinks() ->
     assert gap_across_kinks(best) == pytest.approx(least, abs=NEAR / 2)
 
 
+def test_samples_of_much_slack_take_no_part() -> None:
+    module, X, y = at_a_kkt_point(0.5)
+    best, sizes = best_of(module, np.vstack([X, 10.0 * X]), [*y, *y]), list[int]()
+    module.register_forward_hook(lambda _, inputs, outputs: sizes.append(len(outputs)))
+    assert gap_across_kinks(best) <= NEAR
+    assert sizes[-1] == len(X)
+
+
 def test_no_point_is_drawn_after_the_deadline() -> None:
     """Each one costs passes over all samples, and again in each step of the search."""
     module, X, y = at_a_kkt_point(0.5)
