@@ -14,6 +14,7 @@ from implicit_bias.cli.compare import compare
 from implicit_bias.cli.data import data
 from implicit_bias.cli.fit import fit
 from implicit_bias.cli.interruption import INTERRUPTED, STOPPED
+from implicit_bias.cli.options import DocumentedCommand
 from implicit_bias.cli.output import fail, out, show_warning
 from implicit_bias.cli.predict import predict
 from implicit_bias.cli.report import report
@@ -31,7 +32,7 @@ app = typer.Typer(
 )
 COMMANDS = (compare, fit, train, predict, certify, trajectory, report, sweep, status, export, data)
 for command in COMMANDS:
-    app.command(epilog=model_words(EXPLAINS.get(command, ())))(command)
+    app.command(cls=DocumentedCommand, epilog=model_words(EXPLAINS.get(command, ())))(command)
 
 
 def _version(asked: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,16 +20,22 @@ if TYPE_CHECKING:
 def certify(
     config: RunConfig,
     given: dict[str, Any],
-    file: Annotated[Path, typer.Argument(help="A model that fit, train or compare saved.")],
-    solve: Annotated[
-        bool, typer.Option(help="Solve the program for a lower bound; else use the file's own.")
-    ] = True,
-    multipliers: Annotated[
-        bool, typer.Option(help="Measure how stationary a network is; slow for large ones.")
-    ] = True,
+    file: Path,
+    solve: bool = True,
+    multipliers: bool = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Bound how far a saved network or SVM is from the optimum of its own program."""
+    """Bound how far a saved network or SVM is from the optimum of its own program.
+
+    Parameters
+    ----------
+    file
+        A model that fit, train or compare saved.
+    solve
+        Solve the program for a lower bound; else use the file's own.
+    multipliers
+        Measure how stationary a network is; slow for large ones.
+    """
     from implicit_bias.estimators.saved_models import load_model
     from implicit_bias.runs.grading import grade
 

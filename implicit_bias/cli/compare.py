@@ -35,14 +35,17 @@ PAIR_HEADINGS = (
 @takes_config("Data", "Models", "Architecture", "Margin", "Training", "Solver")
 def compare(
     config: RunConfig,
-    folder: Annotated[
-        Path, typer.Option("--out", help="Folder of the report, the tables and the models.")
-    ] = Path("implicit-bias-report"),
+    folder: Annotated[Path, typer.Option("--out")] = Path("implicit-bias-report"),
     as_json: JsonOption = False,
 ) -> None:
     """Train networks, solve the SVMs they should become, compare, and write a report.
 
     Nothing is overwritten: where the folder holds another report, the next number is added.
+
+    Parameters
+    ----------
+    folder
+        Folder of the report, the tables and the models.
     """
     data = load_data(config)
     from implicit_bias.runs.comparison_folder import fit_comparison, free_folder, write_comparison

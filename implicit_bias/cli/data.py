@@ -1,20 +1,20 @@
 """`implicit-bias data`: list, verify and download the data sets."""
 
-from typing import Annotated
-
-import typer
-
 from implicit_bias.cli.options import JsonOption
 from implicit_bias.cli.output import print_json, print_table, usage_errors
 
 
 def data(
-    download: Annotated[
-        str | None, typer.Option(help="Download this data set: mnist or fashion-mnist.")
-    ] = None,
+    download: str | None = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the data sets, verify their files, and download what is missing."""
+    """List the data sets, verify their files, and download what is missing.
+
+    Parameters
+    ----------
+    download
+        Download this data set: mnist or fashion-mnist.
+    """
     from implicit_bias import datasets
 
     if download is not None:

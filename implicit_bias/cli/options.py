@@ -5,13 +5,15 @@ A command names the fields of `RunConfig` that it takes, and is called with the 
     @takes_config("Data", "Architecture", "device")
     def train(config: RunConfig, file: FileArgument, as_json: JsonOption = False) -> None: ...
 
-On the command line these fields are options, with the defaults and the help that stand in
-`RunConfig`, before the command's own options. A command that changes the configuration of a file
-takes fields without defaults, and is called with those that are given, too (``changes``). typer
-reads options from a function's signature, so `takes_config` puts one together.
+On the command line these fields are options, with the defaults of `RunConfig`, before the command's
+own options. A command that changes the configuration of a file takes fields without defaults, and
+is called with those that are given, too (``changes``). typer reads options from a function's
+signature, so `takes_config` puts one together. The help of an option is what a docstring says of
+it: that of `RunConfig`, or of the command.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import Field, fields
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from implicit_bias.cli.output import usage_errors
 from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group, kinds
@@ -47,6 +50,27 @@ GridArgument = Annotated[
 ]
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder with one file a cell.")]
 DEFAULT_STORE = Path("implicit-bias-sweep")
+PARAMETERS = "\n\nParameters\n----------\n"
+
+
+def parameter_words(doc: str | None) -> dict[str, str]:
+    """Return what a docstring says of each parameter."""
+    section = inspect.cleandoc(doc or "").partition(PARAMETERS)[2].partition("\n\n")[0]
+    found = re.findall(r"^(\w+)((?:\n .*)+)", section, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+FIELD_WORDS = parameter_words(RunConfig.__doc__)
+
+
+class DocumentedCommand(TyperCommand):
+    """A command whose docstring has the help of its options, too."""
+
+    def __init__(self, *args: Any, help: str | None, params: list[Any], **options: Any) -> None:
+        for param in params:
+            param.help = param.help or parameter_words(help).get(param.name)
+        text = help and help.partition(PARAMETERS)[0]
+        super().__init__(*args, help=text, params=params, **options)
 
 
 def takes_config(
@@ -102,13 +126,14 @@ def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter
     word = field.name.replace("_", "-")
     # What some data have by default must be switched off, too.
     flag = f"--{word}/--no-{word}" if kind is bool and field.default is None else f"--{word}"
-    choices = field.metadata["choices"]
+    choices, words = field.metadata["choices"], FIELD_WORDS.get(field.name, "").rstrip(".")
+    said = "; ".join(filter(None, (words, field.metadata["also"])))
     # Where a protocol has its own default, what is not given is known once the protocol is.
     of_protocol = any(field.name in defaults for defaults in PROTOCOL_DEFAULTS.values())
     shown: bool | str = str(field.default) if of_protocol else True
     option = typer.Option(
         flag,
-        help=f"{field.metadata['help']}{': ' if choices else ''}{', '.join(choices)}.",
+        help=f"{said}{': ' if choices else ''}{', '.join(choices)}.",
         rich_help_panel=field.metadata["group"],
         show_default="as in the file" if of_file else shown,
     )

@@ -2,32 +2,31 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from implicit_bias.cli.options import JsonOption
 from implicit_bias.cli.output import nothing_overwritten, percent, print_json, show, usage_errors
 
 
 def predict(
-    model: Annotated[
-        Path, typer.Argument(help="A model that fit, train or compare saved, of --data FILE.")
-    ],
-    file: Annotated[
-        Path,
-        typer.Argument(help="A table with the same columns; that of the labels may be missing."),
-    ],
-    id: Annotated[
-        str | None,
-        typer.Option(help="Columns that are carried along (default: those of the model's file)."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="CSV file; if it is there, the next number is added.")
-    ] = Path("predictions.csv"),
+    model: Path,
+    file: Path,
+    id: str | None = None,
+    out: Path = Path("predictions.csv"),
     as_json: JsonOption = False,
 ) -> None:
-    """Predict the class of each row of a file, prepared as the model's own file was."""
+    """Predict the class of each row of a file, prepared as the model's own file was.
+
+    Parameters
+    ----------
+    model
+        A model that fit, train or compare saved, of --data FILE.
+    file
+        A table with the same columns; that of the labels may be missing.
+    id
+        Columns that are carried along (default: those of the model's file).
+    out
+        CSV file; if it is there, the next number is added.
+    """
     from implicit_bias.base.atomic import check_writable, free_path, write_csv
     from implicit_bias.estimators.saved_models import load_model
     from implicit_bias.runs.prediction import predict_file

@@ -12,22 +12,22 @@ from implicit_bias.cli.output import usage_errors, warn
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that compare wrote.")] = Path(
-        "implicit-bias-report"
-    ),
+    folder: Annotated[Path, typer.Argument()] = Path("implicit-bias-report"),
     networks: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--network",
-            exists=True,
-            dir_okay=False,
-            help="A saved network of the same data and gates to compare as well, such as one that "
-            "train --until-excess wrote; more than once for more.",
-        ),
+        list[Path] | None, typer.Option("--network", exists=True, dir_okay=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the report of a comparison again from its saved models."""
+    """Write the report of a comparison again from its saved models.
+
+    Parameters
+    ----------
+    folder
+        A folder that compare wrote.
+    networks
+        A saved network of the same data and gates to compare as well, such as one that train
+        --until-excess wrote; more than once for more.
+    """
     from implicit_bias.runs.command import report_again
     from implicit_bias.runs.comparison_folder import FolderError, read_comparison, write_comparison
 

@@ -33,16 +33,22 @@ COLUMNS = (
 def sweep(
     grid_file: GridArgument,
     store_folder: StoreOption = DEFAULT_STORE,
-    processes: Annotated[
-        int | None, typer.Option(help="Processes on this machine (default: one a core).")
-    ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Dask scheduler to compute on, such as tcp://10.0.0.1:8786.")
-    ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Compute failed cells again.")] = False,
+    processes: int | None = None,
+    scheduler: str | None = None,
+    retry: Annotated[bool, typer.Option("--retry")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the cells of a grid; run it again to go on where it was interrupted."""
+    """Compute the cells of a grid; run it again to go on where it was interrupted.
+
+    Parameters
+    ----------
+    processes
+        Processes on this machine (default: one a core).
+    scheduler
+        Dask scheduler to compute on, such as tcp://10.0.0.1:8786.
+    retry
+        Compute failed cells again.
+    """
     grid, store = open_grid(grid_file, store_folder)
     backend = _backend(processes, scheduler)
     from implicit_bias.runs.command import written
@@ -134,12 +140,16 @@ def status(
 def export(
     grid_file: GridArgument,
     store_folder: StoreOption = DEFAULT_STORE,
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the tables.")] = Path(
-        "implicit-bias-tables"
-    ),
+    folder: Annotated[Path, typer.Option("--out")] = Path("implicit-bias-tables"),
     as_json: JsonOption = False,
 ) -> None:
-    """Write the results of a grid as Parquet and CSV: one row a cell, a model, and a pair."""
+    """Write the results of a grid as Parquet and CSV: one row a cell, a model, and a pair.
+
+    Parameters
+    ----------
+    folder
+        Folder of the tables.
+    """
     grid, store = open_grid(grid_file, store_folder)
     from implicit_bias.runs.export import tables, write_tables
     from implicit_bias.runs.runner import inventory

@@ -34,24 +34,10 @@ WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
 def train(
     config: RunConfig,
     model: Annotated[str, typer.Argument(help=f"Of {', '.join(NETWORK_NAMES)}.")] = "gd-gln",
-    until_excess: Annotated[
-        float | None,
-        typer.Option(
-            help="Train towards infinite time, until the norm at margin 1 exceeds the certified "
-            "optimum by at most this share (gd-gln)."
-        ),
-    ] = None,
-    to_limit: Annotated[
-        bool, typer.Option("--to-limit", help="Train towards infinite time.")
-    ] = False,
-    limit_steps: Annotated[
-        int | None,
-        typer.Option(help="Train towards infinite time, this many steps at most (else 100000)."),
-    ] = None,
-    stop_at_gap: Annotated[
-        float | None,
-        typer.Option(help="Train towards infinite time, until the KKT gap in --norm is this."),
-    ] = None,
+    until_excess: float | None = None,
+    to_limit: Annotated[bool, typer.Option("--to-limit")] = False,
+    limit_steps: int | None = None,
+    stop_at_gap: float | None = None,
     norm: Annotated[
         str,
         typer.Option(
@@ -66,16 +52,9 @@ def train(
             "networks)."
         ),
     ] = "accelerated",
-    chunk: Annotated[
-        int | None,
-        typer.Option(help="Samples that one pass of it takes at a time, which bounds the memory."),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="File that keeps the state of a training to the limit.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the checkpoint, if it is there.")
-    ] = False,
+    chunk: int | None = None,
+    checkpoint: Path | None = None,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
     file: ModelFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,6 +64,24 @@ def train(
     descent on the log of the loss, or by steepest descent in another norm. --steps, --batch-size,
     --learning-rate and --momentum do not count then, and pictures of the way are written beside
     the model.
+
+    Parameters
+    ----------
+    until_excess
+        Train towards infinite time, until the norm at margin 1 exceeds the certified optimum by at
+        most this share (gd-gln).
+    to_limit
+        Train towards infinite time.
+    limit_steps
+        Train towards infinite time, this many steps at most (else 100000).
+    stop_at_gap
+        Train towards infinite time, until the KKT gap in --norm is this.
+    chunk
+        Samples that one pass of it takes at a time, which bounds the memory.
+    checkpoint
+        File that keeps the state of a training to the limit.
+    resume
+        Continue from the checkpoint, if it is there.
     """
     check_model(model, NETWORK_NAMES, "fit")
     config = replace(config, models=(model,))

@@ -27,15 +27,19 @@ COLUMNS = {
 @takes_config("Data", "units", "seed", "protocol", "Training", "Solver")
 def trajectory(
     config: RunConfig,
-    at: Annotated[
-        str, typer.Option(help="Steps at which to take the gates, separated by commas.")
-    ] = "0,10,30,100,300,1000,3200",
-    folder: Annotated[Path, typer.Option("--out", help="Folder of table and picture.")] = Path(
-        "implicit-bias-trajectory"
-    ),
+    at: str = "0,10,30,100,300,1000,3200",
+    folder: Annotated[Path, typer.Option("--out")] = Path("implicit-bias-trajectory"),
     as_json: JsonOption = False,
 ) -> None:
-    """Follow the contexts that a ReLU network learns: SVM-LC along its training."""
+    """Follow the contexts that a ReLU network learns: SVM-LC along its training.
+
+    Parameters
+    ----------
+    at
+        Steps at which to take the gates, separated by commas.
+    folder
+        Folder of table and picture.
+    """
     config = replace(config, models=("gd-relu", "svm-lc"))
     asked = numbers(at, "--at takes steps")
     chosen = tuple(step for step in asked if step <= config.steps)

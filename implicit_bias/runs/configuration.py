@@ -63,8 +63,8 @@ LIMIT_NORMS = ", ".join(
 def option(
     default: T,
     group: str,
-    help: str,
     *,
+    also: str = "",
     choices: tuple[str, ...] = (),
     least: int | None = None,
     most: int | None = None,
@@ -78,8 +78,8 @@ def option(
         Its default.
     group : str
         Heading that it stands under in the help of the command line.
-    help : str
-        What it is, without the choices.
+    also : str
+        What the help of the command line says beside the docstring's line on it.
     choices : tuple of str
         The names that it may take; empty for any value.
     least, most : int, optional
@@ -88,16 +88,87 @@ def option(
         Interval that it must be in, as in `check_number`; None is allowed, too, and the choices.
     """
     limits = {"choices": choices, "least": least, "most": most, "within": within}
-    return field(default=default, metadata={"group": group, "help": help, **limits})
+    return field(default=default, metadata={"group": group, "also": also, **limits})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Data, architecture, seeds and protocol of a comparison.
 
-    What each field means is the ``help`` in its metadata, as ``implicit-bias compare --help``
-    prints it. Of the defaults, those of training are the ones of `TrainingConfig` but for the
-    momentum.
+    ``implicit-bias compare --help`` prints what each field means. Of the defaults, those of
+    training are the ones of `TrainingConfig` but for the momentum.
+
+    Parameters
+    ----------
+    dataset
+        Data set.
+    data
+        A file of your own instead: CSV, TSV, Parquet, NPZ, or libsvm's text.
+    target
+        Its column (or array) that holds the labels.
+    positive
+        Classes that are +1, such as 0,1,2 or sneaker (default 0,1,2,3,4; the second of two).
+    negative
+        Classes that are -1, such as 7,8 (default 5,6,7,8,9; all others where names are given).
+    classes
+        Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all.
+    encode
+        Make of each column of text one input of 0 and 1 for each different text, and of one of
+        dates, such as 2020-01-31, the days since its first.
+    missing
+        Samples that lack a value: none may, leave them out, or fill in the median of the training
+        samples.
+    ignore
+        Columns of your file that are no inputs, such as remark,date.
+    id
+        Columns of your file that name its rows: no inputs, but carried along to predictions.csv.
+    standardize
+        Scale each input to mean 0 and variance 1 over the training samples (default: a file of your
+        own is scaled, a built-in data set is not).
+    train_size
+        Training samples N (default 1000, at most 4/5 of the data).
+    models
+        Models to compare, separated by commas.
+    units
+        Hidden units H.
+    hyperplanes
+        Hyperplanes a unit, k: C = 2^k contexts.
+    threshold
+        Thresholds of the hyperplanes.
+    seed
+        Seed of gates, weights and batches.
+    split_seed
+        Seed of the training/validation split.
+    protocol
+        The package's own split, draws and training, or the published ones.
+    C
+        Weight of the hinge loss: a number, inf for the hard margin, or what cross-validation on the
+        training samples finds best for each SVM.
+    class_weight
+        Weights of the classes in the hinge loss of the SVMs: balanced, which gives all classes the
+        same sum, or one for each, such as spam=5,ham=1.
+    on_failure
+        Where samples are not separable: refuse, stop at the proof of that, solve a soft margin, or
+        leave out the samples that it misclassifies (default: soft for a file of your own, warn for
+        a built-in data set).
+    soft_C
+        C of the soft margin that soft and drop solve (default 100 / rms feature norm).
+    steps
+        Gradient steps.
+    batch_size
+        Samples a step; 0 for all.
+    learning_rate
+        Step size; a quarter from half way.
+    momentum
+        Momentum of gradient descent (by the protocol lippl2022: 0).
+    optimizer
+        Optimizer.
+    solver
+        Solver of the SVMs.
+    tol
+        Relative gap between the certified bounds.
+    device
+        Where torch computes, such as cpu, cuda or cuda:1.
 
     Raises
     ------
@@ -105,127 +176,46 @@ class RunConfig:
         A name or number out of its range.
     """
 
-    dataset: str = option("digits", "Data", "Data set", choices=options.DATASET_NAMES)
-    data: str | None = option(
-        None, "Data", "A file of your own instead: CSV, TSV, Parquet, NPZ, or libsvm's text"
-    )
-    target: str | None = option(None, "Data", "Its column (or array) that holds the labels")
-    positive: tuple[int, ...] | tuple[str, ...] | None = option(
-        None,
-        "Data",
-        "Classes that are +1, such as 0,1,2 or sneaker (default 0,1,2,3,4; the second of two)",
-    )
-    negative: tuple[int, ...] | tuple[str, ...] | None = option(
-        None,
-        "Data",
-        "Classes that are -1, such as 7,8 (default 5,6,7,8,9; all others where names are given)",
-    )
-    classes: tuple[int, ...] | tuple[str, ...] | None = option(
-        None,
-        "Data",
-        "Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all",
-    )
-    encode: bool = option(
-        False,
-        "Data",
-        "Make of each column of text one input of 0 and 1 for each different text, and of one of "
-        "dates, such as 2020-01-31, the days since its first",
-    )
-    missing: options.Missing = option(
-        "refuse",
-        "Data",
-        "Samples that lack a value: none may, leave them out, or fill in the median of the "
-        "training samples",
-        choices=get_args(options.Missing),
-    )
-    ignore: tuple[str, ...] = option(
-        (), "Data", "Columns of your file that are no inputs, such as remark,date"
-    )
-    id: tuple[str, ...] = option(
-        (),
-        "Data",
-        "Columns of your file that name its rows: no inputs, but carried along to predictions.csv",
-    )
-    standardize: bool | None = option(
-        None,
-        "Data",
-        "Scale each input to mean 0 and variance 1 over the training samples (default: a file of "
-        "your own is scaled, a built-in data set is not)",
-    )
-    train_size: int | None = option(
-        None, "Data", "Training samples N (default 1000, at most 4/5 of the data)"
-    )
-    models: tuple[str, ...] = option(
-        ("gd-gln", "svm-gln", "svm-l2"),
-        "Models",
-        "Models to compare, separated by commas",
-        choices=MODEL_NAMES,
-    )
-    units: int = option(20, "Architecture", "Hidden units H", least=1, most=1_000_000)
-    hyperplanes: int = option(1, "Architecture", "Hyperplanes a unit, k: C = 2^k contexts", least=0)
+    dataset: str = option("digits", "Data", choices=options.DATASET_NAMES)
+    data: str | None = option(None, "Data")
+    target: str | None = option(None, "Data")
+    positive: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
+    negative: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
+    classes: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
+    encode: bool = option(False, "Data")
+    missing: options.Missing = option("refuse", "Data", choices=get_args(options.Missing))
+    ignore: tuple[str, ...] = option((), "Data")
+    id: tuple[str, ...] = option((), "Data")
+    standardize: bool | None = option(None, "Data")
+    train_size: int | None = option(None, "Data")
+    models: tuple[str, ...] = option(("gd-gln", "svm-gln", "svm-l2"), "Models", choices=MODEL_NAMES)
+    units: int = option(20, "Architecture", least=1, most=1_000_000)
+    hyperplanes: int = option(1, "Architecture", least=0)
     threshold: options.ThresholdRule = option(
-        "median",
-        "Architecture",
-        "Thresholds of the hyperplanes",
-        choices=get_args(options.ThresholdRule),
+        "median", "Architecture", choices=get_args(options.ThresholdRule)
     )
-    seed: int = option(1, "Architecture", "Seed of gates, weights and batches", least=0)
-    split_seed: int = option(
-        1,
-        "Data",
-        "Seed of the training/validation split",
-        least=options.SMALLEST_SEED,
-        most=options.LARGEST_SEED,
-    )
-    protocol: Protocol = option(
-        "default",
-        "Architecture",
-        "The package's own split, draws and training, or the published ones",
-        choices=get_args(Protocol),
-    )
-    C: float | Literal["auto"] = option(
-        math.inf,
-        "Margin",
-        "Weight of the hinge loss: a number, inf for the hard margin, or what cross-validation on "
-        "the training samples finds best for each SVM",
-        choices=("auto",),
-        within="(0, inf]",
-    )
-    class_weight: tuple[str, ...] | None = option(
-        None,
-        "Margin",
-        "Weights of the classes in the hinge loss of the SVMs: balanced, which gives all classes "
-        "the same sum, or one for each, such as spam=5,ham=1",
-    )
+    seed: int = option(1, "Architecture", least=0)
+    split_seed: int = option(1, "Data", least=options.SMALLEST_SEED, most=options.LARGEST_SEED)
+    protocol: Protocol = option("default", "Architecture", choices=get_args(Protocol))
+    C: float | Literal["auto"] = option(math.inf, "Margin", choices=("auto",), within="(0, inf]")
+    class_weight: tuple[str, ...] | None = option(None, "Margin")
     on_failure: options.OnFailure | None = option(
-        None,
-        "Margin",
-        "Where samples are not separable: refuse, stop at the proof of that, solve a soft margin, "
-        "or leave out the samples that it misclassifies (default: soft for a file of your own, "
-        "warn for a built-in data set)",
-        choices=get_args(options.OnFailure),
+        None, "Margin", choices=get_args(options.OnFailure)
     )
-    soft_C: float | None = option(
-        None,
-        "Margin",
-        "C of the soft margin that soft and drop solve (default 100 / rms feature norm)",
-        within="(0, inf)",
-    )
-    steps: int = option(3200, "Training", "Gradient steps", least=1)
-    batch_size: int | None = option(128, "Training", "Samples a step; 0 for all")
-    learning_rate: float = option(0.04, "Training", "Step size; a quarter from half way")
-    momentum: float = option(
-        0.9, "Training", "Momentum of gradient descent (by the protocol lippl2022: 0)"
-    )
+    soft_C: float | None = option(None, "Margin", within="(0, inf)")
+    steps: int = option(3200, "Training", least=1)
+    batch_size: int | None = option(128, "Training")
+    learning_rate: float = option(0.04, "Training")
+    momentum: float = option(0.9, "Training")
     optimizer: options.OptimizerName = option(
         "sgd",
         "Training",
-        f"Optimizer; on separable data with full batches {LIMIT_NORMS}",
+        also=f"on separable data with full batches {LIMIT_NORMS}",
         choices=options.OPTIMIZER_NAMES,
     )
-    solver: str = option("auto", "Solver", "Solver of the SVMs", choices=options.SOLVER_NAMES)
-    tol: float = option(options.TOLERANCE, "Solver", "Relative gap between the certified bounds")
-    device: str = option("cpu", "Solver", "Where torch computes, such as cpu, cuda or cuda:1")
+    solver: str = option("auto", "Solver", choices=options.SOLVER_NAMES)
+    tol: float = option(options.TOLERANCE, "Solver")
+    device: str = option("cpu", "Solver")
 
     def __post_init__(self) -> None:
         if self.data is not None:  # found again from any folder

@@ -5,6 +5,7 @@ from dataclasses import fields
 import pytest
 
 from implicit_bias.base.options import SOLVER_NAMES, SolverOptions
+from implicit_bias.cli.options import parameter_words
 from implicit_bias.datasets import DATASET_NAMES
 from implicit_bias.runs.configuration import RunConfig, group
 from implicit_bias.solvers import Tolerances
@@ -26,7 +27,8 @@ def test_training_defaults_are_those_of_the_library() -> None:
 
 
 def test_each_field_has_a_group_and_a_help() -> None:
-    assert all(field.metadata["group"] and field.metadata["help"] for field in fields(RunConfig))
+    words = parameter_words(RunConfig.__doc__)
+    assert all(field.metadata["group"] and words[field.name] for field in fields(RunConfig))
     assert group("Training") == ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
     assert group("device", "seed") == ("seed", "device")
 
