@@ -23,6 +23,12 @@ def subplots(size: tuple[float, float], rows: int = 1, columns: int = 1, **optio
     return figure, figure.subplots(rows, columns, **options)
 
 
+def look_of(place: int, *, markers: bool = False) -> dict[str, Any]:
+    """Tell the curve of a place apart from the others, by colour, line and perhaps marker."""
+    look = {"color": COLOURS[place], "linestyle": LINES[place % len(LINES)]}
+    return look | {"marker": MARKERS[place]} if markers else look
+
+
 def curves(
     ax: Axes,
     frame: pd.DataFrame,
@@ -39,10 +45,9 @@ def curves(
     Points that are not finite are left out.
     """
     for place, (value, run) in enumerate(frame.groupby(by, sort=False)):
-        look |= {"color": COLOURS[place], "linestyle": LINES[place % len(LINES)]}
-        marker = MARKERS[place] if markers else ""
         run = run[np.isfinite(run[y])]
-        ax.plot(run[x], run[y], marker=marker, label=label.format(value), **look)
+        shown = look | look_of(place, markers=markers)
+        ax.plot(run[x], run[y], label=label.format(value), **shown)
 
 
 def tick_values(ax: Axes, values: Iterable[float]) -> None:

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import matplotlib
 import numpy as np
@@ -35,6 +35,7 @@ from implicit_bias.base.atomic import write_atomically
 from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import style
 
+P = ParamSpec("P")
 Row = dict[str, Any]
 Rows = Iterator[Row]
 # A table, whenever it has grown.
@@ -262,6 +263,21 @@ def growing(
         frame = pd.concat([frame, more], ignore_index=True) if len(frame) else more
         run.say(", ".join(f"{name} {value}" for name, value in setting.items()))
         yield frame
+
+
+def tabled(rows: Callable[P, Rows]) -> Callable[P, pd.DataFrame]:
+    """Make a table of the rows that a function yields."""
+
+    @wraps(rows)
+    def table(*args: P.args, **options: P.kwargs) -> pd.DataFrame:
+        return pd.DataFrame(rows(*args, **options))
+
+    return table
+
+
+def parts(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, pd.DataFrame]]:
+    """Split a table by the value of a column, or by the values of several, in its own order."""
+    return list(frame.groupby(columns[0] if len(columns) == 1 else list(columns), sort=False))
 
 
 def rows_of(frame: pd.DataFrame) -> list[Row]:

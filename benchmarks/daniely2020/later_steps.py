@@ -15,7 +15,7 @@ from benchmarks.daniely2020.linear_methods import hinge_loss
 from benchmarks.daniely2020.network import Point, Schedule, descend
 from benchmarks.daniely2020.parity_separation import SeparatingLayer, separating_layer
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.words import span, vanishing
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import ParityDistribution, cube
@@ -135,9 +135,8 @@ def fixed_layer(
 def runs(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame]]:
     """Schedule, n, and all points after the first step."""
     later = frame[frame["step"] >= 1]
-    at: Any  # schedule and n
-    for at, rows in later.groupby(["schedule", "n"], sort=False):
-        yield *at, rows
+    for (schedule, n), rows in parts(later, "schedule", "n"):
+        yield schedule, n, rows
 
 
 def tabulate(frame: pd.DataFrame) -> Rows:
@@ -188,10 +187,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     """Draw loss and error against the step, a line a start."""
     figure, (left, right) = subplots((8.4, 4.0), 1, 2)
     looks = {THEOREM: (BLUE, "-"), LONGER: (ORANGE, "--"), OWN: (VERMILION, ":")}
-    at: Any  # schedule, n and seed
-    for at, rows in frame.groupby(["schedule", "n", "seed"], sort=False):
-        colour, line = looks[at[0]]
-        left.plot(rows["step"], rows["loss"], line, color=colour, label=f"{at[0]} step size")
+    for (schedule, _, _), rows in parts(frame, "schedule", "n", "seed"):
+        colour, line = looks[schedule]
+        left.plot(rows["step"], rows["loss"], line, color=colour, label=f"{schedule} step size")
         right.plot(rows["step"], 100 * rows["error"], line, color=colour)
     left.axhline(0.5, color=GREY, linewidth=1, linestyle="-.", label="mean of the relevant bits")
     left.set(xlabel="step", ylabel="hinge loss on D_A")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import pandas as pd
 from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.parity_separation import separating_layer
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Experiment, Rows, Verdict, whole
+from benchmarks.harness import Experiment, Rows, Verdict, parts, whole
 from benchmarks.words import span
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.parities import MAX_CUBE_BITS, ParityDistribution, cube
@@ -156,9 +155,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """Draw norms against the width, and shares near a hinge against k."""
     figure, (left, right) = subplots((8.4, 4.2), 1, 2)
     marks = {3: (BLUE, "o"), 5: (GREEN, "s"), 7: (VERMILION, "^")}
-    at: Any  # k and n
-    for at, group in frame.groupby(["k", "n"], sort=False):
-        k, n = at
+    for (k, n), group in parts(frame, "k", "n"):
         colour, mark = marks[k]
         means = group.groupby("q")["norm_constant"].mean()
         fill = "full" if n == 101 else "none" if n > 101 else "left"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Experiment, Frames, Options, Rows, Run, Verdict, growing
+from benchmarks.harness import Experiment, Frames, Options, Rows, Run, Verdict, growing, parts
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.images import load_digits, load_mnist
@@ -213,10 +212,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     main = main_strips(frame)
     others = sorted(set(frame["strips"]) - {main})
     line_of = dict(zip(others, itertools.cycle([":", "--", "-."])))
-    at: Any  # model and number of strips
     for ax, (k, rows) in zip(panels, frame.groupby("k"), strict=True):
-        for at, points in rows.groupby(["model", "strips"], sort=False):
-            model, strips = at
+        for (model, strips), points in parts(rows, "model", "strips"):
             colour, mark = LOOKS[model]
             curve = 100 * (1 - points.groupby("epoch")["test_error"].mean())
             label = f"{model}, {strips:,}"

@@ -25,7 +25,7 @@ from matplotlib.ticker import NullFormatter
 from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
-from benchmarks.harness import Experiment, Frames, Run, Verdict, rows_of
+from benchmarks.harness import Experiment, Frames, Rows, Run, Verdict, rows_of, tabled
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import least_squares
@@ -190,13 +190,12 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return by_size(frame).rename(columns=LABELS).map("{:.1f}".format).reset_index().astype(str)
 
 
-def widths_found(frame: pd.DataFrame) -> pd.DataFrame:
+@tabled
+def widths_found(frame: pd.DataFrame) -> Rows:
     """Smallest width of each search."""
-    rows = []
     for _, tried in frame.groupby(["m", "d", "seed", "network"]):
         case = rows_of(tried[["m", "d", "seed", "network"]])[0]
-        rows.append(case | {"width": searched(tried, widest(case["m"], case["d"]))})
-    return pd.DataFrame(rows)
+        yield case | {"width": searched(tried, widest(case["m"], case["d"]))}
 
 
 def by_size(frame: pd.DataFrame) -> pd.DataFrame:

@@ -37,7 +37,7 @@ from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import alternating_search
-from benchmarks.harness import Experiment, Frames, Rows, Run, Verdict, growing
+from benchmarks.harness import Experiment, Frames, Rows, Run, Verdict, growing, tabled
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.gating import UnitGates
@@ -118,12 +118,12 @@ def counted(m: int, d: int, p: Any) -> Any:
     return (1 - ERROR) * m * p / (d + p - 1)
 
 
-def searched(quick: bool) -> pd.DataFrame:
+@tabled
+def searched(quick: bool) -> Rows:
     """Smallest widths at a small size."""
     m, d, outputs, seeds, iterations, steps = (
         (36, 6, (1, 6), 1, 5, 100) if quick else (100, 10, (1, 3, 5, 10, 20, 30, 40), 2, 40, 1500)
     )
-    rows = []
     for p in outputs:
         share = 1 - ERROR
         theory = {
@@ -139,8 +139,8 @@ def searched(quick: bool) -> pd.DataFrame:
                 "GaLU": partial(galu_suffices, X=X, Y=Y, seed=seed, iterations=iterations),
                 "ReLU": partial(relu_suffices, X=X, Y=Y, seed=seed, steps=steps),
             }
-            rows += [
-                {
+            for name, search in searches.items():
+                yield {
                     "part": "search",
                     "m": m,
                     "d": d,
@@ -151,9 +151,6 @@ def searched(quick: bool) -> pd.DataFrame:
                     "width": smallest(search, most),
                     **theory,
                 }
-                for name, search in searches.items()
-            ]
-    return pd.DataFrame(rows)
 
 
 def draw(frame: pd.DataFrame) -> Figure:

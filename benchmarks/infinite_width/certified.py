@@ -307,9 +307,9 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(sound and quick and clear, sound)
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """One row a set."""
-    written = [
+    return (
         {
             "data": f"{row['kind']}: {row['name']}",
             "rank": str(row["rank"]),
@@ -322,8 +322,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             "seconds": f"{row['seconds']:.1f}",
         }
         for row in rows_of(frame)
-    ]
-    return pd.DataFrame(written)
+    )
 
 
 def _share(share: float) -> str:

@@ -107,15 +107,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     for place, (method, runs) in enumerate(frame.groupby("method", sort=False)):
         for i, (_, run) in enumerate(runs.groupby("draw")):
             run = run[run["step"] > 0]
-            ax.plot(
-                run["step"],
-                run["share"].clip(lower=0.0),
-                color=COLOURS[place],
-                marker=MARKERS[place],
-                markersize=2.5,
-                linewidth=1.0,
-                label=f"{method}" if i == 0 else None,
-            )
+            look = {"color": COLOURS[place], "marker": MARKERS[place], "markersize": 2.5}
+            label = f"{method}" if i == 0 else None
+            ax.plot(run["step"], run["share"].clip(lower=0.0), linewidth=1.0, label=label, **look)
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
     ax.set(xscale="log", xlabel="steps", ylabel="margin / certified maximum", ylim=(0.0, 1.06))
     ax.set_xlim(left=0.2 * frame["step"].max() ** 0.5)

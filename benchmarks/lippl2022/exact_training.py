@@ -523,7 +523,8 @@ def exact_kind(table: pd.DataFrame) -> pd.Series[str]:
     return pd.Series(kind, table.index)
 
 
-def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
+@harness.tabled
+def agreement_summary(table: pd.DataFrame) -> harness.Rows:
     """Count agreements by model and by what is exact, and list those that are not the released.
 
     Columns: SVM; what of the two is the released one (`exact_kind`), or the setting of a single
@@ -532,17 +533,15 @@ def agreement_summary(table: pd.DataFrame) -> pd.DataFrame:
     and of the network's output.
     """
     rows = table.assign(images=last_apart(table), kind=exact_kind(table))
-    found = list[dict[str, Any]]()
     for name, model in SVMS.items():
         for kind in (BOTH, NETWORK_ALONE, NEITHER):
             part = rows[(rows["model"] == model) & (rows["kind"] == kind)]
             if part.empty:
                 continue
-            found.append({"SVM": name, "the released one": kind} | _counted(part))
+            yield {"SVM": name, "the released one": kind} | _counted(part)
             for _, one in part[part["images"] > 0].groupby(CELL, dropna=False):
                 listed = _setting(_cell(_records(one)[0]))
-                found.append({"SVM": name, "the released one": listed} | _counted(one))
-    return pd.DataFrame(found)
+                yield {"SVM": name, "the released one": listed} | _counted(one)
 
 
 def _counted(part: pd.DataFrame) -> Row:

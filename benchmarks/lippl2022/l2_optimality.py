@@ -194,7 +194,7 @@ def _relative(table: pd.DataFrame) -> float:
     return float(((above["objective"] - above["ours"]).abs() / above["ours"]).max())
 
 
-def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
+def _tabulate(table: pd.DataFrame) -> Rows:
     shown = {
         "objective": ("objective, OSQP", "{:.8g}"),
         "bound": ("lower bound", "{:.8g}"),
@@ -202,7 +202,7 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
         "free": ("free part, OSQP", "{:.3g}"),
         "ours_free": ("free part, ours", "{:.3g}"),
     }
-    rows = [
+    return (
         {
             "H": str(row["units"]),
             "seed": str(row["seed"]),
@@ -215,8 +215,7 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
             "apart": percent(row["apart"]),
         }
         for row in rows_of(table)
-    ]
-    return pd.DataFrame(rows)
+    )
 
 
 EXPERIMENT = Experiment(

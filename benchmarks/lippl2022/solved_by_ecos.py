@@ -36,7 +36,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, rows_of
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022.as_published import by_ecos
 from benchmarks.lippl2022.published import published_values
@@ -145,9 +145,9 @@ def _verdict(table: pd.DataFrame) -> Verdict:
     return Verdict.of(whole and bool(explained.all()), explained.mean() >= 0.5)
 
 
-def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
+def _tabulate(table: pd.DataFrame) -> Rows:
     names = {network: name for name, network in exact.SVMS.items()}
-    rows = [
+    return (
         {
             "SVM": names[row["model"]],
             "H": str(row["hidden_units"]),
@@ -163,8 +163,7 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
             "accuracy by ECOS": f"{row['theirs_right']:+.0f}",
         }
         for row in rows_of(table)
-    ]
-    return pd.DataFrame(rows)
+    )
 
 
 EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=exact.ReleasedOptions)

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Verdict, whole
+from benchmarks.harness import Experiment, Rows, Verdict, whole
 from benchmarks.lippl2022 import context_shares as shares
 from implicit_bias.base.wording import percent
 from implicit_bias.networks import GLN
@@ -42,23 +42,20 @@ NORMS = (10.0, 20.0, 27.0, 35.0, 50.0, 80.0, 128.0, 300.0, 1e3, 1e4, 1e5, 1e6)
 LEAST_COSINE = 0.999
 
 
-def unequal_degrees(quick: bool) -> pd.DataFrame:
+def unequal_degrees(quick: bool) -> Rows:
     """Follow gradient flow on the counterexample."""
     norms = NORMS[:4] if quick else NORMS
-    margins, rows = shares.counterexample(), []
+    margins = shares.counterexample()
     for w in shares.gradient_path(margins, [1.0, 1.0], norms, log_loss=LOGISTIC):
         found = shares.record(margins, w, [0, 1], log_loss=LOGISTIC)
-        rows.append(
-            {
-                "norm": found.norm,
-                "angle": math.degrees(math.atan2(float(w[1]), float(w[0]))),
-                "share_1": found.shares[0],
-                "share_2": found.shares[1],
-                "margin_1": found.margins[0],
-                "margin_2": found.margins[1],
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "norm": found.norm,
+            "angle": math.degrees(math.atan2(float(w[1]), float(w[0]))),
+            "share_1": found.shares[0],
+            "share_2": found.shares[1],
+            "margin_1": found.margins[0],
+            "margin_2": found.margins[1],
+        }
 
 
 def _found_degrees(table: pd.DataFrame) -> str:
@@ -114,7 +111,7 @@ def network_margins(network: GLN, X: np.ndarray, y: np.ndarray) -> tuple[shares.
     return margins, torch.cat([value.detach().flatten() for value in values])
 
 
-def assumptions(quick: bool) -> pd.DataFrame:
+def assumptions(quick: bool) -> Rows:
     """Record B.2 to B.5 along gradient flow of a small gated linear network."""
     rng = np.random.default_rng(0)
     X = np.hstack([rng.normal(size=(40, 2)), np.ones((40, 1))])
@@ -126,23 +123,20 @@ def assumptions(quick: bool) -> pd.DataFrame:
     _, joint = np.unique(contexts.contexts(X), axis=0, return_inverse=True)
     joint = joint.ravel()  # a column in some versions of numpy
     norms = np.array([8.0, 12.0, 18.0, 27.0] if quick else [8.0, 12, 18, 27, 40, 60, 90])
-    rows: list[dict[str, float]] = []
     before = None
     for w in shares.gradient_path(margins, start.numpy(), norms, log_loss=LOGISTIC):
         found = shares.record(margins, w, joint, inputs=y[:, None] * X, log_loss=LOGISTIC)
-        rows.append(
-            {
-                "norm": found.norm,
-                "log_loss": float(torch.logsumexp(LOGISTIC(margins(w)), dim=0)),
-                "least_margin": found.margins.min(),
-                "contexts": len(found.margins),
-            }
-        )
+        row = {
+            "norm": found.norm,
+            "log_loss": float(torch.logsumexp(LOGISTIC(margins(w)), dim=0)),
+            "least_margin": found.margins.min(),
+            "contexts": len(found.margins),
+        }
         if before is not None:
-            rows[-1]["cosine"] = float(w @ before[0]) / (found.norm * before[1].norm)
-            rows[-1]["least_cosine"] = shares.cosines(before[1], found).min()
+            row["cosine"] = float(w @ before[0]) / (found.norm * before[1].norm)
+            row["least_cosine"] = shares.cosines(before[1], found).min()
+        yield row
         before = w, found
-    return pd.DataFrame(rows)
 
 
 def _found_assumptions(table: pd.DataFrame) -> str:

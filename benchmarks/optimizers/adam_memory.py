@@ -258,15 +258,9 @@ def draw(frame: pd.DataFrame) -> Figure:
                 colour = COLOURS[(place + (5 if tiny else 0)) % len(COLOURS)]
                 for line, norm in zip(LINES, ("linf", "l2"), strict=False):
                     of_norm = run[run["norm"] == norm]
-                    label = f"{words}: {norm}"
-                    ax.plot(
-                        of_norm["step"] / scale,
-                        of_norm["share"].clip(lower=0),
-                        color=colour,
-                        linestyle=line,
-                        linewidth=1.3,
-                        label=label,
-                    )
+                    steps, shares = of_norm["step"] / scale, of_norm["share"].clip(lower=0)
+                    look = {"color": colour, "linestyle": line, "linewidth": 1.3}
+                    ax.plot(steps, shares, label=f"{words}: {norm}", **look)
             ax.axvline(1.0, color="black", linewidth=0.7, linestyle=":")
             ax.axhline(1.0, color="black", linewidth=0.7, linestyle=":")
             title = "with epsilon (beta2 0.95, step 0.1)" if tiny else "epsilon 0: beta2, step"

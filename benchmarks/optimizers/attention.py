@@ -34,15 +34,15 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks import harness
+from benchmarks.drawing import Figure, common_legend, look_of, subplots
+from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.optimizers.descent import Adam, Direction, Momentum
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import share_span, span
 from implicit_bias import MarginProblem, attention_margin, certify, diagnose, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.report.style import COLOURS, LINES
 
 NORMS = ("l2", "linf", "spectral", "nuclear")
 # What is trained, by which steps, and to the largest margin of which norm of W it is said to go.
@@ -195,18 +195,18 @@ def _holds(row: Row) -> bool:
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     table = ends(frame)
-    parts = []
-    for (trained, optimizer), runs in table.groupby(["trained", "optimizer"], sort=False):
-        norm = CLAIMS[str(trained), str(optimizer)]
+    said = []
+    for (trained, optimizer), runs in harness.parts(table, "trained", "optimizer"):
+        norm = CLAIMS[trained, optimizer]
         what = (
             f"{share_span(runs[norm])} of the largest margin in {norm}"
             if norm
             else f"a KKT gap of {span(runs['gap'], '.2f')} in {PAIR} of the pair"
         )
-        parts.append(f"{trained} by {optimizer} has {what}")
+        said.append(f"{trained} by {optimizer} has {what}")
     good = int(table["holds"].sum())
     return (
-        f"**Over {table['draw'].nunique()} draws: {'; '.join(parts)}.** {good} of {len(table)} "
+        f"**Over {table['draw'].nunique()} draws: {'; '.join(said)}.** {good} of {len(table)} "
         "runs end where they are said to. All maxima are certified, to a relative gap of "
         f"{frame['certified'].max():.0e}; the largest share is "
         f"{percent(frame['share'].max(), 1)}."
@@ -219,22 +219,18 @@ def verdict(frame: pd.DataFrame) -> Verdict:
     return Verdict.of(holds.all(), holds.any())
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Show the median shares of each run, and how many draws are where they are said to go."""
-    cells = []
-    for (trained, optimizer), runs in ends(frame).groupby(["trained", "optimizer"], sort=False):
-        claim = CLAIMS[str(trained), str(optimizer)]
-        cells.append(
-            {
-                "trained": trained,
-                "by": optimizer,
-                "said to go to": claim or f"KKT points in {PAIR}",
-                **{f"in {norm}": percent(runs[norm].median(), 1) for norm in NORMS},
-                "its KKT gap": "-" if trained == "W" else f"{runs['gap'].median():.3f}",
-                "holds": f"{int(runs['holds'].sum())} of {len(runs)}",
-            }
-        )
-    return pd.DataFrame(cells)
+    for (trained, optimizer), runs in harness.parts(ends(frame), "trained", "optimizer"):
+        claim = CLAIMS[trained, optimizer]
+        yield {
+            "trained": trained,
+            "by": optimizer,
+            "said to go to": claim or f"KKT points in {PAIR}",
+            **{f"in {norm}": percent(runs[norm].median(), 1) for norm in NORMS},
+            "its KKT gap": "-" if trained == "W" else f"{runs['gap'].median():.3f}",
+            "holds": f"{int(runs['holds'].sum())} of {len(runs)}",
+        }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -245,14 +241,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         for place, norm in enumerate(NORMS):
             median = runs[runs["norm"] == norm].groupby("step")["share"].median()
             own = norm == CLAIMS[trained, optimizer]
-            ax.plot(
-                median.index,
-                (1 - median).clip(1e-3, 1.5),
-                color=COLOURS[place],
-                linestyle=LINES[place],
-                linewidth=2.4 if own else 1.1,
-                label=norm,
-            )
+            shortfall = (1 - median).clip(1e-3, 1.5)
+            look = look_of(place) | {"linewidth": 2.4 if own else 1.1}
+            ax.plot(shortfall.index, shortfall, label=norm, **look)
         ax.set(xscale="log", yscale="log", title=f"{trained}, {optimizer}")
         ax.grid(axis="both")
     for row in panels:

@@ -26,7 +26,7 @@ from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.drawing import Figure, curves
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.harness import Row, Rows, Tabular, Verdict, parts, rows_of
 from benchmarks.sizes import grid, log_spaced, margin_share, sized
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
@@ -129,10 +129,10 @@ def found(frame: pd.DataFrame) -> str:
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
     there, rises = list[bool](), list[bool]()
-    for shrinkage, run in frame.groupby("shrinkage"):
+    for shrinkage, run in parts(frame, "shrinkage"):
         last = run["share"].iloc[-1]
         before = run[run["round"] <= run["round"].max() / 10]["share"].iloc[-1]
-        there.append(last >= guaranteed(float(str(shrinkage))))
+        there.append(last >= guaranteed(shrinkage))
         rises.append(last > before + RISE)
     on_the_way = all(now or later for now, later in zip(there, rises, strict=True))
     return Verdict.of(all(there), on_the_way)

@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.drawing import Figure, common_legend, look_of, subplots
 from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
 from benchmarks.optimizers.data import samples
 from benchmarks.optimizers.descent import margin
@@ -31,7 +31,6 @@ from benchmarks.words import share_span
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
-from implicit_bias.report.style import COLOURS, LINES
 
 NORMS = ("l2", "spectral", "nuclear")
 # Geometry of the layers and depth, with the norm of the product that is said to be maximised.
@@ -149,14 +148,9 @@ def draw(frame: pd.DataFrame) -> Figure:
             own = norm == CLAIMS[geometry, layers]
             for i, (_, run) in enumerate(runs[runs["norm"] == norm].groupby("start")):
                 run = run[(run["share"] > 0) & (run["step"] > 0)]
-                ax.plot(
-                    run["step"],
-                    (1 - run["share"]).clip(lower=1e-6),
-                    color=COLOURS[place],
-                    linestyle=LINES[place],
-                    linewidth=2.2 if own else 1.1,
-                    label=norm if i == 0 else None,
-                )
+                look = look_of(place) | {"linewidth": 2.2 if own else 1.1}
+                shortfall = (1 - run["share"]).clip(lower=1e-6)
+                ax.plot(run["step"], shortfall, label=norm if i == 0 else None, **look)
         ax.set(xscale="log", yscale="log", xlabel="steps")
         ax.set_title(f"{layers} layers, {geometry}")
         ax.grid(axis="both")

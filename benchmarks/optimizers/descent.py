@@ -33,6 +33,10 @@ from implicit_bias.base.validation import Array
 from implicit_bias.norms import as_norm
 
 
+# Conditions of steepest descent in any norm.
+STEEPEST = "linear, cross-entropy, all samples at each step"
+
+
 class Direction(Protocol):
     """An optimizer in the middle of a run: it may remember what it has seen."""
 
@@ -52,12 +56,12 @@ class Optimizer:
         The norm of the maximum margin that it is said to go to.
     step_size : float
         eta: the t-th step is eta / sqrt(t).
-    start : callable
-        Returns the `Direction` of a new run.
-    rate : str
-        How fast the shortfall of the margin shrinks with these steps, by theory.
     source : str
         Who claims so.
+    start : callable or None
+        Returns the `Direction` of a new run; by default steepest descent in the norm, normalised.
+    rate : str
+        How fast the shortfall of the margin shrinks with these steps, by theory.
     conditions : str
         Under what conditions.
     """
@@ -65,21 +69,20 @@ class Optimizer:
     name: str
     norm: str
     step_size: float
-    start: Callable[[], Direction]
-    rate: str
     source: str
-    conditions: str
+    start: Callable[[], Direction] | None = None
+    rate: str = "1 / sqrt(t)"
+    conditions: str = STEEPEST
+
+    def direction(self) -> Direction:
+        """Start a run."""
+        chosen = as_norm(self.norm)
+        return self.start() if self.start else lambda gradient: chosen.maximiser(-gradient)
 
 
 def gradient_descent() -> Direction:
     """Return the negative gradient as it is."""
     return lambda gradient: -gradient
-
-
-def steepest(norm: str) -> Callable[[], Direction]:
-    """Return steepest descent in a norm, normalised to length 1."""
-    chosen = as_norm(norm)
-    return lambda: lambda gradient: chosen.maximiser(-gradient)
 
 
 class Momentum:
@@ -147,7 +150,6 @@ def sign_time(step_size: float, beta2: float, gamma: float) -> float:
     return (step_size * gamma / speed_limit(beta2)) ** 2
 
 
-STEEPEST = "linear, cross-entropy, all samples at each step"
 OPTIMIZERS = (
     Optimizer(
         name="gradient descent",
@@ -156,34 +158,24 @@ OPTIMIZERS = (
         start=gradient_descent,
         rate="1 / log t",
         source="Soudry et al. 2018; many classes: Ravi et al. 2024",
-        conditions=STEEPEST,
     ),
     Optimizer(
         name="normalised GD",
         norm="l2",
         step_size=0.05,
-        start=steepest("l2"),
-        rate="1 / sqrt(t)",
         source="Nacson et al. 2019; Fan et al. 2025",
-        conditions=STEEPEST,
     ),
     Optimizer(
         name="coordinate descent",
         norm="l1",
         step_size=0.05,
-        start=steepest("l1"),
-        rate="1 / sqrt(t)",
         source="Telgarsky 2013; Gunasekar et al. 2018",
-        conditions=STEEPEST,
     ),
     Optimizer(
         name="sign descent",
         norm="linf",
         step_size=0.01,
-        start=steepest("linf"),
-        rate="1 / sqrt(t)",
         source="Gunasekar et al. 2018; Fan et al. 2025",
-        conditions=STEEPEST,
     ),
     Optimizer(
         name="Adam",
@@ -208,19 +200,10 @@ OPTIMIZERS = (
         norm="spectral",
         step_size=0.02,
         start=lambda: Momentum("spectral", 0.9),
-        rate="1 / sqrt(t)",
         source="Fan et al. 2025 (Muon)",
         conditions=f"{STEEPEST}, momentum 0.9, whole singular value decomposition",
     ),
-    Optimizer(
-        name="nuclear descent",
-        norm="nuclear",
-        step_size=0.25,
-        start=steepest("nuclear"),
-        rate="1 / sqrt(t)",
-        source="Fan et al. 2025",
-        conditions=STEEPEST,
-    ),
+    Optimizer(name="nuclear descent", norm="nuclear", step_size=0.25, source="Fan et al. 2025"),
 )
 
 
@@ -241,7 +224,7 @@ def iterates(
         Increasing numbers of steps; the last one ends the run.
     """
     weights = np.zeros((int(y.max()) + 1, X.shape[1]))
-    direction, wanted = optimizer.start(), set(steps.tolist())
+    direction, wanted = optimizer.direction(), set(steps.tolist())
     for t in range(1, int(steps[-1]) + 1):
         gradient = slopes(X @ weights.T, y).T @ X / len(X)
         weights = weights + optimizer.step_size / t**0.5 * direction(gradient)

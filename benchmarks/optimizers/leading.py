@@ -28,12 +28,11 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.drawing import Figure, common_legend, look_of, subplots
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of, tabled
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
 from implicit_bias import Diagnosis, DiagnosisWarning, diagnose
-from implicit_bias.report.style import COLOURS, LINES, MARKERS
 
 MODULES = ("low-rank update", "residual")
 GATES = ("relu", "squared relu")
@@ -174,29 +173,26 @@ def _step(module: nn.Module, X: Tensor, labels: Tensor, step: int) -> None:
 # --- what a table says -------------------------------------------------------------------------
 
 
-def ends(frame: pd.DataFrame) -> pd.DataFrame:
+@tabled
+def ends(frame: pd.DataFrame) -> Rows:
     """Return a row a run: gaps where it first separates and at the end, and whether they fell."""
-    found = []
     for (module, gates, start), run in frame.groupby(["module", "gates", "start"], sort=False):
         known = run[run["gap"].notna()]
         if known.empty:
             continue
         first, last = rows_of(known)[0], rows_of(known)[-1]
-        found.append(
-            {
-                "module": module,
-                "gates": gates,
-                "start": start,
-                "first": first["gap"],
-                "last": last["gap"],
-                "across": last["across"],
-                "rest_first": first["rest"],
-                "rest": last["rest"],
-                "off": known["off"].max(),
-                "falls": last["across"] <= FALLS * first["across"] and last["rest"] < first["rest"],
-            }
-        )
-    return pd.DataFrame(found)
+        yield {
+            "module": module,
+            "gates": gates,
+            "start": start,
+            "first": first["gap"],
+            "last": last["gap"],
+            "across": last["across"],
+            "rest_first": first["rest"],
+            "rest": last["rest"],
+            "off": known["off"].max(),
+            "falls": last["across"] <= FALLS * first["across"] and last["rest"] < first["rest"],
+        }
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -255,16 +251,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         kinds = frame.groupby(["module", "gates"], sort=False)
         for place, ((module, gates), runs) in enumerate(kinds):
             for i, (_, run) in enumerate(runs.groupby("start")):
-                ax.plot(
-                    run["step"],
-                    run[column].clip(lower=1e-9),
-                    color=COLOURS[place],
-                    linestyle=LINES[place % len(LINES)],
-                    marker=MARKERS[place],
-                    markersize=3.5,
-                    linewidth=1.2,
-                    label=f"{module}, {gates}" if i == 0 else None,
-                )
+                label = f"{module}, {gates}" if i == 0 else None
+                look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.2}
+                ax.plot(run["step"], run[column].clip(lower=1e-9), label=label, **look)
         ax.set(xscale="log", yscale="log", xlabel="steps", title=title)
         ax.grid(axis="both")
     return common_legend(figure, panels[:1], 2)

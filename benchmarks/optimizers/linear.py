@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from benchmarks.data import SEPARABLE_SETS
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Row, Rows, Verdict, rows_of
+from benchmarks.harness import Row, Rows, Verdict, rows_of, tabled
 from benchmarks.optimizers.data import NORMS, optima, samples
 from benchmarks.optimizers.descent import OPTIMIZERS, iterates, margin
 from benchmarks.sizes import log_spaced, margin_share, sized
@@ -94,7 +94,8 @@ def rate(run: pd.DataFrame) -> float:
     return float(np.polyfit(np.log(late["step"].to_numpy()), shortfall, 1)[0])
 
 
-def judged(frame: pd.DataFrame) -> pd.DataFrame:
+@tabled
+def judged(frame: pd.DataFrame) -> Rows:
     """Judge each optimizer on each set by its share in its own norm, and in the others.
 
     Columns: optimizer, data, share (in its own norm, at the end), rate, rises (over the last
@@ -102,24 +103,20 @@ def judged(frame: pd.DataFrame) -> pd.DataFrame:
     asked for, or the rate where the share cannot be).
     """
     last = at_end(frame)
-    found = []
     for (name, data), run in own(frame).groupby(["optimizer", "data"], sort=False):
         share = at_end(run)["share"].iloc[0]
         of_run = last[(last["data"] == data) & (last["optimizer"] == name)]
         others = of_run[of_run["norm"] != run["norm"].iloc[0]]
         before = run[run["step"] <= run["steps"] / 10]["share"].iloc[-1]
-        found.append(
-            {
-                "optimizer": name,
-                "data": data,
-                "share": share,
-                "rate": rate(run),
-                "rises": share > before,
-                "elsewhere": others["share"].max(),
-                "reached": share >= REACHED if name != SLOW else _as_slow(run),
-            }
-        )
-    return pd.DataFrame(found)
+        yield {
+            "optimizer": name,
+            "data": data,
+            "share": share,
+            "rate": rate(run),
+            "rises": share > before,
+            "elsewhere": others["share"].max(),
+            "reached": share >= REACHED if name != SLOW else _as_slow(run),
+        }
 
 
 def _as_slow(run: pd.DataFrame) -> bool:

@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 from torch.nn.functional import softplus
 
-from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.drawing import Figure, common_legend, look_of, subplots
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of, tabled
 from benchmarks.sizes import grid, log_spaced, sized
 from implicit_bias import Recorder
 from implicit_bias.base.options import OptimizerName
@@ -22,7 +22,6 @@ from implicit_bias.base.wording import percent
 from implicit_bias.datasets import load_mnist, split
 from implicit_bias.diagnosis.traps import DiagnosisWarning
 from implicit_bias.networks import FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.report.style import COLOURS, LINES, MARKERS
 from implicit_bias.training.configuration import TrainingConfig
 from implicit_bias.training.optimizers import build_optimizer
 
@@ -99,25 +98,22 @@ def at_end(frame: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order, list(NORMS)]
 
 
-def judged(frame: pd.DataFrame) -> pd.DataFrame:
+@tabled
+def judged(frame: pd.DataFrame) -> Rows:
     """Say of each run whether its own gap is its least one, and whether it fell to the end."""
-    found = []
     for gaps in rows_of(at_end(frame).reset_index()):
         gates, name = gaps["gates"], gaps["optimizer"]
         norm = OPTIMIZERS[name][0]
         of_run = (frame["gates"] == gates) & (frame["optimizer"] == name) & (frame["norm"] == norm)
         separating = frame[of_run & frame["gap"].notna()].sort_values("step")["gap"]
         falls = len(separating) > 1 and separating.iloc[-1] < separating.iloc[0]
-        found.append(
-            {
-                "gates": gates,
-                "optimizer": name,
-                "own": gaps[norm],
-                "least": gaps[norm] == min(gaps[each] for each in NORMS),
-                "falls": bool(falls),
-            }
-        )
-    return pd.DataFrame(found)
+        yield {
+            "gates": gates,
+            "optimizer": name,
+            "own": gaps[norm],
+            "least": gaps[norm] == min(gaps[each] for each in NORMS),
+            "falls": bool(falls),
+        }
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -182,24 +178,17 @@ def draw(frame: pd.DataFrame) -> Figure:
             for place, norm in enumerate(NORMS):
                 run = runs[runs["norm"] == norm]
                 own = norm == OPTIMIZERS[name][0]
-                ax.plot(
-                    run["step"],
-                    run["gap"],
-                    color=COLOURS[place],
-                    linestyle=LINES[place],
-                    marker=MARKERS[place],
-                    markersize=3.5,
-                    linewidth=2.4 if own else 1.0,
-                )
+                look = look_of(place, markers=True) | {"linewidth": 2.4 if own else 1.0}
+                ax.plot(run["step"], run["gap"], markersize=3.5, **look)
             ax.set(xscale="log", ylim=(0, 1.05), title=f"{NAMES[name]}, {gates} gates")
             ax.grid(axis="both")
         row[0].set_ylabel("relative KKT gap")
     for ax in panels[-1]:
         ax.set_xlabel("steps")
     for place, norm in enumerate(NORMS):  # thin, as thick is the own norm of each panel
-        look = {"linestyle": LINES[place], "marker": MARKERS[place], "markersize": 3.5}
+        look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.0}
         label = f"gap in {norm} (thick: the optimizer's own)"
-        panels[0][0].plot([], [], color=COLOURS[place], linewidth=1.0, label=label, **look)
+        panels[0][0].plot([], [], label=label, **look)
     return common_legend(figure, panels[0][:1], len(NORMS))
 
 

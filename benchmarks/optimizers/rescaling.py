@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, curves
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of, tabled
 from benchmarks.optimizers import mirror
 from benchmarks.optimizers.speed import Method, ascent, excess, momentum, normalised, taken
 from benchmarks.sizes import grid, sized
@@ -103,22 +103,19 @@ def rows(sizes: Sizes, method: str) -> Rows:
         }
 
 
-def at_end(frame: pd.DataFrame) -> pd.DataFrame:
+@tabled
+def at_end(frame: pd.DataFrame) -> Rows:
     """Return each method's last excess, and in how many steps it fell tenfold at the end."""
-    ends = []
     for name, run in frame.groupby("method", sort=False):
         late = run[run["step"] >= run["step"].max() / 3]
         slope = np.polyfit(late["step"], np.log10(late["excess"].clip(lower=FLOOR)), 1)[0]
-        ends.append(
-            {
-                "method": name,
-                "excess": run["excess"].iloc[-1],
-                "tenfold": -1 / slope if slope < 0 else np.nan,
-                "reached": first_step(run),
-                "foreseen": tenfold_foreseen(str(name), run),
-            }
-        )
-    return pd.DataFrame(ends)
+        yield {
+            "method": name,
+            "excess": run["excess"].iloc[-1],
+            "tenfold": -1 / slope if slope < 0 else np.nan,
+            "reached": first_step(run),
+            "foreseen": tenfold_foreseen(str(name), run),
+        }
 
 
 def tenfold_foreseen(name: str, run: pd.DataFrame) -> float:

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from benchmarks.drawing import Figure, look_of
 from benchmarks.harness import Row, Rows, Tabular, Verdict
 from benchmarks.optimizers.data import samples
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
-from implicit_bias.report.style import COLOURS, GREY, LINES, panel
+from implicit_bias.report.style import GREY, panel
 
 # Relative excess of the loss over its minimum in the box at which the claim counts as reached, and
 # by how much a weight may leave the box.
@@ -171,14 +171,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         for name, run in runs.groupby("optimizer", sort=False):
             ours = name == "AdamW"
             label = f"AdamW, decay {decay:g}" if ours else "Adam and GD, penalty"
-            ax.plot(
-                run["step"],
-                run["gap"],
-                color=COLOURS[place] if ours else GREY,
-                linestyle=LINES[place],
-                linewidth=1.6 if ours else 0.8,
-                label=label if ours or (place, name) == (0, "Adam, penalty") else None,
-            )
+            look = look_of(place) | ({} if ours else {"color": GREY})
+            shown = label if ours or (place, name) == (0, "Adam, penalty") else None
+            ax.plot(run["step"], run["gap"], linewidth=1.6 if ours else 0.8, label=shown, **look)
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="Frank-Wolfe gap / loss")
     ax.grid(axis="both")
     figure.legend(loc="outside lower center", ncols=2)

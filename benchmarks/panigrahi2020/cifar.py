@@ -13,9 +13,19 @@ from matplotlib.lines import Line2D
 
 from benchmarks.data import data_file
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, growing
+from benchmarks.harness import (
+    Experiment,
+    Frames,
+    Judged,
+    Options,
+    Rows,
+    Run,
+    Verdict,
+    growing,
+    parts,
+)
 from benchmarks.panigrahi2020.gram_spectrum import preprocess
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number
 from benchmarks.sizes import grid
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams

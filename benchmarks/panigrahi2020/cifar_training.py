@@ -12,9 +12,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, growing
+from benchmarks.harness import (
+    Experiment,
+    Frames,
+    Judged,
+    Options,
+    Rows,
+    Run,
+    Verdict,
+    growing,
+    parts,
+)
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, parts
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER
 from benchmarks.sizes import grid
 from benchmarks.words import span
 from implicit_bias.base.validation import Array

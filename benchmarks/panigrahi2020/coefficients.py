@@ -13,9 +13,9 @@ from numpy.polynomial import chebyshev
 from scipy.special import expit
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Judged, Rows, Tabular, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Rows, Tabular, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, plain_numbers, power
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, plain_numbers, power
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020 import shared
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
@@ -95,7 +95,7 @@ def infinite(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the smallest eigenvalue against depth, and the depth it takes against separation."""
     figure, (left, right, norms) = subplots((13, 4.8), 1, 3)
-    for activation, rows in shared.parts(infinite(frame), "activation"):
+    for activation, rows in parts(infinite(frame), "activation"):
         look = {"color": shared.COLOUR[activation], "marker": shared.MARKER[activation]}
         cells = rows[rows["n"] == SHOWN]
         left.plot(cells["hidden_layers"], cells["smallest"] / cells["upper"], ls="", ms=3.5, **look)
@@ -127,7 +127,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         bounds.sufficient_depth(grams.ACTIVATIONS["tanh"], delta) for delta in tanh["separation"]
     ]
     right.plot(1 / tanh["separation"], depth, ":", color=BLACK, label="theorem 4.8, shape")
-    for i, (width, rows) in enumerate(shared.parts(frame[frame["part"] == "finite"], "width")):
+    for i, (width, rows) in enumerate(parts(frame[frame["part"] == "finite"], "width")):
         label = f"m = {float(width):,.0f}"
         norms.plot(
             rows["hidden_layers"], rows["norms"], "-", color=COLOURS[i], label=f"{label}: norms"
@@ -162,7 +162,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what depth does."""
     rows = infinite(frame)
     start = rows[(rows["n"] == SHOWN) & (rows["hidden_layers"] == 1)].set_index("activation")
-    layers = {activation: _needed(cells) for activation, cells in shared.parts(rows, "activation")}
+    layers = {activation: _needed(cells) for activation, cells in parts(rows, "activation")}
     reached = ", ".join(
         f"{name} {needed.loc[needed['n'] == SHOWN, 'hidden_layers'].item()}"
         for name, needed in layers.items()
@@ -189,7 +189,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def tabulate(frame: pd.DataFrame) -> Rows:
     """Layers needed, and their growth."""
-    for activation, values in shared.parts(infinite(frame), "activation"):
+    for activation, values in parts(infinite(frame), "activation"):
         needed = _needed(values).set_index("n")["hidden_layers"]
         expansion = float(values["expansion"].iloc[0])
         yield {

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from benchmarks.drawing import Figure, subplots, tick_values
-from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020.gram_spectrum import (
     INITIALISATIONS,
     KINKS,
@@ -19,7 +19,7 @@ from benchmarks.panigrahi2020.gram_spectrum import (
     sphere_eigenvalues,
 )
 from benchmarks.panigrahi2020.lower_bounds import close_points
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, parts, power
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, power
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
@@ -227,9 +227,9 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Powers under two starts, measured and allowed."""
-    fits, rows = powers(frame), []
+    fits = powers(frame)
     series = frame.groupby(["activation", "start", "part"]).groups
     for activation, start in itertools.product(STARTED, STARTS):
         allowed = ALLOWED.get((start, KINKS.get(activation, 0)), {})
@@ -239,8 +239,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
             beside = f" (allowed: {allowed[part]})" if part in allowed else ""
             missing = "rounding" if (activation, start, part) in series else ""
             cells[part] = missing if fit is None else f"{fit:.2f}{beside}"
-        rows.append({"activation": activation, "start": start, **cells})
-    return pd.DataFrame(rows)
+        yield {"activation": activation, "start": start, **cells}
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:

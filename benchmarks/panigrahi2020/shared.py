@@ -22,11 +22,6 @@ SMOOTH = ("swish", "tanh")
 ROUNDING = 1e-13
 
 
-def parts(frame: pd.DataFrame, column: str) -> list[tuple[str, pd.DataFrame]]:
-    """Split rows by the value of a column, in the order of the frame."""
-    return [(str(value), rows) for value, rows in frame.groupby(column, sort=False)]
-
-
 def number(value: float) -> str:
     """Write a number to two digits."""
     return f"{value:.2g}"

@@ -9,10 +9,10 @@ import pandas as pd
 import torch
 
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import sphere_eigenvalues
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, SMOOTH, in_subspace, number, parts
+from benchmarks.panigrahi2020.shared import COLOUR, MARKER, SMOOTH, in_subspace, number
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, subplots, tick_values
-from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import smoothed_points
-from benchmarks.panigrahi2020.shared import number, parts, power
+from benchmarks.panigrahi2020.shared import number, power
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams

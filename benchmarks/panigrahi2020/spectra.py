@@ -10,7 +10,7 @@ import torch
 from matplotlib.lines import Line2D
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020.gram_spectrum import (
     circle_points,
     eigenvalue_bounds,
@@ -18,7 +18,7 @@ from benchmarks.panigrahi2020.gram_spectrum import (
     separation,
     sphere_eigenvalues,
 )
-from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number, parts
+from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.kernels import gradient_gram as grams

@@ -9,10 +9,10 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Judged, Row, Rows, Tabular, Verdict, whole
+from benchmarks.harness import Experiment, Judged, Row, Rows, Tabular, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import polynomial_rank
-from benchmarks.panigrahi2020.shared import in_subspace, parts, plain_numbers
+from benchmarks.panigrahi2020.shared import in_subspace, plain_numbers
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS

@@ -35,7 +35,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Options, Rows, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
 from benchmarks.speed.runs import Renewed, limit_processor_time
 from implicit_bias.base.processes import Pipe, ProcessEnded, Reason
@@ -497,25 +497,21 @@ def _missed(frame: pd.DataFrame) -> pd.Series:
     return _unanswered(frame) & frame["has_optimum"].ne(False)
 
 
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Count the answers to each family, by each method."""
-    rows = []
     for (family, method), part in frame.groupby(["family", "method"], sort=False):
-        rows.append(
-            {
-                "family": str(family),
-                "method": str(method),
-                "problems": f"{len(part):,}",
-                "optimal": f"{(part['status'] == Status.OPTIMAL.name).sum():,}",
-                "not separable, proven": f"{(part['status'] == Status.NOT_SEPARABLE.name).sum():,}",
-                "no answer": f"{_unanswered(part).sum():,}",
-                "where there is an optimum": f"{_missed(part).sum():,}",
-                "raised or hung": f"{_faults(part).sum():,}",
-                "lies": f"{_lies(part).sum():,}",
-                "median": f"{1e3 * part['seconds'].median():.0f} ms",
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "family": str(family),
+            "method": str(method),
+            "problems": f"{len(part):,}",
+            "optimal": f"{(part['status'] == Status.OPTIMAL.name).sum():,}",
+            "not separable, proven": f"{(part['status'] == Status.NOT_SEPARABLE.name).sum():,}",
+            "no answer": f"{_unanswered(part).sum():,}",
+            "where there is an optimum": f"{_missed(part).sum():,}",
+            "raised or hung": f"{_faults(part).sum():,}",
+            "lies": f"{_lies(part).sum():,}",
+            "median": f"{1e3 * part['seconds'].median():.0f} ms",
+        }
 
 
 def found(frame: pd.DataFrame) -> str:
