@@ -27,7 +27,7 @@ VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 @lru_cache(maxsize=1)
 def _of(kept: Kept) -> tuple[Tables, pd.DataFrame]:
     """Read all tables, and lay out what they say in one."""
-    tables = Tables.read(kept.folder / "results" / kept.study.name)
+    tables = Tables.read(kept)
     return tables, all_values(tables)
 
 

@@ -55,6 +55,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED, other_draws
+from benchmarks.page import Kept
 from implicit_bias.datasets.files import DataError
 
 Side: TypeAlias = Literal["published", "corrected"]
@@ -124,35 +125,23 @@ class Tables:
     ten_seeds: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read the Parquet files of a folder.
+    def read(cls, kept: Kept) -> Self:
+        """Read the tables that are kept of the study.
 
         Raises
         ------
         DataError
             One of them is missing; the message names the command that measures it.
         """
-        frames = {}
-        files = {"cells": "cells", "models": "models", "pairs": "pairs", "points": "published"}
-        for name, stem in files.items():
-            file = folder / f"{stem}.parquet"
-            if not file.is_file():
-                experiment = "published" if name == "points" else "GRID"
-                raise DataError(
-                    f"{file} is missing: measure it first, by "
-                    f"`python -m benchmarks lippl2022 {experiment}`"
-                )
-            frames[name] = pd.read_parquet(file)
-        further = {
-            "exact": "exact_networks",
-            "optimality": "l2_optimality",
-            "neighbours": "neighbours",
-            "ten_seeds": "ten_seeds",
-        }
-        for name, stem in further.items():
-            file = folder / f"{stem}.parquet"
-            frames[name] = pd.read_parquet(file) if file.is_file() else pd.DataFrame()
-        return cls(**frames)
+        folder = kept.folder / "results" / kept.study.name
+        return cls(
+            *(_exported(folder / f"{name}.parquet") for name in ("cells", "models", "pairs")),
+            points=kept["published"],
+            exact=kept["exact_networks"],
+            optimality=kept["l2_optimality"],
+            neighbours=kept["neighbours"],
+            ten_seeds=kept["ten_seeds"],
+        )
 
     def study(self) -> Tables:
         """Keep what the paper's grid has: its data, classes, protocol and training sizes."""
@@ -175,6 +164,14 @@ class Tables:
             frame[chosen(frame)] for frame in (self.cells, self.models, self.pairs)
         )
         return replace(self, cells=cells, models=models, pairs=pairs)
+
+
+def _exported(file: Path) -> pd.DataFrame:
+    """Read a table that is exported of all grids."""
+    if not file.is_file():
+        command = "python -m benchmarks lippl2022 GRID"
+        raise DataError(f"{file} is missing: measure it first, by `{command}`")
+    return pd.read_parquet(file)
 
 
 def exact_networks(models: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import as_norm
 
-
 # Conditions of steepest descent in any norm.
 STEEPEST = "linear, cross-entropy, all samples at each step"
 

@@ -13,7 +13,7 @@ from benchmarks import catalogue
 from benchmarks.harness import Verdict
 from benchmarks.lippl2022 import claims, figures, published
 from benchmarks.lippl2022.values import Tables, all_values
-from benchmarks.page import Judged
+from benchmarks.page import Judged, Kept
 from implicit_bias.datasets.files import DataError
 from implicit_bias.report.style import style
 
@@ -662,4 +662,4 @@ def test_chance_is_that_of_independent_classifiers() -> None:
 
 def test_tables_that_are_missing_name_their_command(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="lippl2022 GRID"):
-        Tables.read(tmp_path)
+        Tables.read(Kept(catalogue.study("lippl2022"), tmp_path))
