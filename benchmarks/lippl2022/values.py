@@ -134,8 +134,13 @@ class Tables:
             One of them is missing; the message names the command that measures it.
         """
         folder = kept.folder / "results" / kept.study.name
+        cells, models, pairs = (
+            _exported(folder / f"{name}.parquet") for name in ("cells", "models", "pairs")
+        )
         return cls(
-            *(_exported(folder / f"{name}.parquet") for name in ("cells", "models", "pairs")),
+            cells,
+            models,
+            pairs,
             points=kept["published"],
             exact=kept["exact_networks"],
             optimality=kept["l2_optimality"],

@@ -68,7 +68,7 @@ def typical(frame: pd.DataFrame, activation: str = TANH) -> pd.DataFrame:
     return frame.groupby(["n", "noise"], sort=False).min(numeric_only=True).reset_index()
 
 
-def exponents(frame: pd.DataFrame, activation: str = TANH) -> tuple[dict[str, float], float]:
+def exponents(frame: pd.DataFrame, activation: str = TANH) -> tuple[dict[int, float], float]:
     """Powers of the noise, by n, and the power of n at one noise."""
     rows = typical(frame, activation)
     noise = {
@@ -130,7 +130,7 @@ def tabulate(frame: pd.DataFrame) -> Rows:
     for n, cells in parts(typical(frame), "n"):
         middle = cells[cells["noise"] == SHOWN].iloc[0]
         yield {
-            "n": n,
+            "n": str(n),
             "d'": f"{middle['dimension']:.0f}",
             "p": f"{middle['degree']:.0f}",
             "power of sigma": f"{noise[n]:.2f}",

@@ -46,7 +46,7 @@ def test_each_optimizer_descends_towards_its_own_norm(place: int) -> None:
     """From zero every step lowers the loss at first; the steepest ones have length 1."""
     optimizer = descent.OPTIMIZERS[place]
     gradient = np.random.default_rng(2).normal(size=(3, 4))
-    step = optimizer.start()(gradient)
+    step = optimizer.direction()(gradient)
     assert (step * gradient).sum() < 0
     if optimizer.name != "gradient descent":
         assert as_norm(optimizer.norm).value(step) == pytest.approx(1.0, rel=1e-6)
