@@ -38,14 +38,14 @@ STRENGTHS = (1.05, 1.3, 2, 5, 20, 100, 1000, 10000)
 class Sizes:
     """How many bits, relevant bits, units, samples, and draws of A."""
 
-    n_bits: int
-    k: int
-    units: int
-    train_size: int
-    seeds: int
+    n_bits: int = 15
+    k: int = 5
+    units: int = 64
+    train_size: int = 1000
+    seeds: int = 3
 
 
-FULL = Sizes(n_bits=15, k=5, units=64, train_size=1000, seeds=3)
+WHOLE = Sizes()
 QUICK = Sizes(n_bits=9, k=3, units=16, train_size=200, seeds=1)
 
 
@@ -75,7 +75,7 @@ class Linear:
 
 def measure(quick: bool) -> Rows:
     """Norm, exact loss and bound of every method, draw of A and strength of the margin."""
-    sizes = QUICK if quick else FULL
+    sizes = QUICK if quick else WHOLE
     subsets = sets_of_size(sizes.n_bits, sizes.k)
     for name, method in linear_methods(sizes.n_bits, sizes.units).items():
         norms = correlations(method, sizes.n_bits)

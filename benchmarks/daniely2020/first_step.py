@@ -32,7 +32,7 @@ class Sizes:
 
 # The last row is inside lemma 9's assumptions, 7 <= k <= n^(1/4) / (2 sqrt 2).
 LEAST_BITS = 64 * 7**4
-FULL = Sizes(
+WHOLE = Sizes(
     rows=(
         *((3, n, 512) for n in (11, 21, 41, 81, 161, 321, 641, 1281)),
         *((7, n, 512) for n in (21, 41, 81, 161, 321, 641, 1281)),
@@ -45,7 +45,7 @@ QUICK = Sizes(rows=((3, 11, 64), (3, 21, 64), (7, 21, 64), (7, 31, 64)), samples
 
 def measure(quick: bool) -> Rows:
     """Measure what the lemmas speak of, for every k and n."""
-    sizes = QUICK if quick else FULL
+    sizes = QUICK if quick else WHOLE
     return (of_size(*row, sizes.samples) for row in sizes.rows)
 
 

@@ -30,23 +30,21 @@ THEOREM, LONGER, OWN = "the theorem's", "50 times the theorem's", "our own"
 class Sizes:
     """Bits and seed of each start, pairs, steps, and the step size of our own."""
 
-    starts: tuple[tuple[int, int], ...]
-    k: int
-    pairs: int
-    steps: int
-    own_step: float
-    own_steps: int
+    starts: tuple[tuple[int, int], ...] = ((11, 0), (11, 1), (13, 0))
+    k: int = 3
+    pairs: int = 100
+    steps: int = 400
+    own_step: float = 0.5
+    own_steps: int = 1000
 
 
-FULL = Sizes(
-    starts=((11, 0), (11, 1), (13, 0)), k=3, pairs=100, steps=400, own_step=0.5, own_steps=1000
-)
-QUICK = Sizes(starts=((7, 0),), k=3, pairs=100, steps=100, own_step=0.5, own_steps=1000)
+WHOLE = Sizes()
+QUICK = Sizes(starts=((7, 0),), steps=100)
 
 
 def measure(quick: bool) -> Rows:
     """Points of all descents: loss, error, and how far the weights are below their bounds."""
-    sizes = QUICK if quick else FULL
+    sizes = QUICK if quick else WHOLE
     return (row for n, seed in sizes.starts for row in of_start(n, seed, sizes))
 
 

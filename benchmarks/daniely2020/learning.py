@@ -40,31 +40,20 @@ LEARNED = 0.05
 class Sizes:
     """How many bits, samples, draws and units; the SVM has fewer units and samples."""
 
-    bits: tuple[int, ...]
-    samples: int
-    seeds: int
-    pairs: int
-    schedule: Schedule
-    training: Training
-    svm_units: int
-    svm_samples: int
+    bits: tuple[int, ...] = (10, 40, 160)
+    samples: int = 5000
+    seeds: int = 1
+    pairs: int = 64
+    schedule: Schedule = Schedule(step=0.5, steps=1500, record=1500)
+    training: Training = Training(epochs=30)
+    svm_units: int = 32
+    svm_samples: int = 1000
 
 
-FULL = Sizes(
-    bits=(10, 40, 160),
-    samples=5000,
-    seeds=1,
-    pairs=64,
-    schedule=Schedule(step=0.5, steps=1500, record=1500),
-    training=Training(epochs=30),
-    svm_units=32,
-    svm_samples=1000,
-)
+WHOLE = Sizes()
 QUICK = Sizes(
     bits=(10, 20),
     samples=500,
-    seeds=1,
-    pairs=64,
     schedule=Schedule(step=0.5, steps=600, record=600),
     training=Training(units=64, epochs=5),
     svm_units=16,
@@ -74,7 +63,7 @@ QUICK = Sizes(
 
 def measure(quick: bool) -> Rows:
     """Hinge loss and error on D_A of every method, for every n and seed."""
-    sizes = QUICK if quick else FULL
+    sizes = QUICK if quick else WHOLE
     return (
         row for n in sizes.bits for seed in range(sizes.seeds) for row in of_bits(n, seed, sizes)
     )

@@ -26,20 +26,20 @@ LOSS = 0.25
 class Sizes:
     """k and n of each row, hidden units, and draws of A."""
 
-    bits: tuple[tuple[int, int], ...]
-    units: int
-    draws: int
+    bits: tuple[tuple[int, int], ...] = (
+        *((3, 48), (3, 96), (3, 192), (5, 80), (5, 160), (7, 112), (7, 224)),
+    )
+    units: int = 64
+    draws: int = 100
 
 
-FULL = Sizes(
-    bits=((3, 48), (3, 96), (3, 192), (5, 80), (5, 160), (7, 112), (7, 224)), units=64, draws=100
-)
+WHOLE = Sizes()
 QUICK = Sizes(bits=((3, 48),), units=8, draws=5)
 
 
 def measure(quick: bool) -> Rows:
     """One row for each k and n: bounds and exact correlations of gated features."""
-    sizes = QUICK if quick else FULL
+    sizes = QUICK if quick else WHOLE
     return (of_size(k, n, sizes) for k, n in sizes.bits)
 
 

@@ -33,7 +33,7 @@ class Size:
     seed: int
 
 
-FULL = tuple(
+WHOLE = tuple(
     Size(k, n, q, seed)
     for k, bits in ((3, (13, 101, 1001)), (5, (101,)), (7, (101, 1001)))
     for n in bits
@@ -46,7 +46,7 @@ QUICK = tuple(Size(3, n, 30, seed=1) for n in (9, 101))
 
 def measure(quick: bool) -> Rows:
     """Separating layers, and shares of units near a hinge, for every size and seed."""
-    return (of_size(size) for size in (QUICK if quick else FULL))
+    return (of_size(size) for size in (QUICK if quick else WHOLE))
 
 
 def of_size(size: Size) -> dict[str, float]:

@@ -52,7 +52,7 @@ class Sizes:
 # and for the network half and twice, as the source does not say how many it has. What takes
 # seconds, features that are not trained, comes before what takes most of an hour.
 QUICKLY, SLOWLY = ("ReLU features", "Gaussian features"), (NETWORK, "NTK regime")
-FULL = Sizes(
+WHOLE = Sizes(
     jobs=(
         *(Job(k, 60000, model, seed=0) for k in (3, 1) for model in HIDDEN),
         *(Job(3, strips, NETWORK, seed=0) for strips in (30000, 120000, 240000)),
@@ -76,7 +76,7 @@ QUICK = Sizes(
 
 def measure(run: Run[Options]) -> Frames:
     """Train one model after another; rows are epochs. Quick: on the 8 x 8 digits."""
-    sizes, pools = (QUICK, small_images()) if run.quick else (FULL, mnist())
+    sizes, pools = (QUICK, small_images()) if run.quick else (WHOLE, mnist())
     jobs = [asdict(job) for job in sizes.jobs]
     return growing(run, jobs, lambda **job: train(Job(**job), sizes, *pools))
 

@@ -100,7 +100,6 @@ def measure(run: Run[Any]) -> Frames:
         if run.quick
         else (PROPOSALS, STEPS, REPEATS, ALL_SIZES, SIZES)
     )
-    frame = run.kept if "variance" in run.kept else pd.DataFrame()
 
     def fitted(network: str, seed: int, m: int, d: int, k: int) -> Rows:
         row = closed_form(seed, m, d, k)
@@ -120,7 +119,7 @@ def measure(run: Run[Any]) -> Frames:
     wanted = [
         {"network": name, "seed": seed, "m": m, "d": d, "k": k} for name, seed, (m, d, k) in jobs
     ]
-    return growing(run, wanted, fitted, frame)
+    return growing(run, wanted, fitted)
 
 
 def improved(seed: int, m: int, d: int, k: int, proposals: int) -> Row:

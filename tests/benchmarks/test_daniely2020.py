@@ -167,7 +167,7 @@ def test_features_that_are_not_trained_are_computed_once_to_the_same_end() -> No
 
 def test_training_is_that_of_section_6() -> None:
     assert asdict(models.Training()) == {"units": 512, "epochs": 20, "batch": 128}
-    jobs = strips_experiment.FULL.jobs
+    jobs = strips_experiment.WHOLE.jobs
     assert {(job.k, job.strips, job.model) for job in jobs} >= {
         (k, 60000, model) for k in (1, 3) for model in models.HIDDEN
     }
