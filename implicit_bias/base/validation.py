@@ -58,7 +58,8 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
     Raises
     ------
     ValueError
-        Not numeric, complex, dates, sparse, masked, or whole numbers that float64 would round.
+        Not numeric, ragged, complex, dates, sparse, masked, or whole numbers that float64 would
+        round.
     """
     from scipy.sparse import issparse  # here: listing the data sets needs numpy only
 
@@ -77,9 +78,10 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
             given = np.where(values.isna(), np.nan, given)
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise ValueError(
-            f"{name} is not a numeric array: {error}; encode text as numbers first"
-        ) from error
+        why = f"{error}; encode text as numbers first"
+        if "inhomogeneous" in why:
+            why = "its entries differ in length: give each as many numbers"
+        raise ValueError(f"{name} is not a numeric array: {why}") from error
     check_told_apart(values, array, name)
     return array
 

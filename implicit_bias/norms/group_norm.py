@@ -29,7 +29,7 @@ from implicit_bias.base.rounding import (
     row_norms,
     sum_up,
 )
-from implicit_bias.base.validation import Array, as_finite, check_shape
+from implicit_bias.base.validation import Array, as_finite, check_count, check_shape
 from implicit_bias.norms.groups import as_groups
 from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, SumNorm, exactly
 
@@ -291,6 +291,8 @@ def _as_metric(metric: Mapping[int, ArrayLike], groups: NDArray[np.int64]) -> di
         )
     checked = {}
     for g, P in metric.items():
+        if not isinstance(g, float):  # as groups may be
+            check_count(g, "a group that metric names", 0)
         size = int(np.count_nonzero(groups == g))
         if size == 0:
             raise ValueError(f"metric names group {g!r}, but there is no such group")

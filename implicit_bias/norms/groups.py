@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import Enclosure
-from implicit_bias.base.validation import Array, check_choice, check_count, check_not_masked
+from implicit_bias.base.validation import Array, as_numbers, check_choice, check_count
 from implicit_bias.norms.entries import INNER, L1, L2, Entrywise, LInf
 from implicit_bias.norms.matrices import as_matrix
 from implicit_bias.norms.norm import (
@@ -263,7 +263,7 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
     >>> GroupL2([0, 0, 1]).value(np.array([[3.0, 4.0, -2.0]]))
     7.0
     """
-    return SumOverGroups(L2(), np.asarray(groups), axis=-1)
+    return SumOverGroups(L2(), cast(Any, groups), axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +345,7 @@ class InRows(SumNorm):
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
-    check_not_masked(groups, "groups")
+    as_numbers(groups, "groups")
     array = np.asarray(groups)
     if array.dtype.kind == "f" and (array == np.floor(array)).all():  # as np.loadtxt reads them
         array = array.astype(np.int64)

@@ -49,7 +49,7 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     7.0
     """
     if groups is not None:
-        return SumOverGroups(cast(ConjugatedNorm, as_norm(norm)), np.asarray(groups), axis=-1)
+        return SumOverGroups(cast(ConjugatedNorm, as_norm(norm)), cast(Any, groups), axis=-1)
     if isinstance(norm, str):
         check_choice(norm, "norm", NAMES, "an object such as Lp(3)")
         return NAMES[norm]

@@ -107,7 +107,7 @@ class MarginProblem:
     Raises
     ------
     ValueError
-        NaN, shapes that do not fit, labels other than -1 and +1, groups that are not
+        NaN, shapes that do not fit, labels other than -1 and +1 or 0 .. K - 1, groups that are not
         0 .. G - 1, a metric that is not symmetric positive semi-definite or that another norm has
         no use for, C not positive or finite for some samples only, values whose squares over- or
         underflow, or an intercept with one class only, where an offset alone separates and the
@@ -561,6 +561,8 @@ def _as_weights(given: object, n_samples: int) -> float | Array:
     if isinstance(given, list | tuple) or np.ndim(cast(ArrayLike, given)):
         values = validation.as_numbers(cast(ArrayLike, given), "C")
         validation.check_shape(values, "C", (n_samples,), "a number, or one a sample")
+        if np.asarray(validation.detached(given)).dtype.kind in "bUS":
+            check_C(given)  # which refuses truth values, and text of numbers
         if (values != values[0]).any():
             if math.isinf(max(check_C(values.min()), check_C(values.max()))):
                 raise ValueError(
@@ -580,7 +582,7 @@ def check_C(given: object) -> float:  # noqa: N802 - C is a name
     C: Any = cast(Any, given).item() if scalar else given
     if not isinstance(C, (int, float)) or isinstance(C, bool) or not C > 0:
         raise ValueError(
-            f"C must be in (0, inf], got {given!r}: pass a number (not text), and "
+            f"C must be in (0, inf], got {given!r:.99}: pass a number (not text), and "
             "use inf for the hard margin; leave samples of weight 0 out"
         )
     if C < SMALLEST_C or LARGEST_C < C < np.inf:

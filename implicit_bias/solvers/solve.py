@@ -521,6 +521,11 @@ def _advice(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> st
     if graded.status is Status.OPTIMAL and attempt.exact is None:
         return ""
     advice = []
+    if graded.status.inseparable and len(problem.plain_groups) < problem.n_gates:
+        advice.append(
+            "this is said of coefficients in the range of the metric alone, whose eigenvalues "
+            "below 1e-12 M_g of the largest count as 0: else pass gates Z R with P = R R' instead"
+        )
     if graded.status.inseparable and _separable_with_offset(
         problem, attempt.method.tolerances, deadline
     ):

@@ -74,6 +74,10 @@ def test_outside_a_singular_metric_the_norm_is_infinite() -> None:
     norm = GroupNorm(np.zeros(2, dtype=int), {0: np.ones((2, 2))})
     assert norm.value(np.array([[1.0], [0.0]])) == np.inf
     assert norm.dual(np.array([[1.0], [-1.0]])) == pytest.approx(0, abs=1e-12)
+    nearly = {0: np.array([[1.0, 1.0 - 1e-14], [1.0 - 1e-14, 1.0]])}
+    found = solve(MarginProblem(np.ones((2, 1)), [1, -1], np.eye(2), [0, 0], nearly))  # type: ignore[arg-type]
+    assert found.status is Status.NOT_SEPARABLE
+    assert "the range of the metric" in found.message
 
 
 def test_groups_are_checked() -> None:
