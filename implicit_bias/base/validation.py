@@ -298,12 +298,13 @@ def as_class_labels(
 ) -> tuple[NDArray[Any], int | None]:
     """Convert labels to float64 -1 and +1 (n,), or to integers 0 .. K - 1 (n,) and K.
 
-    Integers are classes where K is given, or where the largest is 2 or more; a class may be empty.
+    Integers are classes where K is given, or where the largest is 2 or more. A class may be empty
+    where K is given.
 
     Raises
     ------
     ValueError
-        Other labels, or not one a sample.
+        Other labels, or not one a sample; an empty class where K is not given.
     """
     if classes is not None:
         check_count(classes, "classes", 2, most=n_samples + MOST_EMPTY_CLASSES)
@@ -318,10 +319,13 @@ def as_class_labels(
             f"{np.unique(labels)[:5].tolist()}: recode them, or use the estimators, which take "
             "classes of any type"
         )
-    if labels.max() >= n_samples + MOST_EMPTY_CLASSES:
+    found = np.unique(labels)
+    if classes is None and len(found) < count:
+        missing = np.argmax(found != np.arange(len(found)))
         raise ValueError(
-            f"labels go up to {int(labels.max())}, with {n_samples} samples: number the classes "
-            "0 .. K - 1, as np.unique(y, return_inverse=True)[1] does"
+            f"labels go up to {count - 1}, but none is {missing}: number the classes that occur, "
+            f"as np.unique(y, return_inverse=True)[1] does, or pass classes={count}, where those "
+            "without samples are rivals, too"
         )
     return labels.astype(np.int64), count
 

@@ -312,7 +312,7 @@ def max_margin_of_classes(
         max_rounds=max_rounds,
         max_seconds=max_seconds,
         random_state=random_state,
-        classes=int(largest) + 1,
+        classes=2 if largest < 2 else None,
     )
 
 

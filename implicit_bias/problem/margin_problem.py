@@ -500,6 +500,7 @@ def max_margin(
     groups: ArrayLike | None = None,
     C: ArrayLike = np.inf,
     intercept: bool = False,
+    classes: int | None = None,
 ) -> MarginProblem:
     """Pose the margin problem of a linear model, without gates, under any norm.
 
@@ -518,6 +519,8 @@ def max_margin(
         Weight of the hinge loss, or of each sample's, in (0, inf]; inf is the hard margin.
     intercept : bool
         Whether each predictor has a free offset, not in the norm.
+    classes : int, optional
+        As in `MarginProblem`.
 
     Returns
     -------
@@ -539,7 +542,7 @@ def max_margin(
     """
     inputs = validation.as_finite(X, "X", 2)
     architecture = Architecture(NoGates(inputs.shape[1]), norm=as_norm(norm, groups))
-    return architecture.problem(inputs, y, cast("float | Array", C), intercept)
+    return architecture.problem(inputs, y, cast("float | Array", C), intercept, classes)
 
 
 def C_in_words(C: float | Array) -> str:  # noqa: N802 - C is a name

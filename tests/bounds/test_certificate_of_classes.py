@@ -192,7 +192,7 @@ def test_a_point_between_is_proven(intercept: bool, integers: bool) -> None:
 
 def test_a_class_without_samples_is_no_proof_where_it_has_an_offset() -> None:
     """Class 0, between two samples of class 2, is kept from winning by its offset alone."""
-    problem = max_margin([[1.0], [-1.0], [3.0]], [2, 2, 1], intercept=True)
+    problem = max_margin([[1.0], [-1.0], [3.0]], [2, 2, 1], intercept=True, classes=3)
     alpha = np.zeros((3, 3))
     alpha[:2, 0] = 0.5
     assert prove_not_separable(problem, alpha) is None
@@ -232,7 +232,7 @@ ONES, ZERO = np.ones((24, 1)), np.zeros(1, dtype=int)
         ({"norm": GroupNorm(np.array([0, 1]))}, "other groups"),
         ({"norm": SumOverGroups(L2(), FEATURES[:4], axis=-1)}, "features"),
         ({"norm": SumOverGroups(L2(), GATES)}, "gate columns"),
-        ({"y": np.full(24, 2), "intercept": True}, "all labels are equal"),
+        ({"y": np.full(24, 2), "intercept": True, "classes": 3}, "all labels are equal"),
     ],
 )
 def test_problems_that_make_no_sense_are_refused(more: dict[str, Any], message: str) -> None:

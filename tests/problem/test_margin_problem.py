@@ -212,6 +212,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "c-complex-of-one": ({"C": [1j, *[1.0] * 5]}, "C is not a numeric array"),
     "c-ragged": ({"C": [[1.0], [1.0, 2.0]]}, "C is not a numeric array: .* differ in length"),
     "groups-ragged": ({"groups": [0, [0], 1]}, "groups is not a numeric array: .* length"),
+    "labels-gap": ({"y": [0, 0, 0, 0, 5, 5]}, "none is 1: .*np.unique.*classes=6"),
     "c-durations": ({"C": np.arange(1, 7).astype("m8[s]")}, "C is not a numeric array: dates"),
     "c-of-truth-values": ({"C": [True] * 6}, r"C must be in \(0, inf\]"),
     "c-texts-of-numbers": ({"C": ["1"] * 6}, r"C must be in \(0, inf\]"),
