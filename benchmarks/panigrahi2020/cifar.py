@@ -11,19 +11,10 @@ import scipy.linalg
 import torch
 from matplotlib.lines import Line2D
 
+from benchmarks import harness
 from benchmarks.data import data_file
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Options,
-    Rows,
-    Run,
-    Verdict,
-    growing,
-    parts,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict
 from benchmarks.panigrahi2020.gram_spectrum import preprocess
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number
 from benchmarks.sizes import grid
@@ -81,7 +72,7 @@ def measure(run: Run[Options]) -> Frames:
 
     of_activations = ("infinite", "finite", "infinite, same images")
     settings = grid(part=OF_THE_IMAGES) + grid(activation=FIGURE_2, part=of_activations)
-    return growing(run, settings, rows)
+    return harness.growing(run, settings, rows)
 
 
 def distances(X: Array) -> pd.DataFrame:
@@ -148,11 +139,11 @@ def draw(frame: pd.DataFrame) -> Figure:
     b.set(title="(b) cumulative eigenvalues", xlabel="index", xscale="log")
     b.set_ylabel("share of the sum")
     b.legend()
-    for activation, rows in parts(frame[frame["part"] == "infinite"], "activation"):
+    for activation, rows in harness.parts(frame[frame["part"] == "infinite"], "activation"):
         look = {"color": COLOUR[activation], "marker": MARKER[activation]}
         marked = [0, 9, 99, 999, len(rows) - 1]
         c.plot(rows["x"], rows["y"], markevery=[i for i in marked if i < len(rows)], **look)
-    for activation, rows in parts(frame[frame["part"] == "finite"], "activation"):
+    for activation, rows in harness.parts(frame[frame["part"] == "finite"], "activation"):
         c.plot(rows["x"], rows["y"], ":", color=COLOUR[activation])
     c.set(xscale="log", yscale="log", title="(c) eigenvalues of G", xlabel="index")
     finite = frame[frame["part"] == "finite"]
@@ -174,7 +165,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 def smallest(frame: pd.DataFrame, part: str) -> dict[str, float]:
     """Smallest eigenvalue by activation."""
     cells = frame[frame["part"] == part]
-    return {name: float(rows["y"].iloc[-1]) for name, rows in parts(cells, "activation")}
+    return {name: float(rows["y"].iloc[-1]) for name, rows in harness.parts(cells, "activation")}
 
 
 def needed(frame: pd.DataFrame, part: str) -> dict[float, int]:
@@ -209,7 +200,7 @@ def found(frame: pd.DataFrame) -> str:
 def tabulate(frame: pd.DataFrame) -> Rows:
     """Eigenvalues at some indices, infinite width."""
     cells = frame[frame["part"] == "infinite"]
-    for activation, values in parts(cells, "activation"):
+    for activation, values in harness.parts(cells, "activation"):
         count = len(values)
         shown = (1, count // 10, count // 2, count * 9 // 10, count)
         yield {

@@ -11,18 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Options,
-    Rows,
-    Run,
-    Verdict,
-    growing,
-    parts,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER
 from benchmarks.sizes import grid
@@ -87,10 +78,10 @@ def measure(run: Run[Options]) -> Frames:
         for activation in FIGURE_2
     ]
     finite = frame
-    for finite in growing(run, wanted, curve, frame):
+    for finite in harness.growing(run, wanted, curve, frame):
         yield finite
     rates = grid(activation=FIGURE_2, rate=RATES)
-    yield from growing(run, rates, limit, finite)
+    yield from harness.growing(run, rates, limit, finite)
 
 
 def limit_gram(activation: str, X: Array) -> Tensor:
@@ -189,7 +180,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     panels += [(f"infinite width, rate {rate:g}", rows) for rate, rows in limit.groupby("rate")]
     figure, axes = subplots((12, 4.2), 1, len(panels))
     for ax, (title, rows) in zip(axes, panels, strict=True):
-        for activation, cells in parts(rows, "activation"):
+        for activation, cells in harness.parts(rows, "activation"):
             look = {"color": COLOUR[activation], "marker": MARKER[activation], "ms": 4}
             every = max(1, len(cells) // 8)
             ax.plot(cells["epoch"], cells["loss"], markevery=every, label=activation, **look)
