@@ -33,7 +33,14 @@ from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
-from implicit_bias.diagnosis.recipe import HasGaps, gap_rose, limit_of, loss_obstacle, standstill
+from implicit_bias.diagnosis.recipe import (
+    HasGaps,
+    call_towards,
+    gap_rose,
+    limit_of,
+    loss_obstacle,
+    standstill,
+)
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
 from implicit_bias.measure.kinks import gap_across_kinks
@@ -173,14 +180,15 @@ def diagnose(
         check_parts(geometry, gradients.shapes)
         subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
+        call = call_towards(subject, geometry.name, read=bool(trained_by))
         measured = _measured(subject, geometry, deadline)
         notes = notes_on(subject)
         if unfit is not None:
             obstacles.insert(0, unfit)
         elif trained_by or optimizer is None:
-            obstacles += standstill(subject.itself, optimizer, loss, leading=leading)
+            obstacles += standstill(subject, call, optimizer, loss)
     gap_lower = min(measured["gap_lower"], measured["gap_across_kinks"])
-    rose = recorder and gap_rose(recorder, geometry.name, gap_lower)
+    rose = recorder and gap_rose(recorder, geometry.name, gap_lower, call)
     if rose:
         obstacles.append(rose)
     said += [obstacle.warning for obstacle in obstacles if obstacle.warns]

@@ -235,8 +235,14 @@ def limit_of(
     return norm, "", [Obstacle(other, cure), *obstacles]
 
 
+def call_towards(subject: Subject, norm: str, *, read: bool) -> str:
+    """Write the call that trains a module on, to the limit in a norm, read off an optimizer say."""
+    given = repr(norm) if norm in PARAMETER_NORMS else "norm"
+    return subject.training_call("optimizer=optimizer" if read else f"LimitConfig(norm={given})")
+
+
 def standstill(
-    subject: Subject, optimizer: object, loss: object = None, *, leading: bool = False
+    subject: Subject, call: str, optimizer: object, loss: object = None
 ) -> Iterator[Obstacle]:
     """Say what brings the training to a halt at the parameters as they are.
 
@@ -244,17 +250,17 @@ def standstill(
     ----------
     subject : Subject
         The module.
+    call : str
+        What trains it on, to its limit.
     optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
         What trained the module. The epsilon is known of objects alone.
     loss : str, MarginLoss, callable or None
         What was minimised; None is cross-entropy of many classes, the logistic loss of two. Of the
         logarithm of a loss the gradient neither vanishes nor is it rounding errors.
-    leading : bool
-        Whether `train_to_limit` takes the module with ``leading`` only.
     """
+    subject = subject.itself
     if _is_logarithm(loss, subject.gradients.classes):
         return
-    trainer = f"`train_to_limit{'(..., leading=True)' if leading else ''}`"
     smallest, names = subject.min_margin, subject.gradients.shapes
     trained = {k: p for k, p in subject.gradients.module.named_parameters() if k in names}
     dtype = next(iter(trained.values())).dtype
@@ -264,7 +270,7 @@ def standstill(
         yield Obstacle(
             f"at the module's smallest margin, {number(smallest, 3)}, the loss's gradient {fault} "
             f"in {str(dtype).removeprefix('torch.')}",
-            f"train on {double}by {trainer}, which takes the loss's logarithm ({UNLESS})",
+            f"train on {double}by `{call}`, which takes the loss's logarithm ({UNLESS})",
             warns=False,
         )
     name, eps, size = _epsilon(subject, trained, optimizer)
@@ -274,7 +280,7 @@ def standstill(
         yield Obstacle(
             f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
             "so its steps shrink as those of gradient descent do",
-            f"{smaller}use {trainer} ({UNLESS})",
+            f"{smaller}use `{call}` ({UNLESS})",
         )
 
 
@@ -346,7 +352,7 @@ class HasGaps(Protocol):
         """Columns."""
 
 
-def gap_rose(recorder: HasGaps, norm: str, gap_lower: float) -> Obstacle | None:
+def gap_rose(recorder: HasGaps, norm: str, gap_lower: float, call: str) -> Obstacle | None:
     """Say that a gap is above an earlier one for certain, by its lower bound.
 
     Parameters
@@ -357,6 +363,8 @@ def gap_rose(recorder: HasGaps, norm: str, gap_lower: float) -> Obstacle | None:
         Name of the norm.
     gap_lower : float
         Lower bound on the gap of today.
+    call : str
+        What trains the module on, to its limit.
 
     Raises
     ------
@@ -377,6 +385,6 @@ def gap_rose(recorder: HasGaps, norm: str, gap_lower: float) -> Obstacle | None:
     return Obstacle(
         f"the gap in {norm} rose while training, from at most {before} at step {step:.0f} to at "
         f"least {now}",
-        "lower the rate, or train by `train_to_limit`",
+        f"lower the rate, or train by `{call}`",
         warns=False,
     )

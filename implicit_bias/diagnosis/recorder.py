@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import check_count, check_flag, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
@@ -66,6 +67,9 @@ class Recorder:
     leading : bool
         Whether to measure the leading part of the module, as `diagnose` does. The table has a
         column ``rest`` then: how large the rest is beside it.
+    max_seconds : float, optional
+        Limit on the time of all searches of one point together, which its norms share equally;
+        where it stops one, its bound so far counts.
 
     Attributes
     ----------
@@ -110,11 +114,14 @@ class Recorder:
         gaps: bool = True,
         seconds: float = SECONDS,
         leading: bool = False,
+        max_seconds: float | None = None,
     ) -> None:
         self.module, self.gaps, self.seconds = as_module(module), gaps, seconds
+        self.max_seconds = max_seconds
         self.leading = leading
         check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
+        Deadline.asked(max_seconds)
         alone = isinstance(norms, str) or not isinstance(norms, Iterable)
         several: list[Any] = [norms] if alone else list(norms)
         if several and all(isinstance(norm, Optimizer) for norm in several):
@@ -153,7 +160,11 @@ class Recorder:
         for name, norm in self.norms.items():
             yield f"margin_{name}", partial(Subject.normalised_margin, norm=norm)
             if self.gaps:
-                yield f"gap_{name}", partial(Subject.gap, norm=norm, seconds=self.seconds)
+                yield f"gap_{name}", partial(self._gap, norm=norm)
+
+    def _gap(self, subject: Subject, norm: ParameterNorm) -> float:
+        deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
+        return subject.gap(norm, seconds=self.seconds, deadline=deadline)
 
     def record(self, step: int | None = None) -> dict[str, float]:
         """Measure the module as it is.

@@ -20,7 +20,7 @@ from implicit_bias.measure.homogeneity import (
 )
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import evaluate, set_modes, values_of
-from implicit_bias.measure.optimizers import groups_of
+from implicit_bias.measure.optimizers import left_out
 from implicit_bias.measure.subject import Subject, named, without_gradient
 
 # Functions that drop units out.
@@ -160,12 +160,3 @@ def mode_matters(
             return True
         finally:
             set_modes(dict.fromkeys(modes, False))
-
-
-def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
-    """Names of trained parameters that no optimizer was given; none where nothing is known."""
-    held = {id(p) for group in groups_of(optimizer) for p in group["params"]}
-    own = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    if not any(id(p) in held for _, p in own):
-        return ()  # of another copy of the module
-    return tuple(name for name, p in own if id(p) not in held)

@@ -47,19 +47,19 @@ from implicit_bias.base.progress import say, showing
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import close, in_function_space
-from implicit_bias.diagnosis.recipe import Obstacle, limit_of, loss_obstacle, standstill
+from implicit_bias.diagnosis.recipe import call_towards, limit_of, loss_obstacle, standstill
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import as_module, drawn_like, evaluating
 from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
 from implicit_bias.measure.subject import SeparationError, Subject, margins_of
-from implicit_bias.norms.tensors import PARAMETER_NORMS, GivenNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm
 
 # A margin has risen if it is above the reference's by this share.
 RISEN = 1e-2
 # Of two trainings the smallest margins are alike if neither is above this times the other.
-AS_FAR = 2.0
+AS_FAR = 1.1
 
 
 @dataclass(frozen=True)
@@ -271,18 +271,16 @@ def which_norm(
     geometries = {norm.name: norm for norm in map(as_parameter_norm, norms)}
     if not norms or len(geometries) < len(norms):
         raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
-    own, obstacles = "", list[Obstacle]()
-    if optimizer is not None:
-        geometry, _, obstacles = limit_of(module, None, optimizer)
-        own = geometry.name
+    geometry, _, obstacles = limit_of(module, None, optimizer)
+    own = "" if optimizer is None else geometry.name
+    if own:
         geometries.setdefault(own, geometry)
     with showing("measuring in each norm"), evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels)
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
-        obstacles += (
-            [unfit] if unfit else standstill(subject.itself, optimizer, loss, leading=leading)
-        )
+        call = call_towards(subject, own, read=True)
+        obstacles += [unfit] if unfit else standstill(subject, call, optimizer, loss)
         linear = _is_linear(subject.gradients)
         subjects = [subject]
         if reference is not None:
@@ -293,7 +291,7 @@ def which_norm(
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     best, conclusion = _conclude(rows, twins, linear, own)
     if best is None:
-        conclusion += _what_would_tell(rows, own, subject.itself.min_margin, leading=leading)
+        conclusion += _what_would_tell(rows, own, subject)
     conclusion += _as_far(subjects)
     for obstacle in obstacles:
         if not obstacle.warns:
@@ -401,7 +399,7 @@ def _bounds(subject: Subject, norm: ParameterNorm, linear: bool, deadline: Deadl
     return GapBounds(best.gap_lower, best.gap, best.method == "stopped")
 
 
-def _what_would_tell(rows: Sequence[NormRow], own: str, reached: float, *, leading: bool) -> str:
+def _what_would_tell(rows: Sequence[NormRow], own: str, subject: Subject) -> str:
     """Say how far the norm in question is, and what would have it named."""
     by_name = {row.norm: row for row in rows}
     row = by_name.get(own) or max(
@@ -413,13 +411,10 @@ def _what_would_tell(rows: Sequence[NormRow], own: str, reached: float, *, leadi
     wanted = [f"at most {near}"] if row.gap.upper > FAR else []
     if any(row.gap.upper > ANOTHER * other.gap.lower for other in others):
         wanted.append("at most half of any other")
-    asked = "optimizer=..." if row.norm == own else "norm=..."
-    if row.norm in PARAMETER_NORMS:
-        asked = f"norm={row.norm!r}"
     said += (
         f" {row.norm} would be named once its gap (now {now}) is {' and '.join(wanted)}: train on, "
-        f"on the logarithm of the loss and with steps that shrink, until diagnose(..., {asked})"
-        ".gap is there."
+        "on the logarithm of the loss and with steps that shrink, or to that limit itself by "
+        f"`{call_towards(subject, row.norm, read=row.norm == own)}`."
     )
     if row.reference_gap is not None:
         margin, gap = (1.0 + RISEN) * row.reference_margin, row.reference_gap.lower
@@ -434,11 +429,12 @@ def _what_would_tell(rows: Sequence[NormRow], own: str, reached: float, *, leadi
         if any(other.favoured is not False for other in others):
             wanted.append("no other norm has a larger margin and a smaller gap than there")
         return said + f" Beside this reference it would be once {' and '.join(wanted)}."
-    flag = ", leading=True" if leading else ""
+    reached = number(subject.itself.min_margin, 3)
+    flag = "" if subject.whole is None else ", leading=True"
     return said + (
         " A reference tells sooner: pass reference=, the same start trained by gradient descent to "
-        f"the same smallest margin, {number(reached, 3)}; train_to_limit(start.double(), inputs, "
-        f"labels, LimitConfig(steps=100){flag}) brings it nearer with each call."
+        f"the same smallest margin, {reached}; train_to_limit(start.double(), inputs, labels, "
+        f"LimitConfig(steps=100){flag}) brings it nearer with each call."
     )
 
 

@@ -220,6 +220,15 @@ def groups_of(optimizer: object) -> list[dict[str, Any]]:
     return [group for groups in held for group in groups]
 
 
+def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
+    """Names of trained parameters that no optimizer was given; none where nothing is known."""
+    held = {id(p) for group in groups_of(optimizer) for p in group["params"]}
+    own = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if not any(id(p) in held for _, p in own):
+        return ()  # of another copy of the module
+    return tuple(name for name, p in own if id(p) not in held)
+
+
 def _objects(several: Sequence[object]) -> bool:
     return all(isinstance(one, torch.optim.Optimizer) for one in several)
 

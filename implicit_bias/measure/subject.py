@@ -216,9 +216,14 @@ class Subject:
 
     @classmethod
     def offering(
-        cls, gradients: MarginGradients, names: Collection[str], *, leading: bool
+        cls,
+        gradients: MarginGradients,
+        names: Collection[str],
+        *,
+        leading: bool,
+        trained: bool = False,
     ) -> Subject:
-        """Do the same as `of`; a refusal says where ``leading`` would help."""
+        """Do the same as `of`; a refusal says where ``leading`` would help, and how to ask."""
         try:
             return cls.of(gradients, names, leading=leading)
         except OtherGradientsError:
@@ -227,12 +232,14 @@ class Subject:
             if leading:
                 raise
             try:
-                degree = cls.of(gradients, names, leading=True).degree
+                found = cls.of(gradients, names, leading=True)
             except ValueError:
                 raise error from error.__cause__
+            call = f"call {found.training_call('...')} in float64"
             raise HomogeneityError(
-                f"{error}. Or pass leading=True, for the part of degree {degree:.4g} that leads "
-                "where the parameters are large, as they are in the limit"
+                f"{error}. Or {call if trained else 'pass leading=True'}, for the part of degree "
+                f"{found.degree:.4g} that leads where the parameters are large, as they are in the "
+                "limit"
             ) from error
 
     @classmethod
@@ -280,6 +287,13 @@ class Subject:
         """The module itself, where its leading part is measured."""
         return self if self.whole is None else Subject(self.whole, self.degree)
 
+    def training_call(self, *asked: str) -> str:
+        """Write the call that trains the module on, to its limit."""
+        trained = dict(self.gradients.module.named_parameters())
+        double = all(trained[name].dtype == torch.float64 for name in self.gradients.shapes)
+        given = ["module" if double else "module.double()", "inputs", "labels", *asked]
+        return f"train_to_limit({', '.join(given + ['leading=True'] * (self.whole is not None))})"
+
     @property
     def wrong(self) -> NDArray[np.int64]:
         """Samples that have a margin that is not positive."""
@@ -319,8 +333,8 @@ class Subject:
                     f"the leading part of the module misclassifies {len(only)} of "
                     f"{len(self.gradients.labels)} samples (samples {named(only)}) that the module "
                     f"itself does not; the rest is {self.rest:.3g} of the leading part: train "
-                    "longer, by train_to_limit(..., leading=True) say, for the leading part "
-                    "decides in the limit"
+                    f"longer, by {self.training_call()} say, for the leading part decides in the "
+                    "limit"
                 )
             raise SeparationError(
                 f"{len(wrong)} of {len(self.gradients.labels)} samples are on the wrong side "

@@ -172,7 +172,7 @@ class LimitConfig:
     norm : {"l2", "l1", "linf", "spectral", "nuclear"} or ParameterNorm
         Geometry of the descent, of all trained parameters (`parameter_norms`): what is reached is a
         KKT point under this norm. In l2 as ``method`` says; in another norm steepest descent, with
-        momentum but for the plain method.
+        momentum but for the plain method. That of optimizers is read by `train_to_limit`.
     chunk : int or None
         Samples that one forward and backward pass takes at a time, which bounds the memory; None
         for all. It changes rounding alone.

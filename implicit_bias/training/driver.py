@@ -42,7 +42,7 @@ class Ending(Enum):
         return self.value
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Result(Generic[Config, Point]):
     """A finished or interrupted training.
 
@@ -84,6 +84,11 @@ class Result(Generic[Config, Point]):
     def frame(self) -> pd.DataFrame:
         """Return the history as a table: a row a point, the caller's measures as last columns."""
         return history_frame(self.history)
+
+    def __repr__(self) -> str:
+        headings, rows = self._short_table()
+        at_end = ", ".join(map(" ".join, zip(headings, rows[-1], strict=True)))
+        return f"{type(self).__name__}({at_end}: {self.ending.message})"
 
     def __str__(self) -> str:
         return text_table(*self._short_table())

@@ -81,6 +81,8 @@ from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.base.validation import Array, as_finite, check_flag, check_number
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess, norm_at_margin_1
+from implicit_bias.measure.modules import as_module
+from implicit_bias.measure.optimizers import geometry_of, left_out
 from implicit_bias.norms.tensors import PARAMETER_NORMS, as_parameter_norm
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method
@@ -195,7 +197,7 @@ class LimitPoint(HistoryPoint):
 OWN_COLUMNS = {"normalised_margin", *(column.name for column in fields(LimitPoint))}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class LimitResult(Result[LimitConfig, LimitPoint]):
     """A training towards the limit."""
 
@@ -206,6 +208,7 @@ def train_to_limit(
     labels: ArrayLike | Tensor,
     config: LimitConfig | None = None,
     *,
+    optimizer: object = None,
     optimum: float | None = None,
     until_excess: float | None = None,
     stop_at_gap: float | None = None,
@@ -236,6 +239,9 @@ def train_to_limit(
         -1 or +1 for one output a sample; 0..K-1 for K outputs.
     config : LimitConfig, optional
         How to train, by default ``LimitConfig()``.
+    optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
+        Whose limit to go to: its norm is read as in `diagnose`, and stands in the result's
+        configuration. Its steps and rates are not used, only their ratios.
     optimum : float, optional
         Certified optimum of the module's margin problem on these samples (the lower bound, to be
         on the safe side), for the excess of `LimitPoint.norm` at margin 1. Of this package's
@@ -278,7 +284,8 @@ def train_to_limit(
         NaN, shapes that do not fit, other labels, a module that is not float64 or whose outputs
         depend on the rest of the batch, a log loss that is not finite at the start, an excess
         without an optimum, a resumption without a checkpoint, a measure named like a column of the
-        history.
+        history; optimizers of no norm that is known, without a trained parameter, or of another
+        norm than the configuration asks for.
     HomogeneityError
         A module that is not homogeneous in its parameters; or, with ``leading``, not even in the
         limit, or by the prox-linear method.
@@ -324,6 +331,14 @@ def train_to_limit(
             raise TypeError(f"{name} must be a function, got {called!r}")
     deadline = Deadline.asked(max_seconds)
     norm = as_parameter_norm(config.norm)
+    if optimizer is not None:
+        bare = as_module(module)
+        if frozen := left_out(bare, optimizer):
+            raise ValueError(f"{frozen[0]!r} is in no optimizer: add it, or requires_grad_(False)")
+        own = geometry_of(optimizer, bare).norm
+        if norm not in (PARAMETER_NORMS["l2"], own):
+            raise ValueError(f"norm= is {norm.name}, that of optimizer= {own.name}: leave one out")
+        config, norm = replace(config, norm=own), own
     trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
     _check_trainee(trainee, optimum, until_excess, stop_at_gap)
     run = _Run(

@@ -60,12 +60,12 @@ class TrainingDiverged(RuntimeError):
     """The loss is no longer finite; the message names the step and the cure."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TrainingResult(Result[TrainingConfig, HistoryPoint]):
     """A training by mini-batches."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class OwnResult(Result[OwnLoop, HistoryPoint]):
     """A training by a function of the caller's own; its history is its last point."""
 

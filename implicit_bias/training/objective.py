@@ -19,6 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from implicit_bias.norms.tensors import ComposedNorm
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.losses import as_loss
@@ -151,7 +152,9 @@ class Objective(ABC):
             if key != "steps" and not (key in ADDED_FIELDS and value == DEFAULTS[key])
         }
         if "norm" in config:
-            config["norm"] = self.trainee.norm.name
+            norm = self.trainee.norm
+            scale = norm.scale if isinstance(norm, ComposedNorm) else {}
+            config["norm"] = [norm.name, *sorted(scale.items())] if scale else norm.name
         probes = torch.tensor([-3.0, 0.0, 1.0, 30.0], dtype=torch.float64)
         config["loss"] = [self.loss.name, self.loss.log_loss(probes).tolist()]
         shapes = [list(w.shape) for w in self.parameters]

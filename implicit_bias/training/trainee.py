@@ -277,7 +277,6 @@ class _ModuleTrainee(Trainee):
         given = {name: w for name, w in trained if w.numel()}
         if not given:
             raise ValueError(NO_PARAMETER)
-        _check_double(given)
         for name, w in given.items():
             if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
                 raise ValueError(
@@ -292,16 +291,21 @@ class _ModuleTrainee(Trainee):
             whole = MarginGradients(module, self.inputs, signs, gradients.classes)
             self.labels = torch.tensor(whole.labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
-            total = modules.evaluate(module, {**modules.values_of(module), **given}, probes).sum()
+            values = modules.values_of(module)
+            leaves = [values[name].requires_grad_() for name in given]
+            total = modules.evaluate(module, values, probes).sum()
             if not total.requires_grad:
                 raise ValueError(NOTHING_TRAINED)
-            slopes = torch.autograd.grad(total, list(given.values()), allow_unused=True)
+            slopes = torch.autograd.grad(total, leaves, allow_unused=True)
             reached = zip(given.items(), slopes, strict=True)
             self.parameters = {name: w for (name, w), slope in reached if slope is not None}
             try:
-                self.degree = Subject.offering(gradients, self.parameters, leading=leading).degree
+                self.degree = Subject.offering(
+                    gradients, self.parameters, leading=leading, trained=True
+                ).degree
             except HomogeneityError as error:
                 raise HomogeneityError(f"training has no limit that is known: {error}") from error
+        _check_double(given)
 
     def smallest_margin(self, outputs: Tensor) -> float:
         return smallest_margins(outputs, self.labels).min().item()

@@ -27,9 +27,13 @@ def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
     ("margin", "dtype", "word"),
     [
         (5.0, torch.float32, LONGER),
-        (200.0, torch.float32, "float64, or by `train_to_limit`"),
+        (200.0, torch.float32, "in float64, or by `train_to_limit(module.double(), inputs, labels"),
         (200.0, torch.float64, LONGER),
-        (2000.0, torch.float64, "train on by `train_to_limit`"),
+        (
+            2000.0,
+            torch.float64,
+            "by `train_to_limit(module, inputs, labels, LimitConfig(norm='l2')",
+        ),
     ],
 )
 def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, word: str) -> None:

@@ -87,6 +87,9 @@ def test_norms_are_read_from_optimizers() -> None:
     assert tuple(recorder.norms) == (read.norm, "l2")
     found = recorder.frame().iloc[-1]
     assert found[f"gap_{read.norm}"] == pytest.approx(read.gap, abs=1e-3)
+    hurried = Recorder(module, X, LABELS, norms=[both, "l2"], max_seconds=1e-9).record()
+    for norm in recorder.norms:  # a bound is known at once
+        assert found[f"gap_{norm}"] - 1e-3 <= hurried[f"gap_{norm}"] <= 1
     assert tuple(Recorder(module, X, LABELS, norms=both).norms) == (read.norm,)
     for of_another in (both, both[:1], [both[1]]):
         with pytest.raises(OptimizerError, match="none of the module's parameters"):
@@ -186,6 +189,7 @@ def test_the_picture_says_which_points_are_not_separated(separated: int, tmp_pat
         (linear(), {"norms": []}, ValueError, "norms"),
         (linear(), {"norms": ["l2", "l2"]}, ValueError, "norms"),
         (linear(), {"seconds": -1.0}, ValueError, "seconds"),
+        (linear(), {"max_seconds": 0.0}, ValueError, "max_seconds"),
         (nn.Sequential(linear(), nn.Tanh()), {}, HomogeneityError, "tanh"),
         ("linear", {}, TypeError, "module"),
     ],

@@ -86,7 +86,7 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
     assert "as far" not in again.conclusion
     larger = copy.deepcopy(towards)
-    scale_weights(larger, 3.0)
+    scale_weights(larger, 1.9)
     less = which_norm(larger, INPUTS, Y, norms=("l2", "linf"), reference=towards)
     assert "if it is trained as far" in less.conclusion
     beside = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=start)
@@ -138,7 +138,7 @@ def test_the_norm_of_rates_is_asked_for_by_the_optimizer() -> None:
     found = which_norm(module, INPUTS, labels, norms=["l2"], optimizer=optimizer)
     assert found.best is None
     assert "weighted linf would be named" in found.conclusion
-    assert "diagnose(..., optimizer=...)" in found.conclusion
+    assert "`train_to_limit(module, inputs, labels, optimizer=optimizer)`" in found.conclusion
 
 
 def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.norms import L1, L2, Lp
@@ -82,6 +83,24 @@ def test_a_norm_of_your_own() -> None:
     assert result.config.limit_norm == "sum over layers"
 
 
+def test_the_norm_is_that_of_the_optimizers() -> None:
+    """Read once: the same steps as in that norm, which the result's configuration names."""
+    modules = two_layers(), two_layers()
+    rates = zip(modules[0].parameters(), (0.1, 0.2), strict=True)
+    both = [torch.optim.Adam([p], lr=rate) for p, rate in rates]
+    config, own = LimitConfig(steps=2), geometry_of(both, modules[0]).norm
+    result = train_to_limit(modules[0], X4, LABELS, config, optimizer=both)
+    assert result.config == replace(config, norm=own)
+    assert len(repr(result)) < 200
+    assert result.ending.message in repr(result)
+    train_to_limit(modules[1], X4, LABELS, result.config)
+    np.testing.assert_array_equal(weights_of(modules[0]), weights_of(modules[1]))
+    with pytest.raises(ValueError, match="leave one out"):
+        train_to_limit(modules[0], X4, LABELS, LimitConfig(norm="spectral"), optimizer=both)
+    with pytest.raises(ValueError, match="in no optimizer"):
+        train_to_limit(modules[0], X4, LABELS, config, optimizer=both[0])
+
+
 @pytest.mark.parametrize(
     ("norm", "goal"),
     [
@@ -101,7 +120,7 @@ def test_a_network_nears_a_kkt_point_of_its_own_norm(norm: NormName, goal: float
     assert any(gap > goal for gap in gaps)
 
 
-@pytest.mark.parametrize("norm", [3, None, ["l2"], {"first": "l7"}])
+@pytest.mark.parametrize("norm", [3, None, ["l2"], {"first": "l7"}, [torch.optim.Adam]])
 def test_no_norm_is_refused_at_once(norm: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="norm"):
         LimitConfig(norm=norm)
@@ -289,6 +308,8 @@ def test_a_module_that_is_not_homogeneous_is_refused(module: nn.Module) -> None:
     ("build", "inputs", "labels", "message"),
     [
         (lambda: nn.Linear(5, 1, bias=False), X4, SIGNS, "float64"),
+        # One refusal lists all that must change.
+        (lambda: nn.Sequential(nn.Linear(5, 1), nn.Linear(1, 1)), X4, SIGNS, "double.*leading=T"),
         (lambda: flat(4), X4, SIGNS, "classes"),
         (lambda: flat(1), X4, LABELS, "labels"),
         (lambda: flat(4), X4, LABELS[:-1], "samples"),

@@ -15,6 +15,8 @@ from torch import nn
 from cases import mostly_slow
 from implicit_bias import LimitConfig, train_to_limit
 from implicit_bias.networks import GLN
+from implicit_bias.norms import L1
+from implicit_bias.norms.tensors import ComposedNorm
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.limit import CheckpointError, Ending
 from implicit_bias.training.losses import MarginLoss
@@ -131,6 +133,7 @@ def test_a_checkpoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
         ),
         (of_four(norm="spectral"), of_four(), "training"),
         (of_four(norm="spectral"), of_four(norm="linf"), "training"),
+        (*(of_four(norm=ComposedNorm(L1(), L1(), "a", {"": s})) for s in (1.0, 2.0)), "training"),
         (of_four(), of_four(chunk=3), "training"),
         pytest.param(
             of_four(norm="linf", method="prox-linear"),
