@@ -21,12 +21,7 @@ import pandas as pd
 
 from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
-from benchmarks.fiat2019.published_training import (
-    STEPS,
-    LossName,
-    outputs_of,
-    train_as_published,
-)
+from benchmarks.fiat2019.published_training import STEPS, LossName, outputs_of, train_as_published
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent

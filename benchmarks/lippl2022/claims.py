@@ -33,12 +33,7 @@ from benchmarks.lippl2022.paired import (
     side_by_side,
     signed,
 )
-from benchmarks.lippl2022.values import (
-    RELU,
-    Tables,
-    of_momentum,
-    our_values,
-)
+from benchmarks.lippl2022.values import RELU, Tables, of_momentum, our_values
 from benchmarks.words import span
 
 GLN_KEYS = ("train_size", "units", "hyperplanes", "threshold", "seed")

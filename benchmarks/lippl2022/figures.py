@@ -29,13 +29,7 @@ from pandas.api.typing import SeriesGroupBy
 
 from benchmarks.drawing import Figure, subplots
 from benchmarks.lippl2022.paired import Pairs, matched
-from benchmarks.lippl2022.values import (
-    SIDES,
-    TRAIN_SIZES,
-    Tables,
-    in_study,
-    of_momentum,
-)
+from benchmarks.lippl2022.values import SIDES, TRAIN_SIZES, Tables, in_study, of_momentum
 from implicit_bias.datasets.files import DataError
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.problem.gating import HyperplaneContexts

@@ -13,14 +13,7 @@ from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import KINKS, circle_points, separation
-from benchmarks.panigrahi2020.shared import (
-    COLOUR,
-    FIGURE_1,
-    MARKER,
-    number,
-    plain_numbers,
-    power,
-)
+from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number, plain_numbers, power
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 

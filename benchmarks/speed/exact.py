@@ -40,14 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import gordan_vertex
-from implicit_bias.norms import (
-    GroupNorm,
-    MaxOverGroups,
-    Norm,
-    Nuclear,
-    Spectral,
-    SumOverGroups,
-)
+from implicit_bias.norms import GroupNorm, MaxOverGroups, Norm, Nuclear, Spectral, SumOverGroups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import Solution
 

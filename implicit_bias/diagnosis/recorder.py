@@ -26,12 +26,7 @@ from implicit_bias.measure.modules import as_arguments, as_module, evaluating
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
-from implicit_bias.norms.tensors import (
-    GivenNorm,
-    ParameterNorm,
-    as_parameter_norm,
-    check_parts,
-)
+from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, check_parts
 from implicit_bias.training.trainee import Inputs
 
 if TYPE_CHECKING:

@@ -12,12 +12,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.base.wording import percent
-from implicit_bias.measure.homogeneity import (
-    WATCHED,
-    functions_used,
-    listed,
-    of_degree_0,
-)
+from implicit_bias.measure.homogeneity import WATCHED, functions_used, listed, of_degree_0
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import evaluate, set_modes, values_of
 from implicit_bias.measure.optimizers import left_out

@@ -22,13 +22,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import (
-    Array,
-    as_features,
-    as_finite,
-    check_choice,
-    check_number,
-)
+from implicit_bias.base.validation import Array, as_features, as_finite, check_choice, check_number
 from implicit_bias.bounds.separability import Conflict
 from implicit_bias.bounds.status import Status
 from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space

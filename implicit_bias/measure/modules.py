@@ -21,12 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from implicit_bias.base.validation import (
-    Array,
-    as_finite,
-    check_not_masked,
-    pointing_to_the_page,
-)
+from implicit_bias.base.validation import Array, as_finite, check_not_masked, pointing_to_the_page
 
 # Samples on which a module is checked.
 PROBES = 256

@@ -44,11 +44,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.options import OPTIMIZER_LIMITS
 from implicit_bias.norms import LInf
-from implicit_bias.norms.tensors import (
-    PARAMETER_NORMS,
-    ComposedNorm,
-    ParameterNorm,
-)
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm, ParameterNorm
 
 # The norm of each tensor, by the optimizer's class.
 LIMIT_NORMS: dict[str, str] = {

@@ -12,15 +12,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.report.figures.predictors import IMAGES_A_ROW, image_grid
-from implicit_bias.report.style import (
-    BLUE,
-    GREY,
-    HEIGHT,
-    VERMILION,
-    WIDTH,
-    logarithmic,
-    style,
-)
+from implicit_bias.report.style import BLUE, GREY, HEIGHT, VERMILION, WIDTH, logarithmic, style
 
 # Pairs that are drawn, those of the smallest margins; layers.
 MOST_PAIRS, MOST_LAYERS = 5000, 8
