@@ -208,15 +208,13 @@ def limit_of(
     """
     if optimizer is None:
         return norm or PARAMETER_NORMS["l2"], "", []
-    obstacles = list[Obstacle]()
-    if any(float(group.get("weight_decay", 0.0)) for group in groups_of(optimizer)):
-        obstacles.append(
-            Obstacle(
-                "the optimizer has weight decay, which stops the weights from growing, so the "
-                "limit is that of a penalised loss, not of the margin",
-                "train with weight_decay=0",
-            )
+    obstacles = [
+        Obstacle(
+            f"the optimizer has weight decay, so it does not maximise the margin: {aim}",
+            "train with weight_decay=0",
         )
+        for aim in dict.fromkeys(_aims_of_decay(optimizer))
+    ]
     try:
         own = geometry_of(optimizer, module)
     except OptimizerError as error:
@@ -233,6 +231,24 @@ def limit_of(
     cure = f"pass norm={own.norm.name!r}" if plain else "leave norm= out"
     other = f"{own.words} goes to KKT points in the {own.norm.name} norm, not in {norm.name}"
     return norm, "", [Obstacle(other, cure), *obstacles]
+
+
+def _aims_of_decay(optimizer: object) -> Iterator[str]:
+    """Say what weight decay leads to: the set where the weights stay, or what is added to the loss.
+
+    Decay apart from the gradients (AdamW, Muon) keeps the weights in a ball of the steps' norm:
+    Xie and Li (2024), Chen, Li and Liu (2025).
+    """
+    for one in each_of(optimizer):
+        for group in groups_of(one):
+            decay = float(group.get("weight_decay", 0.0))
+            if decay and "ns_steps" in group:
+                most = f"{number(1 / decay)} times the scale of a matrix's steps"
+                yield f"it minimises the loss over singular values up to {most}"
+            elif decay and group.get("decoupled_weight_decay"):
+                yield f"it minimises the loss over entries up to {number(1 / decay)}"
+            elif decay:
+                yield f"it minimises the loss and {number(decay / 2)} times the squared l2 norm"
 
 
 def call_towards(subject: Subject, norm: str, *, read: bool) -> str:

@@ -230,8 +230,10 @@ def test_what_optimizers_say_of_the_training() -> None:
     assert "beta2 0.999" in said.trained_by
     with pytest.warns(UserWarning, match="norm= out"):
         diagnose(module, X, labels, norm="spectral", optimizer=several)
-    with pytest.warns(UserWarning, match="weight decay"):
-        diagnose(module, X, labels, optimizer=torch.optim.Muon(module.parameters()))
+    for kind, aim in ((torch.optim.Muon, "values up to 10 times"), (SGD, "0.05 times the squared")):
+        decayed = kind(module.parameters(), weight_decay=0.1)
+        with pytest.warns(UserWarning, match=f"weight decay.*{aim}"):
+            diagnose(module, X, labels, optimizer=decayed)
     copied = SGD(network().parameters(), lr=0.1)
     assert diagnose(module, X, labels, optimizer=copied).norm == "l2"
 
