@@ -222,7 +222,7 @@ def of_rank_six(classes: int) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
-@pytest.mark.parametrize("C", [np.inf, 0.5])
+@pytest.mark.parametrize("C", mostly_slow([np.inf, 0.5], [np.inf]))
 def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
     X, y = of_rank_six(classes)
     solution = max_margin(X, y, C, max_rounds=8)
@@ -245,7 +245,7 @@ def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
 
 
 @pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
-@pytest.mark.parametrize("C", [1e-6, 0.01])
+@pytest.mark.parametrize("C", mostly_slow([1e-6, 0.01], [0.01]))
 def test_errors_so_cheap_that_no_network_is_best(classes: int, C: float) -> None:
     """Beyond rank 5 too, where the lower bound is raised without a unit to start from."""
     solution = max_margin(*of_rank_six(classes), C, max_rounds=3)

@@ -109,9 +109,8 @@ def exact(W: Array, a: Array, X: Array, y: Array, radius: float, norm: str) -> f
     return 1 - (1 / (problem.value * size)) ** 2
 
 
-@pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_drawn_gradients_are_of_the_subdifferential(norm: str, seed: int) -> None:
+def test_drawn_gradients_are_of_the_subdifferential(seed: int) -> None:
     """Their gap is one of all slopes at the kinks, which a convex program finds."""
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(12, 4)), np.repeat([-1, 1], 6)
@@ -119,11 +118,12 @@ def test_drawn_gradients_are_of_the_subdifferential(norm: str, seed: int) -> Non
     module = layers(4, 12, 1).double()
     train_to_limit(module, X, y, LimitConfig(steps=1000))
     W, a = (p.detach().numpy() for p in module.parameters())
-    best = best_of(module, X, y, norm)
-    assert best.gap == pytest.approx(exact(W, a[0], X, y, 0.0, norm), abs=1e-4)
-    across = gap_across_kinks(best)
-    least = exact(W, a[0], X, y, RADIUS, norm)
-    assert max(0.0, least) - NEAR <= across <= best.gap
+    for norm in ("l2", "linf"):
+        best = best_of(module, X, y, norm)
+        assert best.gap == pytest.approx(exact(W, a[0], X, y, 0.0, norm), abs=1e-4)
+        across = gap_across_kinks(best)
+        least = exact(W, a[0], X, y, RADIUS, norm)
+        assert max(0.0, least) - NEAR <= across <= best.gap
 
 
 @pytest.mark.slow

@@ -197,6 +197,16 @@ FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
 }
 
 
+# A precision, and after how many passes which error ends a call.
+ENDS: dict[str, tuple[torch.dtype, tuple[int, type[BaseException]] | None]] = {
+    "float64": (torch.float64, None),
+    "broken": (torch.float64, (25, Broken)),
+    "Ctrl-C": (torch.float64, (9, KeyboardInterrupt)),
+    "float32": (torch.float32, None),
+    "early Ctrl-C": (torch.float32, (2, KeyboardInterrupt)),
+}
+
+
 def state_of(module: nn.Module, *, values: bool = True) -> list[Any]:
     """All that a module and torch hold, as things that can be compared, and the things."""
     found: list[Any] = [list(module.state_dict())]
@@ -247,29 +257,20 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
 
 @pytest.mark.filterwarnings("ignore:.*(deprecated|backward hook)")
 @pytest.mark.parametrize(
-    ("dtype", "fuse"),
+    ("function", "name", "end"),
     [
-        (torch.float64, None),
-        (torch.float64, (25, Broken)),
-        (torch.float64, (9, KeyboardInterrupt)),
-        (torch.float32, None),
-        (torch.float32, (2, KeyboardInterrupt)),
+        # To what is measured in float32 more is done than in float64, in which all is computed.
+        pytest.param(f, n, e, marks=() if f in TRAINING or e != "float64" else pytest.mark.slow)
+        for f, n, e in itertools.product(FUNCTIONS, MODULES, ENDS)
+        if f not in TRAINING or n != "counting"  # a training may count its forward passes
     ],
-    ids=["float64", "broken", "Ctrl-C", "float32", "early Ctrl-C"],
 )
-@pytest.mark.parametrize(
-    ("function", "name"),
-    # A training may count its forward passes.
-    [(f, n) for f in FUNCTIONS for n in MODULES if f not in TRAINING or n != "counting"],
-)
-def test_a_module_is_left_as_it_is(
-    function: str, name: str, dtype: torch.dtype, fuse: tuple[int, type[BaseException]] | None
-) -> None:
+def test_a_module_is_left_as_it_is(function: str, name: str, end: str) -> None:
     """Also where it is refused; training changes the values of parameters, and nothing else.
 
     For a training it is in evaluation mode, else its parts are in modes of their own.
     """
-    training = function in TRAINING
+    training, (dtype, fuse) = function in TRAINING, ENDS[end]
     module, inputs, labels = built(name, dtype, training=not training)
     FUSE[:] = [] if fuse is None else [fuse]
     with warnings.catch_warnings():

@@ -114,15 +114,18 @@ def test_grid_of_C() -> None:
 # --- paths -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [1, -1])
+OVER_C = ("gln", "gated-relu", "soft-not-separable", "gln+intercept", "soft-linear+intercept")
+
+
 @pytest.mark.parametrize(
-    "name",
+    "case",
     cases.mostly_slow(
-        ["gln", "gated-relu", "soft-not-separable", "gln+intercept", "soft-linear+intercept"],
-        (*cases.HANDFUL, "gln+intercept"),
+        itertools.product(OVER_C, (1, -1)),
+        [*zip(OVER_C[1:], (1, -1, 1), strict=False), ("gln", 1), ("gln", -1)],
     ),
 )
-def test_path_over_C(name: str, order: int) -> None:
+def test_path_over_C(case: tuple[str, int]) -> None:
+    name, order = case
     problem = cases.separable(name)
     if problem.intercept:  # of classes of different sizes
         problem = problem.subset(np.arange(3, problem.n_samples))
