@@ -242,28 +242,6 @@ def test_predictors_of_contexts_that_no_input_has() -> None:
         np.testing.assert_allclose(beta, readout @ W_3 @ W_2 @ W_1, atol=ROUNDING)
 
 
-@examples(30, layers=LAYERS, seed=SEED)
-def test_predictors_are_additive_in_each_layer(layers: list[tuple[int, int]], seed: int) -> None:
-    """With the other layers' contexts held, the layer is that of a two-layer network."""
-    network = deep(layers, seed)
-    rng = np.random.default_rng(seed)
-    ends = np.cumsum([units for units, _ in layers])
-    for (units, hyperplanes), end in zip(layers, ends, strict=True):
-        count = 2**hyperplanes
-
-        def of_layer(own: Contexts, held: Contexts, stop: int = end, width: int = units) -> Array:
-            contexts = np.tile(held, (len(own), 1))
-            contexts[:, stop - width : stop] = own
-            return gln.predictors(network, contexts)
-
-        (held,) = random_contexts(network, 1, rng)
-        free, some = gln.free_predictors(units, count), rng.integers(count, size=(20, units))
-        completed = gln.AdditivePredictors.through(free, of_layer(free, held), count)
-        expected = of_layer(some, held)
-        tolerance = ROUNDING * max(np.abs(expected).max(), 1.0)
-        np.testing.assert_allclose(completed.at(some), expected, atol=tolerance)
-
-
 def test_effects_of_a_layer_differ_with_the_other_layers() -> None:
     network = deep([(3, 1), (3, 1)], seed=0)
     moves = [

@@ -287,7 +287,6 @@ def wrong_on_two() -> Any:
             lambda: computed(lambda f, x: f(x - x.mean(dim=0))),
             *(X, ONES, ValueError, "other samples of its batch"),
         ),
-        (lambda: computed(lambda f, x: f(x).detach()), X, ONES, ValueError, "gradient"),
         (lambda: computed(lambda f, x: f(x.mul_(2.0))), X, ONES, ValueError, "writes"),
         (lambda: frozen(linear(D)), X, ONES, ValueError, "no parameter.*requires_grad_"),
         (lambda: GLNClassifier(3), X, ONES, TypeError, "network_"),

@@ -16,7 +16,7 @@ import cases
 import oracles
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import BoundsAt, Solution, SolveError, solve
+from implicit_bias.solvers import Solution, SolveError, solve
 
 Change: TypeAlias = Callable[[MarginProblem], MarginProblem]
 
@@ -212,20 +212,6 @@ def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
     best = cases.best(name).certificate
     assert found.certificate.gap <= cases.GAP_LIMIT
     assert found.certificate.upper == pytest.approx(best.upper, rel=cases.OBJECTIVE_RTOL)
-
-
-@pytest.mark.parametrize("solver", cases.METHODS)
-def test_progress_is_reported(solver: str) -> None:
-    lines: list[BoundsAt] = []
-    found = solve(cases.separable("gln"), solver, on_progress=lines.append)
-    assert tuple(lines) == found.stats.history
-    assert len(lines) == found.stats.iterations
-    upper = found.certificate.upper
-    for line in lines:
-        assert line.lower <= upper * (1 + cases.ROUNDING)
-        assert line.upper >= found.certificate.lower * (1 - cases.ROUNDING)
-    assert found.stats.seconds > 0
-    assert found.message == Status.OPTIMAL.message
 
 
 def test_solutions_do_not_depend_on_global_state() -> None:
