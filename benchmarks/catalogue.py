@@ -46,8 +46,10 @@ class Entry:
         The same in the paper's own words, with their place.
     how : str
         How it is measured; by default what the head of the module says.
-    rule : str
-        When the claim stands.
+    rule, why : str
+        When the claim stands; why it could fail, and why it could hold within the budget.
+    other : (float, str)
+        Another bound, which the verdict takes in the place of the rule's, and what it is called.
     alt : str
         What the picture shows: alternative text.
     notes : str
@@ -62,6 +64,8 @@ class Entry:
     quote: str = ""
     how: str = ""
     rule: str = ""
+    why: str = ""
+    other: tuple[float, str] | None = None
     alt: str = ""
     notes: str = ""
 
@@ -161,6 +165,7 @@ class Study:
     ``pictures/STUDY/NAME.png``        its picture, made of the table
     ``STUDY/README.md``                the page, made of all tables
     ``STUDY/DETAILS.md``               what it rests on
+    ``STUDY/SUMMARY.md``               the page in short, of a long one
     =================================  ======================================================
 
     Attributes
@@ -171,9 +176,12 @@ class Study:
         Opening of the page, in Markdown: ``# Title`` and paragraphs.
     found : str
         What was found, in a few sentences. Places ``{{NAME}}`` of all these texts are filled with
-        what ``words(kept)`` of the module `findings` returns.
+        what ``words(kept)`` of the module `findings` returns, and else with what came out of the
+        claim or experiment of this name; ``count`` and ``verdicts`` are of all of them.
     further : str
         What follows the table of a paper's claims, in Markdown.
+    short : str
+        What a summary opens with, where the study has one; its rows are those of the page.
     experiments : tuple of Entry
         In the order of the page.
     claims : tuple of Claim
@@ -196,6 +204,7 @@ class Study:
     experiments: tuple[Entry, ...]
     found: str = ""
     further: str = ""
+    short: str = ""
     claims: tuple[Claim, ...] = ()
     statements: tuple[Statement, ...] = ()
     sections: tuple[Section, ...] = ()

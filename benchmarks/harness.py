@@ -79,6 +79,11 @@ class Verdict(Enum):
         return cls.STANDS if whole else cls.IN_PART if part else cls.FALLS
 
 
+def otherwise(verdict: Verdict, bound: str) -> str:
+    """Say what becomes of a claim under another bound."""
+    return f"; by {bound}: {verdict.value}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """What the tables say of a claim.
@@ -192,7 +197,8 @@ class Experiment:
     tabulate : callable
         What of a table a reader wants to see: a string in every cell.
     verdict : callable
-        Whether the claim stands by a table.
+        Whether the claim stands by a table, and, for a rule of size, a bound in the place of its
+        own one.
     draw : callable or None
         The picture of a table.
     judge : callable
@@ -208,7 +214,7 @@ class Experiment:
     measure: Callable[[Run[Any]], Frames]
     found: Callable[[pd.DataFrame], str]
     tabulate: Callable[[pd.DataFrame], Tabular]
-    verdict: Callable[[pd.DataFrame], Verdict] = lambda frame: Verdict.ANSWERED
+    verdict: Callable[..., Verdict] = lambda frame: Verdict.ANSWERED
     draw: Callable[[pd.DataFrame], Figure] | None = None
     _: KW_ONLY
     judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = lambda frame: {}

@@ -4,6 +4,7 @@
 ``README.md``   what the paper says, what was found, and a row a claim: what is claimed, what
                 came out, the verdict
 ``DETAILS.md``  what a row rests on: rules, controls, tables, pictures; statements and slips
+``SUMMARY.md``  of a long page: four sentences, a figure, and the verdicts with their numbers
 ==============  ============================================================================
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,12 +25,12 @@ from benchmarks import harness
 from benchmarks.catalogue import HOME, Claim, Entry, Section, Statement, Study
 from benchmarks.drawing import of_few_colours
 from benchmarks.harness import Judged as Judged
-from benchmarks.harness import Verdict, load, measured_at
+from benchmarks.harness import Verdict, load, measured_at, otherwise
 from benchmarks.words import decisive, filled, markdown_table, table, wrapped
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.report.style import style
 
-DETAILS = "DETAILS.md"
+DETAILS, SHORT = "DETAILS.md", "SUMMARY.md"
 # Of paired differences, on which side matched cells are: it is said in the details.
 COUNTS = re.compile(r"; \d+ of \d+ cells (?:above|below) 0(?=\])")
 COLUMNS = ("", "claim", "what came out", "verdict")
@@ -83,8 +84,17 @@ def worded(study: Study, entry: Entry) -> Entry:
     """Fill the places in the texts of an experiment; its module's head says how by default."""
     module = import_module(f"benchmarks.{study.name}.{entry.module or entry.name}")
     values = vars(module) | {"name": entry.name}
-    texts = {each.name: filled(getattr(entry, each.name), values) for each in fields(entry)}
-    return Entry(**texts | {"how": texts["how"] or _middle_of(module.__doc__)})
+    said = ((key, text) for key, text in vars(entry).items() if isinstance(text, str))
+    texts: dict[str, Any] = {key: filled(text, values) for key, text in said}
+    return replace(entry, **texts | {"how": texts["how"] or _middle_of(module.__doc__)})
+
+
+def _otherwise(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
+    """Say what becomes of the claim of an experiment under its other bound, if it has one."""
+    if entry.other is None:
+        return ""
+    bound, called = entry.other
+    return otherwise(load(study, entry).verdict(frame, bound), called)
 
 
 def _middle_of(doc: str | None) -> str:
@@ -100,7 +110,7 @@ def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
     """Write heading, claims, how they were measured, results and verdicts of a table."""
     entry, experiment = worded(study, entry), load(study, entry)
     claims, found = study.claims_of(entry.name), experiment.judge(frame)
-    verdict = f"{experiment.verdict(frame).value}. {entry.rule}"
+    verdict = f"{experiment.verdict(frame).value}{_otherwise(study, entry, frame)}. {entry.rule}"
     return "\n\n".join(
         [
             f"## {entry.title}",
@@ -110,7 +120,7 @@ def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
             wrapped(f"**Measured.** {experiment.found(frame)}"),
             *(
                 [_claim(each, found[each.name]) for each in claims]
-                or [wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]}")]
+                or [wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]} {entry.why}".strip())]
             ),
             markdown_table(pd.DataFrame(experiment.tabulate(frame))),
         ]
@@ -147,26 +157,62 @@ def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
     """
     kept = Kept(study, folder)
     readme, found = study.readme(folder), kept.judge()
-    say = partial(filled, values=kept.words())
-    return {
-        readme: _summary(kept, found, say),
+    rows = _rows(kept, found)
+    counts = {"count": len(rows), "verdicts": Verdict.counted(row.verdict for row in rows)}
+    results = {row.name.replace("-", "_"): row.result for row in rows}
+    say = partial(filled, values=counts | results | dict(kept.words()))
+    texts = {
+        readme: _summary(study, rows, say),
         readme.with_name(DETAILS): _details(kept, found, say),
     }
+    if study.short:
+        parts = [f"# {study.title}: in short", wrapped(say(study.short))]
+        parts.append(table(("claim", *COLUMNS[2:]), [row.in_short() for row in rows if row.quote]))
+        texts[readme.with_name(SHORT)] = "\n\n".join(parts) + "\n"
+    return texts
 
 
-def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:
-    study = kept.study
+@dataclass(frozen=True)
+class _Row:
+    """A claim, or an experiment: its place, its words, what came out and the verdict."""
+
+    name: str
+    where: str
+    claim: str
+    quote: str
+    result: str
+    verdict: Verdict
+    remark: str
+
+    def cells(self) -> list[str]:
+        """Return the row of a page: the paper's own words, or else ours."""
+        link = f"[{self.where}]({DETAILS}#{self.name})"
+        claim = self.quote or " ".join(self.claim.split())
+        return [link, claim, COUNTS.sub("", self.result), f"**{self.verdict.value}**{self.remark}"]
+
+    def in_short(self) -> list[str]:
+        """Return the row of a summary."""
+        return [f"[{self.claim}]({DETAILS}#{self.name})", *self.cells()[2:]]
+
+
+def _rows(kept: Kept, found: Mapping[str, Judged]) -> list[_Row]:
+    """Return a row a claim, and a row an experiment that has one."""
+    rows = []
+    for claim in kept.study.claims:
+        judged, words = found[claim.name], (claim.name, claim.where, claim.claim, claim.quote)
+        rows.append(_Row(*words, judged.result, judged.verdict, judged.remark))
+    for entry in (worded(kept.study, each) for each in kept.study.experiments):
+        if entry.quote or entry.claim:
+            other = _otherwise(kept.study, entry, kept[entry.name])
+            words = (entry.name, entry.title, entry.claim, entry.quote)
+            rows.append(_Row(*words, _result(kept, entry), kept.verdict(entry.name), other))
+    return rows
+
+
+def _summary(study: Study, rows: list[_Row], say: Callable[[str], str]) -> str:
     # The paper's own words first, and what is said in ours apart from them.
-    quoted: list[tuple[str, ...]] = []
-    ours: list[tuple[str, ...]] = []
-    for claim in study.claims:
-        (quoted if claim.quote else ours).append(_row(claim, found[claim.name]))
-    for entry in (worded(study, each) for each in study.experiments):
-        if words := entry.quote or entry.claim:
-            link = f"[{entry.title}]({DETAILS}#{entry.name})"
-            verdict = f"**{kept.verdict(entry.name).value}**"
-            row = (link, words, _result(kept, entry), verdict)
-            (quoted if entry.quote else ours).append(row)
+    quoted = [row.cells() for row in rows if row.quote]
+    ours = [row.cells() for row in rows if not row.quote]
     parts = [wrapped(say(study.head))]
     if study.found:
         parts += ["## What we found", wrapped(say(study.found))]
@@ -178,19 +224,11 @@ def _summary(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
     )
     if quoted:
         parts += ["## What the paper says, and what came out", table(COLUMNS, quoted)]
-        parts += [wrapped(say(study.further)), "## What this rests on", kept_in]
-    else:
-        parts += ["## Claims and verdicts", kept_in]
+    heading = "## What this rests on" if quoted else "## Claims and verdicts"
+    parts += [wrapped(say(study.further)), heading, kept_in]
     if ours:
-        parts.append(table(COLUMNS, [[" ".join(cell.split()) for cell in row] for row in ours]))
+        parts.append(table(COLUMNS, ours))
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _row(claim: Claim, judged: Judged) -> tuple[str, str, str, str]:
-    """Return the cells of a claim: its place, the paper's words, what came out, the verdict."""
-    link = f"[{claim.where}]({DETAILS}#{claim.name})"
-    verdict = f"**{judged.verdict.value}**{judged.remark}"
-    return link, claim.quote or claim.claim, COUNTS.sub("", judged.result), verdict
 
 
 def _result(kept: Kept, entry: Entry) -> str:

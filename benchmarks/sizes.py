@@ -29,7 +29,7 @@ def sized(
     rows: Callable[..., Rows],
     found: Callable[[pd.DataFrame], str],
     tabulate: Callable[[pd.DataFrame], Tabular],
-    verdict: Callable[[pd.DataFrame], Verdict] = Experiment.verdict,
+    verdict: Callable[..., Verdict] = Experiment.verdict,
     draw: Callable[[pd.DataFrame], Figure] | None = None,
     judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = Experiment.judge,
     *,

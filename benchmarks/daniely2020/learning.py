@@ -202,9 +202,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, [left], 3)
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, most: float = LEARNED) -> Verdict:
     """Judge the claim by the rule."""
-    learns = max(by_method(frame, "error")[THEOREM].values()) < LEARNED
+    learns = max(by_method(frame, "error")[THEOREM].values()) < most
     fails = all(
         loss > 0.4
         for row in linear_methods(frame, "hinge_loss").values()

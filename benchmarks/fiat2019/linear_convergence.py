@@ -81,7 +81,7 @@ def measure(quick: bool) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the loss of each width against the step."""
-    figure, panels = subplots((11, 3.9), 1, frame["k"].nunique(), sharey=True)
+    figure, panels = subplots((10, 3.9), 1, frame["k"].nunique(), sharey=True)
     for ax, (k, both) in zip(panels, frame.groupby("k"), strict=True):
         rows, longest = (both[both["rule"] == name] for name in ("paper", "longest"))
         ax.plot(rows["step"], rows["loss"], color=BLUE, linewidth=3, alpha=0.6, label="step 1/(kR)")

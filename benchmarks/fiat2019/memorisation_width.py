@@ -208,11 +208,11 @@ def by_size(frame: pd.DataFrame) -> pd.DataFrame:
     return widths[["m/d", "needed", "closed", "GaLU", "ReLU"]]
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, most: float = 2.0) -> Verdict:
     """Judge the claim by the rule."""
     means = by_size(frame)
     ratios = means[["GaLU", "ReLU"]].div(means["needed"], axis=0)
-    return Verdict.of(bool((ratios < 2).all(axis=None)))
+    return Verdict.of(bool((ratios < most).all(axis=None)))
 
 
 EXPERIMENT = Experiment(measure, found, tabulate, verdict, draw)

@@ -146,14 +146,14 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).rename_axis("noise s").reset_index().astype(str)
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, off: float = 0.2) -> Verdict:
     """Judge the claim by the rule."""
     noisy = frame[frame["noise"] > 0].assign(one_norm_square=lambda rows: rows["one_norm"] ** 2)
     columns = ["one_norm_square", "two_norm_square"]
     means = noisy.groupby(["seed", "noise"])[["gap", *columns]].mean()
     slope = means[columns].rdiv(means["gap"], axis=0)
     spread = (slope / slope.groupby("seed").transform("mean") - 1).abs().max()
-    return Verdict.of((spread < 0.2).all(), (spread < 0.2).any())
+    return Verdict.of((spread < off).all(), (spread < off).any())
 
 
 EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, draw)

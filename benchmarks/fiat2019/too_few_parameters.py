@@ -224,13 +224,13 @@ def by_share(frame: pd.DataFrame) -> pd.DataFrame:
     return means.join(published.set_index(["share", "network"]))
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, off: float = 0.08) -> Verdict:
     """Judge the claim by the rule."""
     means = by_share(frame)
     galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
     theorem = (galu["loss"] - galu["theory"]).abs().max() < 0.05
     better = bool((relu["loss"] <= galu["loss"] + 0.02).all())
-    near = (means["loss"] - means["published"]).abs().max() < 0.08
+    near = (means["loss"] - means["published"]).abs().max() < off
     above = bool((relu["loss"] >= 1 - 2 * relu.index.to_numpy()).all())
     return Verdict.of(theorem and better and above and near, theorem)
 

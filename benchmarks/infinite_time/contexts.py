@@ -43,10 +43,10 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, part: float = 0.5) -> Verdict:
     """Judge the claim by the rule."""
     early, last = frame.iloc[1], frame.iloc[-1]
-    flips = early["gates_left"] <= frame["gates_left"].iloc[0] / 2
+    flips = early["gates_left"] <= part * frame["gates_left"].iloc[0]
     learns = last["error"] < frame["error"].iloc[0]
     return Verdict.of(flips and learns, flips or learns)
 

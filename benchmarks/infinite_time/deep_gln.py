@@ -208,10 +208,10 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, most: float = 0.01) -> Verdict:
     """Judge the claim by the rule."""
     shown = _shown(frame)
-    exact = shown["ratio"] < 1.01
+    exact = shown["ratio"] < 1 + most
     return Verdict.of(exact.all(), exact[shown["layers"] == 2].all())
 
 

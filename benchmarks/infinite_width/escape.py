@@ -104,7 +104,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     The network shown is, of those that separate the samples, the one where the oracle is above 1
     on the least part of the plane but not on none.
     """
-    figure, (left, middle, right) = subplots((10.4, 3.4), 1, 3)
+    figure, (left, middle, right) = subplots((10, 3.4), 1, 3)
     ends = frame[frame["added"] == 0]
     row = min(rows_of(ends), key=_part_above)
     Plane.of_row(row).draw(left)
@@ -143,9 +143,9 @@ def by_added(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.pivot(index="added", columns="start", values="refit").ffill()
 
 
-def needed(frame: pd.DataFrame) -> pd.Series[float]:
+def needed(frame: pd.DataFrame, least: float = REACHED) -> pd.Series[float]:
     """Units added until a start reaches the rule's share; infinite where it does not."""
-    reached = by_added(frame) >= REACHED
+    reached = by_added(frame) >= least
     return reached.idxmax().astype(float).where(reached.any(), np.inf)
 
 
@@ -168,9 +168,9 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     """Judge the claim by the rule."""
-    counts = needed(frame)
+    counts = needed(frame, least)
     return Verdict.of(np.isfinite(counts).all(), np.isfinite(counts.median()))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.harness import Verdict
 from benchmarks.infinite_width import margin_reached, more_time, plane
 from benchmarks.page import Kept
 from benchmarks.sizes import margin_share
@@ -16,7 +15,6 @@ def words(kept: Kept) -> dict[str, object]:
     certified = kept["certified"]
     random = certified[certified["kind"] == "random points"]
     lines = [
-        _verdicts(kept),
         f"The maximum is known: to a relative gap of {random['gap'].max():.0e} on random points in "
         "the plane, which an attack by a million directions does not shake.",
         _reached(kept["margin_reached"]),
@@ -24,12 +22,6 @@ def words(kept: Kept) -> dict[str, object]:
         _few(kept["neurons"], kept["plane"]),
     ]
     return {"found": "\n".join(f"- {line}" for line in lines)}
-
-
-def _verdicts(kept: Kept) -> str:
-    experiments = kept.study.experiments
-    said = Verdict.counted(kept.verdict(each.name) for each in experiments)
-    return f"Of {len(experiments)} claims {said}; two are the paper's, the others ours."
 
 
 def _reached(frame: pd.DataFrame) -> str:

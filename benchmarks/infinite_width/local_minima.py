@@ -111,10 +111,10 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     """Judge the claim by the rule."""
     enough = frame[frame["width"] >= frame["neurons"]]
-    reached = enough.groupby("width")["share"].median() >= REACHED
+    reached = enough.groupby("width")["share"].median() >= least
     return Verdict.of(len(reached) and reached.all(), reached.any())
 
 

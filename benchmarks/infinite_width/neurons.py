@@ -140,10 +140,10 @@ def medians(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.groupby(["samples", "k"])["neurons"].median().unstack()
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, most: float = 2.0) -> Verdict:
     """Judge the claim by the rule."""
     counts = medians(frame)
-    level = counts.iloc[-1] < 2.0 * counts.iloc[len(counts) // 2]
+    level = counts.iloc[-1] < most * counts.iloc[len(counts) // 2]
     return Verdict.of(level.all(), level.any())
 
 

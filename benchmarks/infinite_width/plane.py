@@ -135,7 +135,7 @@ def _network(trained: Trained, inputs: Array) -> Array:
 def draw(frame: pd.DataFrame) -> Figure:
     """One panel a predictor of the first draw: values at margin 1, boundary, neurons' kinks."""
     shown = frame[frame["draw"] == frame["draw"].min()]
-    figure = Figure(figsize=(2.75 * len(shown), 3.3), layout="constrained")
+    figure = Figure(figsize=(2.5 * len(shown), 3.1), layout="constrained")
     figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for ax, (_, row) in zip(panels, shown.iterrows(), strict=True):
@@ -162,11 +162,11 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = AGREES) -> Verdict:
     """Judge the claim by the rule."""
     shares = agreements(frame)
     ahead = shares[TRAINED] > shares[[FEATURES, FROZEN]].max(axis=1)
-    return Verdict.of(ahead.all() and shares[TRAINED].median() >= AGREES, ahead.mean() > 0.5)
+    return Verdict.of(ahead.all() and shares[TRAINED].median() >= least, ahead.mean() > 0.5)
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:

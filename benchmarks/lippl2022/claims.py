@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Judged, Verdict
+from benchmarks.harness import Judged, Verdict, otherwise
 from benchmarks.lippl2022 import l2_optimality, neighbours, ten_seeds
 from benchmarks.lippl2022.figures import chance, disagreements, task_name
 from benchmarks.lippl2022.paired import (
@@ -83,11 +83,6 @@ def judged(
     rests = f"Rests on {len(keys)} cells, the first of them {first}." if keys else ""
     texts = tuple(text for text in (*evidence, rests) if text)
     return Judged(verdict=verdict, result=result, control=control, evidence=texts, remark=remark)
-
-
-def otherwise(verdict: Verdict, bound: str) -> str:
-    """Say what becomes of a claim under another bound."""
-    return f"; by {bound}: {verdict.value}"
 
 
 # --- gated linear networks -----------------------------------------------------------------

@@ -20,7 +20,6 @@ from implicit_bias.runs.grid import Grid
 
 GRIDS = Path(__file__).parent / "grids"
 # Claims whose results are said at the head of the page.
-RESULTS = ("l2", "hardly", "sharing", "errors")
 VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 
 
@@ -55,7 +54,6 @@ def words(kept: Kept) -> Row:
     return {
         "claims": len(quoted),
         "counts": Verdict.counted(found[name].verdict for name in quoted),
-        **{f"of_{name.replace('-', '_')}": found[name].result for name in RESULTS},
         "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
         "draws": int(values.loc[values["side"] == "corrected", "other_draws"].sum()),

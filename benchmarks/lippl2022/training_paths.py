@@ -401,8 +401,22 @@ def turned(frame: pd.DataFrame) -> str:
 
 def found(frame: pd.DataFrame) -> str:
     """Say what the table rests on."""
-    counts = frame[frame["step"] > 0].groupby("training")["seed"].nunique()
-    return f"Trainings, each at all seeds: {', '.join(counts.index)}."
+    names = ", ".join(sorted(frame.loc[frame["step"] > 0, "training"].unique()))
+    means = 100 * frame.groupby(["units", "training", "step"])["unused"].mean()
+    unused = []
+    for units in frame["units"].unique():
+        way = means[units, RELEASED]
+        gln, l2 = (means[units, norm, 0] for norm in (GLN_NORM, L2_NORM))
+        unused.append(
+            f"- H = {units}: untrained {way.iloc[0]:.1f} %, trained as released "
+            f"{span(way[1:], '.1f')} % on the way and {way.iloc[-1]:.1f} % at the end, SVM-GLN "
+            f"{gln:.1f} %, SVM-L2 {l2:.1f} %."
+        )
+    lines = "\n".join(unused)
+    return (
+        f"Trainings, each at all seeds: {names}.\n\n"
+        f"Units that do not matter, means over the seeds:\n\n{lines}"
+    )
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:

@@ -129,12 +129,12 @@ def rows(sizes: Sizes, data: str) -> Rows:
 RUN = ["data", "beta2", "step_size", "epsilon"]
 
 
-def ends(frame: pd.DataFrame) -> pd.DataFrame:
+def ends(frame: pd.DataFrame, least: float = REACHED) -> pd.DataFrame:
     """Return a row a run: its times, shares, growth at the end, what is expected, what holds."""
-    return pd.DataFrame([_end(run) for _, run in frame.groupby(RUN, sort=False)])
+    return pd.DataFrame([_end(run, least) for _, run in frame.groupby(RUN, sort=False)])
 
 
-def _end(run: pd.DataFrame) -> Row:
+def _end(run: pd.DataFrame, least: float) -> Row:
     first = rows_of(run.iloc[:1])[0]
     beta2, eta, epsilon, gamma = (
         first[name] for name in ("beta2", "step_size", "epsilon", "gamma")
@@ -156,7 +156,7 @@ def _end(run: pd.DataFrame) -> Row:
         # the mean of sqrt(t_sign / t) over these steps, and 1 before t_sign
         "foreseen": _foreseen(since, last, star),
     }
-    return found | _outcome(found, shares, last)
+    return found | _outcome(found, shares, last, least)
 
 
 def _foreseen(since: float, last: float, star: float) -> float:
@@ -166,7 +166,7 @@ def _foreseen(since: float, last: float, star: float) -> float:
     return (turn - since + after) / (last - since)
 
 
-def _outcome(found: Row, shares: pd.DataFrame, last: int) -> Row:
+def _outcome(found: Row, shares: pd.DataFrame, last: int, least: float) -> Row:
     """Say on which side of its times a run is, and whether it is as foreseen there."""
     largest = max(found[norm] for norm in NORMS)
     if found["epsilon"] > 0:
@@ -176,9 +176,9 @@ def _outcome(found: Row, shares: pd.DataFrame, last: int) -> Row:
         turned = found["linf"] < then["linf"] and found["l2"] > then["l2"]
         return {"side": "after t_eps", "holds": bool(turned)}
     paced = abs(found["growth"] / found["foreseen"] - 1) <= OFF
-    holds = bool(paced and found["early"] < REACHED)
+    holds = bool(paced and found["early"] < least)
     if found["length"] >= LONG:
-        there = found["linf"] >= REACHED and found["linf"] == largest
+        there = found["linf"] >= least and found["linf"] == largest
         return {"side": "after t_sign", "holds": bool(holds and there)}
     return {"side": "about t_sign", "holds": holds}
 
@@ -210,9 +210,9 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     """Judge the claim by the rule."""
-    holds = ends(frame)["holds"].dropna()
+    holds = ends(frame, least)["holds"].dropna()
     return Verdict.of(len(holds) and holds.all(), holds.any())
 
 

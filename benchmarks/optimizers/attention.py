@@ -171,7 +171,7 @@ def _pair_norm(optimizer: str) -> str:
 # --- what a table says -------------------------------------------------------------------------
 
 
-def ends(frame: pd.DataFrame) -> pd.DataFrame:
+def ends(frame: pd.DataFrame, least: float = REACHED) -> pd.DataFrame:
     """Return a row a run and draw: shares at the end, the gap, and whether its claim holds."""
     last = frame[frame["step"] == frame["step"].max()]
     keys = ["trained", "optimizer", "draw"]
@@ -179,17 +179,17 @@ def ends(frame: pd.DataFrame) -> pd.DataFrame:
     table["gap"] = last.groupby(keys)["gap"].first()
     table = table.reset_index()
     table["claim"] = [CLAIMS[key] for key in zip(table["trained"], table["optimizer"], strict=True)]
-    table["holds"] = [_holds(row) for row in rows_of(table)]
+    table["holds"] = [_holds(row, least) for row in rows_of(table)]
     order = {key: place for place, key in enumerate(CLAIMS)}
     places = [order[key] for key in zip(table["trained"], table["optimizer"], strict=True)]
     return table.iloc[np.lexsort([table["draw"], places])].reset_index(drop=True)
 
 
-def _holds(row: Row) -> bool:
+def _holds(row: Row, least: float) -> bool:
     if not row["claim"]:
         return bool(row["gap"] <= NEAR)
     share = row[row["claim"]]
-    return bool(share >= REACHED and share == max(row[norm] for norm in NORMS))
+    return bool(share >= least and share == max(row[norm] for norm in NORMS))
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -213,9 +213,9 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     """Judge the claim by the rule."""
-    holds = ends(frame)["holds"]
+    holds = ends(frame, least)["holds"]
     return Verdict.of(holds.all(), holds.any())
 
 

@@ -126,14 +126,14 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, rise: float = RISE) -> Verdict:
     """Judge the claim by the rule."""
     there, rises = list[bool](), list[bool]()
     for shrinkage, run in parts(frame, "shrinkage"):
         last = run["share"].iloc[-1]
         before = run[run["round"] <= run["round"].max() / 10]["share"].iloc[-1]
         there.append(last >= guaranteed(shrinkage))
-        rises.append(last > before + RISE)
+        rises.append(last > before + rise)
     on_the_way = all(now or later for now, later in zip(there, rises, strict=True))
     return Verdict.of(all(there), on_the_way)
 

@@ -91,14 +91,14 @@ def rows(sizes: Sizes, geometry: str, layers: int, start: int) -> Rows:
     yield from seen
 
 
-def ends(frame: pd.DataFrame) -> pd.DataFrame:
+def ends(frame: pd.DataFrame, least: float = REACHED) -> pd.DataFrame:
     """Return a row a run: shares at the last step."""
     last = frame[frame["step"] == frame["step"].max()]
     keys = ["geometry", "layers", "start"]
     table = last.pivot(index=keys, columns="norm", values="share")[list(NORMS)].reset_index()
     table["claim"] = [CLAIMS[key] for key in zip(table["geometry"], table["layers"], strict=True)]
     table["holds"] = [
-        row[row["claim"]] >= REACHED and row[row["claim"]] == max(row[norm] for norm in NORMS)
+        row[row["claim"]] >= least and row[row["claim"]] == max(row[norm] for norm in NORMS)
         for row in rows_of(table)
     ]
     return table
@@ -120,9 +120,9 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     """Judge the claim by the rule."""
-    holds = ends(frame)["holds"]
+    holds = ends(frame, least)["holds"]
     return Verdict.of(holds.all(), holds.any())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.harness import Verdict, rows_of
+from benchmarks.harness import rows_of
 from benchmarks.optimizers import adam_memory, attention, leading, single_samples
 from benchmarks.page import Kept
 from benchmarks.words import share_span, span
@@ -14,23 +14,12 @@ from implicit_bias.base.wording import percent
 def words(kept: Kept) -> dict[str, object]:
     """Return the values that the texts of the page name."""
     lines = [
-        _verdicts(kept),
         _memory(kept["adam_memory"]),
         _single(kept["single_samples"]),
         _attention(kept["attention"]),
         _networks(kept["networks"], kept["leading"]),
     ]
     return {"found": "\n".join(f"- {line}" for line in lines)}
-
-
-def _verdicts(kept: Kept) -> str:
-    """Count the verdicts of all experiments."""
-    experiments = kept.study.experiments
-    said = Verdict.counted(kept.verdict(each.name) for each in experiments)
-    return (
-        f"Of {len(experiments)} claims {said}. Those that stand in part ask for more time than "
-        "there is, or hold for some of their runs: each row says which."
-    )
 
 
 def _memory(frame: pd.DataFrame) -> str:

@@ -174,7 +174,7 @@ def _step(module: nn.Module, X: Tensor, labels: Tensor, step: int) -> None:
 
 
 @tabled
-def ends(frame: pd.DataFrame) -> Rows:
+def ends(frame: pd.DataFrame, part: float = FALLS) -> Rows:
     """Return a row a run: gaps where it first separates and at the end, and whether they fell."""
     for (module, gates, start), run in frame.groupby(["module", "gates", "start"], sort=False):
         known = run[run["gap"].notna()]
@@ -191,7 +191,7 @@ def ends(frame: pd.DataFrame) -> Rows:
             "rest_first": first["rest"],
             "rest": last["rest"],
             "off": known["off"].max(),
-            "falls": last["across"] <= FALLS * first["across"] and last["rest"] < first["rest"],
+            "falls": last["across"] <= part * first["across"] and last["rest"] < first["rest"],
         }
 
 
@@ -214,9 +214,9 @@ def _span(values: pd.Series[float]) -> str:
     return span(values, ".1e")
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, part: float = FALLS) -> Verdict:
     """Judge the claim by the rule."""
-    table = ends(frame)
+    table = ends(frame, part)
     same = (table["off"] <= SAME).all()
     return Verdict.of(same and table["falls"].all(), same and table["falls"].any())
 

@@ -95,7 +95,7 @@ def rate(run: pd.DataFrame) -> float:
 
 
 @tabled
-def judged(frame: pd.DataFrame) -> Rows:
+def judged(frame: pd.DataFrame, least: float = REACHED) -> Rows:
     """Judge each optimizer on each set by its share in its own norm, and in the others.
 
     Columns: optimizer, data, share (in its own norm, at the end), rate, rises (over the last
@@ -115,7 +115,7 @@ def judged(frame: pd.DataFrame) -> Rows:
             "rate": rate(run),
             "rises": share > before,
             "elsewhere": others["share"].max(),
-            "reached": share >= REACHED if name != SLOW else _as_slow(run),
+            "reached": share >= least if name != SLOW else _as_slow(run),
         }
 
 
@@ -164,9 +164,9 @@ def found(frame: pd.DataFrame) -> str:
     return "\n".join([lines[0], "", *lines[1:]])
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     """Judge all claims together by the rule."""
-    each = {outcome(runs) for _, runs in judged(frame).groupby("optimizer")}
+    each = {outcome(runs) for _, runs in judged(frame, least).groupby("optimizer")}
     return Verdict.of(each == {Verdict.STANDS}, Verdict.FALLS not in each)
 
 
@@ -195,18 +195,15 @@ def _said(verdict: Verdict) -> str:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Finger-prints above, the shortfall in each optimizer's own norm against steps below."""
+    """Each set: finger-prints, and the shortfall in each optimizer's own norm against steps."""
     sets = list(dict.fromkeys(frame["data"]))
-    figure, (above, below) = subplots((3.6 * len(sets) + 1.2, 7.2), 2, len(sets), squeeze=False)
-    for ax, curves, data in zip(above, below, sets, strict=True):
+    figure, panels = subplots((9.6, 3.0 * len(sets) + 0.6), len(sets), 2, squeeze=False)
+    for (ax, curves), data in zip(panels, sets, strict=True):
         of_set = frame[frame["data"] == data]
         _finger_print(ax, at_end(of_set))
         ax.set_title(f"{data}, {of_set['steps'].iloc[0]:,} steps")
         _shortfalls(curves, own(of_set))
-        if ax is not above[0]:
-            ax.set_yticklabels([])
-    below[0].set_ylabel("1 - margin / certified maximum\nin the optimizer's own norm")
-    return common_legend(figure, below, 4)
+    return common_legend(figure, panels[:, 1], 4)
 
 
 def _finger_print(ax: Axes, last: pd.DataFrame) -> None:
@@ -236,7 +233,7 @@ def _finger_print(ax: Axes, last: pd.DataFrame) -> None:
 def _shortfalls(ax: Axes, runs: pd.DataFrame) -> None:
     for place, (name, run) in enumerate(runs.groupby("optimizer", sort=False)):
         shortfall = (1 - run["share"]).clip(lower=1e-6)
-        line = LINES[place // len(COLOURS)]
+        line = LINES[place % len(LINES)]
         colour = COLOURS[place % len(COLOURS)]
         # Of Adam with and without epsilon the curves are the same: one over the other.
         over = name == "Adam, epsilon 0"
@@ -246,6 +243,7 @@ def _shortfalls(ax: Axes, runs: pd.DataFrame) -> None:
         )
     ax.axhline(1.0, color=GREY, linewidth=0.8, linestyle=":")
     ax.set(xscale="log", yscale="log", xlabel="steps", ylim=(5e-3, 3.0))
+    ax.set_title("1 - margin / certified maximum in the own norm")
     ax.grid(axis="both")
 
 

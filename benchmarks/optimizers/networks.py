@@ -170,7 +170,7 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 def draw(frame: pd.DataFrame) -> Figure:
     """Gaps against steps: a row of panels for each kind of gates, a panel an optimizer."""
     figure, panels = subplots(
-        (2.9 * len(OPTIMIZERS) + 0.6, 5.6), len(GATES), len(OPTIMIZERS), sharex=True, sharey=True
+        (2.5 * len(OPTIMIZERS), 5.6), len(GATES), len(OPTIMIZERS), sharex=True, sharey=True
     )
     for row, gates in zip(panels, GATES, strict=True):
         for ax, name in zip(row, OPTIMIZERS, strict=True):
@@ -189,7 +189,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.0}
         label = f"gap in {norm} (thick: the optimizer's own)"
         panels[0][0].plot([], [], label=label, **look)
-    return common_legend(figure, panels[0][:1], len(NORMS))
+    return common_legend(figure, panels[0][:1], 2)
 
 
 EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -143,11 +143,11 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, most: float = KEEPS_UP) -> Verdict:
     """Judge the claim by the rule."""
     last = at_end(frame).set_index("method")
     ours = last[last["foreseen"].notna()]
-    keeps_up = ours["tenfold"] <= KEEPS_UP * ours["foreseen"]
+    keeps_up = ours["tenfold"] <= most * ours["foreseen"]
     ahead = ours["excess"].min() < last["excess"].drop(ours.index).min()
     return Verdict.of(keeps_up.any() and ahead, keeps_up.any())
 

@@ -194,7 +194,7 @@ def rows(sizes: Sizes, data: str, optimizer: str) -> Rows:
             }
 
 
-def at_end(frame: pd.DataFrame) -> pd.DataFrame:
+def at_end(frame: pd.DataFrame, least: float = 0.0) -> pd.DataFrame:
     """Return the last shares: a row a run, with its claim and whether that holds."""
     last = frame[frame["passes"] == frame["passes"].max()]
     table = last.pivot(index=["data", "optimizer"], columns="norm", values="share")
@@ -202,15 +202,17 @@ def at_end(frame: pd.DataFrame) -> pd.DataFrame:
     keys = zip(table["data"], table["optimizer"], strict=True)
     table["claim"] = [CLAIMS[key] for key in keys]
     table["holds"] = [
-        _holds(row["claim"], {norm: row[norm] for norm in NORMS}) for row in rows_of(table)
+        _holds(row["claim"], {norm: row[norm] for norm in NORMS}, least) for row in rows_of(table)
     ]
     return table
 
 
-def _holds(claim: str, shares: dict[str, float]) -> bool:
+def _holds(claim: str, shares: dict[str, float], least: float) -> bool:
     """Whether a run is where it is said to go; the norm of the data's own may be that of l2."""
     others = NORMS if claim == OWN else PLAIN
-    return shares[claim] >= REACHED[claim] and shares[claim] == max(shares[n] for n in others)
+    return shares[claim] >= max(REACHED[claim], least) and shares[claim] == max(
+        shares[n] for n in others
+    )
 
 
 def found(frame: pd.DataFrame) -> str:
@@ -235,9 +237,9 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = 0.0) -> Verdict:
     """Judge the claim by the rule."""
-    holds = at_end(frame)["holds"]
+    holds = at_end(frame, least)["holds"]
     return Verdict.of(holds.all(), holds.any())
 
 

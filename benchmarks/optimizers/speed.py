@@ -239,12 +239,12 @@ def found(frame: pd.DataFrame) -> str:
     return f"Excess of the norm at margin 1 over the certified optimum: {ends}."
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, off: float = OFF) -> Verdict:
     """Judge the claim by the rule."""
     last = at_end(frame).set_index("method")
     order = last["excess"][["momentum", "normalised GD", "gradient descent"]]
     rates = last["rate"][list(EXPONENTS)] / pd.Series(EXPONENTS)
-    paced = (rates - 1).abs() <= OFF
+    paced = (rates - 1).abs() <= off
     ordered = bool(order.is_monotonic_increasing)
     return Verdict.of(ordered and paced.all(), ordered and paced.any())
 

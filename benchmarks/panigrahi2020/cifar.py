@@ -123,7 +123,7 @@ def spectrum(gram: Array) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the three panels."""
-    figure, (a, b, c) = subplots((12, 4), 1, 3)
+    figure, (a, b, c) = subplots((10, 4), 1, 3)
     cells = frame[frame["part"] == "distances"]
     a.stairs(cells["y"], BINS, fill=True, color=BLUE)
     a.axvline(0.1, color=GREY, linestyle="--")

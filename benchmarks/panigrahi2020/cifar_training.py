@@ -178,7 +178,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     panels = [(f"m = {longest['width'].iloc[0]:,}, rate {RATE:g}", longest)]
     limit = frame[frame["width"] == 0]
     panels += [(f"infinite width, rate {rate:g}", rows) for rate, rows in limit.groupby("rate")]
-    figure, axes = subplots((12, 4.2), 1, len(panels))
+    figure, axes = subplots((10, 4.2), 1, len(panels))
     for ax, (title, rows) in zip(axes, panels, strict=True):
         for activation, cells in harness.parts(rows, "activation"):
             look = {"color": COLOUR[activation], "marker": MARKER[activation], "ms": 4}

@@ -94,7 +94,7 @@ def infinite(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the smallest eigenvalue against depth, and the depth it takes against separation."""
-    figure, (left, right, norms) = subplots((13, 4.8), 1, 3)
+    figure, (left, right, norms) = subplots((10, 4.8), 1, 3)
     for activation, rows in parts(infinite(frame), "activation"):
         look = {"color": shared.COLOUR[activation], "marker": shared.MARKER[activation]}
         cells = rows[rows["n"] == SHOWN]

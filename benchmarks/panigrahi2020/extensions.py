@@ -153,7 +153,7 @@ def distances(
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw distances from the limits, and what two starts do to the smallest eigenvalue."""
-    figure, axes = subplots((12, 4.6), 1, 3)
+    figure, axes = subplots((10, 4.6), 1, 3)
     limits = frame[frame["part"] == "limits"]
     means = limits.groupby(["activation", "width"], sort=False).mean(numeric_only=True)
     for activation, cells in parts(means.reset_index(), "activation"):

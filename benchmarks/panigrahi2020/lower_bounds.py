@@ -117,7 +117,7 @@ def finite(X: Array, phi: grams.Activation, width: int, seed: int) -> Array:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw measured eigenvalues as marks and the shapes of the bounds as lines."""
-    figure, axes = subplots((12, 4.6), 1, 3)
+    figure, axes = subplots((10, 4.6), 1, 3)
     columns = {"half circle": "n", "close points": "delta", "sphere, d = 5": "n"}
     for ax, (part, column) in zip(axes, columns.items(), strict=True):
         for activation in ("relu", "selu", "elu"):  # leaky ReLU lies behind ReLU

@@ -88,7 +88,7 @@ def means(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw -log of both eigenvalues against the theorem's exponent."""
-    figure, axes = subplots((12, 4.4), 1, 3, sharey=True)
+    figure, axes = subplots((10, 4.4), 1, 3, sharey=True)
     for ax, (dimension, rows) in zip(axes, parts(means(frame), "dimension"), strict=True):
         for activation, cells in parts(rows, "activation"):
             look = {"color": COLOUR[activation]}

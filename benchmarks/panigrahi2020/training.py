@@ -409,7 +409,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
     Theorem 4.6 at the published width as lines, trained networks as marks, infinite width dotted.
     """
-    figure, axes = subplots((11, 8), 2, 2)
+    figure, axes = subplots((10, 8), 2, 2)
     wide = widest(frame)
     narrow = frame[frame["part"] == "long"]
     for row, n in itertools.product((0, 1), (10, 50)):

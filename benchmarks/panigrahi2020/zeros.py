@@ -67,7 +67,7 @@ def weights_gram(
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw counted eigenvalues as marks and both formulas as lines."""
     groups = parts(frame, "dimension")
-    figure, (axes,) = subplots((11, 4.4), 1, len(groups), squeeze=False)
+    figure, (axes,) = subplots((10, 4.4), 1, len(groups), squeeze=False)
     for ax, (dimension, rows) in zip(axes, groups, strict=True):
         ax.plot(rows["n"].unique(), rows["n"].unique(), ":", color=BLACK)
         for i, (_, cells) in enumerate(parts(rows, "phi")):

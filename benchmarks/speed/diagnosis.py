@@ -297,10 +297,10 @@ def _waiting(frame: pd.DataFrame) -> int:
     return len(names - set(frame["name"])) if names & set(frame["name"]) else 0
 
 
-def verdict(frame: pd.DataFrame) -> harness.Verdict:
+def verdict(frame: pd.DataFrame, most: float = 4.0) -> harness.Verdict:
     """Judge the claim by the rule."""
     answered = frame[frame["outcome"] == runs.ANSWERED]
-    whole = len(answered) == len(frame) and not _waiting(frame) and (answered["gib"] <= 4.0).all()
+    whole = len(answered) == len(frame) and not _waiting(frame) and (answered["gib"] <= most).all()
     return harness.Verdict.of(whole and (answered["weights"] >= 9e6).any(), len(answered))
 
 

@@ -472,13 +472,13 @@ def found(frame: pd.DataFrame) -> str:
     return "\n\n".join([*lines, "\n".join(peers)]).strip()
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, most: float = SETS_SECONDS) -> Verdict:
     """Judge the claim by the rule."""
     native = natives(frame)
     stored = native[native["stored"].notna()]
     right = [tuple(row) == WRONG for row in stored[["data", "norm"]].to_numpy().tolist()]
     named = bool(((disagreement(stored) > AGREES).to_numpy() == np.array(right)).all())
-    quick = native[native["data"].isin(SEPARABLE_SETS)]["wall_seconds"].sum() <= SETS_SECONDS
+    quick = native[native["data"].isin(SEPARABLE_SETS)]["wall_seconds"].sum() <= most
     whole = bool(within_line(native).all() and quick) and named and not unmeasured(frame)
     return Verdict.of(whole, named and settled(native).mean() > 0.5)
 

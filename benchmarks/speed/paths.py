@@ -240,10 +240,10 @@ def found(frame: pd.DataFrame) -> str:
     return "\n\n".join(lines)
 
 
-def verdict(frame: pd.DataFrame) -> harness.Verdict:
+def verdict(frame: pd.DataFrame, least: float = 2.0) -> harness.Verdict:
     """Judge the claim by the rule."""
     ratios = _by_path(frame)["ratio"]
-    return harness.Verdict.of((ratios >= 2).all(), (ratios >= 2).any())
+    return harness.Verdict.of((ratios >= least).all(), (ratios >= least).any())
 
 
 EXPERIMENT = harness.Experiment(measure, found, tabulate, verdict, options=PathOptions)

@@ -243,7 +243,7 @@ COLOURS = {
     ("cuda", "interior-point"): SKY,
     ("cuda", "working-set"): ORANGE,
 }
-PANEL = (3.6, 2.9)
+PANEL = (3.0, 2.9)
 # Memory below this is what the yardstick left behind.
 LEAST_GIB = 0.1
 
@@ -410,8 +410,8 @@ def found(frame: pd.DataFrame) -> str:
     yardsticks = (frame["yardstick_before"] + frame["yardstick_after"]) / 2
     lines = [
         f"- The largest point, {point_of(largest).name}: a certified gap of "
-        f"{largest['gap']:.0e} after {largest['seconds']:.3g} s, with {largest['peak_gib']:.1f} "
-        "GiB at the peak, data included.",
+        f"{largest['gap']:.0e} after {largest['seconds']:.3g} s, {largest['support']:,} support "
+        f"vectors, and {largest['peak_gib']:.1f} GiB at the peak, data included.",
     ]
     if growth:
         lines.append(

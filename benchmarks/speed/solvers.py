@@ -604,10 +604,10 @@ def _small_formulations(frame: pd.DataFrame) -> dict[str, list[float]]:
     return small
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, least: float = 100.0) -> Verdict:
     """Judge the claim by the rule."""
     ratios = [float(row["ratio"]) for _, _, row in _published(frame)]
-    return Verdict.of(ratios and ratios[-1] >= 100, max(ratios, default=0.0) >= 10)
+    return Verdict.of(ratios and ratios[-1] >= least, max(ratios, default=0.0) >= 10)
 
 
 def _cell_of(row: Row) -> Cell:

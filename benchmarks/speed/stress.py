@@ -550,11 +550,11 @@ def _fell_back(auto: pd.DataFrame) -> pd.Series:
     return auto["detail"].fillna("").str.startswith("after ") & ~_unanswered(auto)
 
 
-def verdict(frame: pd.DataFrame) -> Verdict:
+def verdict(frame: pd.DataFrame, most: float = FEW) -> Verdict:
     """Judge the claim by the rule."""
     auto = _auto(frame)
     honest = not (_lies(frame) | _faults(frame)).any()
-    whole = set(FAMILIES) <= set(frame["family"]) and _missed(auto).mean() <= FEW
+    whole = set(FAMILIES) <= set(frame["family"]) and _missed(auto).mean() <= most
     return Verdict.of(honest and whole, not _lies(frame).any())
 
 

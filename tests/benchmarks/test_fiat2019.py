@@ -289,7 +289,7 @@ def test_images_are_judged_by_every_cell() -> None:
     readout = of_images(image_width.READOUT, {(0.001, width): 0.3 for width in image_width.WIDTHS})
     frame = pd.DataFrame([*slopes, *readout])
     assert image_width.verdict(frame) is Verdict.STANDS
-    assert image_width.judged(frame, 0.1) is Verdict.IN_PART
+    assert image_width.verdict(frame, 0.1) is Verdict.IN_PART
     assert image_width.compared(frame, "ReLU", "GaLU0").verdict is Verdict.STANDS
     assert image_width.compared(frame, "ReLU", "GaLU0", 0.5).verdict is Verdict.STANDS
     assert image_width.compared(frame, "ReLU", "GaLU0", 0.2).verdict is Verdict.IN_PART
@@ -316,11 +316,11 @@ def test_noisy_clusters_are_judged_by_both_tasks() -> None:
         for part in ("train", "test")
     ]
     frame = pd.DataFrame(rows)
-    assert noisy_clusters.judged(frame, 2.0) is Verdict.FALLS  # training errors are not small
+    assert noisy_clusters.verdict(frame, 2.0) is Verdict.FALLS  # training errors are not small
     frame.loc[frame["part"] == "train", "error"] *= 0.1
     assert noisy_clusters.verdict(frame) is Verdict.IN_PART
-    assert noisy_clusters.judged(frame, 2.0) is Verdict.STANDS
-    assert noisy_clusters.judged(frame.assign(error=1.0), 2.0) is Verdict.FALLS
+    assert noisy_clusters.verdict(frame, 2.0) is Verdict.STANDS
+    assert noisy_clusters.verdict(frame.assign(error=1.0), 2.0) is Verdict.FALLS
 
 
 def test_the_bound_of_theorem_5_that_its_proof_yields_grows() -> None:

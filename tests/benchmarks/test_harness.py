@@ -42,7 +42,7 @@ SQUARES = Experiment(
     measure=whole(measure),
     draw=draw,
     found=lambda frame: f"The largest is {frame['square'].max()}.\n\n- There are {len(frame)}.",
-    verdict=lambda frame: Verdict.of((frame["square"].diff().iloc[1:] > 0).all()),
+    verdict=lambda frame, by=0: Verdict.of((frame["square"].diff().iloc[1:] > by).all()),
     tabulate=lambda frame: frame.tail(1).astype(str),
 )
 
@@ -78,7 +78,8 @@ COUNT = replace(
 )
 TEXTS = """
 head = "# Numbers\\n\\nOf Euclid."
-found = "They are {{least:.1f}} or more."
+found = "They are {{least:.1f}} or more. {{cubes}} {{count}}: {{verdicts}}."
+short = "At {{least}}."
 findings = "findings"
 
 [[experiments]]
@@ -88,6 +89,8 @@ cost = "seconds"
 claim = "They grow."
 how = "By counting from {{FIRST}}."
 rule = "It stands if they do."
+why = "They could shrink."
+other = [3, "steps of 3"]
 alt = "Squares against n"
 
 [[experiments]]
@@ -184,7 +187,7 @@ def test_command_keeps_table_and_picture_and_says_what_was_found(home: Path, cal
         "By counting from 1.",
         "The largest is 100.",
         "There are 10.",
-        "Stands. It stands if they do.",
+        "Stands; by steps of 3: does not stand. It stands if they do. They could shrink.",
         "square_numbers.parquet",
     ):
         assert word in output
@@ -320,16 +323,24 @@ def test_pages_are_made_of_the_tables(home: Path, study: Study, call: Shown) -> 
     study.picture(squares, home).write_bytes(b"old")
 
     _, output = call("euclid", "page")
-    readme, details = (home / "euclid" / name for name in ("README.md", "DETAILS.md"))
-    assert output.split() == [str(readme), str(details)]
+    files = readme, details, short = [
+        home / "euclid" / name for name in ("README.md", "DETAILS.md", "SUMMARY.md")
+    ]
+    assert output.split() == [str(file) for file in files]
     said = readme.read_text("utf-8")
-    assert said.startswith("# Numbers\n\nOf Euclid.\n\n## What we found\n\nThey are 1.0 or more.\n")
+    assert said.startswith("# Numbers\n\nOf Euclid.\n\n## What we found\n\nThey are ")
+    assert "\n\nThey are 1.0 or more. There are 3. 2: 2 stand.\n\n" in said
     for row in (
-        "| [Squares](DETAILS.md#square_numbers) | They grow. | There are 10. | **stands** |",
+        "| [Squares](DETAILS.md#square_numbers) | They grow. | There are 10. "
+        "| **stands**; by steps of 3: does not stand |",
         "| [Cubes](DETAILS.md#cubes) | “They wax.” (book IX) | There are 3. | **stands** |",
     ):
         assert row in said
     assert said.index("wax") < said.index("## What this rests on") < said.index("They grow")
+    assert short.read_text("utf-8") == (
+        "# Numbers: in short\n\nAt 1.\n\n| claim | what came out | verdict |\n| --- | --- | --- |\n"
+        "| [They grow.](DETAILS.md#cubes) | There are 3. | **stands** |\n"
+    )
     text = details.read_text("utf-8")
     for part in (
         "## Cubes\n\n**The paper.** “They wax.” (book IX)\n\n**Claim.** They grow.\n\n",
@@ -348,7 +359,7 @@ def test_pages_are_made_of_the_tables(home: Path, study: Study, call: Shown) -> 
 
 - There are 10.
 
-**Verdict.** Stands. It stands if they do.
+**Verdict.** Stands; by steps of 3: does not stand. It stands if they do. They could shrink.
 
 | n | square |
 | --- | --- |
@@ -380,7 +391,7 @@ def test_a_claim_is_judged_by_the_table_of_its_experiment(home: Path, study: Stu
     study = replace(study, claims=(claim,), statements=(says,), further="At {{least}}.")
     for entry in study.experiments:
         harness.run(study, entry, folder=home, say=lambda _: None)
-    readme, details = page.pages(study, home).values()
+    readme, details, _ = page.pages(study, home).values()
     row = "| [book X](DETAILS.md#wax) | “Yes” | 4 wax. | **stands** |"
     assert row in readme
     assert readme.index(row) < readme.index("At 1.")

@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,16 @@ def test_kept_tables_are_of_the_default_sizes(name: str) -> None:
         module = import_module(f"benchmarks.{name}.{entry.name}")
         assert attrs["sizes"] == sizes.in_words(module.WHOLE)
         assert attrs["done"] == attrs["settings"] == len(module.settings(module.WHOLE))
+
+
+@each_study
+def test_a_rule_of_size_has_another_bound(study: Study) -> None:
+    """And says why it could fail and why it could hold, where every claim is of our own rule."""
+    for entry in study.experiments:
+        bounds = len(signature(harness.load(study, entry).verdict).parameters) - 1
+        assert bounds == (entry.other is not None), entry.name
+        if study.name in ("optimizers", "infinite_width", "infinite_time"):
+            assert re.search("could fail.*could hold", entry.why), entry.name
 
 
 NUMBERED = {

@@ -8,7 +8,7 @@ from implicit_bias.report.style import BLACK, BLUE, VERMILION
 
 def trajectory_figure(frame: pd.DataFrame) -> Figure:
     """Draw SVM-LC with the gates of each step: errors, disagreement and gates, norm."""
-    figure = Figure(figsize=(11.0, 3.4), layout="constrained")
+    figure = Figure(figsize=(10.0, 3.4), layout="constrained")
     errors, apart, norm = figure.subplots(1, 3)
     steps = frame["step"]
     curves = (
