@@ -57,6 +57,12 @@ SOLVE = (
     "assert ib.solve(p).status is ib.Status.OPTIMAL"
 )
 
+TRAIN = (
+    "import torch, implicit_bias as ib;"
+    "m = torch.nn.Linear(2, 1, bias=False).double();"
+    "ib.train_to_limit(m, torch.eye(2).double(), [1, -1], ib.LimitConfig(steps=2))"
+)
+
 
 @pytest.mark.parametrize(
     ("code", "absent"),
@@ -65,6 +71,7 @@ SOLVE = (
         (f"import implicit_bias.training.configuration; {CONFIGURE}", "torch"),
         (f"import implicit_bias.protocols.lippl2022; {CONFIGURE}", "torch"),
         pytest.param(SOLVE, "cvxpy sklearn pandas", marks=pytest.mark.slow),
+        pytest.param(TRAIN, "cvxpy sklearn sympy torch._dynamo", marks=pytest.mark.slow),
         pytest.param("import implicit_bias.report.words", "matplotlib", marks=pytest.mark.slow),
     ],
 )

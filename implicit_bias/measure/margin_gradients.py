@@ -201,9 +201,17 @@ class MarginGradients:
     def combine(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,), without J."""
         table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
-        with _differentiated(self.module):
-            parts = (self._transpose(rows, theta)(table[rows])[0] for rows in self._blocks())
-            return sum(parts, start=torch.zeros_like(theta))
+        theta = theta.detach().requires_grad_()
+        total = torch.zeros_like(theta)
+        # Not by `vjp` or `grad_outputs`, for which torch imports its compiler, or sympy.
+        with _differentiated(self.module), torch.enable_grad():
+            for rows in self._blocks():
+                combined = (table[rows] * self._margins(rows, theta)).sum()
+                if combined.requires_grad:
+                    total += torch.autograd.grad(
+                        combined, theta, allow_unused=True, materialize_grads=True
+                    )[0]
+        return total
 
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (n,), of a direction w (P,), without J: the transpose of the transpose."""

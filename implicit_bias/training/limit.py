@@ -40,8 +40,10 @@ the shares of the hidden units, which move by differences in growth alone, are l
 they were. A larger friction of the scale cools more slowly, by F ~ -k^2 / (2 (1 + R)) times what
 a plain step gains, and leaves the direction time to follow; and as the weights grow by 1 + 1 / k a
 step, a direction that keeps its velocity slows down by that factor, so that r = 2 is already the
-usual friction in angles. All three are descent on F in the Euclidean metric from the weights that
-are given, and rest where g is parallel to theta: at the KKT points of the margin problem.
+usual friction in angles. A linear predictor, of degree 1, has no shares, and r = R = 1 as in the
+momentum of Ji, Srebro and Telgarsky.
+All three are descent on F in the Euclidean metric from the weights that are given, and rest where g
+is parallel to theta: at the KKT points of the margin problem.
 
 Where F rises all the same, the step is taken back and the velocity set to 0 (restart). Restarting
 where <g, v_t> > 0 instead is no use here: across the stiffest direction of the soft minimum, steps
@@ -110,10 +112,10 @@ ROUNDING = 1e-15
 STATIONARY = 1e-6
 
 # Extrapolation across and along the weights, a and b, after k steps without a restart.
-METHODS: dict[Method, Callable[[LimitConfig, int], tuple[float, float]]] = {
-    "plain": lambda config, k: (0.0, 0.0),
-    "momentum": lambda config, k: (config.momentum, config.momentum),
-    "accelerated": lambda config, k: (k / (k + config.friction), k / (k + config.scale_friction)),
+METHODS: dict[Method, Callable[[float, int, float, float], tuple[float, float]]] = {
+    "plain": lambda mu, k, r, R: (0.0, 0.0),
+    "momentum": lambda mu, k, r, R: (mu, mu),
+    "accelerated": lambda mu, k, r, R: (k / (k + r), k / (k + R)),
 }
 
 
@@ -458,7 +460,9 @@ class _Descent(Objective):
 
     def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity
-        a, b = METHODS[self.config.method](self.config, state.age)
+        config = self.config
+        r, R = (config.friction, config.scale_friction) if self.has_units else (1.0, 1.0)
+        a, b = METHODS[config.method](config.momentum, state.age, r, R)
         square = (theta @ theta).item()
         along = (v @ theta).item() / square if square > 0 else 0.0
         return (1.0 + (b - a) * along) * theta + a * v

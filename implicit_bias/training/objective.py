@@ -27,6 +27,8 @@ from implicit_bias.training.trainee import Trainee
 
 # Step size before the first step.
 FIRST_STEP_SIZE = 1.0
+# Largest degree, as measured, of a predictor that is linear in its parameters.
+LINEAR = 1.0 + 1e-6
 # Fields of `LimitConfig` that came later, or that only end a training.
 ADDED_FIELDS = ("norm", "chunk")
 DEFAULTS = {field.name: field.default for field in fields(LimitConfig)}
@@ -63,6 +65,8 @@ class Objective(ABC):
         self.trainee, self.config = trainee, config
         self.parameters = list(trainee.parameters.values())
         self.loss = as_loss(config.loss)
+        # A linear predictor has none whose share could be left behind, or that could die.
+        self.has_units = trainee.degree > LINEAR
 
     @abstractmethod
     def advance(self, state: State) -> State | None:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from torch import nn
 
 from cases import cloud, mostly_slow
@@ -134,6 +135,24 @@ def test_equal_frictions_are_the_textbook_methods(
         by_hand = point - after.step_size / GROWTH * gradient
         torch.testing.assert_close(after.weights, by_hand, rtol=1e-10, atol=1e-12)
         before = now.weights
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_linear_predictor_is_ahead_of_momentum(seed: int) -> None:
+    """At equal steps, of that of Ji, Srebro and Telgarsky, whose steps are as long as is safe."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(60, 40)) + 3.0
+    y = np.sign((inputs - 3.0) @ rng.normal(size=40))
+    inputs /= np.linalg.norm(inputs, axis=1).max()
+    w, g = np.zeros(40), np.zeros(40)
+    for t in range(1, 201):
+        ascent = softmax(-y * (inputs @ w)) @ (y[:, None] * inputs)
+        g = t / (t + 1) * (g + ascent)
+        w = w + g + ascent
+    torch.manual_seed(seed)
+    linear = nn.Linear(40, 1, bias=False, dtype=torch.float64)
+    result = train_to_limit(linear, inputs, y, LimitConfig(steps=200))
+    assert result.history[-1].normalised_margin > (y * (inputs @ w)).min() / np.linalg.norm(w) > 0
 
 
 def test_friction_of_the_scale_acts_along_the_weights_only() -> None:
@@ -278,30 +297,50 @@ def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss(method: Method) -
     assert max(point.normalised_margin for point in result.history) > 1.3  # of sqrt(2)
 
 
+def on_clusters(seed: int) -> tuple[nn.Module, Array, Array]:
+    """Return a ReLU network of 64 units, and 64 samples and labels on 3 x 3 clusters."""
+    centres = 0.375 * (np.array([(i, j) for i in range(3) for j in range(3)]) - 1.0)
+    rng = np.random.default_rng(seed)
+    place = rng.integers(0, 9, 64)
+    angle, radius = rng.uniform(0.0, 2.0 * np.pi, 64), rng.uniform(0.0, 0.125, 64)
+    spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    inputs = np.column_stack([centres[place] + spread, np.ones(64)])
+    torch.manual_seed(seed)
+    return layers(3, 64, 1).double(), inputs, rng.permutation(np.resize([-1, 1], 9))[place]
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_first_steps_of_spectral_descent_leave_each_sample_units(seed: int) -> None:
+    """A sample on which all units are off has no gradient, and is never classified."""
+    network, inputs, labels = on_clusters(seed)
+    result = train_to_limit(network, inputs, labels, LimitConfig(steps=80, norm="spectral"))
+    assert result.history[-1].min_margin > 0
+
+
 @pytest.mark.slow
-def test_no_relu_network_stalls_at_a_positive_margin() -> None:
+@pytest.mark.parametrize(("norm", "starts", "most"), [("l2", 64, 0.05), ("spectral", 8, 0.2)])
+def test_no_relu_network_stalls_at_a_positive_margin(
+    norm: Literal["l2", "spectral"], starts: int, most: float
+) -> None:
     """Scaling the weights lowers the loss of separated samples: none of them can be stationary.
 
     Across the kinks that training ends on, most are near a KKT point.
     """
-    gaps = list[float]()
-    centres = 0.375 * (np.array([(i, j) for i in range(3) for j in range(3)]) - 1.0)
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        place = rng.integers(0, 9, 64)
-        angle, radius = rng.uniform(0.0, 2.0 * np.pi, 64), rng.uniform(0.0, 0.125, 64)
-        spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
-        X = np.column_stack([centres[place] + spread, np.ones(64)])
-        torch.manual_seed(seed)
-        network = layers(3, 64, 1).double()
-        labels = rng.permutation(np.resize([-1, 1], 9))[place]
-        result = train_to_limit(network, X, labels, LimitConfig(steps=3000))
+    gaps, unseparated = list[float](), list[int]()
+    for seed in range(starts):
+        network, inputs, labels = on_clusters(seed)
+        result = train_to_limit(network, inputs, labels, LimitConfig(steps=3000, norm=norm))
         assert result.ending is Ending.STEPS
-        assert result.history[-1].min_margin > 0
-        subject = Subject.of(margins_of(network, X, labels))
+        if not result.history[-1].min_margin > 0:
+            unseparated.append(seed)
+            continue
+        subject = Subject.of(margins_of(network, inputs, labels))
         # Out of time the search has another bound, on a machine that has other work.
-        gaps.append(gap_across_kinks(subject.measure(PARAMETER_NORMS["l2"]), seconds=60.0))
-    assert np.median(gaps) < 0.05
+        gaps.append(gap_across_kinks(subject.measure(PARAMETER_NORMS[norm]), seconds=60.0))
+    # Rarely too many units die before the samples are separated.
+    assert min(unseparated, default=8) >= 8
+    assert len(unseparated) <= 2
+    assert np.median([*gaps, *(1.0 for _ in unseparated)]) < most
 
 
 @pytest.mark.parametrize("method", METHODS)
