@@ -352,7 +352,8 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
     if isinstance(norm, type) or not isinstance(norm, HasParameterNorm):
         raise TypeError(
             "norm must be a name or an object with value(theta), dual(v) and maximiser(v) of "
-            f"tensors by name, got {norm!r}: pass 'l2', 'l1', 'linf' or 'spectral'"
+            f"tensors by name, got {norm!r}: pass 'l2', 'l1', 'linf' or 'spectral', and "
+            "optimizers as optimizer="
         )
     return OwnParameterNorm(norm, type(norm).__name__)
 
