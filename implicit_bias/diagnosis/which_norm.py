@@ -320,7 +320,7 @@ def _reference(
     subject: Subject,
 ) -> Subject:
     """Put the reference's values into a copy of the module, and check that it can be measured."""
-    state = reference.state_dict() if isinstance(reference, nn.Module) else reference
+    state = as_module(reference).state_dict() if isinstance(reference, nn.Module) else reference
     # What a forward pass left behind (a pruned weight, a cached activation) has no deep copy.
     parts = (value for part in module.modules() for value in vars(part).values())
     left = {id(v): v.detach() for v in parts if isinstance(v, Tensor) and not v.is_leaf}

@@ -156,8 +156,11 @@ def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> Parameter
 
 
 def _tensors(optimizer: Any) -> Iterator[tuple[float, float, Tensor]]:
-    """Yield how far each tensor moves a step, what a schedule has made of that, and the tensor."""
+    """Yield how far each trained tensor moves a step, what a schedule made of that, and it."""
     for group in optimizer.param_groups:
+        trained = [p for p in group["params"] if p.requires_grad]
+        if not trained:
+            continue
         now = float(group["lr"])
         first = float(group.get("initial_lr", now))
         if not first > 0:
@@ -166,7 +169,7 @@ def _tensors(optimizer: Any) -> Iterator[tuple[float, float, Tensor]]:
                 "not trained, or it has been set to 0 by hand: pass it with the rate that it had, "
                 "or freeze the tensors with requires_grad_(False)"
             )
-        for p in group["params"]:
+        for p in trained:
             yield first * _adjusted(group, p), now / first, p
 
 

@@ -187,7 +187,8 @@ def drive(
                 ending = run.advance()
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
-    run.close()
+    finally:  # an error of the module or of the caller's measure leaves what was reached, too
+        run.close()
     if is_behind():
         history.append(run.point())
     return result(

@@ -13,13 +13,14 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from implicit_bias.norms.tensors import ComposedNorm
+from implicit_bias.measure.modules import drawn_like
+from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.losses import as_loss
@@ -29,9 +30,8 @@ from implicit_bias.training.trainee import Trainee
 FIRST_STEP_SIZE = 1.0
 # Largest degree, as measured, of a predictor that is linear in its parameters.
 LINEAR = 1.0 + 1e-6
-# Fields of `LimitConfig` that came later, or that only end a training.
-ADDED_FIELDS = ("norm", "chunk")
-DEFAULTS = {field.name: field.default for field in fields(LimitConfig)}
+# Fields of `LimitConfig` that came later, and what was done before: not in a fingerprint then.
+ADDED_FIELDS = {"norm": "l2", "chunk": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,15 +150,14 @@ class Objective(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """Digest of all that a checkpoint must share with the training that continues it."""
-        config = {
-            key: value
-            for key, value in vars(self.config).items()
-            if key != "steps" and not (key in ADDED_FIELDS and value == DEFAULTS[key])
-        }
-        if "norm" in config:
-            norm = self.trainee.norm
-            scale = norm.scale if isinstance(norm, ComposedNorm) else {}
-            config["norm"] = [norm.name, *sorted(scale.items())] if scale else norm.name
+        norm, config = self.trainee.norm, {**vars(self.config), "norm": self.trainee.norm.name}
+        if norm not in PARAMETER_NORMS.values():  # a name may stand for several
+            probe = self.by_name(drawn_like(torch.cat([w.reshape(-1) for w in self.parameters])))
+            # To digits that other machines have, too.
+            config["norm"] = [norm.name, f"{norm.value(probe):.6g} {norm.dual(probe):.6g}"]
+        for key in [key for key, value in ADDED_FIELDS.items() if config[key] == value]:
+            del config[key]
+        del config["steps"]
         probes = torch.tensor([-3.0, 0.0, 1.0, 30.0], dtype=torch.float64)
         config["loss"] = [self.loss.name, self.loss.log_loss(probes).tolist()]
         shapes = [list(w.shape) for w in self.parameters]

@@ -200,8 +200,23 @@ def drifting(module: nn.Module) -> list[Optimizer]:
         (lambda m: [SGD(m.parameters(), lr=0.1), SGD([m[0].weight], lr=0.1)], "two optimizers"),
         (lambda m: Adam(groups(network(), 0.1, 0.2)), "none of the module's parameters"),
         (lambda m: Adam(nn.Linear(3, 2).parameters()), "none of the module's parameters"),
+        (
+            lambda m: SGD([m[0].weight.requires_grad_(False)], lr=0.1),
+            "none of the module's parameters",
+        ),
     ],
-    ids=["rprop", "adagrad", "amsgrad", "zero", "schedules", "mixed", "twice", "copy", "another"],
+    ids=[
+        "rprop",
+        "adagrad",
+        "amsgrad",
+        "zero",
+        "schedules",
+        "mixed",
+        "twice",
+        "copy",
+        "another",
+        "frozen",
+    ],
 )
 def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> None:
     """A norm that is given is measured nevertheless, with a warning."""
@@ -234,8 +249,11 @@ def test_what_optimizers_say_of_the_training() -> None:
         decayed = kind(module.parameters(), weight_decay=0.1)
         with pytest.warns(UserWarning, match=f"weight decay.*{aim}"):
             diagnose(module, X, labels, optimizer=decayed)
+    frozen = next(module.parameters()).requires_grad_(False)  # does not count, whoever holds it
+    several[0] = SGD([frozen], lr=0.0)
+    assert diagnose(module, X, labels, optimizer=several).norm == "linf"
     copied = SGD(network().parameters(), lr=0.1)
-    assert diagnose(module, X, labels, optimizer=copied).norm == "l2"
+    assert diagnose(network(), X, labels, optimizer=copied).norm == "l2"
 
 
 class Polar(torch.optim.Muon):

@@ -15,10 +15,10 @@ from torch import nn
 from cases import mostly_slow
 from implicit_bias import LimitConfig, train_to_limit
 from implicit_bias.networks import GLN
-from implicit_bias.norms import L1
+from implicit_bias.norms import L1, LInf
 from implicit_bias.norms.tensors import ComposedNorm
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.training.limit import CheckpointError, Ending
+from implicit_bias.training.limit import CheckpointError, Ending, LimitPoint
 from implicit_bias.training.losses import MarginLoss
 from modules import layers, scale_weights, seeded, weights_of
 from system import stop_at
@@ -45,6 +45,7 @@ def activated(activation: nn.Module) -> Training:
     return build, X2, SIGNS, LimitConfig(steps=5)
 
 
+KEYS = ("first", "second")  # of `two_layers`
 TRAININGS = {
     "plain": of_blobs(method="plain", loss="logistic"),
     "momentum": of_blobs(method="momentum", loss="logistic"),
@@ -134,6 +135,10 @@ def test_a_checkpoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
         (of_four(norm="spectral"), of_four(), "training"),
         (of_four(norm="spectral"), of_four(norm="linf"), "training"),
         (*(of_four(norm=ComposedNorm(L1(), L1(), "a", {"": s})) for s in (1.0, 2.0)), "training"),
+        (
+            *(of_four(norm=ComposedNorm({k: L1(), "": LInf()}, LInf(), "a")) for k in KEYS),
+            "training",
+        ),
         (of_four(), of_four(chunk=3), "training"),
         pytest.param(
             of_four(norm="linf", method="prox-linear"),
@@ -152,6 +157,26 @@ def test_a_checkpoint_of_another_training_is_refused(
     with pytest.raises(CheckpointError, match=f"of another {other}"):
         train_to_limit(module, *second[1:], checkpoint=file, resume=True)
     np.testing.assert_array_equal(weights_of(module), before)
+
+
+def test_an_error_of_the_module_leaves_what_was_reached(tmp_path: Path) -> None:
+    """The module and the checkpoint; this goes on where the norm is an optimizer's, the same."""
+    module, file, kept = two_layers(), tmp_path / "state.safetensors", list[Any]()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    def on_point(point: LimitPoint) -> None:
+        if point.step == 4:
+            kept.append(weights_of(module))
+            module.register_forward_hook(fail)
+
+    with pytest.raises(RuntimeError, match="memory"):
+        train_to_limit(module, X4, LABELS, LimitConfig(steps=9), checkpoint=file, on_point=on_point)
+    np.testing.assert_array_equal(weights_of(module), kept[0])
+    options: dict[str, Any] = {"checkpoint": file, "resume": True, "optimizer": "sgd"}
+    train_to_limit(two_layers(), X4, LABELS, LimitConfig(steps=5), on_point=kept.append, **options)
+    assert [point.step for point in kept[1:]] == [5]
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
