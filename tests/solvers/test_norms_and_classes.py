@@ -111,7 +111,7 @@ def test_random_problems(
 def test_a_class_without_samples_never_wins() -> None:
     X, y = clusters()
     for C in (math.inf, 0.05):
-        whole = max_margin(X, np.where(y == 1, 3, y), C=C, intercept=True)  # no class 1
+        whole = max_margin(X, np.where(y == 1, 3, y), C=C, intercept=True, classes=4)
         found = solve(whole, "interior-point")
         same = solve(max_margin(X, np.where(y == 1, 1, y), C=C, intercept=True), "interior-point")
         assert found.certificate.upper == pytest.approx(same.certificate.upper, rel=1e-5)
