@@ -19,7 +19,6 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.runs.grid import Grid
 
 GRIDS = Path(__file__).parent / "grids"
-# Claims whose results are said at the head of the page.
 VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 
 

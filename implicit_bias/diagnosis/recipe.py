@@ -208,13 +208,12 @@ def limit_of(
     """
     if optimizer is None:
         return norm or PARAMETER_NORMS["l2"], "", []
-    obstacles = [
-        Obstacle(
-            f"the optimizer has weight decay, so it does not maximise the margin: {aim}",
-            "train with weight_decay=0",
-        )
-        for aim in dict.fromkeys(_aims_of_decay(optimizer))
-    ]
+    obstacles = list[Obstacle]()
+    if aims := list(dict.fromkeys(_aims_of_decay(optimizer))):
+        others = ", in other groups otherwise" if aims[1:] else ""
+        decayed = f"so it does not maximise the margin: {aims[0]}{others}"
+        cure = "train with weight_decay=0"
+        obstacles.append(Obstacle(f"the optimizer has weight decay, {decayed}", cure))
     try:
         own = geometry_of(optimizer, module)
     except OptimizerError as error:
@@ -239,20 +238,21 @@ def _aims_of_decay(optimizer: object) -> Iterator[str]:
     Decay apart from the gradients (AdamW, Muon) keeps the weights in a ball of the steps' norm:
     Xie and Li (2024), Chen, Li and Liu (2025).
     """
-    for one in each_of(optimizer):
-        for group in groups_of(one):
-            decay = float(group.get("weight_decay", 0.0))
-            if decay and "ns_steps" in group:
-                most = f"{number(1 / decay)} times the scale of a matrix's steps"
-                yield f"it minimises the loss over singular values up to {most}"
-            elif decay and group.get("decoupled_weight_decay"):
-                yield f"it minimises the loss over entries up to {number(1 / decay)}"
-            elif decay:
-                yield f"it minimises the loss and {number(decay / 2)} times the squared l2 norm"
+    for group in groups_of(optimizer):
+        decay = float(group.get("weight_decay", 0.0))
+        if not decay or not any(p.requires_grad for p in group["params"]):
+            continue
+        if "ns_steps" in group:  # Muon
+            most = f"{number(1 / decay)} times the scale of a matrix's steps"
+            yield f"it minimises the loss over singular values up to {most}"
+        elif group.get("decoupled_weight_decay"):
+            yield f"it minimises the loss over entries up to {number(1 / decay)}"
+        else:
+            yield f"it minimises the loss and {number(decay / 2)} times the squared l2 norm"
 
 
 def call_towards(subject: Subject, norm: str, *, read: bool) -> str:
-    """Write the call that trains a module on, to the limit in a norm, read off an optimizer say."""
+    """Write the call that trains a module to the limit in a norm, or in its optimizer's (read)."""
     given = repr(norm) if norm in PARAMETER_NORMS else "norm"
     return subject.training_call("optimizer=optimizer" if read else f"LimitConfig(norm={given})")
 

@@ -279,7 +279,7 @@ def which_norm(
         gradients = margins_of(module, inputs, labels)
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
-        call = call_towards(subject, own, read=True)
+        call = call_towards(subject, geometry.name, read=bool(own))
         obstacles += [unfit] if unfit else standstill(subject, call, optimizer, loss)
         linear = _is_linear(subject.gradients)
         subjects = [subject]

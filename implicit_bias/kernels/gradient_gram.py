@@ -426,8 +426,12 @@ def infinite_gram(
     """
     check_count(hidden_layers, "hidden_layers")
     moment = as_finite(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts", 2)
-    if not np.array_equal(moment, moment.T) or (moment.diagonal() < 0).any():
-        raise ValueError(f"readouts must be a mean square or a symmetric (C, C), got {readouts!r}")
+    symmetric = moment.shape == moment.shape[::-1] and np.allclose(moment, moment.T)
+    if not symmetric or np.linalg.eigvalsh(moment)[0] < -1e-9 * np.abs(moment).max():
+        raise ValueError(
+            "readouts must be a mean square or a positive semi-definite (C, C), got "
+            f"{readouts!r}: of readouts V (C, m) pass V @ V.T / m"
+        )
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
     gram = np.asarray(np.kron(moment, gradient_kernel(rho, activation.kappa.at_angle)), np.float64)
     if train_readouts:

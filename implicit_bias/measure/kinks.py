@@ -50,7 +50,7 @@ RADIUS = 1e-3
 DRAWS = 16
 # A combination of gradients that bends by less than this times the radius meets no kinks.
 SMOOTH = 10.0
-# Samples take part of which a constraint has less than this times L at the weights.
+# A sample takes part if a constraint of it has less than this times L in the best direction.
 SLACK = 1.25
 # To what the gap is to be known: the points are drawn.
 KNOWN = 1e-2
@@ -172,10 +172,9 @@ def gap_across_kinks(
 
 
 def _near(best: Multipliers) -> Multipliers:
-    """Leave out the samples of which the gradients at the weights leave a lot of slack.
+    """Keep the samples with multipliers, and those nearly active in the best direction.
 
-    The others are those with multipliers, and those whose constraints may be broken by gradients
-    nearby.
+    Gradients nearby may break the constraints of these.
     """
     tangent = best.program
     near = tangent.slopes(best.direction) < SLACK * tangent.degree

@@ -235,7 +235,7 @@ class Subject:
                 found = cls.of(gradients, names, leading=True)
             except ValueError:
                 raise error from error.__cause__
-            call = f"call {found.training_call('...')} in float64"
+            call = f"call `{found.training_call()}`"
             raise HomogeneityError(
                 f"{error}. Or {call if trained else 'pass leading=True'}, for the part of degree "
                 f"{found.degree:.4g} that leads where the parameters are large, as they are in the "

@@ -523,8 +523,8 @@ def _advice(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> st
     advice = []
     if graded.status.inseparable and len(problem.plain_groups) < problem.n_gates:
         advice.append(
-            "this is said of coefficients in the range of the metric alone, whose eigenvalues "
-            "below 1e-12 M_g of the largest count as 0: else pass gates Z R with P = R R' instead"
+            "none outside the range of the metric is allowed, whose eigenvalues below 1e-12 M_g "
+            "times the largest count as 0: to allow them pass gates Z R with P = R R' instead"
         )
     if graded.status.inseparable and _separable_with_offset(
         problem, attempt.method.tolerances, deadline

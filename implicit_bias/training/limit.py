@@ -461,7 +461,9 @@ class _Descent(Objective):
     def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity
         config = self.config
-        r, R = (config.friction, config.scale_friction) if self.has_units else (1.0, 1.0)
+        r, R = config.friction, config.scale_friction
+        if not self.has_units and (r, R) == (LimitConfig.friction, LimitConfig.scale_friction):
+            r, R = 1.0, 1.0
         a, b = METHODS[config.method](config.momentum, state.age, r, R)
         square = (theta @ theta).item()
         along = (v @ theta).item() / square if square > 0 else 0.0

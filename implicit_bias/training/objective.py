@@ -30,7 +30,8 @@ from implicit_bias.training.trainee import Trainee
 FIRST_STEP_SIZE = 1.0
 # Largest degree, as measured, of a predictor that is linear in its parameters.
 LINEAR = 1.0 + 1e-6
-# Fields of `LimitConfig` that came later, and what was done before: not in a fingerprint then.
+# Fields of `LimitConfig` that older checkpoints lack, and what these imply: with such a value they
+# are left out of the fingerprint.
 ADDED_FIELDS = {"norm": "l2", "chunk": None}
 
 

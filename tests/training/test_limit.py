@@ -155,8 +155,9 @@ def test_a_linear_predictor_is_ahead_of_momentum(seed: int) -> None:
     assert result.history[-1].normalised_margin > (y * (inputs @ w)).min() / np.linalg.norm(w) > 0
 
 
-def test_friction_of_the_scale_acts_along_the_weights_only() -> None:
-    descent = _Descent(as_trainee(gln(), X, Y), LimitConfig(friction=3.0, scale_friction=9.0))
+@pytest.mark.parametrize("module", [gln(), GLN([NO_HYPERPLANES])], ids=["gln", "linear"])
+def test_friction_of_the_scale_acts_along_the_weights_only(module: nn.Module) -> None:
+    descent = _Descent(as_trainee(module, X, Y), LimitConfig(friction=3.0, scale_friction=9.0))
     theta = descent.start().weights
     across = torch.ones_like(theta)
     across -= (across @ theta) / (theta @ theta) * theta
