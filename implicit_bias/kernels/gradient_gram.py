@@ -425,9 +425,8 @@ def infinite_gram(
     (3, 3)
     """
     check_count(hidden_layers, "hidden_layers")
-    moment = as_finite(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts", 2)
-    symmetric = moment.shape == moment.shape[::-1] and np.allclose(moment, moment.T)
-    if not symmetric or np.linalg.eigvalsh(moment)[0] < -1e-9 * np.abs(moment).max():
+    moment = as_gram(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts")
+    if np.linalg.eigvalsh(moment)[0] < -1e-9 * np.abs(moment).max():
         raise ValueError(
             "readouts must be a mean square or a positive semi-definite (C, C), got "
             f"{readouts!r}: of readouts V (C, m) pass V @ V.T / m"
