@@ -19,7 +19,7 @@ def words(kept: Kept) -> dict[str, object]:
         _attention(kept["attention"]),
         _networks(kept["networks"], kept["leading"]),
     ]
-    return {"found": "\n".join(f"- {line}" for line in lines)}
+    return {"found": "\n- ".join(lines)}
 
 
 def _memory(frame: pd.DataFrame) -> str:
