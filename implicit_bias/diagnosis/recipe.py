@@ -9,6 +9,7 @@ that rises while training.
 from __future__ import annotations
 
 import math
+import re
 import warnings as python_warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -255,6 +256,15 @@ def call_towards(subject: Subject, norm: str, *, read: bool) -> str:
     """Write the call that trains a module to the limit in a norm, or in its optimizer's (read)."""
     given = repr(norm) if norm in PARAMETER_NORMS else "norm"
     return subject.training_call("optimizer=optimizer" if read else f"LimitConfig(norm={given})")
+
+
+def once(text: str) -> str:
+    """Spell out a call, and whom it does not concern, where a text has them first only."""
+    calls = dict.fromkeys(re.findall(r"`train_to_limit\(.*?\)`", text), "that call")
+    for phrase, later in (calls | {f" ({UNLESS})": ""}).items():
+        head, found, tail = text.partition(phrase)
+        text = head + found + tail.replace(phrase, later)
+    return text
 
 
 def standstill(

@@ -18,6 +18,7 @@ from implicit_bias.base.wording import html_table, number, percent, percent_boun
 from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
+from implicit_bias.diagnosis.recipe import once
 from implicit_bias.measure.multipliers import Method
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _verdict(d: Diagnosis) -> str:
             where = f"perhaps {where}"
         advice = ": train longer to get there"
         if d.cures:
-            advice = f"; training on as before does not lead there: {'; '.join(d.cures)}"
+            advice = f"; training on as before does not lead there: {once('; '.join(d.cures))}"
         return f"{where} in {d.norm} ({amount}){advice}{_layer(d)}"
     if d.escape is not None and d.escape.claimed:
         saving = percent(d.escape.saving, space=" ")

@@ -22,7 +22,11 @@ So a norm is named where
 - the gap in it is near 0, by its upper bound, and clearly above that in all others, by their lower
   bounds; or
 - it is the only one in which the gap is below that of a reference training, by bounds that do not
-  overlap, and the margin above it.
+  overlap, and the margin above it; or
+- it is the only one in which the margin is above that of a reference, and it is below in all others
+  of them. Such a trade has no units, but tells nothing of the distance to a limit. It asks that the
+  module was trained at least as far: while gradient descent goes on, the margin in l2 rises, and
+  may fall in another norm, so that an earlier state seems to prefer that.
 
 Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
 """
@@ -36,7 +40,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from numpy.typing import ArrayLike
@@ -47,7 +51,7 @@ from implicit_bias.base.progress import say, showing
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import close, in_function_space
-from implicit_bias.diagnosis.recipe import call_towards, limit_of, loss_obstacle, standstill
+from implicit_bias.diagnosis.recipe import call_towards, limit_of, loss_obstacle, once, standstill
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -60,6 +64,10 @@ from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_n
 RISEN = 1e-2
 # Of two trainings the smallest margins are alike if neither is above this times the other.
 AS_FAR = 1.1
+# The norms of gradient descent, of Adam and of Muon on all matrices.
+NORMS = ("l2", "linf", "spectral")
+
+Evidence = Literal["limit", "margin and gap", "margin", "none"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,9 @@ class GapBounds:
     def share(self) -> tuple[float, float]:
         """Bounds on sqrt(1 - gap): of a linear module, its margin over the maximum."""
         return math.sqrt(1.0 - self.upper), math.sqrt(1.0 - self.lower)
+
+    def __str__(self) -> str:
+        return percent_bounds(self.lower, self.upper)
 
 
 @dataclass(frozen=True)
@@ -140,14 +151,18 @@ class WhichNorm:
     rows : tuple of NormRow
         A row a norm.
     best : str or None
-        The norm whose margin the training maximised, or favoured beside the reference; None where
-        it cannot be told.
+        The norm whose margin the training maximised, or favoured beside the reference, or preferred
+        to the others; None where it cannot be told.
     conclusion : str
         That in a sentence, or why it cannot be told.
     linear : bool
         Whether the margins are linear in the parameters, so that margins have a certified maximum.
     seconds : float
         Wall time.
+    evidence : {"limit", "margin and gap", "margin", "none"}
+        Why it is named: its gap is near 0, and in no other norm; beside the reference its margin is
+        larger and its gap smaller, in no other both; beside the reference its margin is larger, and
+        that in every other norm smaller, which certifies no limit.
 
     Examples
     --------
@@ -165,6 +180,7 @@ class WhichNorm:
     conclusion: str
     linear: bool
     seconds: float
+    evidence: Evidence
 
     def __str__(self) -> str:
         return f"{text_table(*self._table())}\n\n{self.conclusion}"
@@ -198,7 +214,7 @@ def which_norm(
     optimizer: object = None,
     loss: object = None,
     reference: nn.Module | Mapping[str, Tensor] | None = None,
-    norms: Sequence[GivenNorm] = ("l2", "linf", "spectral"),
+    norms: Sequence[GivenNorm] | None = None,
     max_seconds: float | None = None,
     leading: bool = False,
 ) -> WhichNorm:
@@ -227,8 +243,8 @@ def which_norm(
         far as the module was, that is to as large a smallest margin (else the conclusion says so),
         or recorded early in the training, as soon as all samples are right. A deep copy, or the
         `state_dict()` of one. By it a change is seen far from the limit.
-    norms : sequence of norms
-        Names or norms, as in `diagnose`.
+    norms : sequence of norms, optional
+        Names or norms, as in `diagnose`; by default l2, linf and spectral.
     max_seconds : float, optional
         Limit on the time of all searches together, which the norms share; where it stops one, its
         bounds so far are reported, and that it was stopped. A search looks at the time between its
@@ -266,11 +282,10 @@ def which_norm(
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
-    if isinstance(norms, str):
-        norms = (norms,)
+    norms = (norms,) if isinstance(norms, str) else NORMS if norms is None else tuple(norms)
     geometries = {norm.name: norm for norm in map(as_parameter_norm, norms)}
     if not norms or len(geometries) < len(norms):
-        raise ValueError(f"norms must name at least one, and none twice, got {list(norms)}")
+        raise ValueError(f"norms must name at least one, and none twice, got {norms}")
     geometry, _, obstacles = limit_of(module, None, optimizer)
     own = "" if optimizer is None else geometry.name
     if own:
@@ -279,23 +294,25 @@ def which_norm(
         gradients = margins_of(module, inputs, labels)
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
-        call = call_towards(subject, geometry.name, read=bool(own))
-        obstacles += [unfit] if unfit else standstill(subject, call, optimizer, loss)
         linear = _is_linear(subject.gradients)
         subjects = [subject]
         if reference is not None:
             subjects.append(_reference(reference, module, inputs, labels, subject))
         rows = _rows(subjects, geometries, linear, deadline)
         twins = _twins(subject.gradients, geometries)
+        best, evidence, conclusion = _conclude(rows, twins, linear, own, subjects)
+        asked = _in_question(rows, best or own)
+        call = call_towards(subject, asked.norm, read=asked.norm == own)
+        obstacles += [unfit] if unfit else standstill(subject, call, optimizer, loss)
     for text in (*found, *(obstacle.warning for obstacle in obstacles if obstacle.warns)):
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
-    best, conclusion = _conclude(rows, twins, linear, own)
-    if best is None:
-        conclusion += _what_would_tell(rows, own, subject)
-    conclusion += _as_far(subjects)
+    if evidence in ("margin", "none"):
+        conclusion += _what_would_tell(rows, asked, own, evidence, subject, call)
+    conclusion += _as_far(subjects, evidence)
     for obstacle in obstacles:
         if not obstacle.warns:
             conclusion += f" Training on as before leads no nearer: {obstacle.warning}."
+    conclusion = once(conclusion)
     stopped = [row.norm for row in rows if row.stopped]
     if stopped:
         conclusion += (
@@ -309,7 +326,8 @@ def which_norm(
             f"{' (of the reference '.join(rests)}{')' * (len(rests) - 1)}; beyond l2 no theorem is "
             "known for it."
         )
-    return WhichNorm(tuple(rows), best, conclusion, linear, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return WhichNorm(tuple(rows), best, conclusion, linear, seconds, evidence)
 
 
 def _reference(
@@ -399,23 +417,36 @@ def _bounds(subject: Subject, norm: ParameterNorm, linear: bool, deadline: Deadl
     return GapBounds(best.gap_lower, best.gap, best.method == "stopped")
 
 
-def _what_would_tell(rows: Sequence[NormRow], own: str, subject: Subject) -> str:
-    """Say how far the norm in question is, and what would have it named."""
-    by_name = {row.norm: row for row in rows}
-    row = by_name.get(own) or max(
+def _in_question(rows: Sequence[NormRow], asked: str) -> NormRow:
+    """Return the row of a norm, or else of the one that is likeliest to be named."""
+    likeliest = max(
         rows, key=lambda row: row.factor if row.reference_gap is not None else -row.gap.upper
     )
-    now, near = percent_bounds(row.gap.lower, row.gap.upper), percent(FAR, space=" ")
-    said = f" The optimizer's own norm is {own}, in which the KKT gap is {now}." if own else ""
+    return next((row for row in rows if row.norm == asked), likeliest)
+
+
+def _what_would_tell(
+    rows: Sequence[NormRow],
+    row: NormRow,
+    own: str,
+    evidence: Evidence,
+    subject: Subject,
+    call: str,
+) -> str:
+    """Say how far the norm in question is, and what would have it named."""
     others = [other for other in rows if other is not row]
-    wanted = [f"at most {near}"] if row.gap.upper > FAR else []
+    wanted = [f"at most {percent(FAR, space=' ')}"] if row.gap.upper > FAR else []
     if any(row.gap.upper > ANOTHER * other.gap.lower for other in others):
         wanted.append("at most half of any other")
-    said += (
-        f" {row.norm} would be named once its gap (now {now}) is {' and '.join(wanted)}: train on, "
-        "on the logarithm of the loss and with steps that shrink, or to that limit itself by "
-        f"`{call_towards(subject, row.norm, read=row.norm == own)}`."
+    said = f" The optimizer's own norm is {own}, in which the KKT gap is {row.gap}." if own else ""
+    said = (
+        f"{said if evidence == 'none' else ''} {row.norm} would be "
+        f"{'named' if evidence == 'none' else 'the norm of its limit'} once its gap (now "
+        f"{row.gap}) is {' and '.join(wanted)}: train on, on the logarithm of the loss and with "
+        f"steps that shrink, or to that limit itself by `{call}`."
     )
+    if evidence == "margin":
+        return said
     if row.reference_gap is not None:
         margin, gap = (1.0 + RISEN) * row.reference_margin, row.reference_gap.lower
         wanted = []
@@ -438,10 +469,10 @@ def _what_would_tell(rows: Sequence[NormRow], own: str, subject: Subject) -> str
     )
 
 
-def _as_far(subjects: Sequence[Subject]) -> str:
+def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:
     """Say where a reference was not trained as far as the module, by the smallest margins."""
     ours, theirs = subjects[0].itself.min_margin, subjects[-1].itself.min_margin
-    if max(ours, theirs) <= AS_FAR * min(ours, theirs):
+    if evidence == "margin" or max(ours, theirs) <= AS_FAR * min(ours, theirs):
         return ""
     return (
         " A reference tells more if it is trained as far: the smallest margin is "
@@ -450,19 +481,23 @@ def _as_far(subjects: Sequence[Subject]) -> str:
 
 
 def _conclude(
-    rows: Sequence[NormRow], twins: Mapping[str, tuple[str, ...]], linear: bool, own: str
-) -> tuple[str | None, str]:
+    rows: Sequence[NormRow],
+    twins: Mapping[str, tuple[str, ...]],
+    linear: bool,
+    own: str,
+    subjects: Sequence[Subject],
+) -> tuple[str | None, Evidence, str]:
     """Name the norm whose margin was maximised, or say why none can be named."""
 
     def others(best: NormRow) -> list[NormRow]:
         return [row for row in rows if row is not best and row.norm not in twins[best.norm]]
 
-    def named(said: str, best: NormRow, why: str) -> tuple[str, str]:
+    def named(evidence: Evidence, said: str, best: NormRow, why: str) -> tuple[str, Evidence, str]:
         same = f" (here the same as {', '.join(twins[best.norm])})" if twins[best.norm] else ""
         theirs = ", the optimizer's own norm" if own else ""
         if own and own not in (best.norm, *twins[best.norm]):
             theirs = f", not the optimizer's own norm, {own}"
-        return best.norm, f"{said} {best.norm}{same}{theirs}: {why}."
+        return best.norm, evidence, f"{said} {best.norm}{same}{theirs}: {why}."
 
     best = min(rows, key=lambda row: row.gap.upper)
     near = best.gap.upper <= FAR
@@ -471,7 +506,7 @@ def _conclude(
         what = "margin is at least {} of the maximum" if linear else "KKT gap is at most {}"
         why = f"there the {what.format(percent(share, space=' '))}, near the limit"
         why += ", and clearly nearer than in any other norm" if others(best) else ""
-        return named("The margin was maximised in", best, why)
+        return named("limit", "The margin was maximised in", best, why)
     if near:
         also = [row.norm for row in others(best) if best.gap.upper > ANOTHER * row.gap.lower]
         why = (
@@ -484,7 +519,8 @@ def _conclude(
             "their dual norms depend on the number of parameters in different ways"
         )
     if rows[0].reference_gap is None:
-        return None, f"It cannot be told: {why}."
+        return None, "none", f"It cannot be told: {why}."
+    most = max(rows, key=lambda row: row.factor)
     overlapping = [row.norm for row in rows if row.favoured is None]
     favoured = [row for row in rows if row.favoured]
     if overlapping:
@@ -498,12 +534,28 @@ def _conclude(
         factor = number(favoured[0].factor, 3)
         only = ", in no other norm both" if others(favoured[0]) else ""
         why = f"compared with the reference its margin is {factor} times as large and its gap "
-        return named("The training favoured", favoured[0], f"{why}smaller{only}")
+        return named("margin and gap", "The training favoured", favoured[0], f"{why}smaller{only}")
     else:
-        most = max(favoured, key=lambda row: row.factor)
         change = (
             "compared with the reference the margin rose and the gap fell in "
             f"{', '.join(row.norm for row in favoured)} alike; the margin most in {most.norm}, "
             f"{number(most.factor, 3)} times"
         )
-    return None, f"It cannot be told: {why}, and {change}."
+    rest = max((row.factor for row in others(most)), default=math.inf)
+    if rest * (1.0 + RISEN) < 1.0 < most.factor / (1.0 + RISEN):
+        ours, theirs = (subject.itself.min_margin for subject in subjects)
+        if AS_FAR * ours >= theirs:
+            lost = ", ".join(f"{row.norm} {number(row.factor, 3)}" for row in others(most))
+            why = (
+                f"its normalised margin there is {number(most.factor, 3)} times that of the "
+                f"reference, and below it in every other norm ({lost}). Both separate the samples, "
+                f"with smallest margins of {number(ours, 3)} here and {number(theirs, 3)} there. "
+                "This compares two trainings, and certifies no limit: the KKT gap is "
+                f"{most.gap} here and {most.reference_gap} there"
+            )
+            return named("margin", "Beside the reference, the training preferred", most, why)
+        change += (
+            f"; the margin is above the reference's in {most.norm} alone, and below it in all "
+            "others, but so it may have been in an earlier state of the reference"
+        )
+    return None, "none", f"It cannot be told: {why}, and {change}."

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from diagnosis.test_gap import classes, network, trained_to_limit
-from implicit_bias import DiagnosisWarning, SeparationError, max_margin, solve, which_norm
+from implicit_bias import (
+    DiagnosisWarning,
+    SeparationError,
+    WhichNorm,
+    max_margin,
+    solve,
+    which_norm,
+)
 from modules import known, of, own_labels, scale_weights
 
 X, Y = classes()
@@ -27,7 +34,7 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     """The share of the maximum is 1 in the own norm; in the others it is that of the solutions."""
     found = which_norm(solved(norm), INPUTS, Y)
     assert found.linear
-    assert found.best == norm
+    assert (found.best, found.evidence) == (norm, "limit")
     assert norm in found.conclusion
     (W,) = (p.detach().numpy() for p in solved(norm).parameters())
     for row in found.rows:
@@ -96,6 +103,35 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
         # of a linear module the margin changes by the same factor as its share of the maximum
         shares = row.gap.share[0], known(row.reference_gap).share[0]
         assert row.factor == pytest.approx(shares[0] / shares[1], rel=1e-4)
+
+
+def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limit() -> None:
+    """Of <u, v> the margins are <u, v> / (|u|^2 + |v|^2) in l2, and <u, v> / max^2 in linf."""
+
+    def product(u: list[float], v: list[float]) -> nn.Module:
+        return of(np.array(u)[:, None], np.array(v)[None])
+
+    def asked(module: nn.Module, reference: nn.Module, *norms: str) -> WhichNorm:
+        return which_norm(module, torch.ones(1, 1), [1], norms=norms, reference=reference)
+
+    spread, single = product([1, 1, 1, 0.2], [0.2, 1, 1, 1]), product([1, 0, 0, 0], [1, 0, 0, 0])
+    found = asked(spread, single, "l2", "linf")
+    assert [row.factor for row in found.rows] == pytest.approx([2.4 / 6.08 / 0.5, 2.4])
+    assert not found.rows[1].favoured  # as the reference is at a KKT point
+    assert (found.best, found.evidence) == ("linf", "margin")
+    assert "is 2.4 times that of the reference" in found.conclusion
+    for words in ("2.4 here and 1 there", "in every other norm (l2 0.789)", "certifies no limit"):
+        assert words in found.conclusion
+    assert "maximis" not in found.conclusion
+    assert found.conclusion.count("`train_to_limit(") == 1
+    # Not without another norm that was given up, nor where the reference was trained farther.
+    assert asked(spread, single, "linf").evidence == "none"
+    scale_weights(single, 2.0)
+    farther = asked(spread, single, "l2", "linf")
+    assert (farther.best, farther.evidence) == (None, "none")
+    assert "in an earlier state of the reference" in farther.conclusion
+    # Twice the same parameters are no preference.
+    assert asked(spread, spread, "l2", "linf").evidence == "none"
 
 
 def test_norms_that_are_the_same_here_do_not_compete() -> None:
@@ -169,6 +205,7 @@ def test_what_is_wrong_is_named() -> None:
     for norms in ((), ("l2", "l2"), "l7"):
         with pytest.raises(ValueError, match="norm"):
             which_norm(module, INPUTS, Y, norms=norms)
+    assert len(which_norm(module, INPUTS, Y, norms=None).rows) == len(NORMS)
     with pytest.raises(ValueError, match="max_seconds"):
         which_norm(module, INPUTS, Y, max_seconds=0)
     with pytest.raises(ValueError, match="architecture"):
