@@ -5,64 +5,126 @@ Source: Lippl, Abbott, Chung (2022), section 5, for SVM-LC; the trajectory is no
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import pandas as pd
+from matplotlib.figure import Figure
 
-from benchmarks.harness import Experiment, Rows, Tabular, Verdict, whole
+from benchmarks.harness import Row, Rows, Verdict
+from benchmarks.sizes import grid, sized
+from benchmarks.words import span
 from implicit_bias.base.wording import percent
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.trajectory import context_trajectory
 
+# Gates unlike those at the end, over those at the start: the rule of the verdict.
+LEFT = 0.5
 
-def measure(quick: bool) -> Rows:
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Data and width as published, numbers of samples, and seeds of networks."""
+
+    dataset: str = "mnist"
+    protocol: Literal["default", "lippl2022"] = "lippl2022"
+    units: int = 50
+    steps: int = 3200
+    samples: tuple[int, ...] = (500, 1000, 2000)
+    seeds: int = 10
+
+
+WHOLE = Sizes()
+QUICK = Sizes(dataset="digits", protocol="default", units=10, steps=100, samples=(100,), seeds=2)
+
+
+def settings(sizes: Sizes) -> list[Row]:
+    """Networks, each with its own draw of weights."""
+    return grid(samples=sizes.samples, seed=range(1, sizes.seeds + 1))
+
+
+def rows(sizes: Sizes, samples: int, seed: int) -> Rows:
     """Take the gates at some steps of one training, and solve for each."""
-    setting = (
-        RunConfig(dataset="digits", train_size=100, units=10, steps=100)
-        if quick
-        else RunConfig(dataset="mnist", protocol="lippl2022", train_size=1000, units=50)
+    config = RunConfig(
+        dataset=sizes.dataset,
+        protocol=sizes.protocol,
+        train_size=samples,
+        units=sizes.units,
+        steps=sizes.steps,
+        seed=seed,
     )
-    return (asdict(point) for point in context_trajectory(setting, load_data(setting)))
+    return (asdict(point) for point in context_trajectory(config, load_data(config)))
+
+
+def by_network(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return what decides, a row a network: gates unlike the last ones, and errors."""
+
+    def decides(run: pd.DataFrame) -> pd.Series[float]:
+        first, early, last = run.iloc[0], run.iloc[1], run.iloc[-1]
+        return pd.Series(
+            {
+                "left": first["gates_left"],
+                "left early": early["gates_left"],
+                "network early": early["network_error"],
+                "error": first["error"],
+                "error at end": last["error"],
+                "better from": run["step"][run["error"] < first["error"]].min(),
+            }
+        )
+
+    networks = {key: decides(run) for key, run in frame.groupby(["samples", "seed"])}
+    return pd.DataFrame(networks).T
 
 
 def found(frame: pd.DataFrame) -> str:
     """Say when the gates flip, and when they are good."""
-    first, last = frame.iloc[0], frame.iloc[-1]
-    early = frame.iloc[1]
-    better = frame[frame["error"] < first["error"]]
-    since = better["step"].iloc[0] if len(better) else last["step"]
+    networks = by_network(frame)
+    shares = {name: span(networks[name], percent) for name in networks}
+    early, learns = _holds(networks, LEFT)
     return (
-        f"One network. **At the start {percent(first['gates_left'])} of its gates are unlike those "
-        f"at the end, after {early['step']:.0f} steps {percent(early['gates_left'])}, where it is "
-        f"wrong on {percent(early['network_error'])}; the contexts become better than random ones "
-        f"from step {since:.0f} on.** From random to learned contexts the SVM's error falls from "
-        f"{percent(first['error'])} to {percent(last['error'])}: that share of the network's "
-        "generalization is context learning."
+        f"Of {len(networks)} networks {learns.sum()} learn contexts that are better than random "
+        f"ones, from step {span(networks['better from'], 'g')} on, and {early.sum()} have half of "
+        f"the flips behind them after {sorted(set(frame['step']))[1]} steps. By then "
+        f"{shares['left early']} of the gates are unlike those at the end ({shares['left']} at "
+        f"the start), and networks are wrong on {shares['network early']}. From random to "
+        f"learned contexts the SVM's error falls from {shares['error']} to "
+        f"{shares['error at end']}: that share of the network's generalization is context learning."
     )
 
 
-def verdict(frame: pd.DataFrame, part: float = 0.5) -> Verdict:
+def verdict(frame: pd.DataFrame, part: float = LEFT) -> Verdict:
     """Judge the claim by the rule."""
-    early, last = frame.iloc[1], frame.iloc[-1]
-    flips = early["gates_left"] <= part * frame["gates_left"].iloc[0]
-    learns = last["error"] < frame["error"].iloc[0]
-    return Verdict.of(flips and learns, flips or learns)
+    early, learns = _holds(by_network(frame), part)
+    return Verdict.of(early.all() and learns.all(), early.all() or learns.all())
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
-    """Errors and disagreements at each step."""
-    columns = {
-        "gates unlike the first": "gates_changed",
-        "unlike the last": "gates_left",
-        "network's error": "network_error",
-        "SVM-LC's error": "error",
-        "disagreement, network of this step": "disagreement",
-        "trained network": "disagreement_at_end",
+def _holds(networks: pd.DataFrame, part: float) -> tuple[pd.Series[bool], pd.Series[bool]]:
+    """Whether each network has chosen early, and whether its contexts became better."""
+    early = networks["left early"] <= part * networks["left"]
+    return early, networks["error at end"] < networks["error"]
+
+
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Errors and disagreements at each step: medians of the networks of one number of samples."""
+    names = {
+        "gates_changed": "gates unlike the first",
+        "gates_left": "unlike the last",
+        "network_error": "network's error",
+        "error": "SVM-LC's error",
+        "disagreement": "disagreement, network of this step",
+        "disagreement_at_end": "trained network",
     }
-    cells = {name: frame[column].map(percent) for name, column in columns.items()}
-    return {"step": frame["step"].astype(str), **cells}
+    medians = frame.groupby(["samples", "step"])[list(names)].median().map(percent)
+    return medians.rename(columns=names).reset_index().astype(str)
 
 
-EXPERIMENT = Experiment(whole(measure), found, tabulate, verdict, trajectory_figure)
+def draw(frame: pd.DataFrame) -> Figure:
+    """Medians of the networks of the middle number of samples, along their training."""
+    sizes = sorted(set(frame["samples"]))
+    middle = frame[frame["samples"] == sizes[len(sizes) // 2]]
+    return trajectory_figure(middle.groupby("step").median(numeric_only=True).reset_index())
+
+
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -7,6 +7,7 @@ import pandas as pd
 from benchmarks.infinite_width import margin_reached, more_time, plane
 from benchmarks.page import Kept
 from benchmarks.sizes import margin_share
+from benchmarks.words import span
 from implicit_bias.base.wording import percent
 
 
@@ -21,7 +22,7 @@ def words(kept: Kept) -> dict[str, object]:
         _time(kept["more_time"]),
         _few(kept["neurons"], kept["plane"]),
     ]
-    return {"found": "\n".join(f"- {line}" for line in lines)}
+    return {"found": "\n- ".join(lines)}
 
 
 def _reached(frame: pd.DataFrame) -> str:
@@ -34,10 +35,14 @@ def _reached(frame: pd.DataFrame) -> str:
 
 
 def _time(frame: pd.DataFrame) -> str:
-    medians = more_time.ends(frame).median()
+    medians = more_time.ends(frame).groupby("samples").median()
+    before, after = (
+        span(medians[method], margin_share)
+        for method in (more_time.PUBLISHED, more_time.ACCELERATED)
+    )
     return (
-        f"What is left there is largely time: from {margin_share(medians[more_time.PUBLISHED])} to "
-        f"{margin_share(medians[more_time.ACCELERATED])} in the median, by accelerated steps."
+        f"What is left there is partly time: accelerated steps come to {after} on the same "
+        f"samples, where published ones are at {before}."
     )
 
 
@@ -47,5 +52,6 @@ def _few(frame: pd.DataFrame, pictures: pd.DataFrame) -> str:
     return (
         f"The optimum has few neurons, {ratio:.2f} times the support vectors in the median; a "
         f"trained network decides like it on {percent(agreement[plane.TRAINED])} of the square, "
-        f"random features on {percent(agreement[plane.FEATURES])}."
+        f"trained on {percent(agreement[plane.TRAINED_ON])}, random features "
+        f"{percent(agreement[plane.FEATURES])}."
     )

@@ -1,7 +1,8 @@
 """What each norm makes of the same points in the plane.
 
 A row of pictures: random features under the l2 norm, gates frozen at random, the variation norm,
-and a trained network. Each of the first three has the largest margin under its own norm.
+a trained network, and the same one trained on. Each of the first three has the largest margin under
+its own norm.
 """
 
 from __future__ import annotations
@@ -11,24 +12,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Row, Rows, Verdict
-from benchmarks.infinite_width.clusters import Trained, clusters, train
+from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from benchmarks.infinite_width.pictures import Plane, grid_inputs
-from benchmarks.sizes import grid, sized
+from benchmarks.sizes import grid, margin_share, sized
+from implicit_bias import LimitConfig, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.infinite_width import max_margin
+from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
+from implicit_bias.networks import ReLUNetwork
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.solvers import solve
 
-FEATURES, FROZEN, LIVE, TRAINED = (
+FEATURES, FROZEN, LIVE, TRAINED, TRAINED_ON = PREDICTORS = (
     "random features",
     "frozen gates",
     "variation norm",
     "trained network",
+    "trained on",
 )
 # Agreement of the trained network with the variation norm: the rule of the verdict.
 AGREES = 0.95
@@ -44,11 +49,12 @@ class Sizes:
     gates: int = 400
     width: int = 500
     steps: int = 300_000
-    draws: int = 3
+    steps_on: int = 1000
+    draws: int = 20
 
 
 WHOLE = Sizes()
-QUICK = Sizes(k=2, samples=24, features=200, gates=30, width=64, steps=300, draws=2)
+QUICK = Sizes(k=2, samples=24, features=200, gates=30, width=64, steps=300, steps_on=20, draws=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,43 +73,65 @@ def settings(sizes: Sizes) -> list[Row]:
 
 
 def rows(sizes: Sizes, draw: int) -> Rows:
-    """One row a predictor: its agreement with the variation norm, and its picture."""
+    """One row a predictor: its agreement with the variation norm, and, of one draw, its picture."""
     X, y = clusters(sizes.k, sizes.samples, draw)
     found = predictors(X, y, sizes, draw)
     inputs = grid_inputs()
     sides = {name: predictor.decision(inputs) > 0 for name, predictor in found.items()}
     for name, predictor in found.items():
-        shown = Plane.of(X, y, predictor.decision, predictor.directions, predictor.coef)
+        shown = (predictor.decision, predictor.directions, predictor.coef)
         yield {
             "predictor": name,
             "detail": predictor.detail,
             "agreement": float((sides[name] == sides[LIVE]).mean()),
             "errors": float((y * predictor.decision(X) <= 0).mean()),
-            **shown.cells(),
+            **(Plane.of(X, y, *shown).cells() if draw == 0 else {}),
         }
 
 
 def predictors(X: Array, y: Array, sizes: Sizes, seed: int) -> dict[str, Predictor]:
-    """Random features, frozen random gates, all neurons live, and training: the same data."""
+    """Random features, frozen random gates, all neurons live, training short and long."""
     rng = np.random.default_rng(seed)
     weights = rng.normal(size=(sizes.features, X.shape[1]))
     gates = rng.normal(size=(sizes.gates, X.shape[1]))
     live = max_margin(X, y)
     trained = train(X[None], y[None], sizes.width, sizes.steps, seed=seed)
-    share = trained.margins[-1, 0] * live.certificate.upper
+    first, readout = trained.first[0], trained.readout[0] / sizes.width
+    network = _trained_on(X, y, first, readout, sizes.steps_on)
     return {
         FEATURES: Predictor(random_features(X, y, weights), f"{len(weights):,} under the l2 norm"),
         FROZEN: Predictor(frozen_gates(X, y, gates), f"{len(gates)} at random, group norm"),
         LIVE: Predictor(
             live.decision, f"its {len(live.coef)} live neurons", live.directions, live.coef
         ),
-        TRAINED: Predictor(
-            lambda inputs: _network(trained, inputs),
-            f"{sizes.width} units, {percent(share)} of the margin",
-            trained.first[0],
-            trained.readout[0] / sizes.width,
-        ),
+        TRAINED: _network(X, y, live, first, readout),
+        TRAINED_ON: _network(X, y, live, *network),
     }
+
+
+def _trained_on(
+    X: Array, y: Array, first: Array, readout: Array, steps: int
+) -> tuple[Array, Array]:
+    """Train a network (m, D), (m,) on by accelerated steps, from where its layers balance."""
+    network = ReLUNetwork(X.shape[1], (len(readout),), dtype=torch.float64)
+    balance = np.sqrt(np.abs(readout) / np.linalg.norm(first, axis=1))
+    weights, outer = network.hidden_weights[0], network.readout
+    with torch.no_grad():
+        weights.copy_(torch.tensor(first * balance[:, None]).reshape(weights.shape))
+        outer.copy_(torch.tensor(readout / balance).reshape(outer.shape))
+    train_to_limit(network, X, y, LimitConfig(steps=steps))
+    return weights.detach().numpy().reshape(first.shape), outer.detach().numpy().ravel()
+
+
+def _network(
+    X: Array, y: Array, live: InfiniteWidthSolution, first: Array, readout: Array
+) -> Predictor:
+    def decision(inputs: Array) -> Array:
+        return np.asarray(np.maximum(inputs @ first.T, 0.0) @ readout)
+
+    margin = (y * decision(X)).min() / (np.abs(readout) * np.linalg.norm(first, axis=1)).sum()
+    share = margin_share(margin * live.certificate.upper)
+    return Predictor(decision, f"{len(readout)} units, {share} of the margin", first, readout)
 
 
 def random_features(X: Array, y: Array, weights: Array) -> Callable[[Array], Array]:
@@ -127,20 +155,15 @@ def frozen_gates(X: Array, y: Array, weights: Array) -> Callable[[Array], Array]
     return lambda inputs: gated_linear(inputs, gates(inputs), coef)
 
 
-def _network(trained: Trained, inputs: Array) -> Array:
-    hidden = np.maximum(inputs @ trained.first[0].T, 0.0)
-    return np.asarray(hidden @ trained.readout[0] / trained.readout.shape[1])
-
-
 def draw(frame: pd.DataFrame) -> Figure:
     """One panel a predictor of the first draw: values at margin 1, boundary, neurons' kinks."""
-    shown = frame[frame["draw"] == frame["draw"].min()]
-    figure = Figure(figsize=(2.5 * len(shown), 3.1), layout="constrained")
+    shown = frame[frame["draw"] == 0]
+    figure = Figure(figsize=(2.0 * len(shown), 2.5), layout="constrained")
     figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for ax, (_, row) in zip(panels, shown.iterrows(), strict=True):
         Plane.of_row(row).draw(ax)
-        ax.set_title(f"{row['predictor']}\n{row['detail']}", fontsize=9)
+        ax.set_title(f"{row['predictor']}\n{row['detail']}", fontsize=7.5)
     return figure
 
 
@@ -154,8 +177,9 @@ def found(frame: pd.DataFrame) -> str:
     medians = agreements(frame).median()
     return (
         f"The trained network decides as the maximum under the variation norm on "
-        f"{percent(medians[TRAINED])} of the square in the median, frozen gates on "
-        f"{percent(medians[FROZEN])}, random features on {percent(medians[FEATURES])}. Random "
+        f"{percent(medians[TRAINED])} of the square in the median, trained on "
+        f"{percent(medians[TRAINED_ON])}, frozen gates {percent(medians[FROZEN])}, random features "
+        f"{percent(medians[FEATURES])} ({len(agreements(frame))} draws). Random "
         "features bend smoothly; frozen gates jump at every half plane, since a gated unit may be "
         "negative on its active side; live neurons make it continuous and piecewise linear with "
         "few pieces."
@@ -174,7 +198,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     by_name = frame.groupby("predictor")
     stats = by_name["agreement"].agg(["median", "min", "max"]).map(percent)
     stats["samples misclassified"] = by_name["errors"].mean().map(percent)
-    return stats.loc[[FEATURES, FROZEN, LIVE, TRAINED]].reset_index()
+    return stats.loc[list(PREDICTORS)].reset_index()
 
 
 EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -112,6 +112,9 @@ def test_frozen_gates_of_all_cells_bound_the_live_norm() -> None:
     assert (everything["ratio"] > 1).all()
     optimum = frame[frame["gates"] == "gates of the optimum"]
     assert (optimum["ratio"] > 1 - 1e-3).all()
+    in_cones = frame[frame["gates"] == live_and_frozen.IN_CONES]
+    assert len(in_cones) == len(everything)
+    np.testing.assert_allclose(in_cones["ratio"], 1.0, rtol=1e-4)
 
 
 def test_a_plane_is_read_back_as_it_was() -> None:
