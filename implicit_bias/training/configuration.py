@@ -163,8 +163,8 @@ class LimitConfig:
     momentum : float
         mu of the momentum method, in [0, 1).
     friction, scale_friction : float
-        r and R of the accelerated method, positive. The defaults are of networks: where the degree
-        is 1, as of linear predictors, both are 1 instead.
+        r and R of the accelerated method, positive. The defaults are of networks that separate the
+        samples: before, and where the degree is 1, as of linear predictors, both are 1 instead.
     record : int
         Points of the history a factor of ten in the steps. Which steps these are does not depend
         on ``steps``.

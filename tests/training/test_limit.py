@@ -166,6 +166,16 @@ def test_friction_of_the_scale_acts_along_the_weights_only(module: nn.Module) ->
     torch.testing.assert_close(point, theta + 3 / 6 * across + 3 / 12 * 0.5 * theta)
 
 
+def test_friction_of_the_scale_waits_for_separated_samples() -> None:
+    """The defaults: before that both are 1, as in a linear predictor."""
+    descent = _Descent(as_trainee(gln(), X, Y), LimitConfig())
+    theta = descent.start().weights
+    state = replace(descent.start(), velocity=theta, age=3)
+    for min_margin, friction in ((1.0, 15), (-1.0, 1)):
+        point = descent._extrapolate(replace(state, min_margin=min_margin))
+        torch.testing.assert_close(point, theta + 3 / (3 + friction) * theta)
+
+
 def test_restart_takes_back_a_step_that_rises() -> None:
     """Labels at random are not separable, and F has a minimum to swing about."""
     labels = np.random.default_rng(0).choice([-1.0, 1.0], len(Y))
