@@ -28,7 +28,6 @@ from implicit_bias.datasets.files import (
     FileStatus,
     data_status,
     download,
-    read_idx,
 )
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.datasets.own import load_own

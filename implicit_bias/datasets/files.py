@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import io
 import json
-import math
 import os
 import struct
 import tempfile
@@ -16,7 +15,7 @@ import textwrap
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +36,9 @@ MIRRORS = {
     ),
 }
 FILE_PREFIXES: dict[Subset, str] = {"train": "train", "test": "t10k"}
-IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_MAGIC = b"\x1f\x8b"
 # The largest known file has 47 MB uncompressed. What unpacks to much more is none of them.
 LARGEST = 2**26
-# Bytes that are enough for the head of an IDX file, which has at most 255 dimensions.
-IDX_HEAD = 4 + 4 * 255
 # A wheel carries the checksums inside the package; a source checkout has them beside it.
 _WHEEL_DATA = Path(__file__).parents[1] / "data"
 _CHECKOUT_DATA = Path(__file__).parents[2] / "data"
@@ -96,34 +92,6 @@ def download(name: str) -> None:
         load_file(name, file)
 
 
-def read_idx(path: str | Path) -> NDArray[Any]:
-    """Read an IDX file, plain or gzipped.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file. Format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, type, number of
-        dimensions, sizes as big-endian uint32, then the values in C order, big-endian).
-
-    Returns
-    -------
-    ndarray
-        Of the shape and type the file states, in native byte order.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    DataError
-        The file is not IDX, or is longer or shorter than it states.
-    """
-    try:
-        raw = Path(path).read_bytes()
-        return _parse_idx(_decompress(raw, _idx_layout(_decompress(raw, IDX_HEAD, whole=False))[2]))
-    except ValueError as error:
-        raise DataError(f"{path} is unusable: {error}. Replace it with a good copy") from error
-
-
 def _checksums() -> dict[str, dict[str, str]]:
     """SHA-256 of the uncompressed content, by data set and file."""
     checksums: dict[str, dict[str, str]] = json.loads(CHECKSUMS_FILE.read_text("utf-8"))
@@ -150,7 +118,7 @@ def _find(dataset: str, file: str) -> Path | None:
     return next((path for path in places if path.is_file()), None)
 
 
-def load_file(dataset: str, file: str) -> NDArray[Any]:
+def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
     """Find or download a known file, verify it and parse it."""
     checksum = _checksums()[dataset][file]
     path = _find(dataset, file) or _fetch(dataset, file, checksum)
@@ -209,20 +177,17 @@ def _read_verified(path: Path, checksum: str) -> bytes:
     return content
 
 
-def _decompress(raw: bytes, most: int = LARGEST, *, whole: bool = True) -> bytes:
-    """Undo gzip where the bytes are gzipped, up to a number of bytes; only these if not whole.
-
-    ValueError if they are damaged, or the whole would have more bytes.
-    """
+def _decompress(raw: bytes) -> bytes:
+    """Undo gzip where the bytes are gzipped; ValueError if they are damaged, or too many."""
     if not raw.startswith(GZIP_MAGIC):
         return raw
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-            content = file.read(most + whole)
+            content = file.read(LARGEST + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"damaged or truncated gzip file ({error})") from error
-    if len(content) > most:
-        raise ValueError(f"it unpacks to more than the {most} bytes that it should have")
+    if len(content) > LARGEST:
+        raise ValueError(f"it unpacks to more than the {LARGEST} bytes of any known file")
     return content
 
 
@@ -233,25 +198,11 @@ def _verify(content: bytes, checksum: str) -> None:
         raise ValueError(f"its uncompressed content has the SHA-256 {found}, expected {checksum}")
 
 
-def _idx_layout(content: bytes) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Return type, shape and total bytes that the head of an IDX file states."""
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in IDX_TYPES:
-        raise ValueError(f"not an IDX file, it starts with the bytes {content[:4].hex(' ')!r}")
-    dtype, n_dims = np.dtype(IDX_TYPES[content[2]]), content[3]
-    header = 4 + 4 * n_dims
-    if len(content) < header:
-        raise ValueError(f"truncated IDX header: {len(content)} bytes of {header}")
-    shape = struct.unpack_from(f">{n_dims}I", content, 4)
-    return dtype, shape, header + math.prod(shape) * dtype.itemsize
+def _parse_idx(content: bytes) -> NDArray[np.uint8]:
+    """Parse an IDX file of bytes whose checksum was verified.
 
-
-def _parse_idx(content: bytes) -> NDArray[Any]:
-    """Parse IDX (`read_idx` has the format); ValueError if the content is not as it states."""
-    dtype, shape, expected = _idx_layout(content)
-    if len(content) != expected:
-        raise ValueError(
-            f"an IDX file of shape {shape} has {expected} bytes, this one {len(content)}"
-        )
-    offset = 4 + 4 * len(shape)
-    values = np.frombuffer(content, dtype, offset=offset).reshape(shape)  # C order
-    return values.astype(dtype.newbyteorder("="), copy=False)
+    Two zero bytes, the type, the number of dimensions, the sizes as big-endian uint32, and then the
+    values in C order: http://yann.lecun.com/exdb/mnist/.
+    """
+    shape = struct.unpack_from(f">{content[3]}I", content, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
