@@ -177,7 +177,8 @@ class Study:
     found : str
         What was found, in a few sentences. Places ``{{NAME}}`` of all these texts are filled with
         what ``words(kept)`` of the module `findings` returns, and else with what came out of the
-        claim or experiment of this name; ``count`` and ``verdicts`` are of all of them.
+        claim or experiment of this name; ``count`` and ``verdicts`` are of all of them,
+        ``quoted_count`` and ``quoted_verdicts`` of those in the paper's own words.
     further : str
         What follows the table of a paper's claims, in Markdown.
     short : str

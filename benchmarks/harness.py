@@ -71,7 +71,7 @@ class Verdict(Enum):
         """Say how many there are of each: "3 stand, 1 stands in part"."""
         counts = Counter(verdicts)
         each = [f"{counts[one]} {one.of_several(counts[one])}" for one in cls if counts[one]]
-        return ", ".join(each)
+        return ", ".join(words.partition(":")[0] for words in each)
 
     @classmethod
     def of(cls, whole: object, part: object = False) -> Verdict:
@@ -203,8 +203,6 @@ class Experiment:
         The picture of a table.
     judge : callable
         Where several claims of the study rest on the table: what it says of each, by name.
-    brief : callable or None
-        The core of what a table shows, for a summary of many experiments.
     options : type
         What one can ask of it.
     tables : Tables
@@ -218,7 +216,6 @@ class Experiment:
     draw: Callable[[pd.DataFrame], Figure] | None = None
     _: KW_ONLY
     judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = lambda frame: {}
-    brief: Callable[[pd.DataFrame], str] | None = None
     options: type[Options] = Options
     tables: Tables = OneFile()
 

@@ -158,7 +158,10 @@ def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
     kept = Kept(study, folder)
     readme, found = study.readme(folder), kept.judge()
     rows = _rows(kept, found)
-    counts = {"count": len(rows), "verdicts": Verdict.counted(row.verdict for row in rows)}
+    counts = dict[str, Any]()
+    for of, some in (("", rows), ("quoted_", [row for row in rows if row.quote])):
+        verdicts = Verdict.counted(row.verdict for row in some)
+        counts |= {f"{of}count": len(some), f"{of}verdicts": verdicts}
     results = {row.name.replace("-", "_"): row.result for row in rows}
     say = partial(filled, values=counts | results | dict(kept.words()))
     texts = {
@@ -205,7 +208,8 @@ def _rows(kept: Kept, found: Mapping[str, Judged]) -> list[_Row]:
         if entry.quote or entry.claim:
             other = _otherwise(kept.study, entry, kept[entry.name])
             words = (entry.name, entry.title, entry.claim, entry.quote)
-            rows.append(_Row(*words, _result(kept, entry), kept.verdict(entry.name), other))
+            result = decisive(load(kept.study, entry).found(kept[entry.name]))
+            rows.append(_Row(*words, result, kept.verdict(entry.name), other))
     return rows
 
 
@@ -229,11 +233,6 @@ def _summary(study: Study, rows: list[_Row], say: Callable[[str], str]) -> str:
     if ours:
         parts.append(table(COLUMNS, ours))
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _result(kept: Kept, entry: Entry) -> str:
-    experiment, frame = load(kept.study, entry), kept[entry.name]
-    return experiment.brief(frame) if experiment.brief else decisive(experiment.found(frame))
 
 
 def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str]) -> str:

@@ -7,18 +7,13 @@ from dataclasses import replace
 
 from benchmarks.catalogue import Statement
 from benchmarks.fiat2019 import constants, image_width
-from benchmarks.harness import Verdict, otherwise
+from benchmarks.harness import otherwise
 from benchmarks.page import Judged, Kept
 
 
 def words(kept: Kept) -> dict[str, object]:
     """Return the values that the texts of the page name."""
-    quoted = [entry.name for entry in kept.study.experiments if entry.quote]
-    verdicts = [kept.verdict(name) for name in quoted]
-    verdicts += [judged.verdict for judged in judge(kept).values()]
     return {
-        "count": len(verdicts),
-        "verdicts": Verdict.counted(verdicts),
         "relations": constants.found(kept["constants"]),
         "theorem_5": constants.theorem_5_judged().result,
     }

@@ -54,7 +54,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, gln_without_momentum
+from benchmarks.lippl2022.further_models import (
+    WITHOUT_MOMENTUM,
+    NetworkModel,
+    gln_without_momentum,
+    in_contexts,
+)
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import GLNClassifier
@@ -137,50 +142,12 @@ class Regrouped(Gating):
         return self.gating.unseen(X)
 
 
-def svm_gln(factory: ModelFactory) -> GatedSVC:
-    """Return svm-gln-published, unfitted."""
-    contexts = factory.contexts
-    return GatedSVC(Regrouped(contexts, folds(contexts)), **factory.svm_options())
-
-
-def svm_l2(factory: ModelFactory) -> GatedSVC:
-    """Return svm-l2-published, unfitted."""
-    contexts = factory.contexts
-    return GatedSVC(one_group(contexts), metric={0: metric(contexts)}, **factory.svm_options())
-
-
-def svm_l2_formula(factory: ModelFactory) -> GatedSVC:
-    """Return svm-l2-formula, unfitted."""
-    contexts = factory.contexts
-    of_units = {0: formula_metric(contexts)}
-    return GatedSVC(one_group(contexts), metric=of_units, **factory.svm_options())
-
-
 def one_group(contexts: HyperplaneContexts) -> Regrouped:
     """Return the gates as one group, which a metric then weighs."""
     return Regrouped(contexts, np.zeros_like(contexts.groups))
 
 
-class GivenCoefficients(BinaryClassifier):
-    """Coefficients that no solver of the package gives: no dual variables come with them."""
-
-    architecture_: Architecture
-    coef_: Array
-    bias_: float = 0.0
-
-    def margin_view(self) -> FittedMargin:
-        """Structure and coefficients."""
-        return FittedMargin(self.architecture_, self.coef_)
-
-    def history(self) -> tuple[()]:
-        """Nothing is trained."""
-        return ()
-
-    def _decide(self, X: Array) -> Array:
-        return self.architecture_.decision(X, self.coef_) + self.bias_
-
-
-class OsqpL2(GivenCoefficients):
+class OsqpL2(BinaryClassifier):
     """svm-l2-osqp: their program as they gave it to OSQP, stopped where its defaults stop it.
 
     Parameters
@@ -206,6 +173,17 @@ class OsqpL2(GivenCoefficients):
         )
         self.coef_ = by_osqp(X, signs, self.contexts.gates(X), operator(self.contexts))
         return self
+
+    def margin_view(self) -> FittedMargin:
+        """Structure and coefficients, without dual variables."""
+        return FittedMargin(self.architecture_, self.coef_)
+
+    def history(self) -> tuple[()]:
+        """Nothing is trained."""
+        return ()
+
+    def _decide(self, X: Array) -> Array:
+        return self.architecture_.decision(X, self.coef_)
 
 
 def by_osqp(X: Array, y: Array, gates: GateMatrix, A: Array | None = None) -> Array:
@@ -281,29 +259,6 @@ def _solved_by(
     return np.asarray(zeta.value, dtype=np.float64), str(program.status)
 
 
-class Moved(GivenCoefficients):
-    """gd-gln-redrawn: a trained network in other contexts than those it was trained in.
-
-    Parameters
-    ----------
-    network : GLN
-        Already trained, with one hidden layer.
-    contexts : HyperplaneContexts
-        As many as its own.
-    """
-
-    def __init__(self, network: GLN, contexts: HyperplaneContexts) -> None:
-        self.network = network
-        self.contexts = contexts
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Take the coefficients as they are."""
-        self._validate(X, y)
-        self.architecture_ = Architecture(self.contexts)
-        self.coef_, self.bias_ = self.network.coef(), self.network.readout_bias_value
-        return self
-
-
 @dataclass(frozen=True)
 class LearnedGates:
     """The gates of a trained network, as if they were its hidden layer.
@@ -328,24 +283,29 @@ def gln_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, Bin
         if factory.config.threshold == "median":
             yield f"gd-gln-redrawn{WITHOUT_MOMENTUM}", moved_to_drawn(factory, plain)
     yield from published_svms(factory)
-    train = factory.data.parts.train
-    yield "svm-l2-formula", svm_l2_formula(factory).fit(train.X, train.y)
+    contexts = factory.contexts
+    yield "svm-l2-formula", _svm(factory, one_group(contexts), {0: formula_metric(contexts)})
 
 
-def moved_to_drawn(factory: ModelFactory, trained: BinaryClassifier) -> Moved:
+def moved_to_drawn(factory: ModelFactory, trained: BinaryClassifier) -> NetworkModel:
     """Move a network trained at medians to the thresholds as drawn: gd-gln-redrawn."""
     train = factory.data.parts.train
     assert isinstance(trained, GLNClassifier)
     assert isinstance(trained.network_, GLN)
     drawn = ModelFactory(replace(factory.config, threshold="random"), factory.data).contexts
-    return Moved(trained.network_, drawn).fit(train.X, train.y)
+    return NetworkModel(in_contexts(trained.network_, drawn)).fit(train.X, train.y)
 
 
-def published_svms(factory: ModelFactory) -> Iterator[tuple[str, BinaryClassifier]]:
+def published_svms(factory: ModelFactory) -> Iterator[tuple[str, GatedSVC]]:
     """Fit svm-gln-published and svm-l2-published."""
+    contexts = factory.contexts
+    yield "svm-gln-published", _svm(factory, Regrouped(contexts, folds(contexts)))
+    yield "svm-l2-published", _svm(factory, one_group(contexts), {0: metric(contexts)})
+
+
+def _svm(factory: ModelFactory, gating: Gating, metric: dict[int, Array] | None = None) -> GatedSVC:
     train = factory.data.parts.train
-    yield "svm-gln-published", svm_gln(factory).fit(train.X, train.y)
-    yield "svm-l2-published", svm_l2(factory).fit(train.X, train.y)
+    return GatedSVC(gating, metric=metric, **factory.svm_options()).fit(train.X, train.y)
 
 
 def osqp_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import takewhile
@@ -42,6 +41,7 @@ from benchmarks import catalogue, harness
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Experiment, Options, Row, Run, Verdict, growing, option, rows_of
 from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
+from benchmarks.lippl2022.further_models import in_contexts, outputs
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
 from implicit_bias.base.validation import Array
@@ -73,8 +73,6 @@ LOSS_ATOL = 1.5e-6
 VALIDATION_IMAGES, NEAR = 12_000, 3
 # Relative gap to which the SVMs are solved: their decisions then depend on no solver.
 SVM_TOLERANCE = 1e-9
-# Samples whose weight rows are gathered at once: 785 features of each.
-GATHERED = 1024
 
 
 @dataclass(frozen=True)
@@ -162,20 +160,6 @@ def trained(cell: Cell, images: Images) -> ReleasedTraining:
     return train_as_released(
         initial_network(cell, images), train.X, train.y, momentum=cell.momentum
     )
-
-
-def outputs(network: Network, X: Array) -> Array:
-    """f(x) of inputs (n, D), shape (n,), in the network's precision.
-
-    A GLN of one unit may have 2^15 weight rows: only those that a sample selects are used.
-    """
-    if not (isinstance(network, GLN) and network.gatings[0].n_units == 1):
-        return network.decision(X)
-    weights, scale = network.hidden_weights[0].detach(), network.readout.item()
-    inputs, rows = network.prepare(X)
-    blocks = zip(torch.split(inputs, GATHERED), torch.split(rows[:, 0], GATHERED), strict=True)
-    products = torch.cat([(x * weights[row]).sum(dim=1) for x, row in blocks])
-    return (scale * products + network.readout_bias_value).double().numpy()
 
 
 def correct(network: Network, samples: Dataset) -> int:
@@ -340,13 +324,6 @@ def stopped_after(cell: Cell, released: tuple[float, float], images: Images) -> 
 
 
 # --- agreement of the SVMs with the exact networks -----------------------------------------------
-
-
-def in_contexts(network: GLN, contexts: HyperplaneContexts) -> GLN:
-    """Return a copy of a trained GLN in other contexts than those it was trained in."""
-    moved = deepcopy(network)
-    moved.gatings = (contexts,)
-    return moved
 
 
 def svm(cell: Cell, images: Images) -> GatedSVC:
@@ -676,11 +653,6 @@ def _same_loss(table: pd.DataFrame) -> pd.Series[bool]:
     return (table["loss"] - table["released_loss"]).abs() < LOSS_ATOL
 
 
-def _brief_networks(table: pd.DataFrame) -> str:
-    same = int((table["images"] == 0).sum())
-    return f"{coverage(table)}{same:,} have the released accuracy to the digit."
-
-
 def _found_networks(table: pd.DataFrame) -> str:
     without = table["momentum"] == 0
     sentences = []
@@ -692,11 +664,11 @@ def _found_networks(table: pd.DataFrame) -> str:
                 f"Of {mask.sum()} networks {words} {right} have the released accuracy to the "
                 f"digit, {near} ({percent(near / mask.sum(), 1)}) within one image."
             )
-    furthest = int(summary(table)["largest"].max())
-    loss = int(_same_loss(table).sum())
+    same, furthest = (table["images"] == 0).sum(), table["images"].abs().max()
     return (
-        f"{coverage(table)}{' '.join(sentences)} {loss} have the released loss. The "
-        f"furthest is {furthest} images off."
+        f"**{coverage(table)}{same:,} have the released accuracy to the digit.** "
+        f"{' '.join(sentences)} {_same_loss(table).sum()} have the released loss. The furthest is "
+        f"{furthest:.0f} images off."
     )
 
 
@@ -705,28 +677,19 @@ def _verdict_networks(table: pd.DataFrame) -> Verdict:
     return Verdict.of(same.all(), same.mean() > 0.9)
 
 
-def _brief_explained(table: pd.DataFrame) -> str:
-    return (
-        f"{coverage(table)}{int(_explained(table).sum())} of {len(table)} networks that do not "
-        "match are explained. Trainings that differ by rounding reach the released accuracy of "
-        f"{int(_within(table).sum())}, and {int((table['epoch'] > 0).sum())} have the released "
-        "values after an earlier epoch."
-    )
-
-
 def _found_explained(table: pd.DataFrame) -> str:
-    return f"{_brief_explained(table)} {_open(table[~_explained(table)])}"
-
-
-def _open(table: pd.DataFrame) -> str:
-    """Name the networks that nothing explains."""
-    listed = "; ".join(
+    open_ = "; ".join(
         f"{row['model']}, N = {row['train_size']:,}, H = {row['hidden_units']}, "
         f"k = {row['hyperplanes']}, seed {row['seed']}, momentum {row['momentum']:g} (released "
         f"{row['released']:.6f}, ours {row['least']:.6f} to {row['most']:.6f})"
-        for row in _records(table)
+        for row in _records(table[~_explained(table)])
     )
-    return f"Open: {listed}." if listed else "None is open."
+    return (
+        f"**{coverage(table)}{int(_explained(table).sum())} of {len(table)} networks that do not "
+        "match are explained. Trainings that differ by rounding reach the released accuracy of "
+        f"{int(_within(table).sum())}, and {int((table['epoch'] > 0).sum())} have the released "
+        f"values after an earlier epoch.** {f'Open: {open_}.' if open_ else 'None is open.'}"
+    )
 
 
 def _within(table: pd.DataFrame) -> pd.Series[bool]:
@@ -745,19 +708,14 @@ def _tabulate_explained(table: pd.DataFrame) -> pd.DataFrame:
     return written(counted.groupby(["model", "train_size", "momentum"]).sum().rename(columns=names))
 
 
-def _brief_agreements(table: pd.DataFrame) -> str:
-    images = last_apart(table)[exact_kind(table) != NEITHER]
-    return (
-        f"{coverage(table)}Where the network has the released accuracy and loss, {_share(images)} "
-        f"agreements are the released ones to the image, and {int((images <= NEAR).sum())} within "
-        f"{NEAR} of {VALIDATION_IMAGES:,} images."
-    )
-
-
 def _found_agreements(table: pd.DataFrame) -> str:
     images, kind = last_apart(table), exact_kind(table)
     exact = kind != NEITHER
-    sentences = [_brief_agreements(table)]
+    sentences = [
+        f"**{coverage(table)}Where the network has the released accuracy and loss, "
+        f"{_share(images[exact])} agreements are the released ones to the image, and "
+        f"{int((images[exact] <= NEAR).sum())} within {NEAR} of {VALIDATION_IMAGES:,} images.**"
+    ]
     for name, model in SVMS.items():
         of_model = table["model"] == model
         if (of_model & exact).any():
@@ -766,7 +724,7 @@ def _found_agreements(table: pd.DataFrame) -> str:
                 f"{name}: {_share(images[of_model & exact])}; where the SVM, too, has the released "
                 f"accuracy, {_share(both)}."
             )
-    missed = table[(exact_kind(table) != NEITHER) & (last_apart(table) > 0)]
+    missed = table[exact & (images > 0)]
     if len(missed):
         by_svm = int((missed["svm_images"] != 0).sum())
         sentences.append(
@@ -812,7 +770,6 @@ EXPERIMENTS = {
     "exact_networks": Experiment(
         measure=_measure_networks,
         found=_found_networks,
-        brief=_brief_networks,
         verdict=_verdict_networks,
         tabulate=lambda table: written(summary(table)),
         options=ReleasedOptions,
@@ -820,7 +777,6 @@ EXPERIMENTS = {
     "exact_explained": Experiment(
         measure=_measure_explained,
         found=_found_explained,
-        brief=_brief_explained,
         verdict=lambda table: Verdict.of(_explained(table).all(), _explained(table).mean() >= 0.5),
         tabulate=_tabulate_explained,
         options=MinutesOptions,
@@ -828,7 +784,6 @@ EXPERIMENTS = {
     "exact_agreements": Experiment(
         measure=_measure_agreements,
         found=_found_agreements,
-        brief=_brief_agreements,
         verdict=_verdict_agreements,
         tabulate=lambda table: agreement_summary(table).astype(str),
         options=ReleasedOptions,

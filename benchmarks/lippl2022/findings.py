@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.harness import Row, Verdict
+from benchmarks.harness import Row
 from benchmarks.lippl2022 import claims, figures
 from benchmarks.lippl2022.claims import percent
-from benchmarks.lippl2022.published import NOT_THE_SAME, SAME, VERDICTS, telling
+from benchmarks.lippl2022.published import NOT_THE_SAME, SAME, telling
 from benchmarks.lippl2022.values import Tables, all_values
 from benchmarks.page import Judged, Kept
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.runs.grid import Grid
 
-GRIDS = Path(__file__).parent / "grids"
 VERSIONS = ("version", "commit", "python", "numpy", "scipy", "torch", "cvxpy")
 
 
@@ -45,23 +41,17 @@ def draw(name: str, kept: Kept) -> Figure:
 def words(kept: Kept) -> Row:
     """Return the values that the texts of the pages name."""
     tables, values = _of(kept)
-    found = kept.judge()
-    quoted = [each.name for each in kept.study.claims if each.quote]
-    points, known = tables.points, telling(tables.points)
+    known = telling(tables.points)
     networks = known[known["model"].str.startswith("GD")]
     l2 = known[(known["model"] == "SVM-L2") & (known["metric"] == "val_accuracy")]
     return {
-        "claims": len(quoted),
-        "counts": Verdict.counted(found[name].verdict for name in quoted),
         "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
         "draws": int(values.loc[values["side"] == "corrected", "other_draws"].sum()),
-        "all": len(points),
         "compared": len(known),
         "digit": int((known["verdict"] == SAME[0]).sum()),
         "same": int(known["verdict"].isin(SAME).sum()),
         "part": percent(known["verdict"].isin(SAME).mean()),
-        "differs": int(points["verdict"].isin(NOT_THE_SAME).sum()),
         "origin": origin(tables.cells),
     }
 
@@ -83,52 +73,10 @@ def _version(name: str) -> str:
 # --- tables ------------------------------------------------------------------------------------
 
 
-def grids(kept: Kept) -> pd.DataFrame:
-    """Say how far each grid of the study is, in the order of their files' names."""
-    tables, _ = _of(kept)
-    rows = []
-    for file in sorted(GRIDS.glob("*.toml")):
-        keys = set(Grid.read(file).by_key)
-        cells = tables.cells[tables.cells["grid"] == file.stem]
-        # A cell that the tables have once a momentum is here one.
-        own = cells[cells["cell"].isin(keys)]
-        done = int((own["status"] == "done").sum())
-        models = tables.models[tables.models["grid"] == file.stem]
-        gaps = models.loc[models["status"] == Status.OPTIMAL.label, "gap"]
-        rows.append(
-            {
-                "grid": f"[{file.stem}](grids/{file.name})",
-                "cells": len(keys),
-                "done": done,
-                "failed": len(own) - done,
-                "largest certified gap": "" if gaps.empty else f"{gaps.max():.1e}",
-                "minutes, all models": f"{cells['seconds'].sum() / 60:.0f}",
-            }
-        )
-    return pd.DataFrame(rows).astype(str)
-
-
-def points(kept: Kept) -> pd.DataFrame:
-    """Count the verdicts on the published values of each model and metric."""
-    table = _of(kept)[0].points
-    keys = [table["model"], table["metric"]]
-    counts = pd.crosstab(keys, table["verdict"])
-    counts = counts[[name for name in VERDICTS if name in counts]].astype(str).replace("0", "")
-    largest = table["difference"].abs().groupby(keys).max()
-    counts["largest difference"] = largest.map("{:.4f}".format).replace("nan", "")
-    return counts.reset_index()
-
-
-def reasons(kept: Kept) -> pd.DataFrame:
-    """Count the published values that ours are not, by model and reason."""
-    counts = _differing(kept).groupby(["model", "reason"], as_index=False).size()
-    counts = counts.rename(columns={"size": "values"})[["model", "values", "reason"]]
-    return counts.replace({"reason": {"": "not explained"}}).astype(str)
-
-
 def differing(kept: Kept) -> pd.DataFrame:
     """List the published values that ours are not."""
-    rows = _differing(kept)
+    points = _of(kept)[0].points
+    rows = points[points["verdict"].isin(NOT_THE_SAME)]
     setting = [
         f"N = {row['train_size']:,}, H = {row['units']}, k = {row['hyperplanes']}, "
         f"{row['threshold']}, seed {row['seed']}"
@@ -141,8 +89,3 @@ def differing(kept: Kept) -> pd.DataFrame:
     columns.insert(3, "released", rows["theirs"].map("{:.4f}".format))
     columns.insert(4, "ours", rows["ours"].map("{:.4f}".format))
     return columns.assign(cell=rows["cell"].str[:8])
-
-
-def _differing(kept: Kept) -> pd.DataFrame:
-    points = _of(kept)[0].points
-    return points[points["verdict"].isin(NOT_THE_SAME)]

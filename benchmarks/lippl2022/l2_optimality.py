@@ -41,14 +41,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing, rows_of
-from benchmarks.lippl2022.as_published import (
-    Moved,
-    OsqpL2,
-    metric,
-    moved_to_drawn,
-    one_group,
-    operator,
-)
+from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, one_group, operator
 from benchmarks.lippl2022.exact_training import ReleasedOptions
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import published_values
@@ -100,7 +93,7 @@ def measured(config: RunConfig, published: pd.DataFrame) -> Row:
     bound = ours.solution_.certificate
     margin = float((train.y * theirs.decision_function(train.X)).min())
     free = _free_part(theirs.coef_ / margin, A)
-    moved: Moved = moved_to_drawn(factory, factory.fit_one("gd-gln"))
+    moved = moved_to_drawn(factory, factory.fit_one("gd-gln"))
     signs = [np.sign(model.decision_function(images.X)) for model in (theirs, ours, moved)]
     return {
         "train_size": config.train_size,

@@ -28,10 +28,8 @@ Source: Lippl, Abbott, Chung (2022), their released results.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -158,21 +156,20 @@ def _counts(table: pd.DataFrame) -> pd.DataFrame:
         index=["model", "metric"], columns="verdict", values="seed", aggfunc="size", fill_value=0
     )
     counts = counts[[verdict for verdict in VERDICTS if verdict in counts]].astype(str)
+    counts = counts.replace("0", "")
     largest = table["difference"].abs().groupby([table["model"], table["metric"]]).max()
     known = ["" if np.isnan(largest[key]) else f"{largest[key]:.4f}" for key in counts.index]
     return counts.assign(**{"largest difference": known}).reset_index()
 
 
 def _differing(table: pd.DataFrame) -> str:
-    """List the cells that are neither equal nor explained."""
-    lines = []
+    """Count the values that are not the released ones, by model and reason."""
     differing = table[table["verdict"].isin(NOT_THE_SAME)]
-    for (model, reason), rows in differing.groupby(["model", "reason"]):
-        many = "value" if len(rows) == 1 else "values"
-        lines.append(f"- {model}, {len(rows)} {many}: {reason or 'not explained'}")
-        if not reason:
-            lines += [f"  - {_describe(row)}" for row in rows.to_dict("records")]
-    return "\n".join(lines) or "Nothing."
+    return "\n".join(
+        f"- {model}, {len(rows)} {'value' if len(rows) == 1 else 'values'}: "
+        f"{reason or 'not explained'}"
+        for (model, reason), rows in differing.groupby(["model", "reason"])
+    )
 
 
 def theirs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -375,11 +372,6 @@ def _on_another_relu(table: pd.DataFrame) -> pd.Series[bool]:
     return pd.Series(pd.MultiIndex.from_frame(table[keys]).isin(wrong), table.index)
 
 
-def _describe(row: Mapping[Hashable, Any]) -> str:
-    cell = ", ".join(f"{name} {row[name]}" for name in KEY[1:] if pd.notna(row[name]))
-    return f"{cell}: theirs {row['theirs']:.6f}, ours {row['ours']:.6f} (cell {row['cell']})"
-
-
 def telling(table: pd.DataFrame) -> pd.DataFrame:
     """Keep the values that can be compared and can differ: all training accuracies are 1."""
     compared = table["verdict"].isin([*SAME, *NOT_THE_SAME])
@@ -391,7 +383,7 @@ def _found(table: pd.DataFrame) -> str:
     return (
         f"**{known['verdict'].isin(SAME).sum():,} of {len(known):,} values that can be compared "
         f"are ours within 0.001, without training accuracies.** What differs of "
-        f"{len(table)} values:\n\n{_differing(table)}"
+        f"{len(table):,} values:\n\n{_differing(table)}"
     )
 
 

@@ -39,6 +39,7 @@ import pandas as pd
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, rows_of
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022.as_published import by_ecos
+from benchmarks.lippl2022.further_models import outputs
 from benchmarks.lippl2022.published import published_values
 from benchmarks.words import span
 from implicit_bias.bounds.certificate import certify
@@ -89,7 +90,7 @@ def solved_again(cell: exact.Cell, released: exact.ReleasedAgreement, images: ex
         "ours": classifier.decision_function(validation.X),
         "theirs": gated_linear(validation.X, gates, coef),
     }
-    signs = np.sign(exact.outputs(network, validation.X))
+    signs = np.sign(outputs(network, validation.X))
     found = {
         "status": status,
         "excess": certify(problem, coef=coef).upper / solution.certificate.lower - 1.0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -88,26 +87,16 @@ def words(kept: Kept) -> dict[str, object]:
     powers = lower_bounds.exponents(kept["lower_bounds"])
     ends = spectra.smallest_shares(kept["spectra"])
     half = [name for name in ends if name.startswith("half")][-1]
-    found = kept.judge()
-    counts = Counter(judged.verdict for judged in found.values())
-    said = [f"{count} {_said(verdict, count)}" for verdict in Verdict if (count := counts[verdict])]
     return {
-        "claims": len(found),
-        "counts": ", ".join(said[:-1]) + f" and {said[-1]}",
         "half": half,
         **{name: number(share) for name, share in ends[half].items()},
         **{f"power_{name}": powers[name]["delta"] for name in ("relu", "elu")},
         "crossings": " and ".join(
             f"{training.crossing(kept['training'], n, 'predicted'):,} (n = {n})" for n in (10, 50)
         ),
-        "fallen": _named(kept, found),
+        "fallen": _named(kept, kept.judge()),
         **{slip.__name__: slip() for slip in SLIPS},
     }
-
-
-def _said(verdict: Verdict, count: int) -> str:
-    said = verdict.of_several(count).partition(":")[0]
-    return f"{'is' if count == 1 else 'are'} {said}" if verdict is Verdict.UNTESTED else said
 
 
 def _named(kept: Kept, found: Mapping[str, Judged]) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from benchmarks.__main__ import main
 from benchmarks.lippl2022 import as_published, further_models, grids
@@ -22,6 +21,7 @@ from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.protocols import released_training
 from implicit_bias.runs.backends import Compute, Outcomes
 from implicit_bias.runs.cell import Origin, Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig
@@ -29,7 +29,7 @@ from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grid import Grid, cell_key
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.runs.store import Record
-from implicit_bias.training.minibatch import TrainingConfig, train
+from modules import known
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
 ROUNDING = 1e-9
@@ -123,7 +123,7 @@ def test_with_one_unit_the_folds_are_right() -> None:
     setting = small_setting(units=1, hyperplanes=2)
     factory = ModelFactory(setting, load_data(setting))
     train = factory.data.parts.train
-    published = as_published.svm_gln(factory).fit(train.X, train.y)
+    published = dict(as_published.published_svms(factory))["svm-gln-published"]
     right = GatedSVC(factory.contexts, **factory.svm_options()).fit(train.X, train.y)
     np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
 
@@ -169,65 +169,39 @@ def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     outputs = moved.decision_function(X)
     np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
     assert isinstance(network.network_, GLN)
-    back = as_published.Moved(network.network_, factory.contexts).fit(train.X, train.y)
-    np.testing.assert_allclose(back.decision_function(X), network.decision_function(X), atol=1e-6)
+    back = further_models.in_contexts(moved.network, factory.contexts)
+    np.testing.assert_allclose(back.decision(X), network.decision_function(X), atol=1e-6)
 
 
 # --- further models ----------------------------------------------------------------------------
 
 
 @pytest.fixture
-def shallow() -> SimpleNamespace:
-    rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(60, 4))
-    gating = contexts(inputs, 1, 5)
-    y = np.sign(rng.normal(size=60))
-    network = further_models.ShallowGLN(gating, inputs, dtype=torch.float64, seed=3)
-    return SimpleNamespace(gating=gating, X=inputs, y=y, network=network)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the released training see few samples."""
+    monkeypatch.setattr(released_training, "SAMPLES_SEEN", 20_000)
 
 
-def test_a_shallow_gln_starts_orthogonal_and_keeps_what_it_never_trains(
-    shallow: SimpleNamespace,
-) -> None:
-    network, gating = shallow.network, shallow.gating
-    initial = network.initial.clone().numpy()
-    np.testing.assert_allclose(initial.T @ initial, np.eye(4), atol=ROUNDING)
-    fresh = np.random.default_rng(1).normal(size=(300, 4))
-    expected = np.einsum("nd,nd->n", fresh, initial[gating.contexts(fresh)[:, 0]])
-    np.testing.assert_allclose(network.decision(fresh), expected, atol=ROUNDING)
-    train(network, shallow.X, shallow.y, TrainingConfig(steps=50, batch_size=None))
-    unseen = network.gating().unseen(fresh).astype(bool)
-    assert 0 < unseen.sum() < len(fresh)
-    trained = network.decision(fresh)
-    np.testing.assert_allclose(trained[unseen], expected[unseen], atol=ROUNDING)
-    assert (np.abs(trained - expected)[~unseen] > 1e-3).mean() > 0.9
+@pytest.mark.usefixtures("short")
+def test_a_shallow_gln_keeps_what_it_never_trains_and_its_program_has_the_rest() -> None:
+    setting = small_setting(models=("svm-shallow",), units=1, hyperplanes=5, momentum=0.0)
+    factory = ModelFactory(setting, load_data(setting))
+    ((_, model),) = further_models.shallow_models(factory, {})
+    X, contexts = factory.data.parts.validation.X, factory.contexts
+    view = known(model.margin_view())
+    start = released_training.released_shallow_gln(contexts, seed=setting.seed)
+    unseen = view.architecture.gating.unseen(X).astype(bool)
+    assert 0 < unseen.sum() < len(X)
+    outputs, initial = model.decision_function(X), start.decision(X)
+    np.testing.assert_allclose(outputs[unseen], initial[unseen], atol=1e-5)
+    assert (np.abs(outputs - initial)[~unseen] > 1e-3).mean() > 0.9
+    by_program = view.architecture.decision(X, view.coef)
+    np.testing.assert_allclose(by_program, np.where(unseen, 0, outputs), atol=1e-5)
 
 
-def test_a_shallow_gln_trains_as_one_with_all_its_contexts(shallow: SimpleNamespace) -> None:
-    """Gradient descent written out over all 2^k rows."""
-    weights = shallow.network.initial.clone().requires_grad_()
-    rows = torch.tensor(shallow.gating.contexts(shallow.X)[:, 0])
-    inputs, labels = torch.tensor(shallow.X), torch.tensor(shallow.y)
-    config = TrainingConfig(steps=20, batch_size=None, momentum=0.5)
-    velocity = torch.zeros_like(weights)
-    for step in range(config.steps):
-        margins = labels * (inputs * weights[rows]).sum(1)
-        (gradient,) = torch.autograd.grad(torch.nn.functional.softplus(-margins).mean(), weights)
-        velocity = config.momentum * velocity + gradient
-        weights = (weights - config.step_size(step) * velocity).detach().requires_grad_()
-    train(shallow.network, shallow.X, shallow.y, config)
-    expected = (inputs * weights[rows]).sum(1).detach().numpy()
-    np.testing.assert_allclose(shallow.network.decision(shallow.X), expected, atol=ROUNDING)
-    # Its margin structure is that of the shallow SVM.
-    structure = shallow.network.gating()
-    outputs = np.einsum(
-        "nd,nd->n", shallow.X, shallow.network.coef()[structure.contexts(shallow.X)]
-    )
-    np.testing.assert_allclose(outputs, expected, atol=ROUNDING)
-
-
+@pytest.mark.usefixtures("short")
 def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
-    outcome = outcome_of("shallow", models=("svm-shallow",), units=1, hyperplanes=3, steps=500)
+    outcome = outcome_of("shallow", models=("svm-shallow",), units=1, hyperplanes=3)
     svm, network, plain = outcome.models
     assert network["model"] == "gd-shallow"
     assert plain["model"] == "gd-shallow-momentum-0"

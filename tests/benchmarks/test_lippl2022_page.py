@@ -252,7 +252,6 @@ def test_each_verdict(study: Study) -> None:
     ]
     text = published.EXPERIMENT.found(table)
     assert "- SVM-GLN, 1 value: not explained" in text
-    assert "theirs 0.800000, ours 0.790000" in text
 
 
 def test_svm_lc_is_explained_where_its_range_shows_it() -> None:
