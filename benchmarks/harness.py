@@ -119,6 +119,7 @@ class Options:
     """What one can ask of an experiment beside ``--quick``: each field is an option."""
 
     fresh: bool = option(False, "forget the results so far")
+    minutes: float = option(float("inf"), "stop after this time, once a result is kept")
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -329,9 +330,12 @@ def run(
     if study.timed:
         frame, here = _placed(frame), (commit(), kernel())
     asked = Run(quick=quick, options=options, kept=frame, file=file, say=say)
+    end = time.monotonic() + 60 * options.minutes
     for frame in experiment.measure(asked):
         frame = _placed(frame, *here) if study.timed else frame
         experiment.tables.write(file, frame)
+        if time.monotonic() > end:
+            break
     redraw(study, entry, folder)
     return frame
 

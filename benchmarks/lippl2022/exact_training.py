@@ -26,11 +26,9 @@ Source: Lippl, Abbott, Chung (2022), their released results.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, lru_cache
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -39,7 +37,7 @@ import torch
 
 from benchmarks import catalogue, harness
 from benchmarks.catalogue import HOME
-from benchmarks.harness import Experiment, Options, Row, Run, Verdict, growing, option, rows_of
+from benchmarks.harness import Experiment, Row, Run, Verdict, growing, rows_of
 from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.further_models import in_contexts, outputs
 from benchmarks.lippl2022.grids import clean_commit
@@ -556,19 +554,7 @@ def _images_apart(agreement: pd.Series[float], table: pd.DataFrame) -> pd.Series
 # --- experiments of the harness ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class MinutesOptions(Options):
-    """How long to go on."""
-
-    minutes: float = option(float("inf"), "start nothing after this time")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleasedOptions(PublishedOptions, MinutesOptions):
-    """Where the released values are, and how long to go on."""
-
-
-def _measure_networks(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
+def _measure_networks(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
     images, table = Images(), released_networks(published_values(run.options.published))
     values = table[["released", "released_loss"]].itertuples(index=False)
     released = {
@@ -578,7 +564,7 @@ def _measure_networks(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
     yield from grown(run, list(released), lambda cell: measured(cell, released[cell], images))
 
 
-def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
+def _measure_agreements(run: Run[PublishedOptions]) -> Iterator[pd.DataFrame]:
     """Beside the cell a row has what `agreements` finds, and ``released``."""
     images, released = Images(), released_agreements(published_values(run.options.published))
 
@@ -590,7 +576,7 @@ def _measure_agreements(run: Run[ReleasedOptions]) -> Iterator[pd.DataFrame]:
     yield from grown(run, list(released), row)
 
 
-def _measure_explained(run: Run[MinutesOptions]) -> Iterator[pd.DataFrame]:
+def _measure_explained(run: Run[Any]) -> Iterator[pd.DataFrame]:
     """``least`` and ``most`` are ours, of weights that differ in their last bit.
 
     ``epoch`` is the last one with the released loss and accuracy, 0 where there is none.
@@ -629,17 +615,13 @@ def grown(
 
     ``attrs["wanted"]`` is the number of rows of the whole table.
     """
-    if run.options.minutes <= 0:
-        raise harness.Misuse("--minutes is above 0")
     commit = clean_commit(run)
-    cells = list(wanted)[:1] if run.quick else wanted
+    cells = map(asdict, list(wanted)[:1] if run.quick else wanted)
     if len(run.kept):  # what is wanted may have grown since the table was kept
         run.kept.attrs["wanted"] = len(wanted)
         yield run.kept
 
-    end = time.monotonic() + 60 * run.options.minutes
-    in_time = takewhile(lambda _: time.monotonic() < end, map(asdict, cells))
-    for frame in growing(run, in_time, lambda **cell: [row(Cell(**cell)) | {"commit": commit}]):
+    for frame in growing(run, cells, lambda **cell: [row(Cell(**cell)) | {"commit": commit}]):
         frame.attrs["wanted"] = len(wanted)
         yield frame
 
@@ -772,20 +754,19 @@ EXPERIMENTS = {
         found=_found_networks,
         verdict=_verdict_networks,
         tabulate=lambda table: written(summary(table)),
-        options=ReleasedOptions,
+        options=PublishedOptions,
     ),
     "exact_explained": Experiment(
         measure=_measure_explained,
         found=_found_explained,
         verdict=lambda table: Verdict.of(_explained(table).all(), _explained(table).mean() >= 0.5),
         tabulate=_tabulate_explained,
-        options=MinutesOptions,
     ),
     "exact_agreements": Experiment(
         measure=_measure_agreements,
         found=_found_agreements,
         verdict=_verdict_agreements,
         tabulate=lambda table: agreement_summary(table).astype(str),
-        options=ReleasedOptions,
+        options=PublishedOptions,
     ),
 }

@@ -42,9 +42,8 @@ import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing, rows_of
 from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, one_group, operator
-from benchmarks.lippl2022.exact_training import ReleasedOptions
 from benchmarks.lippl2022.grids import clean_commit
-from benchmarks.lippl2022.published import published_values
+from benchmarks.lippl2022.published import PublishedOptions, published_values
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -136,7 +135,7 @@ def _released(published: pd.DataFrame, config: RunConfig, metric: str) -> float:
     return float(rows["value"].iloc[0]) if len(rows) else np.nan
 
 
-def _measure(run: Run[ReleasedOptions]) -> Frames:
+def _measure(run: Run[PublishedOptions]) -> Frames:
     published, commit = published_values(run.options.published), clean_commit(run)
     cells = configurations()[: 1 if run.quick else None]
     if run.quick:
@@ -218,5 +217,5 @@ EXPERIMENT = Experiment(
     lambda table: Verdict.of(
         optimal(table).all() and len(table) == len(configurations()), optimal(table).mean() >= 0.5
     ),
-    options=ReleasedOptions,
+    options=PublishedOptions,
 )

@@ -38,7 +38,7 @@ import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Row, Run, Verdict
 from benchmarks.lippl2022 import exact_training as exact
-from benchmarks.lippl2022.published import published_values
+from benchmarks.lippl2022.published import PublishedOptions, published_values
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedReLUSVC
 from implicit_bias.networks import ReLUNetwork
@@ -90,7 +90,7 @@ def measured(cell: exact.Cell, images: exact.Images, repeats: int = REPEATS) -> 
     }
 
 
-def _measure(run: Run[exact.ReleasedOptions]) -> Frames:
+def _measure(run: Run[PublishedOptions]) -> Frames:
     images, values = exact.Images(), released(published_values(run.options.published))
 
     def row(cell: exact.Cell) -> Row:
@@ -147,4 +147,4 @@ def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
     return exact.written(grouped.rename(columns=names))
 
 
-EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=exact.ReleasedOptions)
+EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=PublishedOptions)

@@ -40,7 +40,7 @@ from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, rows
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022.as_published import by_ecos
 from benchmarks.lippl2022.further_models import outputs
-from benchmarks.lippl2022.published import published_values
+from benchmarks.lippl2022.published import PublishedOptions, published_values
 from benchmarks.words import span
 from implicit_bias.bounds.certificate import certify
 from implicit_bias.networks import GLN, ReLUNetwork
@@ -103,7 +103,7 @@ def solved_again(cell: exact.Cell, released: exact.ReleasedAgreement, images: ex
     return found
 
 
-def _measure(run: Run[exact.ReleasedOptions]) -> Frames:
+def _measure(run: Run[PublishedOptions]) -> Frames:
     table = exact.measured_before(run, "exact_agreements")
     images, released = (
         exact.Images(),
@@ -167,4 +167,4 @@ def _tabulate(table: pd.DataFrame) -> Rows:
     )
 
 
-EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=exact.ReleasedOptions)
+EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=PublishedOptions)

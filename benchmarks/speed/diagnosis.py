@@ -194,27 +194,20 @@ def _measured(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagnosisOptions(harness.Options):
+class DiagnosisOptions(runs.RowOptions):
     """What one can ask of it."""
 
-    only: str = harness.option("", "cases whose name contains this")
     time_limit: float = harness.option(300.0, "seconds of a case, its training included")
 
 
 def measure(run: harness.Run[DiagnosisOptions]) -> harness.Frames:
     """Measure the cases that are missing."""
-    asked = run.options
-    cases = [case for case in (QUICK if run.quick else GRID) if asked.only in case.name]
-    if not cases:
-        raise harness.Misuse(f"no case's name contains {asked.only!r}")
-    rows = harness.rows_of(run.kept)
-    for case in cases:
-        key = {"name": case.name}
-        if runs.is_done(rows, key, limit=asked.time_limit):
-            continue
-        rows = runs.replaced(rows, key, measure_case(case, asked.time_limit))
-        run.say(f"{case.name}: {rows[-1]['outcome']}, {rows[-1]['seconds']:.3g} s")
-        yield pd.DataFrame(rows)
+    return runs.missing_rows(
+        run,
+        {case.name: case for case in (QUICK if run.quick else GRID)},
+        lambda case: {"name": case.name},
+        lambda case, _: measure_case(case, run.options.time_limit),
+    )
 
 
 def tabulate(frame: pd.DataFrame) -> dict[str, Any]:

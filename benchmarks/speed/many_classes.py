@@ -23,7 +23,7 @@ import scipy.optimize
 from sklearn.svm import LinearSVC
 
 from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
-from benchmarks.harness import Experiment, Misuse, Options, Row, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option
 from benchmarks.speed import runs
 from benchmarks.speed.on_disk import measure_on_disk
 from benchmarks.speed.scaling import Point
@@ -329,36 +329,24 @@ def stored_margin(case: Case) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassOptions(Options):
+class ClassOptions(runs.RowOptions):
     """What one can ask of it."""
 
-    only: str = option("", "problems whose name contains this")
-    solver: str = option("", "this solver alone: native, scs, clarabel, highs or linear svc")
-    limit: float = option(600.0, "seconds of the processor for a peer")
-    native_limit: float = option(600.0, "seconds of the processor for the native solver")
+    time_limit: float = option(600.0, "seconds of the processor for a solver")
     memory: float = option(8.0, "GiB of a peer")
-    anew: bool = option(False, "measure these rows anew, and keep the others")
 
 
-def measure(run: Run[ClassOptions]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[ClassOptions]) -> Frames:
     """Measure the rows that are missing, the native solver's first."""
-    asked = run.options
-    cases = [case for case in (QUICK if run.quick else GRID) if asked.only in f"{case.name} "]
+    cases = QUICK if run.quick else GRID
     wanted = [(case, solver) for case in cases for solver in solvers_of(case)]
-    wanted = [pair for pair in wanted if asked.solver in ("", pair[1])]
-    if not wanted:
-        raise Misuse(f"no problem and solver are called {asked.only!r} and {asked.solver!r}")
-    rows = rows_of(run.kept)
-    for case, solver in sorted(wanted, key=lambda pair: pair[1] != NATIVE):
-        key = {"data": case.data, "N": case.N, "norm": case.norm, "solver": solver}
-        limit = asked.native_limit if solver == NATIVE else asked.limit
-        if runs.is_done(rows, key, limit=limit) and not asked.anew:
-            continue
-        row = measure_row(case, solver, seconds=limit, memory=asked.memory, say=run.say)
-        rows = runs.replaced(rows, key, row)
-        run.say(f"{case.name}, {solver}: {row['outcome']} {row['seconds']:.3g} s")
-        yield pd.DataFrame(rows)
-    yield pd.DataFrame(rows)
+    limits = {"seconds": run.options.time_limit, "memory": run.options.memory}
+    return runs.missing_rows(
+        run,
+        {f"{of[0].name} {of[1]}": of for of in sorted(wanted, key=lambda of: of[1] != NATIVE)},
+        lambda of: {"data": of[0].data, "N": of[0].N, "norm": of[0].norm, "solver": of[1]},
+        lambda of, _: measure_row(*of, **limits, say=run.say),
+    )
 
 
 def natives(frame: pd.DataFrame) -> pd.DataFrame:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import torch
 
-from benchmarks.harness import Row
+from benchmarks.harness import Frames, Misuse, Options, Row, Run, option, rows_of
 from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded, Reason
 from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.problem import MarginProblem
@@ -142,14 +144,53 @@ def bounds_of(certificate: Certificate) -> Row:
     return {"lower": certificate.lower, "upper": certificate.upper, "gap": certificate.gap}
 
 
-def without(rows: Iterable[Row], key: Row) -> list[Row]:
-    """Return the rows that do not have these columns."""
-    return [row for row in rows if not key.items() <= row.items()]
+@dataclass(frozen=True, kw_only=True)
+class RowOptions(Options):
+    """What one can ask of an experiment whose rows are measured one by one."""
+
+    only: str = option("", "rows that have all of these words in their names")
+    anew: bool = option(False, "measure these rows anew, and keep the others")
+    time_limit: float = option(600.0, "seconds of a row")
 
 
-def replaced(rows: Iterable[Row], key: Row, facts: Row) -> list[Row]:
-    """Return the rows with this one, last, in the place of those that have its key."""
-    return [*without(rows, key), {**key, **facts}]
+def missing_rows(
+    run: Run[Any],
+    wanted: Mapping[str, T],
+    key: Callable[[T], Row],
+    measure: Callable[[T, list[Row]], Row],
+    **limits: float,
+) -> Frames:
+    """Measure the rows that are missing, or were stopped by limits narrower than these.
+
+    Parameters
+    ----------
+    run : Run
+        What is asked: `RowOptions`.
+    wanted : mapping
+        What rows are of, by their names.
+    key : callable
+        The columns that tell a row apart.
+    measure : callable
+        Gets what a row is of, and the other rows so far, and returns the row's other columns.
+    **limits : float
+        See `is_done`; one is ``limit``, in seconds.
+    """
+    words, limits = set(run.options.only.split()), {"limit": run.options.time_limit, **limits}
+    chosen = {name: of for name, of in wanted.items() if words <= set(name.split())}
+    if not chosen:
+        raise Misuse(f"no row is called {run.options.only!r}; there are {', '.join(wanted)}")
+    rows, anew = rows_of(run.kept), run.options.anew
+    left = [name for name, of in chosen.items() if anew or not is_done(rows, key(of), **limits)]
+    run.say(
+        f"{len(chosen)} rows, {len(left)} to measure: {len(left) * limits['limit'] / 3600:.1f} "
+        f"hours by their limit; {len(rows)} rows are in {run.file}"
+    )
+    for name in left:
+        columns = key(chosen[name])
+        rows = [row for row in rows if not columns.items() <= row.items()]
+        rows.append({**columns, **measure(chosen[name], rows)})
+        run.say(f"{name}: {rows[-1]['outcome']}")
+        yield pd.DataFrame(rows)
 
 
 def warm_up() -> MarginProblem:

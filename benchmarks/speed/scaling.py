@@ -67,11 +67,6 @@ class Point:
         conflict = "" if self.conflict == "none" else f" {self.conflict}"
         return f"{self.dataset} N={self.N} H={self.H} C={self.C}{conflict}"
 
-    @property
-    def expected(self) -> float:
-        """Seconds that it may take on one core: a guess, for the estimate of a run's length."""
-        return 2.0 + 0.4 * (1 + self.H * self.C / 200) * (self.N / 2000) ** 1.7
-
     def problem(self) -> MarginProblem:
         """Pose it."""
         X, y, gates, groups = _samples(self.dataset, self.N, self.H, self.C)
@@ -191,11 +186,9 @@ def _work(pipe: Pipe, problem: MarginProblem, tol: float, device: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingOptions(harness.Options):
+class ScalingOptions(runs.RowOptions):
     """What one can ask of it."""
 
-    only: str = harness.option("", "points whose name contains this")
-    max_samples: int = harness.option(60_000, "points up to this N")
     tol: float = harness.option(1e-6, "certified gap to solve to")
     device: str = harness.option("cpu", "cpu or cuda")
     time_limit: float = harness.option(900.0, "seconds of a point")
@@ -203,25 +196,13 @@ class ScalingOptions(harness.Options):
 
 def measure(run: harness.Run[ScalingOptions]) -> harness.Frames:
     """Measure the points that are missing."""
-    asked = run.options
-    tol, device, limit = asked.tol, asked.device, asked.time_limit
-    grid = QUICK if run.quick else GRID
-    points = [p for p in grid if asked.only in f"{p.name} " and p.N <= asked.max_samples]
-    if not points:
-        raise harness.Misuse(f"no point's name contains {asked.only!r}")
-    rows = harness.rows_of(run.kept)
-    keys = {point: key_of(point, tol, device) for point in points}
-    left = [point for point in points if not runs.is_done(rows, keys[point], limit=limit)]
-    minutes = sum(min(point.expected, limit) for point in left) / 60
-    run.say(
-        f"{len(points)} points, {len(left)} to solve: about {minutes:.1f} minutes of an idle core; "
-        f"{len(rows)} rows are in {run.file}"
+    tol, device, limit = run.options.tol, run.options.device, run.options.time_limit
+    return runs.missing_rows(
+        run,
+        {point.name: point for point in (QUICK if run.quick else GRID)},
+        lambda point: key_of(point, tol, device),
+        lambda point, _: measure_point(point, tol=tol, device=device, limit=limit, say=run.say),
     )
-    for point in left:
-        facts = measure_point(point, tol=tol, device=device, limit=limit, say=run.say)
-        rows = runs.replaced(rows, keys[point], facts)
-        run.say(f"{point.name}: {facts['outcome']}")
-        yield pd.DataFrame(rows)
 
 
 def point_of(row: pd.Series[Any]) -> Point:

@@ -18,6 +18,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -27,19 +28,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from sklearn.svm import SVC
 
-from benchmarks.harness import Experiment, Misuse, Options, Row, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option, rows_of
 from benchmarks.speed.runs import (
     ANSWERED,
     NOT_TRIED,
     OUT_OF_MEMORY,
     TIME_LIMIT,
+    RowOptions,
     bounds_of,
     few_digits,
-    is_done,
     machine,
+    missing_rows,
     outcome,
     warm_up,
-    without,
 )
 from benchmarks.words import span
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
@@ -292,70 +293,35 @@ def _repeat(run: Callable[[], tuple[float, Any]], *done: float) -> list[float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SolverOptions(Options):
+class SolverOptions(RowOptions):
     """What one can ask of it."""
 
-    only: str = option("", "cells whose name contains this")
-    solver: str = option("", "this solver alone")
     tol: float = option(1e-6, "certified gap asked of every solver")
     time_limit: float = option(120.0, "seconds of a solver on a cell")
     memory_limit: float = option(8.0, "GiB of a solver")
 
 
-def measure(run: Run[SolverOptions]) -> Iterator[pd.DataFrame]:
+def measure(
+    run: Run[SolverOptions], cells: Sequence[Cell] = (), solvers: Sequence[Peer] = ()
+) -> Frames:
     """Measure what is missing, cell by cell."""
-    asked = run.options
-    cells = [cell for cell in (QUICK if run.quick else GRID) if asked.only in f"{cell.name} "]
-    everyone = [peer for peer in peers() if asked.solver in ("", peer.solver)]
-    if not cells:
-        names = ", ".join(cell.name for cell in GRID)
-        raise Misuse(f"no cell's name contains {asked.only!r}; there are {names}")
-    if not everyone:
-        names = ", ".join(sorted({peer.solver for peer in peers()}))
-        raise Misuse(f"no solver is called {asked.solver!r}; there are {names}")
-    if len(run.kept) and "outcome" not in run.kept:
-        raise Misuse(f"{run.file} is not of this benchmark: use --fresh, or another --folder")
-    limits = Limits(limit=asked.time_limit, memory=asked.memory_limit)
-    kept = rows_of(run.kept)
-    missing = sum(
-        peer.takes(cell) and not is_done(kept, key_of(cell, peer, asked.tol), **asdict(limits))
-        for cell in cells
-        for peer in everyone
-    )
-    run.say(
-        f"{len(cells)} cells, {missing} rows to measure: at most "
-        f"{missing * limits.limit / 3600:.1f} hours (the sum of the limits of "
-        f"{limits.limit:g} s); {len(kept)} rows are in {run.file}"
-    )
-    for rows in run_grid(cells, kept, tol=asked.tol, limits=limits, solvers=everyone):
-        last = rows[-1]
-        run.say(f"{_cell_of(last).name}, {_peer_of(last).name}: {last['outcome']}")
-        yield pd.DataFrame(rows)
+    tol = run.options.tol
+    limits = Limits(limit=run.options.time_limit, memory=run.options.memory_limit)
+    wanted = {
+        f"{cell.name} {peer.name}": (cell, peer)
+        for cell in cells or (QUICK if run.quick else GRID)
+        for peer in solvers or peers()
+        if peer.takes(cell)
+    }
+    problem_of = lru_cache(maxsize=1)(Cell.problem)
 
+    def row(of: tuple[Cell, Peer], rows: list[Row]) -> Row:
+        if reason := exceeded(rows, *of, tol):
+            return {**asdict(limits), "outcome": NOT_TRIED, "detail": reason}
+        cell, peer = of
+        return asdict(limits) | measure_peer(peer, problem_of(cell), tol=tol, limits=limits)
 
-def run_grid(
-    cells: Sequence[Cell],
-    rows: list[Row],
-    *,
-    tol: float,
-    limits: Limits,
-    solvers: Sequence[Peer],
-) -> Iterator[list[Row]]:
-    """Measure what is missing in the rows, cell by cell; yield all rows after each."""
-    for cell in cells:
-        kept = [peer for peer in solvers if peer.takes(cell)]
-        keys = {peer: key_of(cell, peer, tol) for peer in kept}
-        missing = [peer for peer in kept if not is_done(rows, keys[peer], **asdict(limits))]
-        problem: MarginProblem | None = None
-        for peer in missing:
-            rows, row = without(rows, keys[peer]), asdict(limits)
-            if reason := exceeded(rows, cell, peer, tol):
-                row |= {"outcome": NOT_TRIED, "detail": reason}
-            else:
-                problem = problem or cell.problem()
-                row |= measure_peer(peer, problem, tol=tol, limits=limits)
-            rows = [*rows, {**keys[peer], **row}]
-            yield rows
+    return missing_rows(run, wanted, lambda of: key_of(*of, tol), row, **asdict(limits))
 
 
 def exceeded(rows: Sequence[Row], cell: Cell, peer: Peer, tol: float) -> str:

@@ -388,7 +388,6 @@ class StressOptions(Options):
     """What one can ask of it."""
 
     problems: int = option(20_000, "how many problems, from the first one")
-    seconds: float = option(float("inf"), "time after which no further problem is begun")
     workers: int = option(1, "processes, each of one thread")
 
 
@@ -399,7 +398,7 @@ def measure(run: Run[StressOptions]) -> Iterator[pd.DataFrame]:
     most = min(run.options.problems, 40 if run.quick else MOST_PROBLEMS)
     left = [key for number in range(most) for key in keys(number) if key not in done]
     last = time.monotonic()
-    for row in _answered(left, run.options.workers, last + run.options.seconds):
+    for row in _answered(left, run.options.workers):
         kept.append(row)
         if time.monotonic() - last > KEEP:
             last = time.monotonic()
@@ -419,13 +418,11 @@ def keys(number: int) -> list[Key]:
     return [(number - others, "general", method) for method in methods]
 
 
-def _answered(left: list[Key], workers: int, deadline: float) -> Iterator[dict[str, Any]]:
+def _answered(left: list[Key], workers: int) -> Iterator[dict[str, Any]]:
     """Yield the rows, in the order in which they are answered."""
     mine, begun = local(), list[Renewed]()
 
-    def one(key: Key) -> dict[str, Any] | None:
-        if time.monotonic() > deadline:
-            return None
+    def one(key: Key) -> dict[str, Any]:
         if not hasattr(mine, "worker"):
             mine.worker = Renewed(_work)
             begun.append(mine.worker)
@@ -434,8 +431,7 @@ def _answered(left: list[Key], workers: int, deadline: float) -> Iterator[dict[s
     with ThreadPoolExecutor(workers) as pool:
         try:
             for future in as_completed([pool.submit(one, key) for key in left]):
-                if (row := future.result()) is not None:
-                    yield row
+                yield future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in begun:

@@ -231,6 +231,8 @@ def test_a_run_that_is_stopped_goes_on_from_what_is_kept(home: Path, call: Shown
     assert status == 0
     assert output.split()[:3] == ["3", "4", "5"]
     assert table("cubes", home)["n"].tolist() == [1, 2, 3, 4, 5]
+    assert call("euclid", "cubes", "--most", "9", "--minutes", "1e-9")[0] == 0
+    assert table("cubes", home)["n"].max() == 6
     assert call("euclid", "cubes", "--most", "-1")[0] == 2
 
 

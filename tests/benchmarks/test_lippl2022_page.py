@@ -1,6 +1,7 @@
 """The replication study: points, figures, claims and page, from frames of known answers."""
 
 import re
+from io import BytesIO
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from PIL import Image
 
 from benchmarks import catalogue
+from benchmarks.drawing import of_few_colours
 from benchmarks.harness import Verdict
 from benchmarks.lippl2022 import claims, figures, published
 from benchmarks.lippl2022.values import Tables, all_values
 from benchmarks.page import Judged, Kept
 from implicit_bias.datasets.files import DataError
-from implicit_bias.report.style import style
+from implicit_bias.report.style import COLOURS, style
 
 SEEDS = (1, 2, 3)
 
@@ -614,10 +619,24 @@ def test_marks_say_what_was_left_out_and_failed_and_only_then_have_a_key(study: 
     assert not {"samples left out", "no predictor"} & set(keys[1])
 
 
-def test_models_of_a_figure_differ_in_grey() -> None:
-    """Each has a marker of its own, beside its colour."""
+def test_models_of_a_figure_differ_for_the_colour_blind_and_in_grey() -> None:
+    """Each has a colour of the palette of Okabe and Ito and a marker of its own."""
     for models in ((*figures.GLN, *figures.SHALLOW), (*figures.RELU, "SVM-GLN")):
         assert len({figures.MARKERS[name] for name in models}) == len(models)
+        assert len({figures.COLOURS[name] for name in models} & {*COLOURS}) == len(models)
+
+
+def test_pictures_keep_the_colours_of_small_marks() -> None:
+    """A picture of few colours must not mix those of markers that are a few pixels large."""
+    wanted = [figures.COLOURS[name] for name in (*figures.GLN, *figures.SHALLOW)]
+    figure = Figure(figsize=(4, 3))
+    ax = figure.subplots()
+    for i, colour in enumerate(wanted):
+        ax.plot([i], [i], "o", color=colour, ms=figures.DOT)
+        ax.plot(range(60), np.linspace(0, i, 60), color=str(0.1 + 0.15 * i), linewidth=0.5)
+    drawn = np.array(Image.open(BytesIO(of_few_colours(figure, 100))).convert("RGB"))
+    for colour in wanted:
+        assert np.abs(drawn - 255 * np.array(to_rgb(colour))).max(axis=2).min() <= 12
 
 
 def test_figure_1_has_the_seven_panels_of_the_paper() -> None:

@@ -110,7 +110,7 @@ def test_rows_are_measured_in_a_process() -> None:
 
 @pytest.mark.slow
 def test_command(tmp_path: Path) -> None:
-    arguments = ["speed", "classes", "--quick", "--folder", str(tmp_path), "--solver", "native"]
+    arguments = ["speed", "classes", "--quick", "--folder", str(tmp_path), "--only", "native"]
     assert main(arguments) == 0
     frame = harness.read(STUDY, STUDY.entry("classes"), tmp_path)
     assert len(frame) == len(benchmark.QUICK)

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import catalogue
 from benchmarks.__main__ import main
+from benchmarks.harness import Run, rows_of
 from benchmarks.speed import solvers
 from cases import separable
 from implicit_bias.bounds.certificate import certify
@@ -26,32 +27,30 @@ def peer(solver: str = "clarabel", formulation: Any = "dual") -> solvers.Peer:
     return solvers.Peer(solver=solver, formulation=formulation)
 
 
-def limits(seconds: float) -> Any:
-    return solvers.Limits(limit=seconds, memory=64.0)
-
-
-def run_grid(
+def measured(
     rows: list[dict[str, Any]], cells: list[Any], seconds: float
 ) -> tuple[list[dict[str, Any]], int]:
     """Rows after a run with this limit, and how many were measured anew."""
-    grown = list(solvers.run_grid(cells, rows, tol=TOL, limits=limits(seconds), solvers=[peer()]))
-    return (grown[-1] if grown else rows), len(grown)
+    asked = solvers.SolverOptions(time_limit=seconds, memory_limit=64.0)
+    run = Run(quick=False, options=asked, kept=pd.DataFrame(rows), file=Path(), say=print)
+    grown = list(solvers.measure(run, cells, [peer()]))
+    return (rows_of(grown[-1]) if grown else rows), len(grown)
 
 
 @pytest.mark.slow
 def test_a_peer_that_hits_the_limit_is_recorded_as_such() -> None:
     cells = [cell(), cell(N=100)]
-    rows, measured = run_grid([], cells, 1e-6)
-    assert measured == 2
+    rows, count = measured([], cells, 1e-6)
+    assert count == 2
     first, second = rows
     assert (first["outcome"], first["detail"]) == ("time limit", "more than 1e-06 s")
     assert first["native_seconds"] > 0
     assert "gap" not in first
     assert (second["outcome"], second["detail"]) == ("not tried", "time limit at N=60 H=3 C=2")
     # Under the same limit both rows stand; under a wider one both are measured again.
-    assert run_grid(rows, cells, 1e-6) == (rows, 0)
-    rows, measured = run_grid(rows, cells, 60.0)
-    assert measured == len(rows) == 2
+    assert measured(rows, cells, 1e-6) == (rows, 0)
+    rows, count = measured(rows, cells, 60.0)
+    assert count == len(rows) == 2
     for row in rows:
         assert row["outcome"] == "answered"
         assert row["status"] == "OPTIMAL"
@@ -59,13 +58,13 @@ def test_a_peer_that_hits_the_limit_is_recorded_as_such() -> None:
         assert row["lower"] <= row["upper"]
         assert row["ratio"] == pytest.approx(row["seconds"] / row["native_seconds"])
     # An answer stands under any limit.
-    assert run_grid(rows, cells, 1e-6) == (rows, 0)
+    assert measured(rows, cells, 1e-6) == (rows, 0)
 
 
 @pytest.mark.slow
 def test_a_peer_that_fails_is_recorded_as_such() -> None:
-    stranger = peer("stranger")
-    row = solvers.measure_peer(stranger, separable("gln"), tol=TOL, limits=limits(60.0))
+    stranger, limits = peer("stranger"), solvers.Limits(limit=60.0, memory=64.0)
+    row = solvers.measure_peer(stranger, separable("gln"), tol=TOL, limits=limits)
     assert (row["outcome"], row["detail"]) == ("crashed", "KeyError: 'stranger'")
 
 
@@ -150,7 +149,7 @@ def test_table_and_picture_show_every_outcome(
     arguments = ["--quick", "--only", "svm-gln", "--time-limit", "9", "--folder", str(tmp_path)]
     assert main(["speed", "solvers", *arguments]) == 0
     shown = capsys.readouterr().out
-    assert "0 rows to measure" in shown
+    assert "22 rows, 0 to measure" in shown
     assert "N=100 H=10 C=2" in shown
     # The second cell has no answer of any peer.
     table = solvers.tabulate(pd.DataFrame(rows))
@@ -175,26 +174,12 @@ def kept(folder: Path) -> Path:
     return file
 
 
-def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+def test_rows_that_do_not_exist_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["speed", "solvers", "--quick", *options])
-    return capsys.readouterr().err
-
-
-def test_results_of_another_kind_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pd.DataFrame({"solver": ["ecos"]}).to_parquet(kept(tmp_path))
-    assert "--fresh" in refused(capsys, "--folder", str(tmp_path))
-
-
-def test_cells_that_do_not_exist_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = refused(capsys, "--only", "N=123456", "--folder", str(tmp_path))
-    assert "N=500 H=10 C=2" in shown
-    shown = refused(capsys, "--solver", "nobody", "--folder", str(tmp_path))
-    assert "nobody" in shown
+        main(["speed", "solvers", "--quick", "--only", "svm-gln nobody"])
+    shown = capsys.readouterr().err
+    assert "'svm-gln nobody'" in shown
+    assert "N=100 H=10 C=2 clarabel primal" in shown
 
 
 def test_times_of_svc_are_compared_with_its_certificate() -> None:
