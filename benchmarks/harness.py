@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
@@ -84,7 +84,7 @@ def otherwise(verdict: Verdict, bound: str) -> str:
     return f"; by {bound}: {verdict.value}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Judged:
     """What the tables say of a claim.
 
@@ -96,8 +96,8 @@ class Judged:
         The number that decides, with its interval, in a sentence that stands alone.
     control : str
         The same for what the claim should not hold for, or not for its reason.
-    evidence : tuple of str
-        Paragraphs.
+    evidence : sequence of str
+        Paragraphs; those without a word are left out.
     remark : str
         What follows the verdict: its reason, or the verdict under another bound.
     """
@@ -105,7 +105,7 @@ class Judged:
     verdict: Verdict = Verdict.OPEN
     result: str = "Not yet computed."
     control: str = ""
-    evidence: tuple[str, ...] = ()
+    evidence: Sequence[str] = ()
     remark: str = ""
 
 

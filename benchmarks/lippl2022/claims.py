@@ -1,4 +1,4 @@
-"""Which conclusions of the paper stand: each computed from the tables, with the cells it rests on.
+"""Which conclusions of the paper stand: each computed from the tables.
 
 How a claim is judged, and why so, is said before its numbers. Signs are judged by `paired.Paired`:
 the mean of paired differences over matched cells, with an interval clustered by seed; sizes by
@@ -13,7 +13,7 @@ Source: Lippl, Abbott, Chung (2022) [L], sections 4 and 5 and figures 2 to 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -41,7 +41,6 @@ RELU_KEYS = ("train_size", "units", "seed", "momentum")
 BEST_KEYS = ("train_size", "seed")
 THRESHOLDS = ("median", "random")
 POINT = 0.01  # a percentage point
-SHORT = 8  # of the key of a cell, to tell them apart by eye
 NARROWEST, NARROW, WIDE = 10, 20, 100
 # Widest GLN of figure 3c: with two contexts it has as many parameters as the widest FReLU.
 WIDEST_GLN = 50
@@ -69,22 +68,6 @@ def needed(found: FoundT | None) -> FoundT:
     return found
 
 
-def judged(
-    verdict: Verdict,
-    result: str,
-    control: str,
-    evidence: Iterable[str] = (),
-    cells: Iterable[str] = (),
-    remark: str = "",
-) -> Judged:
-    """Judge a claim, and name the cells that its numbers come from."""
-    keys = list(dict.fromkeys(cell for cell in cells if cell))
-    first = ", ".join(f"`{key[:SHORT]}`" for key in keys[:3])
-    rests = f"Rests on {len(keys)} cells, the first of them {first}." if keys else ""
-    texts = tuple(text for text in (*evidence, rests) if text)
-    return Judged(verdict=verdict, result=result, control=control, evidence=texts, remark=remark)
-
-
 # --- gated linear networks -----------------------------------------------------------------
 
 
@@ -94,7 +77,7 @@ def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
     found = _by_threshold(rows, "error", "SVM-L2", "SVM-GLN")
     shown = needed(found.get("median"))
     folded = pd.concat([_folded(values, ("SVM-GLN",)), rows[rows["model"] == "SVM-L2"]])
-    return judged(
+    return Judged(
         shown.judged(),
         f"Error of SVM-L2 minus that of SVM-GLN: {shown}.",
         "a sum of norms over groups that are no units, those of the released code, in the place of "
@@ -107,7 +90,6 @@ def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
             _other_splits(tables, "error", "SVM-L2", "SVM-GLN"),
             _other_tasks(tables),
         ],
-        _medians(rows)["cell"],
     )
 
 
@@ -151,14 +133,14 @@ def _other_tasks(tables: Tables) -> str:
 
 def much_worse(values: pd.DataFrame, tables: Tables) -> Judged:
     """Size of SVM-L2 minus SVM-GLN, released and corrected, and its causes one by one."""
-    theirs, kept, released, rows = needed(_kept_of_gap(values, "error"))
+    theirs, kept, released = needed(_kept_of_gap(values, "error"))
     by_size = "; ".join(
         f"{signed((part['SVM-L2'] - part['SVM-GLN']).mean())} points at N = {size:,}"
         for size, part in released.groupby("train_size")
     )
     largest = (released["SVM-L2"] - released["SVM-GLN"]).max()
     share = kept.mean / theirs.mean
-    return judged(
+    return Judged(
         Verdict.of(share >= 0.5),
         f"Error of SVM-L2 minus that of SVM-GLN: released {theirs}; exact, on the same settings, "
         f"{kept}.",
@@ -172,20 +154,19 @@ def much_worse(values: pd.DataFrame, tables: Tables) -> Judged:
             "The released agreements at median thresholds have one more cause, the thresholds that "
             "a checkpoint lacks: see the claim on a tenth of the images.",
         ],
-        rows["cell"],
-        otherwise(Verdict.of(share >= 0.1), "a tenth"),
+        remark=otherwise(Verdict.of(share >= 0.1), "a tenth"),
     )
 
 
 def _kept_of_gap(
     values: pd.DataFrame, column: str, width: int | None = None
-) -> tuple[Paired, Paired, pd.DataFrame, pd.DataFrame] | None:
+) -> tuple[Paired, Paired, pd.DataFrame] | None:
     """SVM-L2 minus SVM-GLN at medians, released and ours, on the settings that are released.
 
     Returns
     -------
     tuple or None
-        Released, ours, the settings with the released values, and our rows.
+        Released, ours, and the settings with the released values.
     """
     models = ("SVM-GLN", "SVM-L2")
     was, rows = _medians(_released(values, models)), _medians(_corrected(values, models))
@@ -196,7 +177,7 @@ def _kept_of_gap(
     ours = _known(_matched(rows, column), "SVM-L2", "SVM-GLN")
     same = ours.merge(released[list(GLN_KEYS)], on=list(GLN_KEYS))
     theirs, kept = (difference(part, "SVM-L2", "SVM-GLN") for part in (released, same))
-    return None if theirs is None or kept is None else (theirs, kept, released, rows)
+    return None if theirs is None or kept is None else (theirs, kept, released)
 
 
 def _formula(values: pd.DataFrame) -> str:
@@ -235,7 +216,7 @@ def groups(values: pd.DataFrame, tables: Tables) -> Judged:
         small = abs(found.mean) < bound
         return Verdict.of(small and moved.abs().max() < 2 * bound, small)
 
-    return judged(
+    return Judged(
         by(0.5 * POINT),
         f"Error with the right groups minus that with the released ones: {found}, from "
         f"{span(moved, signed)} points in single settings.",
@@ -245,8 +226,7 @@ def groups(values: pd.DataFrame, tables: Tables) -> Judged:
             f"{percent(table['right'].mean())} instead of {percent(table['folded'].mean())}; "
             f"{_by_threshold(both, 'error', 'right', 'folded')}."
         ],
-        right["cell"],
-        otherwise(by(0.2 * POINT), "a fifth of a point"),
+        remark=otherwise(by(0.2 * POINT), "a fifth of a point"),
     )
 
 
@@ -265,7 +245,7 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Judged:
     )
     # Unless SVM-L2 is surely farther from the network, it predicts as well.
     merit = of_norm is None or of_norm.judged() is Verdict.STANDS
-    return judged(
+    return Judged(
         Verdict.of(now <= was + 0.5 * POINT, now <= 2 * was),
         f"The errors of SVM-GLN and GD-GLN lie {share(own, 'distance')} of the images apart; as "
         f"released {percent(was)}; those of SVM-L2 and GD-GLN "
@@ -279,8 +259,7 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Judged:
             f"Correlation with the network's error over the cells: {correlations}; released "
             f"SVM-GLN {_correlation(theirs)}.",
         ],
-        ours["cell"],
-        ("" if merit else ", but not because of the norm")
+        remark=("" if merit else ", but not because of the norm")
         + otherwise(Verdict.of(now <= was, now <= 2 * was), "the released distance"),
     )
 
@@ -292,7 +271,7 @@ def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
     weak, weaker = (~_beyond(of_l2, bound) for bound in (0.5, 0.7))
     needed(weak)
     of_gln = ours[ours["model"] == "SVM-GLN"]
-    return judged(
+    return Judged(
         Verdict.of(weak.all(), weak.any()),
         f"Correlation within one N: {_by_seeds(of_l2)}.",
         f"SVM-GLN has {_by_seeds(of_gln)}; over all cells {_correlation(of_gln)}, SVM-L2 "
@@ -303,8 +282,7 @@ def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
             + _correlation(_with_network(_medians(_released(values, ("SVM-L2",)))))
             + " over all cells."
         ],
-        ours["cell"],
-        otherwise(Verdict.of(weaker.all(), weaker.any()), "0.7"),
+        remark=otherwise(Verdict.of(weaker.all(), weaker.any()), "0.7"),
     )
 
 
@@ -345,7 +323,7 @@ def nearer(values: pd.DataFrame, tables: Tables, threshold: str = "median") -> J
     found = needed(difference(_matched(rows, "disagreement"), "SVM-L2", "SVM-GLN"))
     formula = _corrected(values, ("SVM-GLN", "SVM-L2 formula"))
     means = rows.groupby("model")["disagreement"].mean()
-    return judged(
+    return Judged(
         found.judged(),
         f"Disagreement of SVM-L2 with GD-GLN minus that of SVM-GLN: {found}.",
         "a third norm, the printed formula with units as groups, in the place of SVM-L2: "
@@ -359,20 +337,18 @@ def nearer(values: pd.DataFrame, tables: Tables, threshold: str = "median") -> J
             if threshold == "median"
             else "",
         ],
-        rows["cell"],
     )
 
 
 def much_nearer(values: pd.DataFrame, tables: Tables) -> Judged:
     """Size of the same difference, beside the released one."""
-    theirs, kept, _, rows = needed(_kept_of_gap(values, "disagreement"))
+    theirs, kept, _ = needed(_kept_of_gap(values, "disagreement"))
     part = kept.mean / theirs.mean
-    return judged(
+    return Judged(
         Verdict.of(part >= 0.5),
         f"Disagreement of SVM-L2 with GD-GLN minus that of SVM-GLN: released {theirs}; exact, on "
         f"the same settings, {kept}.",
         "the direction alone is a claim of its own.",
-        cells=rows["cell"],
         remark=otherwise(Verdict.of(part >= 0.1), "a tenth"),
     )
 
@@ -383,12 +359,11 @@ def below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
     ours = needed(_medians(both[both["model"] == "SVM-GLN"]))
     below = ours["disagreement"] < chance(ours["gd_error"])
     under = {name: _under(both[both["model"] == name]) for name in ("SVM-GLN", "SVM-L2")}
-    return judged(
+    return Judged(
         Verdict.of(below.mean() >= MOST, below.mean() > 0.5),
         f"Chance minus the disagreement of SVM-GLN and GD-GLN: {under['SVM-GLN']['median']}.",
         f"the same of the exact SVM-L2: {under['SVM-L2']}.",
         [f"By thresholds: {under['SVM-GLN']}."],
-        both["cell"],
     )
 
 
@@ -400,7 +375,7 @@ def a_tenth(values: pd.DataFrame, tables: Tables) -> Judged:
     shown, released = needed(_medians(ours)), _medians(theirs)
     mean, random = shown["disagreement"].mean(), ours[ours["threshold"] == "random"]
     control = both[both["model"] == "SVM-L2"]
-    return judged(
+    return Judged(
         Verdict.of(mean > 0.1),
         f"SVM-GLN and GD-GLN disagree on {share(shown, 'disagreement')} of the images; as released "
         f"on {percent(released['disagreement'].mean())}.",
@@ -410,8 +385,7 @@ def a_tenth(values: pd.DataFrame, tables: Tables) -> Judged:
             f"With random thresholds on {percent(random['disagreement'].mean())}.",
             _moved(values, ours, theirs),
         ],
-        both["cell"],
-        otherwise(Verdict.of(mean > 0.05), "5 %"),
+        remark=otherwise(Verdict.of(mean > 0.05), "5 %"),
     )
 
 
@@ -455,7 +429,7 @@ def direction(values: pd.DataFrame, tables: Tables) -> Judged:
     found = _by_threshold(rows, "error", "SVM-GLN", "GD-GLN")
     shown = needed(found.get("median"))
     beside = _by_threshold(_folded(values, ("SVM-GLN", "GD-GLN")), "error", "SVM-GLN", "GD-GLN")
-    return judged(
+    return Judged(
         shown.judged(-1),
         f"Error of SVM-GLN minus that of GD-GLN: {shown}.",
         "the error of the exact SVM-L2 minus that of GD-GLN is "
@@ -465,36 +439,34 @@ def direction(values: pd.DataFrame, tables: Tables) -> Judged:
             "two at random thresholds comes from the groups.",
             _other_splits(tables, "error", "SVM-GLN", "GD-GLN"),
         ],
-        _medians(rows)["cell"],
     )
 
 
 def two_layers(values: pd.DataFrame, tables: Tables) -> Judged:
     """SVM-L2 of two layers against shallow SVMs, the best of all settings."""
-    best, cells = _best(values, ("SVM-L2", "SVM-GLN", "GD-GLN", "SVM-shallow", "GD-shallow"))
+    best = _best(values, ("SVM-L2", "SVM-GLN", "GD-GLN", "SVM-shallow", "GD-shallow"))
     found = needed(difference(best, "SVM-shallow", "SVM-L2"))
-    return judged(
+    return Judged(
         found.judged(),
         f"Least error of SVM-shallow minus that of SVM-L2: {found}.",
         f"SVM-GLN gains {difference(best, 'SVM-shallow', 'SVM-GLN')}, GD-GLN, beside shallow "
         f"networks, {difference(best, 'GD-shallow', 'GD-GLN')}: so depth helps with any norm.",
         [_means(best)],
-        cells,
     )
 
 
 def further(values: pd.DataFrame, tables: Tables) -> Judged:
     """Sign of the least error of SVM-L2 minus that of SVM-GLN."""
-    best, cells = _best(values, ("SVM-L2", "SVM-GLN"))
+    best = _best(values, ("SVM-L2", "SVM-GLN"))
     found = needed(difference(best, "SVM-L2", "SVM-GLN"))
-    narrow, _ = _best(values[values["units"] == NARROWEST], ("SVM-L2", "SVM-GLN"))
+    narrow = _best(values[values["units"] == NARROWEST], ("SVM-L2", "SVM-GLN"))
     verdict, at_ten = _with_ten_seeds(found.judged(), tables, 1, ten_seeds.LEAST)
     shown = _medians(values)
     shown = shown[shown["units"].isin(ten_seeds.WHOLE.units)]
-    part, _ = _best(
+    part = _best(
         shown[(shown["hyperplanes"] == 1) | (shown["units"] == WIDE)], ("SVM-L2", "SVM-GLN")
     )
-    return judged(
+    return Judged(
         verdict,
         f"Least error of SVM-L2 minus that of SVM-GLN: {found}{at_ten}, at medians and "
         f"H = {_listed(pd.Series(ten_seeds.WHOLE.units, dtype=float))} alone.",
@@ -506,7 +478,6 @@ def further(values: pd.DataFrame, tables: Tables) -> Judged:
             "Those of the ten seeds, by three: "
             f"{Pairs.by(part, 'train_size', 'SVM-L2', 'SVM-GLN', '{pair} at N = {name}', '; ')}."
         ],
-        cells,
     )
 
 
@@ -527,24 +498,23 @@ def _with_ten_seeds(
 
 def essential(values: pd.DataFrame, tables: Tables) -> Judged:
     """Share of the gain of depth that SVM-L2 has, too."""
-    best, cells = _best(values, ("SVM-L2", "SVM-GLN", "SVM-shallow"))
+    best = _best(values, ("SVM-L2", "SVM-GLN", "SVM-shallow"))
     known = needed(_known(best, "SVM-L2", "SVM-GLN", "SVM-shallow"))
     gains = {name: known["SVM-shallow"] - known[name] for name in ("SVM-L2", "SVM-GLN")}
     known = known.assign(part=gains["SVM-L2"] / gains["SVM-GLN"])
     part = gains["SVM-L2"].mean() / gains["SVM-GLN"].mean()
-    return judged(
+    return Judged(
         Verdict.of(part <= 0.5),
         f"Of the error that the best SVM-GLN of two layers saves over the best shallow SVM, the "
         f"best SVM-L2 saves {share(known, 'part')}.",
         f"SVM-GLN saves {difference(known, 'SVM-shallow', 'SVM-GLN')}.",
-        cells=cells,
         remark=otherwise(Verdict.of(part <= 0.9), "nine tenths"),
     )
 
 
 def few_units(values: pd.DataFrame, tables: Tables) -> Judged:
     """Whether SVM-L2 falls behind where units are few, and by how much."""
-    theirs, kept, _, _ = needed(_kept_of_gap(values, "error", NARROWEST))
+    theirs, kept, _ = needed(_kept_of_gap(values, "error", NARROWEST))
     rows = _medians(_corrected(values, ("SVM-GLN", "SVM-L2")))
     rows = rows[rows["hyperplanes"] == 1]
     caught = _caught_up(rows)
@@ -555,15 +525,14 @@ def few_units(values: pd.DataFrame, tables: Tables) -> Judged:
         large = part >= bound
         return Verdict.of(large and sign is Verdict.STANDS, large or sign is not Verdict.FALLS)
 
-    return judged(
+    return Judged(
         by(0.5),
         f"Error of SVM-L2 minus that of SVM-GLN at H = {NARROWEST}: released {theirs}; exact "
         f"{kept}.",
         f"that difference at H = {WIDE} minus that at H = {NARROWEST} is "
         f"{caught or 'not measured'}: below 0, SVM-L2 catches up.",
         [f"Four contexts a unit: at H = {NARROWEST} {_at(values, NARROWEST, 2)}."],
-        rows["cell"],
-        otherwise(by(0.1), "a tenth"),
+        remark=otherwise(by(0.1), "a tenth"),
     )
 
 
@@ -592,13 +561,12 @@ def towards_the_limit(values: pd.DataFrame, tables: Tables) -> Judged:
     found = _by_threshold(both, "error", "limit", "GD-GLN")
     shown = needed(found.get("median"))
     svm = _by_threshold(_corrected(values, ("SVM-GLN", "GD-GLN")), "error", "SVM-GLN", "GD-GLN")
-    return judged(
+    return Judged(
         shown.judged(-1),
         f"Error near the limit minus that of GD-GLN: {found}.",
         f"SVM-GLN, the limit itself, minus GD-GLN, over all settings: {svm}.",
         [f"{len(limit)} settings; networks and limit as in the question of finite time."],
-        limit["cell"],
-        ", at medians",
+        remark=", at medians",
     )
 
 
@@ -613,11 +581,10 @@ def without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
         for name in ("GD-GLN", "SVM-GLN")
     }
     shown = needed(found["GD-GLN"])
-    return judged(
+    return Judged(
         shown.judged(),
         f"Error of GD-GLN without medians minus that with them: {shown}.",
         f"of SVM-GLN {found['SVM-GLN']}.",
-        cells=rows["cell"],
     )
 
 
@@ -627,7 +594,7 @@ def alike_without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
     rows = rows[rows["threshold"] == "random"]
     table = _matched(rows, "error")
     found = _each_minus(table, ("SVM-L2", "SVM-GLN"), ("SVM-GLN", "GD-GLN"))
-    return judged(
+    return Judged(
         found.judged(),
         f"Errors without medians: {found}.",
         "with medians, see the claims on section 4.1.",
@@ -635,7 +602,6 @@ def alike_without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
             f"SVM-L2 minus SVM-GLN: {_each_width(table, 'SVM-L2', 'SVM-GLN')}.",
             f"SVM-GLN minus GD-GLN: {_each_width(table, 'SVM-GLN', 'GD-GLN')}.",
         ],
-        rows["cell"],
     )
 
 
@@ -644,11 +610,9 @@ def overtakes(values: pd.DataFrame, tables: Tables) -> Judged:
     found = needed(_at(values, WIDE, 2))
     formula = _corrected(values, ("SVM-GLN", "SVM-L2 formula"))
     formula = formula[(formula["units"] == WIDE) & (formula["hyperplanes"] == 2)]
-    rows = _corrected(values, ("SVM-GLN", "SVM-L2"))
-    here = (rows["units"] == WIDE) & (rows["hyperplanes"] == 2)
     names = (ten_seeds.WIDEST.format(wide=WIDE, threshold=each) for each in THRESHOLDS)
     verdict, at_ten = _with_ten_seeds(found.judged(-1), tables, -1, *names)
-    return judged(
+    return Judged(
         verdict,
         f"Error of SVM-L2 minus that of SVM-GLN at H = {WIDE}, four contexts: {found}{at_ten}.",
         "the printed formula with units as groups in the place of SVM-L2: "
@@ -658,7 +622,6 @@ def overtakes(values: pd.DataFrame, tables: Tables) -> Judged:
             f"In the released values {_at(values, WIDE, 2, released=True)}. With two contexts a "
             f"unit {_at(values, WIDE, 1)}."
         ],
-        rows.loc[here, "cell"],
     )
 
 
@@ -678,7 +641,7 @@ def finite_time(values: pd.DataFrame, tables: Tables) -> Judged:
             known.index, known["finite"], known["infinite"], strict=True
         )
     )
-    return judged(
+    return Judged(
         Verdict.of(less.all(), less.any()),
         "Disagreement with SVM-GLN near the limit minus that of GD-GLN: "
         f"{Paired.of(frame['infinite'] - frame['finite'], frame['seed'])}; "
@@ -694,8 +657,7 @@ def finite_time(values: pd.DataFrame, tables: Tables) -> Judged:
             "weights of its own, without the readout's bias, in float64. So this says where such "
             "training goes, for these settings, and not that every training does.",
         ],
-        frame["cell"],
-        ", for the settings measured and accelerated descent",
+        remark=", for the settings measured and accelerated descent",
     )
 
 
@@ -722,7 +684,7 @@ def similar(values: pd.DataFrame, tables: Tables) -> Judged:
     rows = needed(tables.neighbours)
     table = _matched(rows, "neighbours")
     found = Pairs.by(table, "threshold", "svm-l2", "svm-gln")
-    return judged(
+    return Judged(
         found.judged(),
         f"Difference of neighbouring predictors over their size, SVM-L2 minus SVM-GLN: {found}.",
         f"by width {_each_width(table, 'svm-l2', 'svm-gln')}.",
@@ -739,7 +701,7 @@ def sparsity(values: pd.DataFrame, tables: Tables) -> Judged:
     folded = models[(models["units"] == WIDE) & (models["model"] == "svm-gln-published")]
     folded = folded.drop_duplicates(list(GLN_KEYS))
     folded = folded.assign(unused=1 - folded["active_units"] / folded["units"])
-    return judged(
+    return Judged(
         found.judged(),
         f"Units that do not matter at H = {WIDE}, SVM-GLN minus SVM-L2: {found}.",
         "groups that are no units, those of the released code: "
@@ -754,7 +716,7 @@ def sparsity(values: pd.DataFrame, tables: Tables) -> Judged:
 
 def hardly(values: pd.DataFrame, tables: Tables) -> Judged:
     """How much the norm changes the predictors, and how little the least error."""
-    best, cells = _best(values, ("SVM-L2", "SVM-GLN"))
+    best = _best(values, ("SVM-L2", "SVM-GLN"))
     found, rows = needed(difference(best, "SVM-L2", "SVM-GLN")), needed(tables.neighbours)
     means = rows.groupby("model")["neighbours"].mean()
     factor = means["svm-l2"] / means["svm-gln"]
@@ -763,15 +725,14 @@ def hardly(values: pd.DataFrame, tables: Tables) -> Judged:
     def by(bound: float) -> Verdict:
         return Verdict.of(factor >= bound and small, factor >= bound or small)
 
-    return judged(
+    return Judged(
         by(1.5),
         f"Neighbours of SVM-L2 differ {factor:.1f} times as much as those of SVM-GLN; least error "
         f"of SVM-L2 minus that of SVM-GLN: {found}.",
         "the two SVMs of a cell disagree on "
         f"{percent(_norms_apart(tables)['disagreement'].mean())} of the images.",
         [_cells_measured(rows)],
-        cells,
-        otherwise(by(2), "a factor of 2"),
+        remark=otherwise(by(2), "a factor of 2"),
     )
 
 
@@ -794,14 +755,13 @@ def _cells_measured(rows: pd.DataFrame) -> str:
 
 def beyond_glns(values: pd.DataFrame, tables: Tables) -> Judged:
     """ReLU networks against GLNs, and learned contexts against random ones, the best of each."""
-    best, cells = _best_relu(values, ("GD-ReLU", "SVM-RC", "SVM-LC"), ("GD-GLN",))
+    best = _best_relu(values, ("GD-ReLU", "SVM-RC", "SVM-LC"), ("GD-GLN",))
     found = _each_minus(best, ("GD-GLN", "GD-ReLU"), ("SVM-RC", "SVM-LC"))
-    return judged(
+    return Judged(
         found.judged(),
         f"Least errors: {found}.",
         "what frozen random gates gain over a GLN is judged with the claim on equal sizes.",
         [_means(best)],
-        cells,
     )
 
 
@@ -814,7 +774,7 @@ def random_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
     others = "; ".join(
         f"{name} {_by_seeds(rows[rows['model'] == name])}" for name in ("SVM-LC", "SVM-HL")
     )
-    return judged(
+    return Judged(
         Verdict.of(strong.all(), strong.any()),
         f"Correlation within one N: {_by_seeds(random)}.",
         f"{others}.",
@@ -825,8 +785,7 @@ def random_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
             )
             + "."
         ],
-        random["cell"],
-        otherwise(Verdict.of(stronger.all(), stronger.any()), "0.7"),
+        remark=otherwise(Verdict.of(stronger.all(), stronger.any()), "0.7"),
     )
 
 
@@ -836,12 +795,11 @@ def random_below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
     random = rows[rows["model"] == "SVM-RC"].assign(chance=lambda each: chance(each["gd_error"]))
     found = needed(difference(random, "chance", "disagreement"))
     below = found.positive / found.cells
-    return judged(
+    return Judged(
         Verdict.of(below >= MOST, below > 0.5),
         f"Chance minus the disagreement of SVM-RC and GD-ReLU: {found}.",
         f"they disagree on {share(random, 'disagreement')} of the images, the “substantial "
         "proportion” of the same sentence.",
-        cells=random["cell"],
     )
 
 
@@ -861,7 +819,7 @@ def consistent(values: pd.DataFrame, tables: Tables) -> Judged:
     )
     failed = ours[ours["their_failure"]]
     left = failed.loc[failed["left_out"], "model"].value_counts()
-    return judged(
+    return Judged(
         Verdict.of(part <= 2 / 3),
         f"Disagreement with GD-ReLU, SVM-RC minus SVM-LC: {found}; SVM-RC "
         f"{percent(known['SVM-RC'].mean())}, SVM-LC {percent(known['SVM-LC'].mean())}.",
@@ -872,25 +830,24 @@ def consistent(values: pd.DataFrame, tables: Tables) -> Judged:
             f"are left out ({', '.join(f'{name} {count}' for name, count in left.items())}); "
             f"{int((failed['state'] != 'solved').sum())} have no predictor."
         ],
-        known.merge(ours[[*RELU_KEYS, "cell"]], on=list(RELU_KEYS))["cell"],
-        otherwise(Verdict.of(part <= 0.5), "a half"),
+        remark=otherwise(Verdict.of(part <= 0.5), "a half"),
     )
 
 
 def learned_against_gln(values: pd.DataFrame, tables: Tables) -> Judged:
     """LC and RC against GLNs, the best of the sizes of figure 3c."""
-    best, cells = _best_relu(values, ("SVM-RC", "SVM-LC"), ("SVM-GLN", "SVM-L2"))
+    best = _best_relu(values, ("SVM-RC", "SVM-LC"), ("SVM-GLN", "SVM-L2"))
     found = _each_minus(best, ("SVM-GLN", "SVM-LC"), ("SVM-RC", "SVM-GLN"))
     equal = []
     for units in (NARROWEST, WIDEST_GLN):
         at = values[values["units"] == units], values[values["units"] == 2 * units]
-        pair, _ = _best_relu(at[1], ("SVM-RC", "SVM-LC"), ("SVM-GLN",), at[0])
+        pair = _best_relu(at[1], ("SVM-RC", "SVM-LC"), ("SVM-GLN",), at[0])
         equal.append(
             f"RC and LC of {2 * units} units minus a GLN of {units} "
             f"{difference(pair, 'SVM-RC', 'SVM-GLN')} and "
             f"{difference(pair, 'SVM-LC', 'SVM-GLN')}"
         )
-    return judged(
+    return Judged(
         found.judged(),
         f"Least errors: {found}.",
         "the exact SVM-L2 in the place of SVM-GLN: L2 minus LC is "
@@ -900,7 +857,6 @@ def learned_against_gln(values: pd.DataFrame, tables: Tables) -> Judged:
             _means(best),
             f"At equal numbers of parameters: {'; '.join(equal)}.",
         ],
-        cells,
     )
 
 
@@ -913,7 +869,7 @@ def learned_against_random(values: pd.DataFrame, tables: Tables) -> Judged:
     holds = by_point["SVM-RC"] > by_point["SVM-LC"]
     whole = _known(matched(relu[~relu["left_out"]], "error", RELU_KEYS), "SVM-RC", "SVM-LC")
     sure = total.judged() is Verdict.STANDS
-    return judged(
+    return Judged(
         Verdict.of(sure and holds.all(), sure or holds.mean() >= MOST),
         f"Error of SVM-RC minus that of SVM-LC: {total}; means over seeds above 0 at "
         f"{int(holds.sum())} of {len(holds)} points of the figure.",
@@ -923,7 +879,6 @@ def learned_against_random(values: pd.DataFrame, tables: Tables) -> Judged:
             f"{_each_width(table, 'SVM-RC', 'SVM-LC')}. By momentum: "
             f"{Pairs.by(table, 'momentum', 'SVM-RC', 'SVM-LC', '{name}: {pair}', '; ')}."
         ],
-        relu["cell"],
     )
 
 
@@ -940,13 +895,12 @@ def distance_with_width(values: pd.DataFrame, tables: Tables) -> Judged:
         for size, part in kept.groupby("train_size")
         if "GD-ReLU" in (each := _grown(part, NARROW))
     )
-    return judged(
+    return Judged(
         found.judged(),
         f"Distance of SVM-LC's error from H = {NARROW} to H = {WIDE}, change: {found}.",
         "with the cells in which SVMs leave samples out, from H = "
         f"{NARROWEST}: {Pairs(_grown(everything, NARROWEST), 'to {name} {pair}', '; ')}.",
         [f"To GD-ReLU: {by_size}. SVM-LC minus GD-ReLU: {_each_width(kept, 'SVM-LC', 'GD-ReLU')}."],
-        relu.loc[~relu["left_out"], "cell"],
     )
 
 
@@ -969,11 +923,10 @@ def _hidden(
     relu = _relu(values)
     found = needed(difference(matched(relu, column, RELU_KEYS), first, second))
     kept = difference(matched(relu[~relu["left_out"]], column, RELU_KEYS), first, second)
-    return judged(
+    return Judged(
         found.judged(sign),
         f"{column.capitalize()} of {first} minus that of {second}: {found}.",
         f"where no SVM leaves samples out, {kept}.",
-        cells=relu["cell"],
     )
 
 
@@ -981,7 +934,7 @@ def hidden_layer(values: pd.DataFrame, tables: Tables) -> Judged:
     """HL against the network, of the same widths."""
     found = _hidden(values, "SVM-HL", "GD-ReLU", -1)
     released = matched(_released(values, ("SVM-HL", "GD-ReLU"), momentum=None), "error", RELU_KEYS)
-    best, _ = _best_relu(values, ("SVM-HL", "GD-ReLU"), ())
+    best = _best_relu(values, ("SVM-HL", "GD-ReLU"), ())
     if "units" not in released:
         return found
     theirs = difference(released[released["units"] <= WIDE], "SVM-HL", "GD-ReLU")
@@ -989,7 +942,7 @@ def hidden_layer(values: pd.DataFrame, tables: Tables) -> Judged:
         values[(values["side"] == "corrected") & (values["model"] == name)]
         for name in ("SVM-HL", "GD-ReLU")
     )
-    drawn, _ = _least(pd.concat([of_hidden, network[network["units"] <= WIDE]]))
+    drawn = _least(pd.concat([of_hidden, network[network["units"] <= WIDE]]))
     as_drawn = needed(difference(drawn, "SVM-HL", "GD-ReLU"))
     more = (
         f"In the released values, H up to {WIDE}, {theirs}. Least error of each seed, the same "
@@ -1004,11 +957,10 @@ def momentum(values: pd.DataFrame, tables: Tables) -> Judged:
     """Consistency and error with and without momentum."""
     relu = _relu(values)
     found = needed(_without_momentum(relu))
-    return judged(
+    return Judged(
         found.judged(),
         f"Without momentum minus with it: {found}.",
         f"from H = {WIDEST_GLN} on, {_without_momentum(relu[relu['units'] >= WIDEST_GLN])}.",
-        cells=relu["cell"],
     )
 
 
@@ -1035,11 +987,10 @@ def sparsely(values: pd.DataFrame, tables: Tables) -> Judged:
     wide = models[(models["model"] == "svm-lc") & (models["units"] == WIDE)]
     if wide.empty or "active_units" not in wide:
         raise Unmeasured
-    return judged(
+    return Judged(
         Verdict.UNTESTED,
         "Contexts of a ReLU network move while it trains; the theorem is of fixed ones.",
         f"SVM-LC, of contexts that stay, uses {wide['active_units'].mean():.0f} of {WIDE} units.",
-        cells=wide["cell"],
     )
 
 
@@ -1066,8 +1017,8 @@ def _medians(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["threshold"] == "median"]
 
 
-def _best(values: pd.DataFrame, models: Sequence[str]) -> tuple[pd.DataFrame, Iterable[str]]:
-    """Least corrected error over all settings of each N and seed, a column a model; its cells."""
+def _best(values: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
+    """Least corrected error over all settings of each N and seed, a column a model."""
     ours = values[(values["side"] == "corrected") & values["model"].isin(models)]
     return _least(ours[ours["units"] <= WIDE])
 
@@ -1077,7 +1028,7 @@ def _best_relu(
     models: Sequence[str],
     glns: Sequence[str],
     of_glns: pd.DataFrame | None = None,
-) -> tuple[pd.DataFrame, Iterable[str]]:
+) -> pd.DataFrame:
     """Least error of ReLU models, and of GLNs of at most as many parameters, as in figure 3c."""
     gln = _medians(values if of_glns is None else of_glns)
     gln = gln[(gln["side"] == "corrected") & gln["model"].isin(glns)]
@@ -1096,10 +1047,10 @@ def _means(best: pd.DataFrame) -> str:
     return f"Least error of each seed, mean: {'; '.join(texts)}."
 
 
-def _least(rows: pd.DataFrame) -> tuple[pd.DataFrame, Iterable[str]]:
+def _least(rows: pd.DataFrame) -> pd.DataFrame:
     known = rows.dropna(subset=["error"])
     least = known.loc[known.groupby(["model", *BEST_KEYS])["error"].idxmin()]
-    return matched(least, "error", BEST_KEYS), least["cell"]
+    return matched(least, "error", BEST_KEYS)
 
 
 def _corrected(values: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:

@@ -252,7 +252,6 @@ def paper_values(points: pd.DataFrame) -> pd.DataFrame:
         disagreement=1.0 - frame["agreement_with_GD"],
         state=np.where(frame["val_accuracy"].isna(), "failed", "solved"),
         left_out=False,
-        cell="",
     )
     return _arranged(_with_network(frame, list(CELL_COLUMNS)))
 
@@ -347,7 +346,7 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
     columns = ["side", "source", "model", *CELL_COLUMNS, "error", "disagreement", "gd_error"]
     other = frame["other_draws"] if "other_draws" in frame else pd.Series(False, frame.index)
     frame = frame.assign(other_draws=other.eq(True) & frame["disagreement"].notna())
-    return frame[[*columns, "state", "left_out", "other_draws", "cell"]].reset_index(drop=True)
+    return frame[[*columns, "state", "left_out", "other_draws"]].reset_index(drop=True)
 
 
 def of_momentum(values: pd.DataFrame, momentum: float) -> pd.DataFrame:

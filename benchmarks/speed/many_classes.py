@@ -340,12 +340,12 @@ def measure(run: Run[ClassOptions]) -> Frames:
     """Measure the rows that are missing, the native solver's first."""
     cases = QUICK if run.quick else GRID
     wanted = [(case, solver) for case in cases for solver in solvers_of(case)]
-    limits = {"seconds": run.options.time_limit, "memory": run.options.memory}
+    seconds, memory = run.options.time_limit, run.options.memory
     return runs.missing_rows(
         run,
         {f"{of[0].name} {of[1]}": of for of in sorted(wanted, key=lambda of: of[1] != NATIVE)},
         lambda of: {"data": of[0].data, "N": of[0].N, "norm": of[0].norm, "solver": of[1]},
-        lambda of, _: measure_row(*of, **limits, say=run.say),
+        lambda of, _: measure_row(*of, seconds=seconds, memory=memory, say=run.say),
     )
 
 

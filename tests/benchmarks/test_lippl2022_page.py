@@ -174,7 +174,6 @@ def test_each_side_has_its_operators_and_its_network(study: Study) -> None:
         [0.17, 0.17, 0.07]
     )
     assert ours["gd_error"] == right["gd_error"] == pytest.approx(0.15)
-    assert paper["cell"] == "" != right["cell"]
 
 
 def test_without_the_moved_network_nothing_stands_beside_the_published_disagreement(
@@ -371,7 +370,6 @@ def test_claims_are_computed_from_the_tables(study: Study) -> None:
     assert l2.remark == "; by a tenth: stands"
     assert "released +14.8\u00a0points" in l2.result
     assert "+2.0\u00a0points [+2.0 to +2.0; 6 of 6 cells above 0]" in l2.result
-    assert l2.evidence[-1].startswith("Rests on 6 cells, the first of them `00000000`")
     norm = found["norm"]
     assert norm.verdict is Verdict.STANDS
     assert "+2.0\u00a0points [+2.0 to +2.0; 6 of 6 cells above 0]" in norm.result

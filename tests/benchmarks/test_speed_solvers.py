@@ -149,7 +149,7 @@ def test_table_and_picture_show_every_outcome(
     arguments = ["--quick", "--only", "svm-gln", "--time-limit", "9", "--folder", str(tmp_path)]
     assert main(["speed", "solvers", *arguments]) == 0
     shown = capsys.readouterr().out
-    assert "22 rows, 0 to measure" in shown
+    assert "20 rows, 0 to measure" in shown
     assert "N=100 H=10 C=2" in shown
     # The second cell has no answer of any peer.
     table = solvers.tabulate(pd.DataFrame(rows))
