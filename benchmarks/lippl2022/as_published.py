@@ -55,9 +55,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.lippl2022.further_models import (
-    WITHOUT_MOMENTUM,
     NetworkModel,
-    gln_without_momentum,
     in_contexts,
 )
 from implicit_bias.base.validation import Array
@@ -277,11 +275,9 @@ class LearnedGates:
 
 
 def gln_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Fit the SVMs as published and svm-l2-formula; train gd-gln without momentum, and move it."""
-    for name, plain in gln_without_momentum(factory, fitted):
-        yield name, plain
-        if factory.config.threshold == "median":
-            yield f"gd-gln-redrawn{WITHOUT_MOMENTUM}", moved_to_drawn(factory, plain)
+    """Fit the SVMs as published and svm-l2-formula; move a gd-gln without momentum."""
+    if factory.config.threshold == "median" and not factory.config.momentum:
+        yield "gd-gln-redrawn", moved_to_drawn(factory, fitted["gd-gln"])
     yield from published_svms(factory)
     contexts = factory.contexts
     yield "svm-l2-formula", _svm(factory, one_group(contexts), {0: formula_metric(contexts)})

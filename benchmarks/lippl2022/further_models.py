@@ -4,8 +4,6 @@ gd-shallow   the gated linear network of one layer, f(x) = <W[c(x)], x>, c(x) on
              trained exactly as released. Only rows of contexts with training samples
              ever get a gradient. Elsewhere the network keeps its random initial weights, by which
              it predicts there, where an SVM predicts 0.
-gd-...-momentum-0
-             the network gd-... of the cell trained without momentum, beside the same SVMs.
 limit-gln    the network of gd-gln, float64 and without a readout bias, trained towards infinite
              time (`implicit_bias.training.limit`): what gd-gln of the same cell would come to, up
              to its initial weights.
@@ -17,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self, TypeAlias
 
@@ -33,7 +30,6 @@ from implicit_bias.problem import Architecture
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts
 from implicit_bias.protocols.released_training import released_shallow_gln, train_as_released
 from implicit_bias.runs.cell import Fitted
-from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.training.driver import Result
 from implicit_bias.training.history import HistoryPoint
@@ -41,8 +37,6 @@ from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 Training: TypeAlias = Callable[[GLN, Array, Array], Result[Any, Any]]
 
-# Ends the names of networks trained without momentum in a cell that has momentum.
-WITHOUT_MOMENTUM = "-momentum-0"
 # Accelerated steps of limit-gln.
 LIMIT_STEPS = 10_000
 # Samples whose weight rows are gathered at once: 785 features of each.
@@ -118,29 +112,11 @@ def in_contexts(network: GLN, contexts: HyperplaneContexts) -> GLN:
 
 
 def shallow_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Train gd-shallow as released, and without momentum."""
-    samples = factory.data.parts.train
-    for name, config in _momenta("gd-shallow", factory.config):
-        network = released_shallow_gln(factory.contexts, seed=config.seed)
-        released = partial(train_as_released, momentum=config.momentum, data_seed=config.split_seed)
-        yield name, NetworkModel(network, released).fit(samples.X, samples.y)
-
-
-def gln_without_momentum(
-    factory: ModelFactory, fitted: Fitted
-) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Train gd-gln without momentum, where the setting has momentum."""
-    if "gd-gln" not in fitted:
-        return
-    for name, setting in _momenta("gd-gln", factory.config):
-        if name not in fitted:
-            yield name, ModelFactory(setting, factory.data).fit_one("gd-gln")
-
-
-def _momenta(name: str, setting: RunConfig) -> Iterator[tuple[str, RunConfig]]:
-    yield name, setting
-    if setting.momentum:
-        yield name + WITHOUT_MOMENTUM, replace(setting, momentum=0.0)
+    """Train gd-shallow as released."""
+    samples, config = factory.data.parts.train, factory.config
+    network = released_shallow_gln(factory.contexts, seed=config.seed)
+    released = partial(train_as_released, momentum=config.momentum, data_seed=config.split_seed)
+    yield "gd-shallow", NetworkModel(network, released).fit(samples.X, samples.y)
 
 
 def limit_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:

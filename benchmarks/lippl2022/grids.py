@@ -20,9 +20,6 @@ soon as it is computed. The table of a grid is its rows of ``records.parquet``, 
 all grids are packed; from there a store goes on that lacks them, and three tables are exported
 (`implicit_bias.runs.export`) with one column more, ``grid``.
 
-The SVMs of gln and shallow know no momentum. So their cells have the network trained with and
-without it, and the tables have each of them as two cells, as if each momentum had been run.
-
 Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
 """
 
@@ -31,7 +28,7 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,15 +37,14 @@ import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
-from benchmarks.lippl2022.further_models import WITHOUT_MOMENTUM, limit_models, shallow_models
+from benchmarks.lippl2022.further_models import limit_models, shallow_models
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.runs.backends import LocalProcesses
 from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
-from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
-from implicit_bias.runs.grid import Grid, cell_key
+from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.runner import inventory, run_grid
 from implicit_bias.runs.store import Record, Store
 
@@ -126,40 +122,6 @@ def compute_missing(part: Part, run: Run[GridOptions]) -> None:
             )
 
 
-def by_momentum(record: Record) -> list[Record]:
-    """Split a record that has a network without momentum, too, in two; the SVMs are in both."""
-    models, pairs = record.outcome.models, record.outcome.pairs
-    plain = {name for row in models if (name := row["model"]).endswith(WITHOUT_MOMENTUM)}
-    if not plain:
-        return [record]
-    renamed = {name: name.removesuffix(WITHOUT_MOMENTUM) for name in plain}
-    replaced = set(renamed.values())
-    seconds = sum(row["seconds"] for row in models if row["model"] in plain)
-    ours = replace(
-        record.outcome,
-        models=tuple(row for row in models if row["model"] not in plain),
-        pairs=tuple(row for row in pairs if not plain & {row["first"], row["second"]}),
-        seconds=record.outcome.seconds - seconds,
-    )
-    theirs = replace(
-        record.outcome,
-        models=tuple(
-            {**row, "model": renamed.get(row["model"], row["model"])}
-            for row in models
-            if row["model"] not in replaced
-        ),
-        pairs=tuple(
-            {**row, **{side: renamed.get(row[side], row[side]) for side in ("first", "second")}}
-            for row in pairs
-            if not replaced & {row["first"], row["second"]}
-        ),
-        seconds=seconds,
-    )
-    setting = {**record.setting, "momentum": 0.0}
-    key = cell_key(RunConfig.from_metadata(setting))
-    return [replace(record, outcome=ours), Record(key, setting, theirs)]
-
-
 def restore(part: Part, packed: pd.DataFrame) -> int:
     """Put packed records into a store that lacks them, and return how many."""
     count = 0
@@ -220,8 +182,7 @@ def exported(packed: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Lay out packed records as tables of cells, models and pairs, with a column ``grid``."""
     frames: dict[str, list[pd.DataFrame]] = {}
     for grid, rows in packed.groupby("grid", sort=False):
-        records = [part for record in unpacked(rows) for part in by_momentum(record)]
-        for name, frame in tables(records).items():
+        for name, frame in tables(unpacked(rows)).items():
             if len(frame):
                 frames.setdefault(name, []).append(frame.assign(grid=grid))
     return {name: pd.concat(some, ignore_index=True) for name, some in frames.items()}

@@ -5,10 +5,8 @@ from collections.abc import Collection, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
-from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,9 +24,8 @@ from implicit_bias.runs.backends import Compute, Outcomes
 from implicit_bias.runs.cell import Origin, Outcome, compute, failure
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
-from implicit_bias.runs.grid import Grid, cell_key
+from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.models import ModelFactory
-from implicit_bias.runs.store import Record
 from modules import known
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
@@ -201,10 +198,11 @@ def test_a_shallow_gln_keeps_what_it_never_trains_and_its_program_has_the_rest()
 
 @pytest.mark.usefixtures("short")
 def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
-    outcome = outcome_of("shallow", models=("svm-shallow",), units=1, hyperplanes=3)
-    svm, network, plain = outcome.models
-    assert network["model"] == "gd-shallow"
-    assert plain["model"] == "gd-shallow-momentum-0"
+    cell = {"models": ("svm-shallow",), "units": 1, "hyperplanes": 3}
+    (svm, network), (_, plain) = (
+        outcome_of("shallow", **cell, momentum=momentum).models for momentum in (0.9, 0.0)
+    )
+    assert network["model"] == plain["model"] == "gd-shallow"
     assert network["optimum"] == plain["optimum"] == svm["optimum"]
     assert 0 < network["excess"] < 10
     assert 0 < plain["excess"] != network["excess"]
@@ -233,6 +231,7 @@ TINY = """
 train_size = [40, 60]
 units = 3
 steps = 5
+momentum = 0.0
 models = ["gd-gln", "svm-gln", "svm-l2"]
 """
 
@@ -280,11 +279,10 @@ def test_the_study_computes_goes_on_and_exports(tiny: Path) -> None:
     assert "odd: 2 of 2 cells" in call(tiny, "odd")
     assert "gln: 1 of 2 cells" in call(tiny, "gln")  # that of quick is not computed again
     before = read(out(tiny), (*TABLES, "records"))
-    # A cell of gln is two, one a momentum.
     assert before["records"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
-    assert before["cells"].groupby("grid").size().to_dict() == {"gln": 4, "odd": 2}
-    assert before["models"].groupby("grid").size().to_dict() == {"gln": 26, "odd": 6}
-    assert before["pairs"].groupby("grid").size().to_dict() == {"gln": 72, "odd": 6}
+    assert before["cells"].groupby("grid").size().to_dict() == {"gln": 2, "odd": 2}
+    assert before["models"].groupby("grid").size().to_dict() == {"gln": 14, "odd": 6}
+    assert before["pairs"].groupby("grid").size().to_dict() == {"gln": 42, "odd": 6}
     assert (before["cells"]["status"] == "done").all()
     assert {"commit", "version", "numpy"} <= set(before["cells"])
     for name in TABLES:
@@ -317,43 +315,6 @@ def test_failed_cells_are_to_compute_if_asked_for(
     monkeypatch.setattr(grids, "compute", lambda cell, more: failure("no memory", 0.0))
     for options, count in (([], 2), ([], 0), (["--retry"], 2)):
         assert f"odd: {count} of 2 cells" in call(tiny, "odd", *options)
-
-
-def test_a_record_of_two_momenta_is_split_as_if_each_had_been_run() -> None:
-    setting = small_setting(momentum=0.9, models=("gd-gln", "svm-gln"))
-    seconds = {"gd-gln": 1.0, "svm-gln": 2.0, "gd-gln-momentum-0": 4.0, "svm-gln-published": 8.0}
-    models = tuple({"model": name, "seconds": each} for name, each in seconds.items())
-    pairs: tuple[dict[str, Any], ...] = tuple(
-        {"first": one, "second": other, "disagreement": i}
-        for i, (one, other) in enumerate(combinations(seconds, 2))
-    )
-    outcome = Outcome("done", Origin.here(), sum(seconds.values()), models, pairs)
-    record = Record(cell_key(setting), setting.metadata(), outcome)
-    ours, theirs = grids.by_momentum(record)
-    assert (ours.key, ours.setting) == (record.key, record.setting)
-    plain = replace(setting, momentum=0.0)
-    assert (theirs.key, theirs.setting) == (cell_key(plain), plain.metadata())
-    # The networks trade places, the SVMs are in both, no time is counted twice.
-    svms = ["svm-gln", "svm-gln-published"]
-    assert [row["model"] for row in ours.outcome.models] == ["gd-gln", *svms]
-    assert [row["model"] for row in theirs.outcome.models] == ["svm-gln", "gd-gln", svms[1]]
-    times = {row["model"]: row["seconds"] for row in theirs.outcome.models}
-    assert times["gd-gln"] == theirs.outcome.seconds == 4
-    assert ours.outcome.seconds == 11
-    for part, names in ((ours, ("gd-gln",)), (theirs, ("gd-gln-momentum-0",))):
-        expected = {
-            frozenset(name.removesuffix("-momentum-0") for name in (row["first"], row["second"])): (
-                row["disagreement"]
-            )
-            for row in pairs
-            if {row["first"], row["second"]} <= {*names, *svms}
-        }
-        found = {
-            frozenset((row["first"], row["second"])): row["disagreement"]
-            for row in part.outcome.pairs
-        }
-        assert found == expected
-    assert grids.by_momentum(theirs) == [theirs]
 
 
 TABLES = ("cells", "models", "pairs")
