@@ -399,7 +399,7 @@ def _moved(values: pd.DataFrame, ours: pd.DataFrame, theirs: pd.DataFrame) -> st
     """Say where the released disagreements at medians come from, with the evidence."""
     rows = values[(values["side"] == "published") & (values["source"] == "ours")]
     rows = of_momentum(rows[rows["model"] == "SVM-GLN"], 0.0)
-    moved = rows[(rows["threshold"] == "median") & ~rows["other_draws"]]
+    moved = rows[rows["threshold"] == "median"]
     parts = {"moved": moved, "own": ours, "released": theirs}
     table = _matched(
         pd.concat([part.assign(model=name) for name, part in parts.items()]), "disagreement"

@@ -40,14 +40,13 @@ def draw(name: str, kept: Kept) -> Figure:
 
 def words(kept: Kept) -> Row:
     """Return the values that the texts of the pages name."""
-    tables, values = _of(kept)
+    tables, _ = _of(kept)
     known = telling(tables.points)
     networks = known[known["model"].str.startswith("GD")]
     l2 = known[(known["model"] == "SVM-L2") & (known["metric"] == "val_accuracy")]
     return {
         "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
-        "draws": int(values.loc[values["side"] == "corrected", "other_draws"].sum()),
         "compared": len(known),
         "digit": int((known["verdict"] == SAME[0]).sum()),
         "same": int(known["verdict"].isin(SAME).sum()),

@@ -35,9 +35,6 @@ gd_error       error of that network
 state          "solved"; "failed": the solver, or the cell, failed; "no solution": proven so
 left_out       whether training samples were left out because nothing separates them
 their_failure  corrected side: whether the published solver had failed on this cell
-other_draws    whether the disagreement is with a network of the same protocol but other random
-               draws than the released one (the error is the exact one all the same)
-cell           key of the cell; "" for the paper's values
 =============  ==============================================================================
 
 Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
@@ -54,7 +51,7 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 import pandas as pd
 
-from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED, other_draws
+from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED
 from benchmarks.page import Kept
 from implicit_bias.datasets.files import DataError
 
@@ -261,7 +258,6 @@ def our_values(study: Tables, side: Side) -> pd.DataFrame:
     names = OPERATORS[side] | SHARED
     models = exact_networks(study.models, study.exact)
     models = models[models["model"].isin(list(names))]
-    models = models.assign(other_draws=models["cell"].isin(other_draws(study.cells)))
     frame = models.assign(
         name=models["model"],
         model=models["model"].map(names),
@@ -344,9 +340,7 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
         left_out=frame["left_out"].astype(bool),
     )
     columns = ["side", "source", "model", *CELL_COLUMNS, "error", "disagreement", "gd_error"]
-    other = frame["other_draws"] if "other_draws" in frame else pd.Series(False, frame.index)
-    frame = frame.assign(other_draws=other.eq(True) & frame["disagreement"].notna())
-    return frame[[*columns, "state", "left_out", "other_draws"]].reset_index(drop=True)
+    return frame[[*columns, "state", "left_out"]].reset_index(drop=True)
 
 
 def of_momentum(values: pd.DataFrame, momentum: float) -> pd.DataFrame:
