@@ -44,12 +44,22 @@ def pointing_to_the_page() -> Iterator[None]:
 
 
 def detached(values: Any) -> Any:
-    """Return a tensor of torch without its gradient, on the CPU, for numpy; others as they are."""
+    """Return the array of a tensor of torch, without its gradient; others as they are.
+
+    Raises
+    ------
+    ValueError
+        A tensor that no array holds: sparse, quantized, nested, or without numbers.
+    """
     torch = sys.modules.get("torch")  # without it, nothing is a tensor
     if not (torch and isinstance(values, torch.Tensor)):
         return values
-    # Numpy knows no bfloat16.
-    return (values.double() if values.dtype == torch.bfloat16 else values).detach().cpu()
+    try:
+        plain = values.detach().cpu().resolve_conj().resolve_neg()
+        # Numpy knows neither bfloat16 nor floats of 8 bits.
+        return (plain.double() if plain.is_floating_point() else plain).numpy()
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"a tensor that numpy cannot hold: {error}") from error
 
 
 def as_numbers(values: ArrayLike, name: str) -> Array:

@@ -233,7 +233,7 @@ def split(
     (30, 10)
     """
     if validation_size is None:
-        validation_size = round(len(dataset) / 5)
+        validation_size = max(1, round(len(dataset) / 5))
         largest = len(dataset) - validation_size
         if train_size > largest:
             raise ValueError(
@@ -288,7 +288,15 @@ def standardized(parts: Split) -> Split:
     from sklearn.preprocessing import StandardScaler
 
     D, inputs = parts.train.n_features, parts.train.n_features - parts.train.has_constant
-    scaler = StandardScaler().fit(parts.train.X[:, :inputs])
+    if not inputs:
+        return parts
+    with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+        scaler = StandardScaler().fit(parts.train.X[:, :inputs])
+    if not np.isfinite(scaler.scale_).all():
+        raise ValueError(
+            f"input {int(np.argmin(np.isfinite(scaler.scale_)))} (counted from 0) is so large that "
+            "its squares overflow: give it in a larger unit"
+        )
     shift, scale = np.zeros(D), np.ones(D)
     shift[:inputs], scale[:inputs] = scaler.mean_, scaler.scale_
     step = Step(shift=shift, scale=scale)

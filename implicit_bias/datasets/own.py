@@ -557,7 +557,7 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
         wrong += _not_kinds({names[n]: table.iloc[:, n] for n in text})
     if dates := [names[n] for n in text if _share(table.iloc[:, n], DATE) > 0.5]:
         days = f"{_listed(dates)} holds dates: --encode counts the days, if all are as 2020-01-31"
-        wrong += [days] if wrong else []
+        wrong.append(days)
     if wrong:  # and then the doubts, too
         raise ValueError("; ".join((*wrong, *said.values())))
     carried = {"row": np.arange(1, len(table) + 1)}

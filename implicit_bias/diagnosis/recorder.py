@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -117,7 +117,7 @@ class Recorder:
         check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
         Deadline.asked(max_seconds)
-        alone = isinstance(norms, str) or not isinstance(norms, Iterable)
+        alone = isinstance(norms, str | Mapping) or not isinstance(norms, Iterable)
         several: list[Any] = [norms] if alone else list(norms)
         if several and all(isinstance(norm, Optimizer) for norm in several):
             several = [several]  # of which each may hold some of the parameters only
@@ -177,7 +177,7 @@ class Recorder:
         Raises
         ------
         ValueError
-            A step that does not follow the last one's.
+            A step that does not follow the last one's; a module that has other parameters by now.
         """
         last = int(self.rows[-1]["step"]) if self.rows else -1
         step = last + 1 if step is None else step

@@ -228,10 +228,10 @@ def gaussian_weights(width: int, n_features: int, *, seed: int = 0) -> Iterator[
 def finite_gram(
     X: ArrayLike,
     activation: Activation,
-    weights: Iterable[Tensor],
+    weights: Iterable[ArrayLike | Tensor],
     *,
-    readouts: Tensor | None = None,
-    biases: Tensor | None = None,
+    readouts: ArrayLike | Tensor | None = None,
+    biases: ArrayLike | Tensor | None = None,
     train_readouts: bool = False,
     device: str = "cpu",
 ) -> Array:
@@ -243,11 +243,11 @@ def finite_gram(
         Samples of any length.
     activation : Activation
         phi.
-    weights : iterable of Tensor of shape (any, d)
+    weights : iterable of array_like of shape (any, d)
         W in blocks of rows: those of `gaussian_weights`, or ``[W]`` of a trained network.
-    readouts : Tensor of shape (m,) or (m, C), optional
+    readouts : array_like of shape (m,) or (m, C), optional
         a, or one column a class; -1 or +1, whose squares are 1, where not given.
-    biases : Tensor of shape (m,), optional
+    biases : array_like of shape (m,), optional
         b_k of phi(<w_k, x> + b_k); none where not given. They are held fixed.
     train_readouts : bool
         Whether the readouts are trained, too: the Gram matrix is then G + H with
@@ -275,7 +275,7 @@ def finite_gram(
     (3, 3)
     """
     samples = torch.tensor(as_finite(X, "X", 2), device=as_device(device))
-    n_classes = 1 if readouts is None else math.prod(readouts.shape[1:])
+    n_classes = 1 if readouts is None else math.prod(np.shape(readouts)[1:])
     agreement = samples.new_zeros((n_classes * len(samples),) * 2)
     hidden = samples.new_zeros((len(samples), len(samples)))
     width, most = 0, max(1, BLOCK // max(1, len(agreement)))
@@ -294,30 +294,35 @@ def finite_gram(
 def _layer(
     samples: Tensor,
     activation: Activation,
-    weights: Iterable[Tensor],
-    readouts: Tensor | None,
-    biases: Tensor | None,
+    weights: Iterable[ArrayLike | Tensor],
+    readouts: ArrayLike | Tensor | None,
+    biases: ArrayLike | Tensor | None,
     most: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield inputs (n, rows) and gates (C n, rows) of units, in blocks of at most this many."""
-    given, width = {"readouts": readouts, "biases": biases}, 0
-    parts = {name: part.detach() for name, part in given.items() if part is not None}
-    for block in weights:
-        if block.ndim != 2 or block.shape[1] != samples.shape[1]:
+    width, parts = 0, dict[str, Tensor]()
+    if readouts is not None:
+        axes = max(1, np.ndim(readouts))
+        parts["readouts"] = torch.tensor(as_finite(readouts, "readouts", axes)).to(samples)
+    if biases is not None:
+        parts["biases"] = torch.tensor(as_finite(biases, "biases", 1)).to(samples)
+    for given in weights:
+        block = as_finite(given, "each block of weights", 2)
+        if block.shape[1] != samples.shape[1]:
             raise ValueError(
-                f"X has {samples.shape[1]} features, but weights have the shape "
-                f"{tuple(block.shape)}: pass one row a unit, with as many columns as X"
+                f"X has {samples.shape[1]} features, but weights have the shape {block.shape}: "
+                "pass one row a unit, with as many columns as X"
             )
-        for rows in torch.split(block, most):
+        for rows in torch.split(torch.tensor(block).to(samples), most):
             units = slice(width, width := width + len(rows))
             for name in [name for name, part in parts.items() if len(part) < width]:
                 raise ValueError(f"there are fewer {name} than units: pass one a unit")
-            inputs = samples @ rows.to(samples).T
+            inputs = samples @ rows.T
             if "biases" in parts:
-                inputs += parts["biases"][units].to(samples)
+                inputs += parts["biases"][units]
             gates = activation.derivative(inputs)
             if "readouts" in parts:
-                scales = parts["readouts"][units].to(samples).reshape(len(rows), -1)  # (rows, C)
+                scales = parts["readouts"][units].reshape(len(rows), -1)  # (rows, C)
                 # Row-major: the class is the slow index of the rows of the gates.
                 gates = (scales.T[:, None, :] * gates).reshape(-1, len(rows))
             yield inputs, gates
@@ -331,10 +336,10 @@ def _layer(
 def finite_eigenvalues(
     X: ArrayLike,
     activation: Activation,
-    weights: Iterable[Tensor],
+    weights: Iterable[ArrayLike | Tensor],
     *,
-    readouts: Tensor | None = None,
-    biases: Tensor | None = None,
+    readouts: ArrayLike | Tensor | None = None,
+    biases: ArrayLike | Tensor | None = None,
     train_readouts: bool = False,
 ) -> Array:
     """Compute the eigenvalues of `finite_gram` without squaring: lambda_i = sigma_i(M)^2 / m.
@@ -348,9 +353,9 @@ def finite_eigenvalues(
     ----------
     X, activation, weights
         As in `finite_gram`.
-    readouts : Tensor of shape (m,), optional
+    readouts : array_like of shape (m,), optional
         a; squares of 1 where not given.
-    biases : Tensor of shape (m,), optional
+    biases : array_like of shape (m,), optional
         As in `finite_gram`.
     train_readouts : bool
         Whether the eigenvalues are those of G + H.

@@ -32,7 +32,14 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_features, as_finite, check_number
+from implicit_bias.base.validation import (
+    Array,
+    as_features,
+    as_finite,
+    as_numbers,
+    check_number,
+    check_shape,
+)
 from implicit_bias.norms import RANK_TOLERANCE
 from implicit_bias.problem import SMALLEST_NORM, decision
 from implicit_bias.problem.gating import GateMatrix, dense
@@ -70,10 +77,11 @@ class LeastSquares:
     rank: int
     loss: float
 
-    def decision(self, X: ArrayLike, gates: GateMatrix) -> Array:
+    def decision(self, X: ArrayLike, gates: GateMatrix | ArrayLike) -> Array:
         """f(x_n), shape (n,) or (n, p), of inputs X (n, D) and their gates (n, k)."""
-        X = as_features(X, self.coef.shape[-1])
-        check_rows(X=len(X), gates=gates.shape[0])
+        X, gates = as_features(X, self.coef.shape[-1]), _as_gates(gates)
+        check_rows(X=len(X), gates=len(gates))
+        check_shape(gates, "gates", (len(X), self.coef.shape[-2]), "one column a unit")
         return decision(X, gates, self.coef)
 
 
@@ -114,9 +122,8 @@ def least_squares(
     (array([[1.]]), 1, 3.0)
     """
     X = as_finite(X, "X", 2)
-    y = as_finite(y, "y", np.ndim(y) if np.ndim(y) in (1, 2) else 1)
-    # Products of truth values or of small integers would be such again.
-    gates = as_finite(sp.csr_array(gates).toarray() if sp.issparse(gates) else gates, "gates", 2)
+    y = as_finite(y, "y", 2 if as_numbers(y, "y").ndim == 2 else 1)
+    gates = _as_gates(gates)
     check_rows(X=len(X), gates=len(gates), y=len(y))
     check_number(ridge, "ridge", "[0, inf]")
     if 0 in (X.size, gates.size, y.size):
@@ -140,6 +147,11 @@ def least_squares(
         residual = targets - vectors @ (inside * (values / (values + ridge))[:, None])
     loss = float(np.mean(residual**2))
     return LeastSquares(coef[0] if y.ndim == 1 else coef, len(values), loss)
+
+
+def _as_gates(gates: GateMatrix | ArrayLike) -> Array:
+    """Return gates (n, k) as numbers: products of truth values or small integers are such again."""
+    return as_finite(sp.csr_array(gates).toarray() if sp.issparse(gates) else gates, "gates", 2)
 
 
 def check_rows(**rows: int) -> None:

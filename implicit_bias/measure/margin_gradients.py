@@ -141,8 +141,20 @@ class MarginGradients:
         return self._again(names, {**self.constants, **at}, self.scaled)
 
     def reread(self) -> MarginGradients:
-        """Return the margins at the parameters that the module has by now."""
-        return self._again(self.shapes, {}, self.scaled)
+        """Return the margins at the parameters that the module has by now.
+
+        Raises
+        ------
+        ValueError
+            Parameters or buffers have come, have gone or have other shapes.
+        """
+        now = self._again(self.shapes, {}, self.scaled)
+        if (now.shapes, now.constants.keys()) != (self.shapes, self.constants.keys()):
+            raise ValueError(
+                "the module has other parameters than those that were measured before: measure it "
+                "anew, with another Recorder"
+            )
+        return now
 
     def at_scale(self, scale: float, degree: float) -> MarginGradients:
         """Return the margins of f(c theta) / c^L, as a function of the same parameters theta."""

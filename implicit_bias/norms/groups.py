@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import Enclosure
-from implicit_bias.base.validation import Array, as_numbers, check_choice, check_count
+from implicit_bias.base.validation import Array, as_numbers, check_choice, check_count, detached
 from implicit_bias.norms.entries import INNER, L1, L2, Entrywise, LInf
 from implicit_bias.norms.matrices import as_matrix
 from implicit_bias.norms.norm import (
@@ -345,19 +345,17 @@ class InRows(SumNorm):
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
-    as_numbers(groups, "groups")
-    array = np.asarray(groups)
-    if array.dtype.kind == "f" and (array == np.floor(array)).all():  # as np.loadtxt reads them
-        array = array.astype(np.int64)
-    if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
+    numbers, given = as_numbers(groups, "groups"), np.asarray(detached(groups)).dtype
+    whole = given.kind in "iuf" and (numbers == np.floor(numbers)).all()  # np.loadtxt reads floats
+    if numbers.ndim != 1 or len(numbers) == 0 or not whole:
         raise ValueError(
-            f"groups must be a 1-D array of whole numbers, got {array.dtype} {array.shape}: number "
+            f"groups must be a 1-D array of whole numbers, got {given} {numbers.shape}: number "
             "them, as np.unique(groups, return_inverse=True)[1] does"
         )
-    found = np.unique(array)
+    found = np.unique(numbers)
     if not np.array_equal(found, np.arange(len(found))):
         raise ValueError(
             f"groups must be numbered 0 .. G - 1 with none left out, got {found[:10]}: "
             "renumber with np.unique(groups, return_inverse=True)[1]"
         )
-    return array.astype(np.int64)
+    return numbers.astype(np.int64)

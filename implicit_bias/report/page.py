@@ -126,13 +126,12 @@ def write_report(
     described = evaluation if train is None else train
     with style():
         drawn = sections(Subject(comparison, models, described, columns))
-        for old in (folder / "figures").glob("*.[ps][nv]g"):  # of an earlier report
-            old.unlink()
-        sources = {}
+        old, sources = set((folder / "figures").glob("*.[ps][nv]g")), {}  # of an earlier report
         for plot in (plot for section in drawn for plot in section.plots):
             kinds = ("png",) if plot.raster else ("png", "svg")
-            *_, shown = _write_pictures(folder / "figures", plot.name, plot.figure, kinds)
-            sources[plot.name] = _source(plot, shown.read_bytes())
+            files = _write_pictures(folder / "figures", plot.name, plot.figure, kinds)
+            sources[plot.name] = _source(plot, files[-1].read_bytes())
+            old.difference_update(files)
         rows = tables(comparison, _class_names(comparison, evaluation))
         script = _resource("page.js")
         held_out = None if train is None else not np.array_equal(train.X, evaluation.X)
@@ -156,6 +155,8 @@ def write_report(
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     write_text(folder / "report.html", page.translate(CONTROLS))
+    for file in old:
+        file.unlink()
     return folder / "report.html"
 
 

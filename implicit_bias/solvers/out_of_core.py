@@ -22,7 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import showing
 from implicit_bias.base.rounding import up
-from implicit_bias.base.validation import Array, as_class_labels, check_count, check_number
+from implicit_bias.base.validation import (
+    Array,
+    as_class_labels,
+    as_features,
+    check_count,
+    check_number,
+)
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.bounds.status import relative_gap
@@ -109,7 +115,9 @@ class OutOfCoreSolution:
         return f"{said}: {self.conflict.cause}" if self.conflict else said
 
     def decision(self, X: Any) -> Any:
-        """f(x_n) + b, shape (n,) or (n, K), of an array X (n, D): numpy's or Dask's."""
+        """f(x_n) + b, shape (n,) or (n, K), of an array X (n, D), a memory map or Dask's array."""
+        if not (isinstance(X, np.memmap) or hasattr(X, "dask")):
+            X = as_features(X, self.coef.shape[-1])
         return X @ self.coef[..., 0, :].T + self.intercept
 
 

@@ -188,6 +188,6 @@ def C_grid(problem: MarginProblem, solution: Solution, n_values: int = 50) -> Ar
 
 def _each(values: Iterable[T], name: str) -> Iterable[T]:
     """Refuse a single one in the place of several."""
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise TypeError(f"{name} must be a list, got {values!r}: pass [...]")
     return values

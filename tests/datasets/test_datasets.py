@@ -374,6 +374,7 @@ def dataset(**changes: Any) -> Dataset:
         (split, {"train_size": 0, "validation_size": 3}, "at least 1"),
         (split, {"train_size": 3, "validation_size": 0}, "at least 1"),
         (split, {"train_size": 1, "validation_size": 2}, "take more of them"),
+        (split, {"dataset": dataset(), "train_size": 1}, "take more of them"),
         (load_digits, {"positive": (), "negative": (1,)}, "positive="),
         (load_digits, {"positive": (1,), "negative": ()}, "negative="),
         (load_digits, {"positive": (1, 10), "negative": (2,)}, "0 to 9"),

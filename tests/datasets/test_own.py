@@ -211,6 +211,7 @@ MISREAD = [
                 (["", "", ""], {"missing": "drop"}, "no value at all"),
                 ([f"id {n}" for n in range(20)], {}, "a has as many values as rows.*--id a"),
                 ([f"2020-02-{n}" for n in range(10, 30)], {}, "text or dates: a.*a holds dates"),
+                ([f"{n}/2/2020" for n in range(1, 29)], {"encode": True}, "a holds dates"),
                 ([f"{n},5" for n in range(20)], {}, "text or dates: a"),
                 ([f"{n}" for n in range(19)] + ["x"], {"id": ["b"]}, "text or dates: a"),
                 (["1", "2", "3"], {"ignore": ["ax"]}, "ax, which is no column"),
@@ -413,6 +414,14 @@ def test_standardized_by_training_samples_alone(tmp_path: Path) -> None:
     flat = Dataset("flat", np.ones((4, 2)), np.array([1.0, -1, 1, -1]), ("a", "b"))
     assert not standardized(Split(flat, flat)).train.X[:, 0].any()
     assert len(split(flat, 3).train) == 3
+
+
+def test_inputs_that_cannot_be_standardized(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": 1.0, "kind": ["x", "y"] * 6})
+    assert load_data(RunConfig(data=str(put(tmp_path, table)), target="kind")).parts.train.X.all()
+    huge = put(tmp_path, table.assign(a=1e200 * np.arange(12.0)))
+    with pytest.raises(ValueError, match="overflow"):
+        load_data(RunConfig(data=str(huge), target="kind"))
 
 
 @pytest.mark.slow

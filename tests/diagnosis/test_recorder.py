@@ -190,6 +190,7 @@ def test_the_picture_says_which_points_are_not_separated(separated: int, tmp_pat
     [
         (linear(), {"norms": []}, ValueError, "norms"),
         (linear(), {"norms": ["l2", "l2"]}, ValueError, "norms"),
+        (linear(), {"norms": {"other": "l2"}}, ValueError, "other"),
         (linear(), {"seconds": -1.0}, ValueError, "seconds"),
         (linear(), {"max_seconds": 0.0}, ValueError, "max_seconds"),
         (nn.Sequential(linear(), nn.Tanh()), {}, HomogeneityError, "tanh"),
@@ -212,6 +213,16 @@ def test_inputs_are_kept_and_a_recorder_can_be_pickled() -> None:
     for one in (recorder, resumed):
         one.record()
         assert one.frame().min_margin.nunique() == 1
+
+
+def test_a_module_that_has_lost_or_gained_parameters_is_another() -> None:
+    module = nn.Sequential(linear())
+    recorder = Recorder(module, X, LABELS)
+    for other in (nn.Linear(3, 1), nn.Linear(4, 2, bias=False), nn.Linear(4, 3)):
+        module[0] = other
+        with pytest.raises(ValueError, match="anew"):
+            recorder.record()
+    assert not recorder.rows
 
 
 def test_a_step_is_recorded_once_and_the_text_says_what_there_is() -> None:

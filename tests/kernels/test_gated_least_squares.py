@@ -95,8 +95,10 @@ def test_decision() -> None:
     fit = fitted.least_squares(X, gates, y)
     np.testing.assert_array_equal(fit.decision(X, gates), gated_linear(X, gates, fit.coef))
     assert np.mean((fit.decision(X, gates) - y) ** 2) == pytest.approx(fit.loss)
-    with pytest.raises(ValueError, match="rows"):
-        fit.decision(X, gates[1:])
+    np.testing.assert_array_equal(fit.decision(X, gates.tolist()), fit.decision(X, gates))
+    for wrong, said in ((gates[1:], "rows"), (np.nan * gates, "NaN"), (gates[:, 1:], "unit")):
+        with pytest.raises(ValueError, match=said):
+            fit.decision(X, wrong)
     with pytest.raises(ValueError, match="features"):
         fit.decision(X[:, 1:], gates)
 

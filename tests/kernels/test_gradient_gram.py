@@ -144,6 +144,19 @@ def test_weights_come_in_blocks_of_one_stream() -> None:
     assert float(torch.cat(blocks).var()) == pytest.approx(1.0, abs=0.05)
 
 
+def test_weights_readouts_and_biases_are_arrays_or_tensors() -> None:
+    X, W, readouts, biases = sphere(4, 2), *(torch.arange(1.0, n + 1) for n in (8, 4, 4))
+    given = {"readouts": readouts, "biases": biases}
+    known = finite_gram(X, SINE, [W.reshape(4, 2)], **given)
+    as_arrays = {name: values.tolist() for name, values in given.items()}
+    np.testing.assert_allclose(finite_gram(X, SINE, [W.reshape(4, 2).numpy()], **as_arrays), known)
+    with pytest.raises(ValueError, match="biases"):  # which would be one a sample
+        finite_gram(X, SINE, [W.reshape(4, 2)], biases=biases[:, None])
+    for name in given:
+        with pytest.raises(ValueError, match=name):
+            finite_gram(X, SINE, [W.reshape(4, 2)], **{**given, name: np.full(4, np.nan)})
+
+
 def test_weights_must_fit() -> None:
     with pytest.raises(ValueError, match="no units"):
         finite_gram(sphere(3, 2), SINE, [])

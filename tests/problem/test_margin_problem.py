@@ -316,10 +316,25 @@ def test_a_problem_does_not_change_with_the_callers_arrays(sparse: bool) -> None
         problem.X[0] = 1.0
 
 
-def test_a_tensor_of_bfloat16_has_its_numbers() -> None:
-    given = torch.tensor(X, dtype=torch.bfloat16)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_a_tensor_of_few_bits_has_its_numbers(dtype: torch.dtype) -> None:
+    given = torch.tensor(X, dtype=dtype)
     problem = max_margin(given, Y)
     np.testing.assert_array_equal(problem.X, given.double().numpy())
+
+
+def test_labels_and_groups_are_taken_from_any_tensor_with_numbers() -> None:
+    labels = torch.tensor(Y, requires_grad=True)
+    views = labels, torch._neg_view(-labels), labels.to(torch.complex128).conj().real
+    for y in (*views, labels.bfloat16()):
+        np.testing.assert_array_equal(max_margin(X, y).y, Y)
+    groups = torch.zeros(X.shape[1], requires_grad=True)
+    assert solve(max_margin(X, Y, groups=groups, C=1.0)).certificate.upper > 0
+    for empty in (labels.to("meta"), labels.to_sparse()):
+        with pytest.raises(ValueError, match="tensor"):
+            max_margin(X, empty)
+    with pytest.raises(ValueError, match="groups must be"):
+        max_margin(X, Y, groups=np.full(X.shape[1], np.inf))
 
 
 def test_a_problem_does_not_change_with_a_tensor_that_requires_a_gradient() -> None:

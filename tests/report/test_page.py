@@ -250,6 +250,23 @@ def test_a_page_is_safe_self_contained_and_described(
     assert asked <= defined
 
 
+@pytest.mark.slow
+def test_pictures_of_a_report_stay_until_another_is_written(tmp_path: Path) -> None:
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), np.array([1, 2, 1])
+    comparison = compare({"a": MaxMarginSVC().fit(X, y), "b": MaxMarginSVC("linf").fit(X, y)}, X, y)
+    comparison.report(tmp_path)
+    pictures = sorted((tmp_path / "figures").iterdir())
+    pictures[-1].unlink()
+    pictures[-1].mkdir()  # so that it cannot be written
+    with pytest.raises(OSError, match="regular file"):
+        comparison.report(tmp_path)
+    assert sorted((tmp_path / "figures").iterdir()) == pictures
+    pictures[-1].rmdir()
+    (tmp_path / "figures" / "of-before.png").touch()
+    comparison.report(tmp_path)
+    assert sorted((tmp_path / "figures").iterdir()) == pictures
+
+
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font has none
 def test_no_control_character_reaches_a_page(tmp_path: Path) -> None:
     X, y = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), np.array(["a\0b", "=c", "a\0b"])

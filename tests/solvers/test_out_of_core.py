@@ -54,6 +54,9 @@ def agrees(X: Array, y: Array, norm: str, *, intercept: bool, chunk: int) -> Non
     assert margins[found.support].max() < 1.01
     scores = problem.decision(found.coef) + found.intercept
     np.testing.assert_allclose(found.decision(X), scores, atol=1e-9)
+    for wrong in (np.nan * X, X[:, 1:]):
+        with pytest.raises(ValueError, match="X"):
+            found.decision(wrong)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +179,8 @@ def test_one_class_of_all_in_a_block() -> None:
 def test_labels_are_checked() -> None:
     X, y = clouds(300, 4, 2)
     blocks = da.from_array(X, chunks=(90, -1))
+    with pytest.raises(ValueError, match="mask"):
+        solve_out_of_core(blocks, np.ma.masked_array(y, y > 0))
     with pytest.raises(ValueError, match="labels"):
         solve_out_of_core(blocks, y + 0.5)
     with pytest.raises(ValueError, match="classes"):

@@ -227,6 +227,7 @@ def test_what_paths_go_over_is_checked() -> None:
     uses: list[tuple[Callable[[], object], str]] = [
         (lambda: list(solve_path(problem)), "list"),
         (lambda: list(path_over_C(problem, cast(Any, 3.0))), "list"),
+        (lambda: list(path_over_C(problem, cast(Any, np.array(3.0)))), "list"),
         (lambda: list(path_over_C(cast(Any, None), [1.0])), "MarginProblem"),
         (lambda: list(path_over_C(problem, cast(Any, ["a"]))), "C must be"),
         (lambda: smallest_C(cast(Any, None)), "MarginProblem"),
