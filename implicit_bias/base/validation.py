@@ -57,7 +57,9 @@ def detached(values: Any) -> Any:
     try:
         plain = values.detach().cpu().resolve_conj().resolve_neg()
         # Numpy knows neither bfloat16 nor floats of 8 bits.
-        return (plain.double() if plain.is_floating_point() else plain).numpy()
+        known = (torch.float16, torch.float32, torch.float64)
+        unknown = plain.is_floating_point() and plain.dtype not in known
+        return (plain.double() if unknown else plain).numpy()
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"a tensor that numpy cannot hold: {error}") from error
 
