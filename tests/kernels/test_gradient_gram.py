@@ -146,9 +146,9 @@ def test_weights_come_in_blocks_of_one_stream() -> None:
 
 def test_weights_readouts_and_biases_are_arrays_or_tensors() -> None:
     X, W, readouts, biases = sphere(4, 2), *(torch.arange(1.0, n + 1) for n in (8, 4, 4))
-    given = {"readouts": readouts, "biases": biases}
+    given: dict[str, Any] = {"readouts": readouts, "biases": biases}
     known = finite_gram(X, SINE, [W.reshape(4, 2)], **given)
-    as_arrays = {name: values.tolist() for name, values in given.items()}
+    as_arrays: dict[str, Any] = {name: values.tolist() for name, values in given.items()}
     np.testing.assert_allclose(finite_gram(X, SINE, [W.reshape(4, 2).numpy()], **as_arrays), known)
     with pytest.raises(ValueError, match="biases"):  # which would be one a sample
         finite_gram(X, SINE, [W.reshape(4, 2)], biases=biases[:, None])
