@@ -39,12 +39,12 @@ def train(
     limit_steps: int | None = None,
     stop_at_gap: float | None = None,
     norm: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help=f"Geometry of a training to the limit: {', '.join(NORM_NAMES)}; l2 is "
-            "gradient descent's."
+            help=f"Geometry of a training to the limit: {', '.join(NORM_NAMES)}; l2, the "
+            "default, is gradient descent's."
         ),
-    ] = "l2",
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -165,9 +165,8 @@ def train(
 
 def _in_norm(result: LimitResult, samples: Dataset) -> dict[str, object]:
     """Return the norm of a training's geometry, and the KKT gap in it at the end."""
-    from implicit_bias.norms.tensors import as_parameter_norm
     from implicit_bias.training.trainee import as_trainee
 
-    norm = as_parameter_norm(result.config.norm)
-    trained = as_trainee(result.network, samples.X, samples.y, norm, result.config.chunk)
-    return {"limit_norm": norm.name, "kkt_gap_in_its_norm": trained.gap()}
+    config = result.config
+    trained = as_trainee(result.network, samples.X, samples.y, config.geometry, config.chunk)
+    return {"limit_norm": config.limit_norm, "kkt_gap_in_its_norm": trained.gap()}

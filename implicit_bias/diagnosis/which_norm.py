@@ -42,7 +42,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
@@ -50,7 +49,7 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import say, showing
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
-from implicit_bias.diagnosis.function_space import close, in_function_space
+from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.recipe import call_towards, limit_of, loss_obstacle, once, standstill
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
@@ -294,7 +293,7 @@ def which_norm(
         gradients = margins_of(module, inputs, labels)
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
-        linear = _is_linear(subject.gradients)
+        linear = subject.linear
         subjects = [subject]
         if reference is not None:
             subjects.append(_reference(reference, module, inputs, labels, subject))
@@ -363,13 +362,6 @@ def _reference(
             f"{found.min_margin:.3g}), so it has no gap: pass a later state of its training"
         )
     return found
-
-
-def _is_linear(gradients: MarginGradients) -> bool:
-    """Whether the margins are linear in all parameters, wherever these are."""
-    first, second = (drawn_like(gradients.theta, seed) for seed in (0, 1))
-    parts = [torch.tensor(gradients.margins(at)) for at in (first, second, first + second)]
-    return close(parts[0] + parts[1], parts[2])
 
 
 def _twins(

@@ -27,7 +27,7 @@ ROUNDED_SHARE = 1e-6
 # Largest power of 2 that parameters are scaled by to see what is cut off far above its size now,
 # and the most bits that outputs may gain: beyond the range of float64 nothing is known.
 FAR_BITS, MOST_BITS = 40, 1000
-# Samples on which the forward pass is watched.
+# Samples on which the forward pass is watched, and the cause of a refusal is looked for.
 WATCHED = 4
 
 
@@ -198,9 +198,15 @@ def _deviation(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
+def few_samples(gradients: MarginGradients) -> MarginGradients:
+    """Return the margins of the first samples, on which a cause is found soon."""
+    return gradients.of_samples(np.arange(min(WATCHED, len(gradients.labels))))
+
+
 def _cause(gradients: MarginGradients) -> str:
     """Why a module is not homogeneous, and what to do."""
-    broken = [name for name in gradients.shapes if np.isnan(_degrees(gradients, [name])).any()]
+    few = few_samples(gradients)
+    broken = [name for name in gradients.shapes if np.isnan(_degrees(few, [name])).any()]
     watch, outputs = _watched(gradients.module, gradients.inputs, TRAPS, gradients.shapes)
     last = watch.last(outputs)
     if last not in (None, "log_softmax") and TRAPS[last][0] != NORMALISATION:
@@ -231,7 +237,7 @@ def _cause(gradients: MarginGradients) -> str:
             "(bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
             "inputs does as well"
         )
-    mixed = _mixed_degrees(gradients)
+    mixed = _mixed_degrees(few)
     if len(mixed) > 1:
         sums = " and ".join(f"{degree:d}" for degree in mixed)
         through = f" ({listed(added or broken)})" if gradients.shapes else ""
@@ -299,8 +305,16 @@ def _added_terms(gradients: MarginGradients) -> list[str]:
     """Parameters without which (at 0) the module is homogeneous: each of one set that must go.
 
     The set are the vectors and scalars, biases as a rule; where these are not to blame, a single
-    parameter.
+    parameter. What a few samples name is checked on all of them, and asked of all where it fails.
     """
+    for some in (few_samples(gradients), gradients):
+        added = _terms_added_in(some)
+        if any(_degree_without(gradients, names) > 0 for names in (added, added[:1])):
+            return added
+    return []
+
+
+def _terms_added_in(gradients: MarginGradients) -> list[str]:
     vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
     if vectors and _degree_without(gradients, vectors) > 0:
         needed = [

@@ -199,12 +199,14 @@ def _jumps(leading: MarginGradients, name: str) -> bool:
         with torch.no_grad():
             return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
 
-    low, length, change = 0.0, 1.0, math.inf
-    first = NOTHING * float(outputs(0.0).abs().max())
+    low, length, ends = 0.0, 1.0, [outputs(0.0), outputs(1.0)]
+    first = NOTHING * float(ends[0].abs().max())
     while length > 2.0**-HALVINGS:
         length /= INTERVALS
-        points = [outputs(low + i * length) for i in range(INTERVALS + 1)]
+        points = [ends[0], *(outputs(low + i * length) for i in range(1, INTERVALS)), ends[1]]
         changes = [float((b - a).abs().max()) for a, b in zip(points, points[1:], strict=False)]
-        change, first = max(changes), max(first, *changes)
-        low += int(np.argmax(changes)) * length
-    return change > JUMP * first
+        steepest, first = int(np.argmax(changes)), max(first, *changes)
+        if not changes[steepest] > JUMP * first:
+            return False
+        low, ends = low + steepest * length, points[steepest : steepest + 2]
+    return True

@@ -23,7 +23,13 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, pointing_to_the_page
-from implicit_bias.measure.homogeneity import HomogeneityError, OtherGradientsError, degree_of
+from implicit_bias.measure.homogeneity import (
+    HOMOGENEITY_TOLERANCE,
+    HomogeneityError,
+    OtherGradientsError,
+    degree_of,
+    few_samples,
+)
 from implicit_bias.measure.leading import leading_part, margins_in_the_limit
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import (
@@ -47,6 +53,8 @@ NOTHING_TRAINED = (
     "no parameter gets a gradient, so nothing is trained: is the output computed from the "
     "parameters without detach() and without no_grad()?"
 )
+# Largest degree, as measured, of margins that are linear in the parameters.
+LINEAR = 1.0 + 1e-6
 # Parameters at smallest margin 1 may be those of the module times 2 to this power, and back.
 MOST_BITS = 500.0
 # Samples named in a message.
@@ -232,7 +240,7 @@ class Subject:
             if leading:
                 raise
             try:
-                found = cls.of(gradients, names, leading=True)
+                found = cls.of(few_samples(gradients), names, leading=True)
             except ValueError:
                 raise error from error.__cause__
             call = f"call `{found.training_call()}`"
@@ -269,6 +277,15 @@ class Subject:
         if self.whole is None:
             return self.gradients.margins(self.gradients.theta)
         return margins_in_the_limit(self.gradients)
+
+    @cached_property
+    def linear(self) -> bool:
+        """Whether the margins are linear in all parameters, wherever these are."""
+        if self.degree > LINEAR:
+            return False
+        first, second = (drawn_like(self.gradients.theta, seed) for seed in (0, 1))
+        one, other, both = map(self.gradients.margins, (first, second, first + second))
+        return bool(np.abs(one + other - both).max() <= HOMOGENEITY_TOLERANCE * np.abs(both).max())
 
     @property
     def min_margin(self) -> float:

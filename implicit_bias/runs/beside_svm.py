@@ -17,7 +17,7 @@ from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.networks import Network
-from implicit_bias.norms.tensors import PARAMETER_NORMS, as_parameter_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import (
     ComparisonPredictor,
@@ -99,11 +99,11 @@ def train_beside_svm(
     """
     check_goals(until_excess, stop_at_gap, checkpoint, resume)
     solution, optimum, reference = None, None, None
-    euclidean = as_parameter_norm(config.norm) == PARAMETER_NORMS["l2"]
+    euclidean = config.geometry == PARAMETER_NORMS["l2"]
     if until_excess is not None and not euclidean:
         raise ValueError(
             "until_excess is over the optimum of gradient descent's geometry, not of "
-            f"{as_parameter_norm(config.norm).name}: use stop_at_gap"
+            f"{config.limit_norm}: use stop_at_gap"
         )
     has_svm = network.fixed_gates and network.has_margin_structure and not network.relaxed
     if until_excess is not None and not has_svm:

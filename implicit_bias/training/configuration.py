@@ -162,18 +162,19 @@ class LimitConfig:
         own is checked numerically to be exponential-like.
     momentum : float
         mu of the momentum method, in [0, 1).
-    friction, scale_friction : float
-        r and R of the accelerated method, positive. The defaults are of networks that separate the
-        samples: before, and where the degree is 1, as of linear predictors, both are 1 instead.
+    friction, scale_friction : float, optional
+        r and R of the accelerated method, positive; by default 2 and 15 of networks that separate
+        the samples, and before that, and where the outputs are linear in the parameters, 1 and 1.
     record : int
         Points of the history a factor of ten in the steps. Which steps these are does not depend
         on ``steps``.
     checkpoint_every : int
         Steps between two checkpoints.
-    norm : {"l2", "l1", "linf", "spectral", "nuclear"} or ParameterNorm
+    norm : {"l2", "l1", "linf", "spectral", "nuclear"} or ParameterNorm, optional
         Geometry of the descent, of all trained parameters (`parameter_norms`): what is reached is a
         KKT point under this norm. In l2 as ``method`` says; in another norm steepest descent, with
-        momentum but for the plain method. That of optimizers is read by `train_to_limit`.
+        momentum but for the plain method. By default that of the optimizers which `train_to_limit`
+        is given, and l2 without any.
     chunk : int or None
         Samples that one forward and backward pass takes at a time, which bounds the memory; None
         for all. It changes rounding alone.
@@ -196,11 +197,11 @@ class LimitConfig:
     method: Method = "accelerated"
     loss: LossName | MarginLoss = "exponential"
     momentum: float = 0.9
-    friction: float = 2.0
-    scale_friction: float = 15.0
+    friction: float | None = None
+    scale_friction: float | None = None
     record: int = 20
     checkpoint_every: int = 1000
-    norm: NormName | ParameterNorm = "l2"
+    norm: NormName | ParameterNorm | None = None
     chunk: int | None = None
 
     rule: ClassVar[Rule] = "gradient"  # the network learns as a whole
@@ -209,15 +210,14 @@ class LimitConfig:
         for name in ("steps", "record", "checkpoint_every"):
             check_count(getattr(self, name), name)
         for name in ("friction", "scale_friction"):
-            check_number(getattr(self, name), name, "(0, inf)")
+            if getattr(self, name) is not None:
+                check_number(getattr(self, name), name, "(0, inf)")
         check_number(self.momentum, "momentum", "[0, 1)")
         check_choice(self.method, "method", options.METHOD_NAMES)
         if isinstance(self.norm, str):
             check_choice(self.norm, "norm", options.NORM_NAMES)
-        else:
-            from implicit_bias.norms.tensors import as_parameter_norm
-
-            as_parameter_norm(self.norm)
+        elif self.norm is not None:
+            _ = self.geometry  # which checks it
         if self.chunk is not None:
             check_count(self.chunk, "chunk")
         if self.loss not in get_args(LossName):
@@ -226,13 +226,17 @@ class LimitConfig:
             check_exponential_like(as_loss(self.loss))
 
     @property
-    def limit_norm(self) -> str:
-        """Name of the norm whose margin is maximised in the limit."""
-        if isinstance(self.norm, str):
-            return self.norm
+    def geometry(self) -> ParameterNorm:
+        """The norm of the parameters."""
         from implicit_bias.norms.tensors import as_parameter_norm
 
-        return as_parameter_norm(self.norm).name
+        return as_parameter_norm("l2" if self.norm is None else self.norm)
+
+    @property
+    def limit_norm(self) -> str:
+        """Name of the norm whose margin is maximised in the limit."""
+        norm = "l2" if self.norm is None else self.norm
+        return norm if isinstance(norm, str) else self.geometry.name
 
     def is_recorded(self, step: int) -> bool:
         """Whether the history has a point at this step: log-spaced, and step 0."""

@@ -86,13 +86,13 @@ from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess, norm_at_margin_1
 from implicit_bias.measure.modules import as_module
 from implicit_bias.measure.optimizers import geometry_of, left_out
-from implicit_bias.norms.tensors import PARAMETER_NORMS, as_parameter_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method
 from implicit_bias.training.driver import Ending as Ending
 from implicit_bias.training.driver import Result, drive
 from implicit_bias.training.history import HistoryPoint
-from implicit_bias.training.objective import Objective, State
+from implicit_bias.training.objective import FRICTIONS, Objective, State
 from implicit_bias.training.prox_linear import ProxLinear
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, Trainee, as_trainee, predicted
@@ -333,13 +333,13 @@ def train_to_limit(
         if called is not None and not callable(called):
             raise TypeError(f"{name} must be a function, got {called!r}")
     deadline = Deadline.asked(max_seconds)
-    norm = as_parameter_norm(config.norm)
+    norm = config.geometry
     if optimizer is not None:
         bare = as_module(module)
         if frozen := left_out(bare, optimizer):
             raise ValueError(f"{frozen[0]!r} is in no optimizer: add it, or requires_grad_(False)")
         own = geometry_of(optimizer, bare).norm
-        if norm not in (PARAMETER_NORMS["l2"], own):
+        if config.norm is not None and norm != own:
             raise ValueError(f"norm= is {norm.name}, that of optimizer= {own.name}: leave one out")
         config, norm = replace(config, norm=own), own
     trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
@@ -462,9 +462,8 @@ class _Descent(Objective):
     def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity
         config, cools = self.config, self.has_units and state.min_margin > 0
-        r, R = config.friction, config.scale_friction
-        if not cools and (r, R) == (LimitConfig.friction, LimitConfig.scale_friction):
-            r, R = 1.0, 1.0
+        r, R = FRICTIONS.values() if cools else (1.0, 1.0)
+        r, R = config.friction or r, config.scale_friction or R
         a, b = METHODS[config.method](config.momentum, state.age, r, R)
         square = (theta @ theta).item()
         along = (v @ theta).item() / square if square > 0 else 0.0

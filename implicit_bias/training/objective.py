@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from implicit_bias.measure.modules import drawn_like
+from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import LimitConfig
@@ -28,8 +29,9 @@ from implicit_bias.training.trainee import Trainee
 
 # Step size before the first step.
 FIRST_STEP_SIZE = 1.0
-# Largest degree, as measured, of a predictor that is linear in its parameters.
-LINEAR = 1.0 + 1e-6
+# Frictions r and R by default, of units whose samples are separated; older checkpoints have these
+# whatever they are of.
+FRICTIONS = {"friction": 2.0, "scale_friction": 15.0}
 # Fields of `LimitConfig` that older checkpoints lack, and what these imply: with such a value they
 # are left out of the fingerprint.
 ADDED_FIELDS = {"norm": "l2", "chunk": None}
@@ -67,7 +69,7 @@ class Objective(ABC):
         self.parameters = list(trainee.parameters.values())
         self.loss = as_loss(config.loss)
         # A linear predictor has none whose share could be left behind, or that could die.
-        self.has_units = trainee.degree > LINEAR
+        self.has_units = not Subject(trainee.gradients, trainee.degree).linear
 
     @abstractmethod
     def advance(self, state: State) -> State | None:
@@ -156,6 +158,11 @@ class Objective(ABC):
             probe = self.by_name(drawn_like(torch.cat([w.reshape(-1) for w in self.parameters])))
             # To digits that other machines have, too.
             config["norm"] = [norm.name, f"{norm.value(probe):.6g} {norm.dual(probe):.6g}"]
+        frictions = {key: config[key] for key in FRICTIONS}
+        if frictions == FRICTIONS:
+            config["friction"] = "given"
+        elif not any(frictions.values()):
+            config |= FRICTIONS
         for key in [key for key, value in ADDED_FIELDS.items() if config[key] == value]:
             del config[key]
         del config["steps"]

@@ -241,6 +241,19 @@ def test_what_breaks_homogeneity_is_named(build: Callable[[], nn.Module], match:
         diagnose(module, X, own_labels(module, X))
 
 
+def test_a_cause_is_looked_for_on_a_few_samples() -> None:
+    """All samples pass a bounded number of times, and what the few do not show is found, too."""
+    module, inputs = relu(bias=True, last_bias=True, outputs=3), drawn(200, D)
+    for given in (inputs, torch.cat([torch.zeros(100, D).double(), inputs])):
+        labels, passed = own_labels(module, given), list[int]()
+        with (
+            module.register_forward_hook(lambda *said, passed=passed: passed.append(len(said[2]))),
+            pytest.raises(HomogeneityError, match=r"'2\.bias', '4\.bias'.*leading=True"),
+        ):
+            diagnose(module, given, labels)
+        assert sum(passed) < 100 * len(given)
+
+
 def test_the_cures_help() -> None:
     assert quiet(homogeneous_attention()).degree == 2.0
     assert quiet(seeded(nn.Sequential(nn.Linear(D, 4), nn.ReLU(), linear(4)), 1)).degree == 2.0

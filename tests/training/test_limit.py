@@ -166,14 +166,39 @@ def test_friction_of_the_scale_acts_along_the_weights_only(module: nn.Module) ->
     torch.testing.assert_close(point, theta + 3 / 6 * across + 3 / 12 * 0.5 * theta)
 
 
-def test_friction_of_the_scale_waits_for_separated_samples() -> None:
-    """The defaults: before that both are 1, as in a linear predictor."""
-    descent = _Descent(as_trainee(gln(), X, Y), LimitConfig())
+def friction_of_the_scale(module: nn.Module, min_margin: float, **given: float) -> float:
+    inputs = (np.eye(2), np.array([1.0, -1.0])) if isinstance(module, nn.Linear) else (X, Y)
+    descent = _Descent(as_trainee(module.double(), *inputs), LimitConfig(**given))  # type: ignore[arg-type]
     theta = descent.start().weights
-    state = replace(descent.start(), velocity=theta, age=3)
-    for min_margin, friction in ((1.0, 15), (-1.0, 1)):
-        point = descent._extrapolate(replace(state, min_margin=min_margin))
-        torch.testing.assert_close(point, theta + 3 / (3 + friction) * theta)
+    state = replace(descent.start(), velocity=theta, age=3, min_margin=min_margin)
+    share = (descent._extrapolate(state) - theta) @ theta / (theta @ theta)
+    return 3 / share.item() - 3
+
+
+def test_friction_of_the_scale_waits_for_separated_samples() -> None:
+    """The defaults: before that both are 1, as in a linear predictor, but not at any degree 1."""
+    units = layers(X.shape[1], 9, 1)
+    units[2].requires_grad_(False)
+    for module in (gln(), units):
+        assert friction_of_the_scale(module, 1.0) == pytest.approx(15)
+        assert friction_of_the_scale(module, -1.0) == pytest.approx(1)
+    linear = nn.Linear(2, 1, bias=False)
+    assert friction_of_the_scale(linear, 1.0) == pytest.approx(1)
+    for value in (15.0, 9.0):  # also what would be the default elsewhere
+        given = friction_of_the_scale(linear, 1.0, friction=2.0, scale_friction=value)
+        assert given == pytest.approx(value)
+
+
+def test_a_fingerprint_knows_which_frictions_are_given() -> None:
+    def fingerprint(**given: float) -> str:
+        trainee = as_trainee(nn.Linear(2, 1, bias=False).double(), np.eye(2), np.array([1.0, -1.0]))
+        return _Descent(trainee, LimitConfig(**given)).fingerprint  # type: ignore[arg-type]
+
+    # Those of older checkpoints, of the defaults and of others.
+    assert fingerprint() == "b8cd0f9cfe09330c16f1262560c3937b"
+    assert fingerprint(friction=3.0, scale_friction=5.0) == "09f446775721e8d7ed1dd0aebfd22e17"
+    assert fingerprint(friction=2.0, scale_friction=15.0) != fingerprint()
+    assert fingerprint(friction=3.0) != fingerprint(friction=3.0, scale_friction=15.0)
 
 
 def test_restart_takes_back_a_step_that_rises() -> None:
