@@ -74,6 +74,12 @@ def _gap(value: float) -> str:
     return number(value, 1) if math.isfinite(value) else UNKNOWN
 
 
+def _margin(C: float) -> str:  # noqa: N803 - C is a name
+    if math.isnan(C):
+        return UNKNOWN
+    return "hard" if C == math.inf else f"soft, C = {number(C)}"
+
+
 def _count(value: float) -> str:
     return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
 
@@ -93,9 +99,6 @@ def _text(value: Any) -> str:
 
 MODEL_COLUMNS = (
     Column("model", "Name of the model in this comparison.", _text, numeric=False),
-    Column(
-        "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
-    ),
     Column("error", "Share of the evaluation samples that are misclassified.", percent),
     Column("wrong", "How many of the evaluation samples are misclassified.", _counted),
     Column(
@@ -111,6 +114,16 @@ MODEL_COLUMNS = (
         "Share of the training samples that are misclassified.",
         percent,
         "training error",
+    ),
+    Column(
+        "C",
+        "Whether each training sample must have margin 1 (hard), or hinge losses are traded, with "
+        "weight C, for a smaller norm (soft).",
+        _margin,
+        "margin",
+    ),
+    Column(
+        "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
     ),
     Column(
         "min_margin",
@@ -138,7 +151,6 @@ MODEL_COLUMNS = (
         "a network proves one of them only.",
         _gap,
     ),
-    Column("C", "Weight of the hinge loss; ∞ is the hard margin.", number),
     Column("active_units", "Units that the norm has not switched off.", _count),
     Column("units", "Groups in the norm.", _count),
     Column("support_vectors", "Training samples that hold the margin in place.", _count),
