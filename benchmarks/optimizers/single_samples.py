@@ -6,27 +6,11 @@ goes to the largest margin in l2. With all samples it is sign descent in the lim
 general data its limit is the largest margin under a norm of the data's own. The sign of a long
 running mean (Signum) does not depend on the batches: l_inf.
 
-**The norm of the data's own.** Let z_n = y_n x_n, s_n the slope of the loss at z_n, c = s / sum s.
-As the steps shrink, slopes hardly change relative to each other while Adam remembers them, and with
-beta2 near 1 the mean of squares hardly changes within a pass. Then it is sum_n s_n^2 z_n^2 up to a
-factor, entry by entry; the running means of the gradients, summed over a pass, are sum_n s_n z_n,
-as the weights of each gradient add up to 1. So a pass moves w along
-
-    M(c)^-1 sum_n c_n z_n,   M(c) = diag sqrt(sum_n c_n^2 z_n^2).
-
-Where the direction of w converges, c tends to some c* that is 0 off the smallest margins, and w is
-M(c*)^-1 sum_n c*_n z_n up to a factor: these are the KKT conditions of
-
-    minimise  1/2 w' M(c*) w   subject to  z_n' w >= 1,    with alpha = c* up to a factor.
-
-So M is a fixed point of c -> alpha(M(c)) / sum alpha. With |z_nj| = a_n the same for all j, M is a
-multiple of the identity: l2. The problem is that of l2 on rescaled features z_n / sqrt(M).
+The norm of the data's own is a fixed point (`implicit_bias.measure.single_samples`, with its
+derivation).
 
 Source: Baek, Song, Yun (2025), "Implicit bias of per-sample Adam on separable data: departure from
-the full-batch regime": samples in cyclic order, logistic regression. Its abstract says that a proxy
-for beta2 -> 1 maximises a Mahalanobis margin whose matrix is a fixed point in the dual; the form of
-M and its derivation above are ours. They assume that the direction converges; whether the fixed
-point is unique is not known here.
+the full-batch regime".
 """
 
 from __future__ import annotations
@@ -45,6 +29,7 @@ from benchmarks.words import span
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
+from implicit_bias.measure.single_samples import per_sample_adam_metric
 from implicit_bias.norms import as_norm
 
 PLAIN = ("l2", "linf")
@@ -53,8 +38,6 @@ NORMS = (*PLAIN, OWN)
 POINTS = 30
 # Share of the maximum margin from which a run is at the limit of a norm.
 REACHED = {"l2": 0.97, "linf": 0.97, OWN: 0.99}
-# Shares of the multipliers that change by less are a fixed point; most steps towards one.
-SETTLED, MOST_STEPS = 1e-9, 500
 # Adam's memory of squares: near 1 as the theory of single samples asks, and with all samples so
 # short that the runs are long past t_sign (`adam_memory`).
 BETA2 = {"one sample": 0.999, "all samples": 0.95}
@@ -96,34 +79,6 @@ def drawn(sizes: Sizes, data: str) -> Array:
     return np.sign(normal) if data == "Rademacher" else normal
 
 
-def metric_of(shares: Array, signed: Array) -> Array:
-    """Return the diagonal (D,) of M(c), of c (N,)."""
-    return np.asarray(np.sqrt((shares**2) @ signed**2))
-
-
-def fixed_point(signed: Array, start: Array | None = None) -> Array:
-    """Find c (N,), the shares of the multipliers in the norm of M(c).
-
-    By steps half of the way, from equal shares where no start is given. Features must be seen by a
-    sample that has a share.
-
-    Raises
-    ------
-    RuntimeError
-        The shares do not settle.
-    """
-    labels = np.ones(len(signed))
-    shares = labels / len(labels) if start is None else start
-    for _ in range(MOST_STEPS):
-        rescaled = signed / np.sqrt(metric_of(shares, signed))
-        alpha = solve(max_margin(rescaled, labels, "l2"), tol=1e-10).alpha
-        target = alpha / alpha.sum()
-        if np.abs(target - shares).max() <= SETTLED:
-            return shares
-        shares = (shares + target) / 2
-    raise RuntimeError(f"no fixed point in {MOST_STEPS} steps: the shares of multipliers oscillate")
-
-
 @dataclass(frozen=True)
 class Judge:
     """A norm of weights as one of rescaled ones, with the largest margin under it."""
@@ -137,8 +92,10 @@ class Judge:
     def of(cls, norm: str, signed: Array) -> Judge:
         """Solve for the largest margin."""
         own = norm == OWN
-        M = metric_of(fixed_point(signed), signed) if own else np.ones(signed.shape[1])
-        problem = max_margin(signed / np.sqrt(M), np.ones(len(signed)), "l2" if own else norm)
+        labels, M = np.ones(len(signed)), np.ones(signed.shape[1])
+        if own:
+            M, _ = per_sample_adam_metric(signed, labels)
+        problem = max_margin(signed / np.sqrt(M), labels, "l2" if own else norm)
         found = solve(problem, tol=1e-8)
         plain = "l2" if own else norm
         best = found.coef[0] / np.sqrt(M)
