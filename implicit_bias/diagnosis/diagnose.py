@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
@@ -199,6 +199,7 @@ def diagnose(
         trained_by=trained_by,
         notes=tuple(notes),
         rest=subject.rest if leading else None,
+        images=_images(gradients.inputs[0]),
         warnings=tuple(said),
         cures=tuple(
             obstacle.cure if obstacle.warns else obstacle.warning
@@ -237,6 +238,11 @@ def _measured(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> dict
         "escape": find_escape(best, deadline),
         "function_space": in_function_space(program, deadline.left),
     }
+
+
+def _images(inputs: Tensor) -> NDArray[np.generic] | None:
+    """Return inputs that are of the shape of images."""
+    return inputs.cpu().numpy() if inputs.ndim == 4 and inputs.shape[1] in (1, 3) else None
 
 
 def _gaps(program: TangentProgram, candidates: Sequence[Array]) -> dict[str, float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from implicit_bias.measure.multipliers import Method
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Samples that are named, those of the largest multipliers.
+MOST_SAMPLES = 16
 # Up to this gap a module is at a KKT point.
 AT = 1e-3
 # The geometry is another one where its gap is below FAR, and below this share of the gap asked for.
@@ -102,6 +106,8 @@ class Diagnosis:
         nothing is known to be in the way.
     notes : tuple of str
         What these numbers are about: a leading part, parameters of degree 0, coarse precision.
+    images : ndarray or None
+        The module's first input where it is of images, shape (N, 1 or 3, height, width).
     rest : float or None
         Of a leading part f_L of the module f: largest ``abs(f - f_L)`` on the samples over the
         largest ``abs(f_L)``. None where the module itself was measured.
@@ -140,6 +146,7 @@ class Diagnosis:
     cures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rest: float | None = None
+    images: NDArray[np.generic] | None = None
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -173,6 +180,16 @@ class Diagnosis:
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
         return np.asarray(weights / (weights.sum() or 1.0))
 
+    def largest_shares(self, count: int = MOST_SAMPLES) -> list[tuple[int, str, str]]:
+        """Name the samples of the largest shares, with these, and class and rival; "" of two."""
+        shares, found = self.sample_shares, list[tuple[int, str, str]]()
+        for n in np.argsort(-shares, kind="stable")[: min(count, np.count_nonzero(shares))]:
+            classes = ""
+            if self.multipliers.ndim == 2:
+                classes = f"{self.margins[n].argmax()} against {self.multipliers[n].argmax()}"
+            found.append((int(n), percent(shares[n], space=" "), classes))
+        return found
+
     @property
     def on_kinks(self) -> bool:
         """Whether a KKT point is much nearer than the gradients at the weights say."""
@@ -201,13 +218,16 @@ class Diagnosis:
 
         return report.draw_diagnosis(self)
 
-    def plot_support(self, images: Tensor | ArrayLike, count: int = 16) -> Figure:
+    def plot_support(
+        self, images: Tensor | ArrayLike | None = None, count: int = MOST_SAMPLES
+    ) -> Figure:
         """Draw the samples of the largest shares, with these, and the class each is held against.
 
         Parameters
         ----------
         images : Tensor or array_like of shape (N, height, width), (N, 1 or 3, height, width)
-            The inputs of the diagnosis as images, each brought to the range of its own values.
+            The inputs of the diagnosis as images, each brought to the range of its own values; by
+            default the inputs themselves, if they are images.
         count : int
             How many samples, at most.
 
@@ -219,7 +239,10 @@ class Diagnosis:
         from implicit_bias import report
 
         check_count(count, "count")
-        return report.draw_support(self, np.asarray(torch.as_tensor(images).detach().cpu()), count)
+        if images is None and self.images is None:
+            raise ValueError("the inputs are no images: pass these as images=")
+        given = torch.as_tensor(self.images if images is None else images)
+        return report.draw_support(self, np.asarray(given.detach().cpu()), count)
 
 
 def _verdict(d: Diagnosis) -> str:
@@ -310,10 +333,21 @@ def _page(d: Diagnosis) -> str:
         (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
         for layer in d.layers
     ]
+    shares = [(str(n), *said) for n, *said in d.largest_shares()]
     warned = "".join(f"<li>{html.escape(text)}</li>" for text in (*d.notes, *d.warnings))
     return (
         f"<div><p><b>{html.escape(d.verdict)}</b></p>"
         + html_table(("measure", "value"), rows)
         + html_table(("layer", "lower bound", "norm", "KKT gap"), layers)
+        + html_table(("sample", "share in the multipliers", "classes"), shares)
+        + _pictures(d)
         + (f"<ul>{warned}</ul></div>" if warned else "</div>")
     )
+
+
+def _pictures(d: Diagnosis) -> str:
+    """Show the samples of the largest shares, where they are images."""
+    if d.images is None:
+        return ""
+    d.plot_support().savefig(file := io.BytesIO(), format="png")
+    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'

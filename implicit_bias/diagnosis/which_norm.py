@@ -520,6 +520,11 @@ def _conclude(
             f"in {', '.join(overlapping)} the margin rose, but the bounds on the gap overlap those "
             "of the reference"
         )
+    elif most.factor <= 1.0:
+        change = (
+            f"in no norm is the margin above the reference's (nearest to it in {most.norm}, "
+            f"{number(most.factor, 3)} times)"
+        )
     elif not favoured:
         change = "compared with the reference in no norm both the margin rose and the gap fell"
     elif {row.norm for row in favoured[1:]} <= {*twins[favoured[0].norm]}:

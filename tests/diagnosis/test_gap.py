@@ -1,5 +1,6 @@
 """Solved limits have a gap of 0 in their own norm, and not in the others."""
 
+import html
 from collections.abc import Callable
 from typing import Any
 
@@ -235,6 +236,15 @@ def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> 
     assert titles[0].startswith(f"{first}: ")
     assert titles[0].endswith(f"{y[first]} against {rival}")
     assert len([ax for ax in found.plot_support(images, 2).axes if ax.get_title()]) == 2
+    for n, share, said in found.largest_shares():
+        assert f"<td>{html.escape(share)}</td><td>{said}</td>" in found._repr_html_()
+        assert shares[n] > 0
+    assert "<img" not in found._repr_html_()
+    pixels = torch.tensor(inputs)[:, None, None]
+    seen = diagnose(nn.Sequential(nn.Flatten(), module), pixels, y)
+    assert "data:image/png;base64," in seen._repr_html_()
+    with pytest.raises(ValueError, match="no images"):
+        found.plot_support()
     with pytest.raises(ValueError, match="images must be of shape"):
         found.plot_support(inputs)
     with pytest.raises(ValueError, match="count"):

@@ -130,8 +130,10 @@ def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limi
     farther = asked(spread, single, "l2", "linf")
     assert (farther.best, farther.evidence) == (None, "none")
     assert "in an earlier state of the reference" in farther.conclusion
-    # Twice the same parameters are no preference.
-    assert asked(spread, spread, "l2", "linf").evidence == "none"
+    # Twice the same parameters are no preference, nor is a smaller margin in all norms.
+    same = asked(spread, spread, "l2", "linf")
+    assert same.evidence == "none"
+    assert "in no norm is the margin above the reference's" in same.conclusion
 
 
 def test_norms_that_are_the_same_here_do_not_compete() -> None:

@@ -9,13 +9,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
-from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.report.figures.predictors import IMAGES_A_ROW, image_grid
 from implicit_bias.report.style import BLUE, GREY, HEIGHT, VERMILION, WIDTH, logarithmic, style
 
-# Pairs that are drawn, those of the smallest margins; layers.
-MOST_PAIRS, MOST_LAYERS = 5000, 8
+# Pairs that are drawn, those of the smallest margins; layers; samples that are named.
+MOST_PAIRS, MOST_LAYERS, MOST_NAMED = 5000, 8, 5
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
@@ -32,7 +31,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
         margins.scatter(q[active], share[active], s=16, marker="^", color=BLUE, label="positive")
         logarithmic(margins)
         margins.set(yscale="linear", title="Who is at the margin")
-        margins.set(xlabel="margin / smallest margin", ylabel="multiplier / largest")
+        most = ", ".join(str(n) for n, _, _ in diagnosis.largest_shares(MOST_NAMED))
+        margins.set_xlabel(f"margin / smallest margin\nlargest shares: samples {most}")
+        margins.set_ylabel("multiplier / largest")
         margins.legend()
 
         names = sorted(diagnosis.gaps, key=lambda name: name == diagnosis.norm)
@@ -55,15 +56,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
 
 def draw_support(diagnosis: Diagnosis, images: NDArray[np.generic], count: int) -> Figure:
     """Draw the images of the largest shares in the multipliers, with these."""
-    pictures, shares = _as_pictures(images, diagnosis), diagnosis.sample_shares
-    order = np.argsort(-shares, kind="stable")[:count]
-    tiles = []
-    for n in order[shares[order] > 0]:
-        said = f"{n}: {percent(shares[n], space=' ')}"
-        if diagnosis.multipliers.ndim == 2:
-            label, rival = diagnosis.margins[n].argmax(), diagnosis.multipliers[n].argmax()
-            said += f"\n{label} against {rival}"
-        tiles.append((said, pictures[n]))
+    pictures = _as_pictures(images, diagnosis)
+    named = diagnosis.largest_shares(count)
+    tiles = [(f"{n}: {share}\n{said}".rstrip(), pictures[n]) for n, share, said in named]
     with style():
         return image_grid("largest multipliers", tiles, IMAGES_A_ROW, "gray", (0.0, 1.0))
 
