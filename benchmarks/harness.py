@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import matplotlib
 import numpy as np
@@ -150,36 +150,6 @@ class Run(Generic[OptionsT]):
     say: Callable[[str], None]
 
 
-class Tables(Protocol):
-    """How a table is kept in files."""
-
-    def file(self, file: Path) -> Path:
-        """Return where it really is, of the file that the study names."""
-
-    def read(self, file: Path) -> pd.DataFrame | None:
-        """Return the table, or None."""
-
-    def write(self, file: Path, frame: pd.DataFrame) -> None:
-        """Keep the table."""
-
-
-@dataclass(frozen=True)
-class OneFile:
-    """A table has a Parquet file to itself."""
-
-    def file(self, file: Path) -> Path:
-        """Return the file."""
-        return file
-
-    def read(self, file: Path) -> pd.DataFrame | None:
-        """Return the table, or None."""
-        return pd.read_parquet(file) if file.is_file() else None
-
-    def write(self, file: Path, frame: pd.DataFrame) -> None:
-        """Keep the table, whole or not at all."""
-        write_atomically(file, frame.to_parquet)
-
-
 @dataclass(frozen=True)
 class Experiment:
     """A table that is measured, its picture, what it shows, and the verdict.
@@ -206,8 +176,6 @@ class Experiment:
         Where several claims of the study rest on the table: what it says of each, by name.
     options : type
         What one can ask of it.
-    tables : Tables
-        How its table is kept.
     """
 
     measure: Callable[[Run[Any]], Frames]
@@ -218,7 +186,6 @@ class Experiment:
     _: KW_ONLY
     judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = lambda frame: {}
     options: type[Options] = Options
-    tables: Tables = OneFile()
 
 
 def whole(measure: Callable[[bool], Tabular]) -> Callable[[Run[Any]], Frames]:
@@ -325,15 +292,13 @@ def run(
     experiment = load(study, entry)
     file = study.table(entry, folder)
     options = options or experiment.options()
-    kept = None if options.fresh else experiment.tables.read(file)
-    frame = pd.DataFrame() if kept is None else kept
-    if study.timed:
-        frame, here = _placed(frame), (commit(), kernel())
+    goes_on = file.is_file() and not options.fresh
+    frame = pd.read_parquet(file) if goes_on else pd.DataFrame()
     asked = Run(quick=quick, options=options, kept=frame, file=file, say=say)
     end = time.monotonic() + 60 * options.minutes
     for frame in experiment.measure(asked):
-        frame = _placed(frame, *here) if study.timed else frame
-        experiment.tables.write(file, frame)
+        frame = _placed(frame) if study.timed else frame
+        write_atomically(file, partial(frame.to_parquet, compression="zstd"))
         if time.monotonic() > end:
             break
     redraw(study, entry, folder)
@@ -349,11 +314,10 @@ def read(study: Study, entry: Entry, folder: Path = HOME) -> pd.DataFrame:
         There is none; the message names the command that measures it.
     """
     file = study.table(entry, folder)
-    frame = load(study, entry).tables.read(file)
-    if frame is None:
+    if not file.is_file():
         command = f"{study.command(entry)} --folder {folder}"
         raise DataError(f"{file} is missing: measure it first, by `{command}`")
-    return frame
+    return pd.read_parquet(file)
 
 
 def redraw(study: Study, entry: Entry, folder: Path = HOME) -> None:
@@ -402,16 +366,16 @@ def commit() -> str:
     return name.strip() + ("+" if files else "")
 
 
-def _placed(frame: pd.DataFrame, commit: str = "unknown", kernel: str = "unknown") -> pd.DataFrame:
+def _placed(frame: pd.DataFrame) -> pd.DataFrame:
     """Add to rows that do not say it at which commit, and on which kernel, they were measured."""
-    facts = {"commit": commit, "kernel": kernel}
+    facts = {"commit": commit(), "kernel": kernel()}
     said = {name: frame[name].fillna(facts[name]) for name in facts if name in frame}
     return frame.assign(**facts | said)
 
 
 def measured_at(frame: pd.DataFrame) -> str:
     """Say at which commit, and on which kernel, the rows of a table were measured."""
-    counts = _placed(frame).groupby(["commit", "kernel"], sort=False).size()
+    counts = frame.groupby(["commit", "kernel"], sort=False).size()
     parts = [f"commit {commit}, kernel {kernel}" for commit, kernel in counts.index]
     if len(parts) == 1:
         return f"Measured at {parts[0]}."

@@ -109,10 +109,6 @@ def trained(
 def measure(run: Run[Any]) -> Frames:
     """Train both networks at each noise; a repeat more at a time."""
     m, tests, steps = (100, 500, 2000) if run.quick else (1000, 9000, STEPS)
-    frame = run.kept if "squared_norm" in run.kept else pd.DataFrame()
-    if len(frame):
-        # A repeat has all noises.
-        frame = frame[frame.groupby("seed")["noise"].transform("nunique") == len(NOISE)]
 
     def repeat(seed: int) -> Rows:
         for task, noise, (name, kind) in itertools.product(TASKS, NOISE, NETWORKS.items()):
@@ -123,7 +119,7 @@ def measure(run: Run[Any]) -> Frames:
             for row in trained(network, task, X, y, m=m, steps=steps, seed=seed):
                 yield {"task": task, "noise": noise, "network": name, "m": m, "best": best, **row}
 
-    return growing(run, [{"seed": s} for s in range(1 if run.quick else REPEATS)], repeat, frame)
+    return growing(run, [{"seed": s} for s in range(1 if run.quick else REPEATS)], repeat)
 
 
 def draw(frame: pd.DataFrame) -> Figure:

@@ -72,7 +72,7 @@ def measure(run: Run[Any]) -> Frames:
     """Measure test errors by task and width, and correlations by dimension."""
     d, m, tests, steps = (20, 500, 500, 1000) if run.quick else (100, 50_000, 10_000, STEPS)
     largest, filters = (6, 200) if run.quick else (LARGEST_CUBE, 2000)
-    frame = run.kept if "train_error" in run.kept else pd.DataFrame()
+    frame = run.kept
     if len(frame):
         # Shorter trainings are done again.
         frame = frame[(frame["part"] != "error") | (frame["steps"] == steps)]

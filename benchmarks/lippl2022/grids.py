@@ -16,9 +16,8 @@ fashion            Fashion-MNIST
 =================  ======================================================  =====================
 
 A grid is ``grids/NAME.toml``, its records are in ``STORE/NAME``, one file a cell, on the disk as
-soon as it is computed. The table of a grid is its rows of ``records.parquet``, where the records of
-all grids are packed; from there a store goes on that lacks them, and three tables are exported
-(`implicit_bias.runs.export`) with one column more, ``grid``.
+soon as it is computed. The table of a grid has its records, packed; from there a store goes on that
+lacks them, and `exported` lays out those of all grids as `implicit_bias.runs.export` does.
 
 Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
 """
@@ -27,6 +26,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +35,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Frames, Misuse, Options, Run, Verdict, option
+from benchmarks.harness import Experiment, Frames, Misuse, Options, Run, Verdict, option, parts
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import limit_models, shallow_models
 from implicit_bias.base.atomic import write_atomically
@@ -66,8 +66,6 @@ MODELS: dict[str, MoreModels] = {
     "limit-wider": limit_models,
     "relu-wide": relu_models,
 }
-# The records themselves, for a store that lacks them: the store is not kept with the code.
-RECORDS = "records.parquet"
 
 
 @dataclass(frozen=True)
@@ -146,43 +144,11 @@ class GridOptions(Options):
     store: Path | None = option(None, "folder of the records (default: store, in the results)")
 
 
-@dataclass(frozen=True)
-class PackedRecords:
-    """The rows of a grid in the file of all packed records, and what is exported of it."""
-
-    grid: str
-
-    def file(self, file: Path) -> Path:
-        """Return the file of all grids, in the same folder."""
-        return file.with_name(RECORDS)
-
-    def read(self, file: Path) -> pd.DataFrame | None:
-        """Return the rows of this grid."""
-        if not self.file(file).is_file():
-            return None
-        packed = pd.read_parquet(self.file(file))
-        mine = packed[packed["grid"] == self.grid]
-        return mine.reset_index(drop=True) if len(mine) else None
-
-    def write(self, file: Path, frame: pd.DataFrame) -> None:
-        """Put these rows in the place of those of the grid, and export all."""
-        packed = frame
-        if self.file(file).is_file():
-            known = pd.read_parquet(self.file(file))
-            packed = pd.concat([known[known["grid"] != self.grid], frame])
-        order = packed["grid"].map(list(MODELS).index)
-        in_order = order.to_numpy().argsort(kind="stable")
-        packed = packed.iloc[in_order].reset_index(drop=True)
-        for name, table in {"records": packed, **exported(packed)}.items():
-            packing = partial(table.to_parquet, compression="zstd")
-            write_atomically(file.with_name(f"{name}.parquet"), packing)
-
-
-def exported(packed: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Lay out packed records as tables of cells, models and pairs, with a column ``grid``."""
+def exported(grids: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Lay out the records of grids as tables of cells, models and pairs, with a column ``grid``."""
     frames: dict[str, list[pd.DataFrame]] = {}
-    for grid, rows in packed.groupby("grid", sort=False):
-        for name, frame in tables(unpacked(rows)).items():
+    for grid, packed in grids.items():
+        for name, frame in tables(unpacked(packed)).items():
             if len(frame):
                 frames.setdefault(name, []).append(frame.assign(grid=grid))
     return {name: pd.concat(some, ignore_index=True) for name, some in frames.items()}
@@ -222,12 +188,11 @@ def _measure(name: str, run: Run[GridOptions]) -> Frames:
     folder = run.options.store or run.file.parent / "store"
     part = Part.open(name, folder, quick=run.quick)
     if len(run.kept) and (restored := restore(part, run.kept)):
-        run.say(f"{restored} cells restored from {run.file.with_name(RECORDS)}")
+        run.say(f"{restored} cells restored from {run.file}")
     compute_missing(part, run)
     records = part.records()
     yield pd.DataFrame(
         {
-            "grid": name,
             "cell": [record.key for record in records],
             "record": [part.store.file(record.key).read_text("utf-8") for record in records],
         }
@@ -235,7 +200,7 @@ def _measure(name: str, run: Run[GridOptions]) -> Frames:
 
 
 def _found(frame: pd.DataFrame) -> str:
-    cells = exported(frame)["cells"]
+    cells = tables(unpacked(frame))["cells"]
     failed = int((cells["status"] != "done").sum())
     return (
         f"{len(frame)} cells, {cells['seconds'].sum() / 60:.0f} minutes of wall time; {failed} of "
@@ -244,14 +209,14 @@ def _found(frame: pd.DataFrame) -> str:
 
 
 def _verdict(frame: pd.DataFrame) -> Verdict:
-    done = (exported(frame)["cells"]["status"] == "done").all()
+    done = (tables(unpacked(frame))["cells"]["status"] == "done").all()
     return Verdict.ANSWERED if done else Verdict.OPEN
 
 
 def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    models = exported(frame).get("models", pd.DataFrame(columns=["model"]))  # none if all failed
-    for model, cells in models.groupby("model", sort=False):
+    models = tables(unpacked(frame))["models"]
+    for model, cells in parts(models, "model") if len(models) else ():  # none if all failed
         gaps = cells.loc[cells["status"] == Status.OPTIMAL.label, "gap"]
         rows.append(
             {
@@ -271,7 +236,6 @@ EXPERIMENTS = {
         verdict=_verdict,
         tabulate=_tabulate,
         options=GridOptions,
-        tables=PackedRecords(name),
     )
     for name in MODELS
 }

@@ -35,9 +35,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Options, Run, Verdict, option
+from benchmarks.lippl2022.grids import MODELS as GRIDS
+from benchmarks.lippl2022.grids import exported
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.datasets.files import DataError
 
+# The tables that have our values, beside those of the grids.
+BESIDE = ("exact_networks", "exact_agreements", "learned_contexts")
 # Names the file of the released values, where no option does.
 VARIABLE = "LIPPL2022_CSV"
 
@@ -127,21 +131,13 @@ def published_values(file: Path | None) -> pd.DataFrame:
 
 def _measure(run: Run[PublishedOptions]) -> Frames:
     values = theirs(published_values(run.options.published))
-    models, pairs, cells = (
-        pd.read_parquet(run.file.with_name(f"{name}.parquet"))
-        for name in ("models", "pairs", "cells")
+    networks, agreements, learned, *packed = (
+        pd.read_parquet(run.file.with_name(f"{name}.parquet")) for name in (*BESIDE, *GRIDS)
     )
-    networks, agreements = (
-        kept(run.file.with_name(f"exact_{name}.parquet")) for name in ("networks", "agreements")
-    )
-    study = with_exact(ours(models, pairs), networks, agreements, other_draws(cells))
-    learned = kept(run.file.with_name("learned_contexts.parquet"))
+    tables = exported(dict(zip(GRIDS, packed, strict=True)))
+    known = ours(tables["models"], tables["pairs"])
+    study = with_exact(known, networks, agreements, other_draws(tables["cells"]))
     yield with_learned(compared(values, study), learned)
-
-
-def kept(file: Path) -> pd.DataFrame:
-    """Read a table; one without rows if there is no file."""
-    return pd.read_parquet(file) if file.is_file() else pd.DataFrame()
 
 
 def _verdict(table: pd.DataFrame) -> Verdict:
@@ -241,16 +237,11 @@ def exact_values(networks: pd.DataFrame, agreements: pd.DataFrame) -> pd.DataFra
 
     An agreement at median thresholds is that with the network in the contexts as drawn.
     """
-    frames = []
-    if len(networks):
-        frames.append(networks.assign(metric="val_accuracy"))
-    if len(agreements):
-        drawn = agreements["drawn"].fillna(agreements["agreement"])
-        model = agreements["model"].map(OF_NETWORK)
-        frames.append(agreements.assign(metric="agreement_with_GD", ours=drawn, model=model))
-    if not frames:
-        return pd.DataFrame(columns=[*KEY, "ours"])
-    frame = pd.concat(frames, ignore_index=True).rename(columns={"hidden_units": "units"})
+    drawn = agreements["drawn"].fillna(agreements["agreement"])
+    model = agreements["model"].map(OF_NETWORK)
+    agreements = agreements.assign(metric="agreement_with_GD", ours=drawn, model=model)
+    frame = pd.concat([networks.assign(metric="val_accuracy"), agreements], ignore_index=True)
+    frame = frame.rename(columns={"hidden_units": "units"})
     # ReLU networks have no thresholds; ours have the default.
     threshold = frame["median_init"].map({True: "median", False: "random"}).fillna("median")
     return frame.assign(threshold=threshold)[[*KEY, "ours"]]
@@ -297,7 +288,6 @@ def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
     table = published.merge(study, on=KEY, how="left")
     table["difference"] = table["ours"] - table["theirs"]
     distance = table["difference"].abs()
-    on_other = table["other_draws"].eq(True) if "other_draws" in table else table["ours"].isna()
     verdicts = [
         (
             table["theirs"].isna() & ((table["dropped"] > 0) | _proven_inseparable(table)),
@@ -305,7 +295,7 @@ def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
         ),
         (table["ours"].isna(), "not computed"),
         (table["theirs"].isna(), "their failure"),
-        (on_other, OTHER_DRAWS),
+        (table["other_draws"].eq(True), OTHER_DRAWS),
         (distance <= DIGIT, "to the digit"),
         (distance <= CLOSE, "within 0.001"),
     ]
@@ -325,8 +315,6 @@ def with_learned(table: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
     learned : DataFrame
         The table of learned_contexts.py: ranges over trainings that differ in the last bit.
     """
-    if learned.empty:
-        return table
     columns = {"val_accuracy": "", "agreement_with_GD": "_agrees"}
     ranges = pd.concat(
         learned.assign(metric=metric, low=learned[f"least{end}"], high=learned[f"most{end}"])

@@ -45,15 +45,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from benchmarks.lippl2022.grids import MODELS as GRIDS
+from benchmarks.lippl2022.grids import exported
 from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED
 from benchmarks.page import Kept
-from implicit_bias.datasets.files import DataError
 
 Side: TypeAlias = Literal["published", "corrected"]
 
@@ -130,14 +130,8 @@ class Tables:
         DataError
             One of them is missing; the message names the command that measures it.
         """
-        folder = kept.folder / "results" / kept.study.name
-        cells, models, pairs = (
-            _exported(folder / f"{name}.parquet") for name in ("cells", "models", "pairs")
-        )
         return cls(
-            cells,
-            models,
-            pairs,
+            **exported({grid: kept[grid] for grid in GRIDS}),
             points=kept["published"],
             exact=kept["exact_networks"],
             optimality=kept["l2_optimality"],
@@ -166,14 +160,6 @@ class Tables:
             frame[chosen(frame)] for frame in (self.cells, self.models, self.pairs)
         )
         return replace(self, cells=cells, models=models, pairs=pairs)
-
-
-def _exported(file: Path) -> pd.DataFrame:
-    """Read a table that is exported of all grids."""
-    if not file.is_file():
-        command = "python -m benchmarks lippl2022 GRID"
-        raise DataError(f"{file} is missing: measure it first, by `{command}`")
-    return pd.read_parquet(file)
 
 
 def exact_networks(models: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:

@@ -51,11 +51,9 @@ def measure(run: Run[Options]) -> Frames:
     plans = {(plan.width, plan.epochs): plan for plan in (QUICK if run.quick else PLANS)}
     longest = QUICK[0] if run.quick else PLANS[0]
     frame = run.kept
-    if "epochs" in frame:
+    if len(frame):
         pairs = zip(frame["width"], frame["epochs"], strict=True)
         frame = frame[[pair in plans or pair == (0, longest.epochs) for pair in pairs]]
-    else:
-        frame = pd.DataFrame()
     grams: dict[str, Tensor] = {}
 
     def curve(width: int, epochs: int, activation: str) -> pd.DataFrame:

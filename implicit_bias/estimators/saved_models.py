@@ -64,8 +64,6 @@ DATACLASSES: dict[str, type] = _by_name(
 )
 # What older files call them, their fields, and fitted attributes; "" is no attribute any more.
 DATACLASSES |= {"Progress": base.BoundsAt, "Structure": problem.Architecture}
-DATACLASSES["ClassesProblem"] = infinite_width.InfiniteWidthProblem
-DATACLASSES["ClassesSolution"] = infinite_width.InfiniteWidthSolution
 OLD_FIELDS = {"group_scale": "group_norms"}
 OLD_ATTRIBUTES = {"structure_": "architecture_", "samples_": ""}
 # Networks are stored as gates or sizes, and weights.

@@ -121,9 +121,9 @@ class Standing:
         Whether the program has more freedom than the network.
     local : bool
         Whether each unit learned by itself.
-    geometry, svm_geometry : str
-        The norm in which training moves, such as "l2" for gradient descent and "linf" for Adam or
-        sign descent, and the norm in which it would have to move to end at the SVM.
+    geometry : str
+        The norm in which training moves, such as "l2" for gradient descent, which ends at the SVM,
+        and "linf" for Adam or sign descent.
     train_on : str
         The command that trains the network towards its limit; empty where there is none.
 
@@ -150,7 +150,6 @@ class Standing:
     relaxed: bool = False
     local: bool = False
     geometry: str = "l2"
-    svm_geometry: str = "l2"
     train_on: str = ""
 
 
@@ -201,7 +200,7 @@ def _verdict(standing: Standing) -> Verdict:
         return Verdict.INSEPARABLE
     if standing.soft:
         return Verdict.SOFT
-    if standing.svm is not None and standing.geometry != standing.svm_geometry:
+    if standing.svm is not None and standing.geometry != "l2":
         return Verdict.OTHER_GEOMETRY
     if standing.svm is None:
         return Verdict.UNKNOWN
@@ -225,7 +224,7 @@ def _headline(verdict: Verdict, s: Standing) -> Sentence:
         case Verdict.OTHER_GEOMETRY:
             return (
                 f"Another geometry: training moves {s.network} in the {s.geometry} norm, and "
-                f"{s.svm} is where training in the {s.svm_geometry} norm goes.",
+                f"{s.svm} is where training in the l2 norm goes.",
             )
         case Verdict.LOCAL:
             return (

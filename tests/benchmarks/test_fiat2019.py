@@ -74,9 +74,6 @@ def test_the_tables_carry_what_the_page_says() -> None:
     assert theirs[1:].max() < ours.min()
 
 
-# --- the table of statements -----------------------------------------------------------------
-
-
 # --- the published training ------------------------------------------------------------------
 
 LOSSES: dict[published_training.LossName, Callable[[Tensor, Tensor], Tensor]] = {

@@ -464,16 +464,15 @@ def test_common_legend_has_every_label_once() -> None:
 
 
 def test_rows_of_times_say_where_they_were_measured(home: Path) -> None:
-    """Also those that were kept before, of which it is not known."""
-    before = pd.DataFrame({"n": [1], "square": [1]})
+    before = pd.DataFrame({"n": [1], "square": [1], "commit": ["a"], "kernel": ["b"]})
     study, cubes = named("cubes")
     file = study.table(cubes, home)
     file.parent.mkdir(parents=True)
     before.to_parquet(file)
     frame = harness.run(replace(study, timed=True), cubes, folder=home, say=lambda _: None)
     assert frame["n"].tolist() == [1, 2, 3, 4]
-    assert frame["commit"].tolist() == ["unknown", *[harness.commit()] * 3]
-    assert frame["kernel"].tolist() == ["unknown", *[harness.kernel()] * 3]
-    assert "1 at commit unknown" in harness.measured_at(frame)
+    assert frame["commit"].tolist() == ["a", *[harness.commit()] * 3]
+    assert frame["kernel"].tolist() == ["b", *[harness.kernel()] * 3]
+    assert "1 at commit a, kernel b" in harness.measured_at(frame)
     assert "several" not in harness.measured_at(frame[1:])
     assert "torch" in harness.kernel()

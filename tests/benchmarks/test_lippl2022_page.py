@@ -3,7 +3,6 @@
 import re
 from io import BytesIO
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,7 @@ from benchmarks.drawing import of_few_colours
 from benchmarks.harness import Verdict
 from benchmarks.lippl2022 import claims, figures, published
 from benchmarks.lippl2022.values import Tables, all_values
-from benchmarks.page import Judged, Kept
-from implicit_bias.datasets.files import DataError
+from benchmarks.page import Judged
 from implicit_bias.report.style import COLOURS, style
 
 SEEDS = (1, 2, 3)
@@ -108,7 +106,8 @@ class Study:
             pd.DataFrame(rows) for rows in (self.cells, self.models, self.pairs)
         )
         theirs = published.theirs(pd.DataFrame(self.printed))
-        points = published.compared(theirs, published.ours(models, pairs))
+        ours = published.ours(models, pairs).assign(other_draws=False)
+        points = published.compared(theirs, ours)
         return Tables(cells, models, pairs, points, neighbours=pd.DataFrame(self.neighbours))
 
     def values(self) -> pd.DataFrame:
@@ -313,7 +312,7 @@ def test_reasons(changes: dict[str, object], ours: float, reason: str | None) ->
     facts = {"our_model": "", "network": None, "dropped": 0.0, "gap": 0.0, "grid": "", "cell": ""}
     study = pd.DataFrame([{**row, **facts, "status": "optimal", "ours": ours, **changes}])
     theirs = study[published.KEY].assign(theirs=0.5)
-    found = published.compared(theirs, study)["reason"].tolist()
+    found = published.compared(theirs, study.assign(other_draws=False))["reason"].tolist()
     assert found == [getattr(published, reason) if reason else ""]
 
 
@@ -325,23 +324,18 @@ def test_exact_values_take_the_place_of_those_of_the_grids(study: Study) -> None
     exact = pd.DataFrame(
         [{"model": "GD-GLN", **of_cell, "median_init": True, "momentum": 0.0, "ours": 0.85}]
     )
-    nothing = pd.DataFrame()
-    found = published.with_exact(known, exact, nothing, cells)
+    agreements = exact.drop(columns="ours").assign(agreement=0.7, drawn=0.6)
+    found = published.with_exact(known, exact, agreements[:0], cells)
     rows = found.set_index(["model", "metric"])
     assert rows.loc[("GD-GLN", "val_accuracy"), "ours"] == 0.85
     assert not rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
     assert rows.loc[("GD-GLN", "val_accuracy"), "cell"] == ""
     assert rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
     assert not rows.loc[("SVM-GLN", "val_accuracy"), "other_draws"]
-    agreements = exact.drop(columns="ours").assign(agreement=0.7, drawn=0.6)
     found = published.with_exact(known, exact, agreements, cells)
     rows = found.set_index(["model", "metric"])
     assert rows.loc[("SVM-GLN", "agreement_with_GD"), "ours"] == 0.6
     assert not rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
-    # Without exact tables a cell of other draws is told, too.
-    found = published.with_exact(known, nothing, nothing, cells)
-    rows = found.set_index(["model", "metric"])
-    assert rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
 
 
 def test_the_published_solver_is_preferred(study: Study) -> None:
@@ -674,8 +668,3 @@ def test_chance_is_that_of_independent_classifiers() -> None:
     first, second = rng.random((2, 200_000)) < 0.2
     (level,) = figures.chance(pd.Series([0.2]))
     assert level == pytest.approx((first != second).mean(), abs=5e-3)
-
-
-def test_tables_that_are_missing_name_their_command(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="lippl2022 GRID"):
-        Tables.read(Kept(catalogue.study("lippl2022"), tmp_path))

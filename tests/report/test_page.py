@@ -536,7 +536,6 @@ STANDING = Standing(network="net", svm="svm", excess=0.5, train_on="more")
         ({"inseparable": True, "soft": "2"}, Verdict.INSEPARABLE),
         ({"soft": "2", "geometry": "linf"}, Verdict.SOFT),
         ({"geometry": "linf", "excess": 0.001}, Verdict.OTHER_GEOMETRY),
-        ({"geometry": "linf", "svm_geometry": "linf"}, Verdict.NOT_AT_LIMIT),
         ({"local": True}, Verdict.LOCAL),
     ],
 )
