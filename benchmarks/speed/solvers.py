@@ -211,22 +211,19 @@ def _svc(problem: MarginProblem, tol: float) -> Candidate:
 # --- one row: a peer on a cell, in a process that can be stopped -----------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What a solver may use: seconds for its first run, and GiB of memory."""
+def measure_peer(
+    peer: Peer, problem: MarginProblem, *, tol: float, limit: float, memory: float
+) -> Row:
+    """Time a peer between native runs; the row says so if it does not answer.
 
-    limit: float
-    memory: float
-
-
-def measure_peer(peer: Peer, problem: MarginProblem, *, tol: float, limits: Limits) -> Row:
-    """Time a peer between native runs; the row says so if it does not answer."""
-    row: Row = {"detail": "", "machine": machine()}
+    It may use so many seconds for its first run, and GiB of memory.
+    """
+    row: Row = {"limit": limit, "memory": memory, "detail": "", "machine": machine()}
     arguments = (peer, problem, tol)
-    with Process(_work, arguments, memory=limits.memory) as process:
+    with Process(_work, arguments, memory=memory) as process:
         try:
             row |= process.receive()  # the native runs before
-            process.allow(limits.limit)
+            process.allow(limit)
             row |= process.receive()  # the answer
             process.allow(math.inf)
             while True:  # more runs, and the native ones after
@@ -306,7 +303,7 @@ def measure(
 ) -> Frames:
     """Measure what is missing, cell by cell."""
     tol = run.options.tol
-    limits = Limits(limit=run.options.time_limit, memory=run.options.memory_limit)
+    limits = {"limit": run.options.time_limit, "memory": run.options.memory_limit}
     wanted = {
         f"{cell.name} {peer.name}": (cell, peer)
         for cell in cells or (QUICK if run.quick else GRID)
@@ -317,11 +314,11 @@ def measure(
 
     def row(of: tuple[Cell, Peer], rows: list[Row]) -> Row:
         if reason := exceeded(rows, *of, tol):
-            return {**asdict(limits), "outcome": NOT_TRIED, "detail": reason}
+            return {**limits, "outcome": NOT_TRIED, "detail": reason}
         cell, peer = of
-        return asdict(limits) | measure_peer(peer, problem_of(cell), tol=tol, limits=limits)
+        return measure_peer(peer, problem_of(cell), tol=tol, **limits)
 
-    return missing_rows(run, wanted, lambda of: key_of(*of, tol), row, **asdict(limits))
+    return missing_rows(run, wanted, lambda of: key_of(*of, tol), row, **limits)
 
 
 def exceeded(rows: Sequence[Row], cell: Cell, peer: Peer, tol: float) -> str:
@@ -552,6 +549,8 @@ def found(frame: pd.DataFrame) -> str:
 
 def _with_certificates(frame: pd.DataFrame) -> list[float]:
     """Return times of SVC and of certifying its answer, as multiples of the native ones."""
+    if "certify_seconds" not in frame:  # no peer has answered
+        return []
     rows = frame[(frame["solver"] == "svc") & frame["certify_seconds"].notna()]
     return list((rows["seconds"] + rows["certify_seconds"]) / rows["native_seconds"])
 

@@ -63,8 +63,8 @@ def test_a_peer_that_hits_the_limit_is_recorded_as_such() -> None:
 
 @pytest.mark.slow
 def test_a_peer_that_fails_is_recorded_as_such() -> None:
-    stranger, limits = peer("stranger"), solvers.Limits(limit=60.0, memory=64.0)
-    row = solvers.measure_peer(stranger, separable("gln"), tol=TOL, limits=limits)
+    allowed = {"tol": TOL, "limit": 60.0, "memory": 64.0}
+    row = solvers.measure_peer(peer("stranger"), separable("gln"), **allowed)
     assert (row["outcome"], row["detail"]) == ("crashed", "KeyError: 'stranger'")
 
 
