@@ -37,6 +37,7 @@ NORMS = ("l2", "spectral", "nuclear")
 CLAIMS: dict[tuple[str, int], str] = {
     ("spectral", 2): "spectral",
     ("spectral", 3): "spectral",
+    ("spectral", 4): "spectral",
     ("l2", 2): "nuclear",
 }
 DATA = "k10-sigma1"
@@ -47,7 +48,7 @@ REACHED = 0.95
 class Sizes:
     """What is measured: steps of `train_to_limit`, and starts."""
 
-    steps: int = 2000
+    steps: int = 4000
     starts: int = 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from benchmarks.harness import rows_of
-from benchmarks.optimizers import adam_memory, attention, leading, single_samples
+from benchmarks.optimizers import adam_memory, attention, leading, networks, single_samples
 from benchmarks.page import Kept
 from benchmarks.words import share_span, span
 from implicit_bias.base.wording import percent
@@ -56,11 +56,14 @@ def _attention(frame: pd.DataFrame) -> str:
 
 
 def _networks(frame: pd.DataFrame, leading_part: pd.DataFrame) -> str:
-    last = frame[frame["step"] == frame["step"].max()]
+    runs = networks.ends(frame)
+    runs = runs[runs["gates"] != "live"]
+    others = runs[list(networks.NORMS)].where(lambda gap: gap.ne(runs["own"], axis=0))
     small = leading.ends(leading_part)
     smooth = small[small["gates"] == leading.GATES[1]]["last"]
     return (
-        "Networks are slow: after the steps that one trains, no run is near a KKT point (gaps of "
-        f"{percent(last['gap'].min())} and more of two-layer networks on digits); small "
-        f"smooth ones come to {span(smooth, '.2f')} after {leading_part['step'].max():,} steps."
+        "Small two-layer networks come near KKT points of their optimizer's norm, also where two "
+        f"optimizers share a network: gaps of {span(runs['own'], '.2f')} there, where smooth or "
+        f"with frozen gates, and of {span(others.min(axis=1), '.2f')} in the nearest other norm. "
+        f"Low-rank and residual ones come to gaps of {span(smooth, '.3f')} of their leading parts."
     )

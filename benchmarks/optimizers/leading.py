@@ -49,7 +49,7 @@ class Sizes:
     features: int = 4
     units: int = 5
     starts: int = 2
-    steps: int = 10_000
+    steps: int = 20_000
 
 
 WHOLE = Sizes()
@@ -159,7 +159,7 @@ def _quiet(module: nn.Module, X: Tensor, labels: Tensor, *, leading: bool) -> Di
 
 
 def _step(module: nn.Module, X: Tensor, labels: Tensor, step: int) -> None:
-    """Descend the log of the exponential loss, by a share of the weights' length that shrinks."""
+    """Descend the log of the exponential loss, by a shrinking share of the weights' length."""
     parameters = list(module.parameters())
     slopes = torch.autograd.grad(torch.logsumexp(-labels * module(X), dim=0), parameters)
     length, size = (
@@ -167,7 +167,7 @@ def _step(module: nn.Module, X: Tensor, labels: Tensor, step: int) -> None:
     )
     with torch.no_grad():
         for p, slope in zip(parameters, slopes, strict=True):
-            p.sub_(slope, alpha=float(size / length) / (20.0 + step))
+            p.sub_(slope, alpha=float(size / length) / (20.0 + step) ** 0.9)
 
 
 # --- what a table says -------------------------------------------------------------------------

@@ -1,195 +1,222 @@
-"""Two-layer networks: how far each optimizer is from a KKT point, in each geometry.
+r"""Two-layer networks: KKT gaps of optimizers, and of the limit in each of their norms.
+
+==================  =================================  ============================================
+network             f                                  inside of the theorems
+==================  =================================  ============================================
+smooth              a' relu(W x)^2, degree 3           yes
+frozen              a' (W x, where V x > 0), degree 2  yes; V is W at the start
+live                a' relu(W x), degree 2             no: gates jump
+==================  =================================  ============================================
+
+The norm is the one that is read off the optimizers, as `diagnose(optimizer=...)` does: of Muon with
+two rates weighted, of Muon beside Adam of two kinds. The limit in it is had by convex programs
+(`train_to_limit`, method "prox-linear") from the same start.
 
 Source: Lyu, Li (2020) for gradient descent; Tsilivis, Vardi, Kempe (2024) for steepest descent in
-any norm; Gronich, Vardi (2026) for Adam, Signum and Muon on homogeneous networks.
+any norm; Gronich, Vardi (2026) for Adam, Signum, Muon and mixtures on smooth homogeneous networks.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 import torch
-from torch.nn.functional import softplus
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from benchmarks.drawing import Figure, common_legend, look_of, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of, tabled
+from benchmarks.harness import Row, Rows, Tabular, Verdict, tabled
 from benchmarks.sizes import grid, log_spaced, sized
-from implicit_bias import Recorder
-from implicit_bias.base.options import OptimizerName
-from implicit_bias.base.wording import percent
-from implicit_bias.datasets import load_mnist, split
-from implicit_bias.diagnosis.traps import DiagnosisWarning
-from implicit_bias.networks import FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.training.configuration import TrainingConfig
-from implicit_bias.training.optimizers import build_optimizer
+from benchmarks.words import span
+from implicit_bias import LimitConfig, train_to_limit
+from implicit_bias.measure.kinks import gap_across_kinks
+from implicit_bias.measure.optimizers import geometry_of
+from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
+from implicit_bias.training.optimizers import SignDescent
 
+GATES = ("smooth", "frozen", "live")
 NORMS = ("l2", "linf", "spectral")
-# Optimizers, the norm of the theory, and the first step size.
-OPTIMIZERS: dict[OptimizerName, tuple[str, float]] = {
-    "sgd": ("l2", 0.1),
-    "sign": ("linf", 0.0003),
-    "adam": ("linf", 0.001),
-    "muon": ("spectral", 0.01),
+# Optimizers and their norms; the slower rate is a quarter.
+OPTIMIZERS = {
+    "momentum": "l2",
+    "signs": "linf",
+    "Adam": "linf",
+    "Muon": "spectral",
+    "Muon, two rates": "weighted spectral",
+    "Muon beside Adam": "spectral and linf",
 }
-NAMES = {"sgd": "gradient descent", "sign": "sign descent", "adam": "Adam", "muon": "Muon"}
-GATES = ("live", "frozen")
-# Gap up to which a run is at a KKT point.
-AT_LIMIT = 1e-3
+# Muon has Newton and Schulz's iteration to its end, in place of torch's few steps.
+KINDS: dict[str, Callable[..., Optimizer]] = {
+    "momentum": partial(torch.optim.SGD, momentum=0.9),
+    "signs": partial(SignDescent, momentum=0.9),
+    "Adam": partial(torch.optim.Adam, betas=(0.9, 0.95), eps=1e-30),
+    "Muon": partial(
+        torch.optim.Muon,
+        momentum=0.9,
+        weight_decay=0.0,
+        eps=1e-30,
+        ns_coefficients=(1.875, -1.25, 0.375),
+        ns_steps=15,
+    ),
+}
+# Largest gap at the end, and by how much the others are larger.
+AT_LIMIT, APART = 0.1, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What is measured: images of MNIST (published split), units, and full-batch steps."""
+    """What is measured: sizes of the networks, steps of the optimizers, programs of the limits."""
 
-    samples: int = 100
-    units: int = 30
-    steps: int = 10_000
-    points: int = 9
-    seconds: float = 2.0
+    samples: int = 12
+    features: int = 6
+    units: int = 6
+    steps: int = 6000
+    rate: float = 0.03
+    programs: int = 40
 
 
 WHOLE = Sizes()
-QUICK = Sizes(samples=10, units=4, steps=300, points=3, seconds=0.2)
+QUICK = Sizes(samples=5, features=3, units=3, steps=40, programs=3)
 
 
 def settings(sizes: Sizes) -> list[Row]:
-    """Every optimizer on every kind of gates."""
+    """Every optimizer on every kind of network."""
     return grid(gates=GATES, optimizer=OPTIMIZERS)
 
 
-def rows(sizes: Sizes, gates: str, optimizer: OptimizerName) -> Rows:
-    """One row a step and norm: the KKT gap with the best multipliers found."""
-    part = split(load_mnist(), sizes.samples, 1).train
-    live = ReLUNetwork(part.n_features, (sizes.units,), seed=0, dtype=torch.float64)
-    network: Network = live if gates == "live" else FrozenGateReLU(live)
-    inputs, labels = network.prepare_samples(part.X, part.y)
-    step_size = OPTIMIZERS[optimizer][1]
-    config = TrainingConfig(optimizer=optimizer, learning_rate=step_size, momentum=0.0)
-    steps = build_optimizer([p for p in network.parameters() if p.requires_grad], config)
-    schedule = torch.optim.lr_scheduler.LambdaLR(steps, lambda t: (1 + t / 100) ** -0.5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DiagnosisWarning)
-        recorder = Recorder(network, inputs, part.y, NORMS, seconds=sizes.seconds)
-    kept = set(log_spaced(sizes.steps, sizes.points, first=10))
+class Network(nn.Module):
+    """A network of two layers, without biases."""
+
+    V: Tensor
+
+    def __init__(self, sizes: Sizes, gates: str) -> None:
+        super().__init__()
+        draw = partial(torch.randn, generator=torch.Generator().manual_seed(0))
+        D, H = sizes.features, sizes.units
+        self.W, self.a = (nn.Parameter(draw(K, M).double() / M**0.5) for K, M in ((H, D), (1, H)))
+        self.register_buffer("V", self.W.detach().clone())
+        self.gates = gates
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs (N,)."""
+        z = x @ self.W.T
+        hidden = z * (x @ self.V.T > 0) if self.gates == "frozen" else z.relu()
+        return ((hidden**2 if self.gates == "smooth" else hidden) @ self.a.T)[:, 0]
+
+
+def built(network: Network, name: str, rate: float) -> Sequence[Optimizer]:
+    """Return the optimizers of a network's two tensors."""
+    if name in KINDS:
+        return [KINDS[name](network.parameters(), rate)]
+    second = "Adam" if name.endswith("Adam") else "Muon"
+    return [KINDS["Muon"]([network.W], rate), KINDS[second]([network.a], rate / 4)]
+
+
+def rows(sizes: Sizes, gates: str, optimizer: str) -> Rows:
+    """One row a recorded step and norm, and one a norm at the limit, whose step is 0.
+
+    Labels are those that the network gives at the start. Gradients are scaled to length 1, which is
+    the same to all but plain momentum and Adam's memory.
+    """
+    network, limit = Network(sizes, gates), Network(sizes, gates)
+    generator = torch.Generator().manual_seed(100)
+    X = torch.randn(9 * sizes.samples, sizes.features, generator=generator, dtype=torch.float64)
+    X = X[network(X) != 0][: sizes.samples]
+    labels = network(X).detach().sign()
+    several = built(network, optimizer, sizes.rate)
+    own = geometry_of(several, network).norm
+    measured = partial(_gaps, X=X, labels=labels, own=own)
+    config = LimitConfig(steps=sizes.programs, method="prox-linear", norm=own)
+    train_to_limit(limit, X, labels, config)
+    yield from measured(limit, step=0)
+    parameters, kept = [network.W, network.a], set(log_spaced(sizes.steps, 8, first=10))
     for step in range(1, sizes.steps + 1):
-        steps.zero_grad()
-        torch.autograd.backward(softplus(-labels * network(*inputs)).mean())
-        steps.step()
-        schedule.step()
+        slopes = torch.autograd.grad(torch.logsumexp(-labels * network(X), dim=0), parameters)
+        length = torch.cat([slope.reshape(-1) for slope in slopes]).norm()
+        for p, slope in zip(parameters, slopes, strict=True):
+            p.grad = slope / length
+        for each in several:
+            each.step()
+            each.param_groups[0]["lr"] *= (step / (step + 1)) ** 0.25
         if step in kept:
-            row = recorder.record(step)
-            for norm in NORMS:
-                yield {
-                    "step": step,
-                    "norm": norm,
-                    "gap": row[f"gap_{norm}"],
-                    "margin": row[f"margin_{norm}"],
-                    "error": row["error"],
-                }
+            yield from measured(network, step=step)
 
 
-def at_end(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the last step of each run: a row a run, the gaps in columns by norm."""
-    last = frame[frame["step"] == frame["step"].max()]
-    table = last.pivot(index=["gates", "optimizer"], columns="norm", values="gap")
-    order = [(gates, name) for gates in GATES for name in OPTIMIZERS]
-    return table.loc[order, list(NORMS)]
+def _gaps(network: Network, step: int, X: Tensor, labels: Tensor, own: ParameterNorm) -> Rows:
+    separates = bool((labels * network(X) > 0).all())
+    for norm, named in {"own": own, **{name: PARAMETER_NORMS[name] for name in NORMS}}.items():
+        gap = float("nan")
+        if separates:
+            subject = Subject.of(margins_of(network, X.numpy(), labels.numpy()))
+            gap = gap_across_kinks(subject.measure(named), seconds=20.0)
+        yield {"step": step, "norm": norm, "gap": gap}
 
 
 @tabled
-def judged(frame: pd.DataFrame) -> Rows:
-    """Say of each run whether its own gap is its least one, and whether it fell to the end."""
-    for gaps in rows_of(at_end(frame).reset_index()):
-        gates, name = gaps["gates"], gaps["optimizer"]
-        norm = OPTIMIZERS[name][0]
-        of_run = (frame["gates"] == gates) & (frame["optimizer"] == name) & (frame["norm"] == norm)
-        separating = frame[of_run & frame["gap"].notna()].sort_values("step")["gap"]
-        falls = len(separating) > 1 and separating.iloc[-1] < separating.iloc[0]
+def ends(frame: pd.DataFrame, most: float = AT_LIMIT) -> Rows:
+    """Return a row a run: its gaps at the end, that of the limit, and whether it agrees."""
+    for (gates, name), run in frame.groupby(["gates", "optimizer"], sort=False):
+        table = run.pivot(index="step", columns="norm", values="gap")
+        last = table.iloc[-1]
+        others = min(last[norm] for norm in NORMS if norm != OPTIMIZERS[str(name)])
         yield {
             "gates": gates,
             "optimizer": name,
-            "own": gaps[norm],
-            "least": gaps[norm] == min(gaps[each] for each in NORMS),
-            "falls": bool(falls),
+            **last,
+            "limit": table.loc[0, "own"],
+            "holds": last["own"] <= most and APART * last["own"] <= others,
         }
 
 
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
-    runs = judged(frame)
-    good = runs["least"] & runs["falls"]
-    ends = "; ".join(
-        f"{NAMES[row['optimizer']]}, {row['gates']} gates {percent(row['own'])}"
-        for row in rows_of(runs)
-    )
-    return (
-        f"After {frame['step'].max():,} steps the gap in an optimizer's own geometry is: {ends}. "
-        f"In {int(good.sum())} of {len(runs)} runs it has fallen and is the least of the three. "
-        f"{_reached(runs)} "
-        "Gaps in l_inf and the spectral norm are upper bounds: their multipliers are searched for "
-        "a limited time."
-    )
+    parts = [
+        f"{gates} gates: {int(runs['holds'].sum())} of {len(runs)} runs agree, with gaps of "
+        f"{span(runs['own'], '.3f')}, and {span(runs['limit'], '.4f')} at the limits"
+        for gates, runs in ends(frame).groupby("gates", sort=False)
+    ]
+    return f"**After {frame['step'].max():,} steps {'; '.join(parts)}.**"
 
 
-def _reached(runs: pd.DataFrame) -> str:
-    """Say how many runs are at a limit."""
-    there = int((runs["own"] <= AT_LIMIT).sum())
-    if there:
-        return f"{there} of {len(runs)} have reached a KKT point of their norm (gap <= 0.1 %)."
-    return (
-        f"None has reached a KKT point of its norm: the smallest gap in a run's own geometry is "
-        f"{percent(runs['own'].min())}. So where these runs end is not shown here, and the order "
-        "of the gaps is no more than a hint."
-    )
-
-
-def verdict(frame: pd.DataFrame) -> Verdict:
-    """Judge the claim by the rule."""
-    runs = judged(frame)
-    good = runs["least"] & runs["falls"]
-    return Verdict.of(good.all(), good.any())
+def verdict(frame: pd.DataFrame, most: float = AT_LIMIT) -> Verdict:
+    """Judge the claim by the rule, which leaves live gates out."""
+    runs = ends(frame, most)
+    holds = runs[runs["gates"] != "live"]["holds"]
+    return Verdict.of(holds.all(), holds.any())
 
 
 def tabulate(frame: pd.DataFrame) -> Tabular:
-    """Gaps at the end, by gates, optimizer and norm."""
-    last = at_end(frame).reset_index()
-    cells = {
-        f"gap in {norm}": last[norm].map(lambda gap: percent(gap) if gap == gap else "-")
-        for norm in NORMS
-    }
+    """Show the gaps of each run at the end."""
+    runs = ends(frame)
+    gaps = {"gap in its own norm": "own", **{f"in {norm}": norm for norm in NORMS}}
+    gaps["gap of the limit in its own"] = "limit"
     return {
-        "gates": last["gates"],
-        "optimizer": last["optimizer"].map(NAMES),
-        "its norm": last["optimizer"].map(lambda name: OPTIMIZERS[name][0]),
-        **cells,
+        "gates": runs["gates"],
+        "optimizer": runs["optimizer"],
+        "its norm": runs["optimizer"].map(OPTIMIZERS),
+        **{title: runs[gap].map("{:.3f}".format) for title, gap in gaps.items()},
+        "agrees": runs["holds"].map({True: "yes", False: "no"}),
     }
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Gaps against steps: a row of panels for each kind of gates, a panel an optimizer."""
-    figure, panels = subplots(
-        (2.5 * len(OPTIMIZERS), 5.6), len(GATES), len(OPTIMIZERS), sharex=True, sharey=True
-    )
-    for row, gates in zip(panels, GATES, strict=True):
-        for ax, name in zip(row, OPTIMIZERS, strict=True):
-            runs = frame[(frame["gates"] == gates) & (frame["optimizer"] == name)]
-            for place, norm in enumerate(NORMS):
-                run = runs[runs["norm"] == norm]
-                own = norm == OPTIMIZERS[name][0]
-                look = look_of(place, markers=True) | {"linewidth": 2.4 if own else 1.0}
-                ax.plot(run["step"], run["gap"], markersize=3.5, **look)
-            ax.set(xscale="log", ylim=(0, 1.05), title=f"{NAMES[name]}, {gates} gates")
-            ax.grid(axis="both")
-        row[0].set_ylabel("relative KKT gap")
-    for ax in panels[-1]:
-        ax.set_xlabel("steps")
-    for place, norm in enumerate(NORMS):  # thin, as thick is the own norm of each panel
-        look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.0}
-        label = f"gap in {norm} (thick: the optimizer's own)"
-        panels[0][0].plot([], [], label=label, **look)
-    return common_legend(figure, panels[0][:1], 2)
+    """Gaps in the own norm against steps, a panel a kind of network, a line a run."""
+    figure, panels = subplots((9.6, 3.6), 1, len(GATES), sharex=True, sharey=True)
+    own = frame[(frame["norm"] == "own") & (frame["step"] > 0)]
+    for ax, gates in zip(panels, GATES, strict=True):
+        for place, name in enumerate(OPTIMIZERS):
+            runs = own[(own["gates"] == gates) & (own["optimizer"] == name)]
+            look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.2}
+            ax.plot(runs["step"], runs["gap"], label=name, **look)
+        ax.axhline(AT_LIMIT, color="grey", linewidth=0.8)
+        ax.set(xscale="log", yscale="log", xlabel="steps", title=f"{gates} gates")
+        ax.grid(axis="both")
+    panels[0].set_ylabel("KKT gap in the optimizer's norm")
+    return common_legend(figure, panels[:1], len(OPTIMIZERS) // 2)
 
 
 EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)

@@ -7,7 +7,6 @@ log of the exponential loss, the soft minimum of the margins.
 method              step t
 ==================  ===============================================================================
 gradient descent    w += 2 Z' exp(-Z w) / N
-large steps         w += 20,000 Z' s(-Z w) / N, s the logistic function: the logistic loss
 normalised GD       w += Z' q: the gradient over the loss
 momentum            g = t/(t+1) (g + Z' q);  w += g + Z' q   (Nesterov's acceleration of the dual)
 averaged            w += Z' q / ||Z' q|| / sqrt(t);  measured at the mean of the iterates, the t-th
@@ -16,9 +15,8 @@ train_to_limit      `implicit_bias.train_to_limit` of a linear network (accelera
 SVM                 `implicit_bias.solve`, at several tolerances
 ==================  ===============================================================================
 
-Sources: Soudry et al. (2018); Wu et al. (2024) for large steps of the logistic loss; Nacson et al.
-(2019) and Ji, Telgarsky (2021) for normalised steps; Ji, Srebro, Telgarsky (2021) for the momentum;
-Wang, Abernethy et al. (2023) for averages.
+Sources: Soudry et al. (2018); Nacson et al. (2019) and Ji, Telgarsky (2021) for normalised steps;
+Ji, Srebro, Telgarsky (2021) for the momentum; Wang, Abernethy et al. (2023) for averages.
 """
 
 from __future__ import annotations
@@ -42,8 +40,6 @@ from implicit_bias.datasets import load_mnist, split
 from implicit_bias.training.history import HistoryPoint
 
 POINTS = 40
-# Step size of the logistic loss: a thousand times what its curvature allows and more.
-LARGE = 20_000.0
 # Exponents of the theory, and how far a fitted one may be from them.
 EXPONENTS = {"normalised GD": -1.0, "momentum": -2.0}
 OFF = 0.25
@@ -87,14 +83,6 @@ def gradient_descent(Z: Array) -> Iterator[Array]:
         yield w
 
 
-def large_steps(Z: Array) -> Iterator[Array]:
-    """Descend the logistic loss by steps far beyond its curvature: the loss need not fall."""
-    w = np.zeros(Z.shape[1])
-    while True:
-        w = w + LARGE * scipy.special.expit(-Z @ w) @ Z / len(Z)
-        yield w
-
-
 def normalised(Z: Array) -> Iterator[Array]:
     """Descend the log of the loss, with step size 1."""
     w = np.zeros(Z.shape[1])
@@ -128,7 +116,6 @@ METHODS: dict[str, Method] = {
     "normalised GD": normalised,
     "momentum": momentum,
     "averaged": averaged,
-    "large steps": large_steps,
 }
 # In the order in which they are measured.
 THEORY = {
@@ -138,7 +125,6 @@ THEORY = {
     "averaged": "-",
     "train_to_limit": "-",
     "SVM": "-",
-    "large steps": "-",
 }
 
 
@@ -159,8 +145,7 @@ def rows(sizes: Sizes, method: str) -> Rows:
     X, y, Z = posed(sizes)
     optimum = solve(max_margin(X, y), tol=1e-10).certificate
     measured = {"train_to_limit": _network, "SVM": _svm}.get(method)
-    steps = sizes.steps // 10 if method == "large steps" else sizes.steps
-    points = measured(X, y, sizes) if measured else taken(METHODS[method](Z), steps, POINTS)
+    points = measured(X, y, sizes) if measured else taken(METHODS[method](Z), sizes.steps, POINTS)
     for step, seconds, w in points:
         yield {
             "step": step,

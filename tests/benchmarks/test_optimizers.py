@@ -13,15 +13,18 @@ from benchmarks.optimizers import (
     attention,
     boosting,
     descent,
+    large_steps,
     leading,
     linear,
     mirror,
+    networks,
     rescaling,
     single_samples,
     speed,
     weight_decay,
 )
 from implicit_bias import attention_margin, max_margin, solve
+from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.norms import as_norm
 
 
@@ -287,3 +290,49 @@ def test_leading_parts_are_limits(module: str) -> None:
     torch.testing.assert_close(
         whole(X).detach() / 2.0 ** (20 * degree), expected, rtol=1e-4, atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "slower"),
+    [
+        ("momentum", None, 1),
+        ("signs", (np.inf, np.inf), 1),
+        ("Muon", (2, 2), 1),
+        ("Muon, two rates", (2, 2), 4),
+        ("Muon beside Adam", (2, np.inf), 4),
+    ],
+)
+def test_networks_go_where_the_table_says(
+    name: str, kinds: tuple[float, ...] | None, slower: int
+) -> None:
+    """The norm of two tensors, up to a factor, from its definition; inf is the largest entry."""
+    network = networks.Network(networks.WHOLE, "smooth")
+    norm = geometry_of(networks.built(network, name, 0.03), network).norm
+    ratios = list[float]()
+    for seed in range(3):
+        W, a = (np.random.default_rng([seed, n]).normal(size=(n, 6)) for n in (6, 1))
+        sizes = [
+            np.linalg.norm(m, 2) if kind == 2 else abs(m).max()
+            for m, kind in zip((W, slower * a), kinds or (), strict=False)
+        ]
+        expected = max(sizes) if sizes else np.sqrt((W**2).sum() + (a**2).sum())
+        ratios.append(norm.value({"W": torch.tensor(W), "a": torch.tensor(a)}) / float(expected))
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("power", "risen", "verdict"),
+    [
+        (1.0, 5, Verdict.STANDS),
+        (0.5, 5, Verdict.IN_PART),
+        (0.5, 500, Verdict.FALLS),
+    ],
+)
+def test_large_steps_are_judged_by_their_rule(power: float, risen: int, verdict: Verdict) -> None:
+    steps = np.geomspace(1, 1e5, 40).astype(int)
+    rows = [
+        {"eta": eta, "step": t, "risen": last, "loss": 1 / (eta * max(t - last, 1) ** power)}
+        for eta, last in ((8.0, 0), (100.0, 5), (1000.0, 10 * risen))
+        for t in steps
+    ]
+    assert large_steps.verdict(pd.DataFrame(rows)) is verdict
