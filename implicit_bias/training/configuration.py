@@ -163,8 +163,8 @@ class LimitConfig:
     momentum : float
         mu of the momentum method, in [0, 1).
     friction, scale_friction : float, optional
-        r and R of the accelerated method, positive; by default 2 and 15 of networks that separate
-        the samples, and before that, and where the outputs are linear in the parameters, 1 and 1.
+        r and R of the accelerated method, positive; by default 2, but 1 until the samples are
+        separated, and 15, and 1 and 1 where the outputs are linear in the parameters.
     record : int
         Points of the history a factor of ten in the steps. Which steps these are does not depend
         on ``steps``.

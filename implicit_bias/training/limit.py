@@ -32,7 +32,7 @@ Each step extrapolates along the velocity and descends from there,
 plain        a = b = 0: gradient descent; F falls in each step.
 momentum     a = b = mu: Nesterov's form of momentum.
 accelerated  a = k / (k + r), b = k / (k + R): Nesterov's acceleration, with another friction for
-             the scale (R) than for the direction (r) once the samples are separated.
+             the scale (R) than for the direction (r).
 
 With r = R = 3 the last is the usual acceleration. F is unbounded below, so most of what it speeds
 up is the scale: F falls like -k^2, the soft minimum hardens, steps shrink against the scale, and
@@ -40,9 +40,9 @@ the shares of the hidden units, which move by differences in growth alone, are l
 they were. A larger friction of the scale cools more slowly, by F ~ -k^2 / (2 (1 + R)) times what
 a plain step gains, and leaves the direction time to follow; and as the weights grow by 1 + 1 / k a
 step, a direction that keeps its velocity slows down by that factor, so that r = 2 is already the
-usual friction in angles. Before the samples are separated there is nothing to cool, and a linear
-predictor, of degree 1, has no shares: there r = R = 1, as in the momentum of Ji, Srebro and
-Telgarsky. ReLU networks on 3 x 3 and 4 x 4 clusters separate in two thirds of the steps by that.
+usual friction in angles. A linear predictor, of degree 1, has no shares, and r = R = 1 as in the
+momentum of Ji, Srebro and Telgarsky. Before the samples are separated r = 1, too, by which ReLU
+networks separate sooner; not R, since weights that grow fast lose the units of narrow ones.
 All three are descent on F in the Euclidean metric from the weights that are given, and rest where g
 is parallel to theta: at the KKT points of the margin problem.
 
@@ -461,9 +461,9 @@ class _Descent(Objective):
 
     def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity
-        config, cools = self.config, self.has_units and state.min_margin > 0
-        r, R = FRICTIONS.values() if cools else (1.0, 1.0)
-        r, R = config.friction or r, config.scale_friction or R
+        config, (r, R) = self.config, FRICTIONS.values() if self.has_units else (1.0, 1.0)
+        r = config.friction or (r if state.min_margin > 0 else 1.0)
+        R = config.scale_friction or R
         a, b = METHODS[config.method](config.momentum, state.age, r, R)
         square = (theta @ theta).item()
         along = (v @ theta).item() / square if square > 0 else 0.0

@@ -140,7 +140,8 @@ class Trainee(ABC):
     @property
     def gradients(self) -> MarginGradients:
         """Margins of the module as it is, with their gradients."""
-        outputs, labels = self.chunk_outputs(slice(0, 1)), self.labels.cpu().numpy()
+        with torch.no_grad():
+            outputs, labels = self.chunk_outputs(slice(0, 1)), self.labels.cpu().numpy()
         classes = outputs.shape[1] if outputs.ndim == 2 else None
         return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
 

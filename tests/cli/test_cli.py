@@ -830,7 +830,7 @@ def test_train_until_excess(shell: Shell) -> None:
 
 def test_train_so_many_steps_towards_the_limit(shell: Shell) -> None:
     """A ReLU network's gates move, so there is no optimum to exceed, but a KKT residual."""
-    facts = shell.json(f"train gd-relu {BLOBS} --limit-steps 200")
+    facts = shell.json(f"train gd-relu {BLOBS} --units 8 --limit-steps 200")
     assert facts["steps"] == 200
     assert facts["excess"] is None
     assert 0.0 < facts["residual"] < 1.0
