@@ -166,11 +166,11 @@ def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
         return GLN([HyperplaneContexts.random(X, 3, 1, random_state=3)], seed=2).eval(), X, Y
     if name == "diagonal":
         # Where as many samples are at the margin as entries are not 0 a point may be a KKT point in
-        # several norms at once; of these samples it is not.
-        module: nn.Module = difference(np.ones(D))
+        # several norms at once; from this start none is reached.
         inputs, labels = samples(seed=3)
-    elif name == "linear":
-        module = modules.linear(D, K)
+        return modules.seeded(difference(np.ones(D)), 4), inputs, labels
+    if name == "linear":
+        module: nn.Module = modules.linear(D, K)
     elif name == "deep linear":
         module = modules.layers(D, 4, K, between=None)
     else:
