@@ -44,7 +44,7 @@ def certify(
         raise typer.BadParameter(
             f"{file} does not say what data it was fitted to: --dataset or --data ..."
         )
-    with usage_errors():
+    with usage_errors(of=f"{file}, with the options given: "):
         config = RunConfig.from_metadata({**saved.facts, **given, **chosen(config, "Solver")})
     samples = load_data(config).parts.train
     solving = config.solving if solve else None

@@ -55,13 +55,13 @@ def show_warning(message: Warning | str, *args: Any, **options: Any) -> None:
 
 
 @contextmanager
-def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+def usage_errors(*kinds: type[Exception], of: str = "") -> Iterator[None]:
     """Turn errors about the user's own choices (by default of any value) into exit status 2."""
     kinds = kinds or (ValueError, TypeError)
     try:
         yield
     except kinds as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(f"{of}{error}") from error
 
 
 def nothing_overwritten(path: Path, free: Callable[[Path], Path]) -> Path:

@@ -38,7 +38,7 @@ import html
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -213,7 +213,7 @@ def which_norm(
     optimizer: object = None,
     loss: object = None,
     reference: nn.Module | Mapping[str, Tensor] | None = None,
-    norms: Sequence[GivenNorm] | None = None,
+    norms: Sequence[GivenNorm] | GivenNorm | None = None,
     max_seconds: float | None = None,
     leading: bool = False,
 ) -> WhichNorm:
@@ -242,7 +242,7 @@ def which_norm(
         far as the module was, that is to as large a smallest margin (else the conclusion says so),
         or recorded early in the training, as soon as all samples are right. A deep copy, or the
         `state_dict()` of one. By it a change is seen far from the limit.
-    norms : sequence of norms, optional
+    norms : norm or sequence of norms, optional
         Names or norms, as in `diagnose`; by default l2, linf and spectral.
     max_seconds : float, optional
         Limit on the time of all searches together, which the norms share; where it stops one, its
@@ -281,10 +281,12 @@ def which_norm(
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
-    norms = (norms,) if isinstance(norms, str) else NORMS if norms is None else tuple(norms)
-    geometries = {norm.name: norm for norm in map(as_parameter_norm, norms)}
-    if not norms or len(geometries) < len(norms):
-        raise ValueError(f"norms must name at least one, and none twice, got {norms}")
+    given: Any = NORMS if norms is None else norms
+    alone = isinstance(given, str | Mapping) or not isinstance(given, Iterable)
+    several = (given,) if alone else tuple(given)
+    geometries = {norm.name: norm for norm in map(as_parameter_norm, several)}
+    if not several or len(geometries) < len(several):
+        raise ValueError(f"norms must name at least one, and none twice, got {several}")
     geometry, _, obstacles = limit_of(module, None, optimizer)
     own = "" if optimizer is None else geometry.name
     if own:

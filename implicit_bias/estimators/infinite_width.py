@@ -13,7 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 from implicit_bias.base.options import TOLERANCE
 from implicit_bias.base.validation import Array, check_flag
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.estimators.base import BinaryClassifier, RandomState, as_generator
+from implicit_bias.estimators.base import (
+    BinaryClassifier,
+    RandomState,
+    all_or_nothing,
+    as_generator,
+)
 from implicit_bias.infinite_width import Activation, InfiniteWidthSolution, max_margin
 from implicit_bias.solvers import SolveError
 
@@ -107,19 +112,20 @@ class InfiniteWidthSVC(BinaryClassifier):
         SolveError
             No network was found that separates the data.
         """
-        X, labels = self._validate(X, y)
-        check_flag(self.fit_intercept, "fit_intercept")
-        found = max_margin(
-            self._inputs(X),
-            labels,
-            self.C,
-            self.tol,
-            activation=self.activation,
-            max_rounds=self.max_rounds,
-            random_state=as_generator(self.random_state),
-        )
-        if not np.isfinite(found.certificate.upper):
-            raise SolveError(found, "choose a finite C (soft margin)")
+        with all_or_nothing(self):
+            X, labels = self._validate(X, y)
+            check_flag(self.fit_intercept, "fit_intercept")
+            found = max_margin(
+                self._inputs(X),
+                labels,
+                self.C,
+                self.tol,
+                activation=self.activation,
+                max_rounds=self.max_rounds,
+                random_state=as_generator(self.random_state),
+            )
+            if not np.isfinite(found.certificate.upper):
+                raise SolveError(found, "choose a finite C (soft margin)")
         if found.status is not Status.OPTIMAL:
             warnings.warn(found.message, ConvergenceWarning, stacklevel=2)
         self.solution_ = found

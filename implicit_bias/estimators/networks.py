@@ -25,6 +25,7 @@ from implicit_bias.estimators.base import (
     BinaryClassifier,
     FittedMargin,
     RandomState,
+    all_or_nothing,
     as_generator,
     drawn_or_given,
 )
@@ -144,23 +145,24 @@ class NetworkClassifier(BinaryClassifier, ABC):
         """
         from implicit_bias.training.minibatch import train
 
-        X, signs, network, seed = self._prepare(X, y)
-        shared = ("steps", "batch_size", "momentum", "optimizer", "loss", "rule")
-        rate = self._learning_rate(X)
-        config = TrainingConfig(seed=seed, learning_rate=rate, **attributes(self, *shared))
-        if not all(0 <= step <= self.steps for step in self.checkpoints):
-            raise ValueError(
-                f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
-            )
-        steps = tuple(sorted({*config.recorded_steps, *self.checkpoints}))
-        self.checkpoints_ = {}
+        with all_or_nothing(self):
+            X, signs, network, seed = self._prepare(X, y)
+            shared = ("steps", "batch_size", "momentum", "optimizer", "loss", "rule")
+            rate = self._learning_rate(X)
+            config = TrainingConfig(seed=seed, learning_rate=rate, **attributes(self, *shared))
+            if not all(0 <= step <= self.steps for step in self.checkpoints):
+                raise ValueError(
+                    f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
+                )
+            steps = tuple(sorted({*config.recorded_steps, *self.checkpoints}))
+            self.checkpoints_ = {}
 
-        def keep(point: HistoryPoint) -> None:
-            if point.step in self.checkpoints:
-                self.checkpoints_[point.step] = deepcopy(network)
+            def keep(point: HistoryPoint) -> None:
+                if point.step in self.checkpoints:
+                    self.checkpoints_[point.step] = deepcopy(network)
 
-        config = replace(config, record=steps)
-        self.training_ = train(network, X, signs, config, progress=self.progress, on_point=keep)
+            config = replace(config, record=steps)
+            self.training_ = train(network, X, signs, config, progress=self.progress, on_point=keep)
         return self._warned()
 
     def fit_by(self, X: ArrayLike, y: ArrayLike, trainer: Trainer) -> Self:
@@ -186,19 +188,20 @@ class NetworkClassifier(BinaryClassifier, ABC):
         ValueError
             NaN, one class, parameters out of range.
         """
-        X, signs, network, _ = self._prepare(X, y)
-        self.checkpoints_ = {}
-        from implicit_bias.training.limit import LimitResult
-        from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
+        with all_or_nothing(self):
+            X, signs, network, _ = self._prepare(X, y)
+            self.checkpoints_ = {}
+            from implicit_bias.training.limit import LimitResult
+            from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
 
-        started = time.perf_counter()
-        outcome = trainer(network, X, signs)
-        if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
-            self.training_ = outcome
-        else:
-            steps = int(outcome) if isinstance(outcome, Integral) else 0
-            seconds = time.perf_counter() - started
-            self.training_ = after_own_loop(network, X, signs, steps, seconds)
+            started = time.perf_counter()
+            outcome = trainer(network, X, signs)
+            if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
+                self.training_ = outcome
+            else:
+                steps = int(outcome) if isinstance(outcome, Integral) else 0
+                seconds = time.perf_counter() - started
+                self.training_ = after_own_loop(network, X, signs, steps, seconds)
         return self._warned()
 
     def _learning_rate(self, X: Array) -> float:

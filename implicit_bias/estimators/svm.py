@@ -29,6 +29,7 @@ from implicit_bias.estimators.base import (
     FittedMargin,
     NotSeparableWarning,
     RandomState,
+    all_or_nothing,
     as_generator,
     classes_of,
     drawn_or_given,
@@ -179,27 +180,28 @@ class MarginSVC(BinaryClassifier, ABC):
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
         chosen = isinstance(self.C, str) and self.C == "auto"
         C = 1.0 if chosen else check_C(self.C)
-        X, y = self._checked(X, y)
-        weights, given = sample_weights(sample_weight, self.class_weight, X, y), len(y)
-        kept = np.flatnonzero(weights)
-        if len(kept) < given:
-            X, y, weights = X[kept], y[kept], weights[kept]
-        self.classes_ = classes_of(y)
-        self.architecture_ = self._architecture(X)
-        self.has_intercept_ = self._has_intercept()
-        signs, intercept = self.signs(y), self.has_intercept_
-        solving = SolverOptions(self.solver, self.tol, self.device)
-        self.C_search_ = None
-        if chosen:
-            self.C_search_ = search_C(self.architecture_, X, signs, weights, intercept, solving)
-            C = self.C_search_.C
-        problem = self.architecture_.problem(X, signs, C * weights, intercept)
-        relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
-        found = relaxed.solution
-        self.dual_coef_ = np.atleast_2d(problem.weights(found.alpha).T)[:, found.support]
-        relaxed = relaxed.among(given, kept)
-        self.solution_, self.failure_ = relaxed.solution, relaxed.failure
-        self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
+        with all_or_nothing(self):
+            X, y = self._checked(X, y)
+            weights, given = sample_weights(sample_weight, self.class_weight, X, y), len(y)
+            kept = np.flatnonzero(weights)
+            if len(kept) < given:
+                X, y, weights = X[kept], y[kept], weights[kept]
+            self.classes_ = classes_of(y)
+            self.architecture_ = self._architecture(X)
+            self.has_intercept_ = self._has_intercept()
+            signs, intercept = self.signs(y), self.has_intercept_
+            solving = SolverOptions(self.solver, self.tol, self.device)
+            self.C_search_ = None
+            if chosen:
+                self.C_search_ = search_C(self.architecture_, X, signs, weights, intercept, solving)
+                C = self.C_search_.C
+            problem = self.architecture_.problem(X, signs, C * weights, intercept)
+            relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
+            found = relaxed.solution
+            self.dual_coef_ = np.atleast_2d(problem.weights(found.alpha).T)[:, found.support]
+            relaxed = relaxed.among(given, kept)
+            self.solution_, self.failure_ = relaxed.solution, relaxed.failure
+            self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
         separable = self.failure_ is None and not found.status.inseparable
         advice = ON_FAILURE_HELPS if self.failure_ is None else RAISE_DEMANDS
         if self.on_failure == "raise":

@@ -70,8 +70,9 @@ def unit_rows(X: ArrayLike, name: str = "X", tolerance: float = UNIT) -> Array:
 def as_gram(gram: ArrayLike, name: str = "gram") -> Array:
     """Return a Gram matrix (n, n), and refuse what is not finite and symmetric."""
     gram = as_finite(gram, name, 2)
-    check_shape(gram, name, 2 * gram.shape[:1], "as many rows as columns")
-    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-6 * np.abs(gram).max(initial=0.0)):
+    rows = max(len(gram), 1)
+    check_shape(gram, name, (rows, rows), "as many rows as columns")
+    if not np.allclose(gram, gram.T, rtol=0.0, atol=1e-6 * np.abs(gram).max()):
         raise ValueError(f"{name} is not symmetric: pass inner products, or (K + K') / 2")
     return gram
 

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from torch.overrides import TorchFunctionMode
-from torch.utils.module_tracker import ModuleTracker
 
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -86,6 +89,7 @@ TRAPS: dict[str, tuple[str, str]] = {
         (
             *("tanh", "sigmoid", "softsign", "hardtanh", "relu6", "hardsigmoid"),
             *("gelu", "silu", "elu", "selu", "celu", "softplus", "mish", "hardswish", "logsigmoid"),
+            "glu",
         ),
         ("an activation that does not scale", "use ReLU, leaky ReLU or a power"),
     ),
@@ -231,6 +235,12 @@ def _cause(gradients: MarginGradients) -> str:
         )
     added = _added_terms(gradients)
     biases = [name for name in added if len(gradients.shapes[name]) <= 1]
+    others = gradients.shapes.keys() - biases
+    if biases and not np.isnan(_degrees(gradients, others)).any():
+        return (
+            f"factors: with {listed(biases)} held fast the module is homogeneous, as with the "
+            "slopes of a PReLU. Freeze them: requires_grad_(False)"
+        )
     if biases:
         return (
             f"biases: with {listed(biases)} set to 0 the module is homogeneous. Leave them out "
@@ -360,11 +370,21 @@ def _mixed_degrees(gradients: MarginGradients, largest: int = 6) -> list[int]:
 class _Watch(TorchFunctionMode):
     """Writes down which functions a forward pass calls, and in which part of the module."""
 
-    def __init__(self, functions: Collection[str], *, trained: bool) -> None:
+    def __init__(self, module: nn.Module, functions: Collection[str], *, trained: bool) -> None:
         super().__init__()
         self.functions, self.trained = functions, trained
-        self.tracker, self.seen = ModuleTracker(), dict[str, list[str]]()
-        self.results = dict[str, Any]()
+        self.seen, self.results = dict[str, list[str]](), dict[str, Any]()
+        # Parts by their names without those of what compiled them, and where the pass is now.
+        self.names = {k: name.replace("._orig_mod", "") for name, k in module.named_modules()}
+        self.places = [""]
+
+    def enter(self, part: nn.Module, given: object) -> None:
+        """Note that a part begins; torch's own tracker fails in a module that takes gradients."""
+        self.places.append(self.names.get(part, self.places[-1]))
+
+    def leave(self, part: nn.Module, given: object, outputs: object) -> None:
+        """Note that a part is done."""
+        self.places.pop()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -372,8 +392,8 @@ class _Watch(TorchFunctionMode):
         name = getattr(func, "__name__", "").strip("_")
         if name in self.functions and (not self.trained or _is_trained(name, args, kwargs or {})):
             places = self.seen.setdefault(name, [])
-            if self.place not in places:
-                places.append(self.place)
+            if self.places[-1] not in places:
+                places.append(self.places[-1])
         result = func(*args, **(kwargs or {}))
         if name in self.functions:
             self.results[name] = result
@@ -384,12 +404,6 @@ class _Watch(TorchFunctionMode):
         where = outputs.untyped_storage().data_ptr()
         tensors = ((name, t) for name, t in self.results.items() if isinstance(t, Tensor))
         return next((name for name, t in tensors if t.untyped_storage().data_ptr() == where), None)
-
-    @property
-    def place(self) -> str:
-        """Name of the part that is running; empty for the module itself."""
-        # A part is tracked as the class of the module, then its own name.
-        return max(self.tracker.parents, key=lambda name: name.count(".")).partition(".")[2]
 
 
 def _is_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -422,8 +436,9 @@ def _watched(
     trained: Collection[str],
 ) -> tuple[_Watch, Tensor]:
     """Evaluate a module under a watch; returns its outputs, too."""
-    watch, values = _Watch(functions, trained=bool(trained)), values_of(module)
+    watch, values = _Watch(module, functions, trained=bool(trained)), values_of(module)
     for name in trained:
         values[name].requires_grad_()
-    with torch.set_grad_enabled(bool(trained)), watch.tracker, watch:
+    hooks = register_module_forward_pre_hook(watch.enter), register_module_forward_hook(watch.leave)
+    with torch.set_grad_enabled(bool(trained)), hooks[0], hooks[1], watch:
         return watch, evaluate(module, values, tuple(tensor[:WATCHED] for tensor in inputs))

@@ -216,7 +216,7 @@ class MarginGradients:
         theta = theta.detach().requires_grad_()
         total = torch.zeros_like(theta)
         # Not by `vjp` or `grad_outputs`, for which torch imports its compiler, or sympy.
-        with _differentiated(self.module), torch.enable_grad():
+        with differentiated(self.module), torch.enable_grad():
             for rows in self._blocks():
                 combined = (table[rows] * self._margins(rows, theta)).sum()
                 if combined.requires_grad:
@@ -228,7 +228,7 @@ class MarginGradients:
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (n,), of a direction w (P,), without J: the transpose of the transpose."""
         zeros = torch.zeros(self.combinations.shape[:2], dtype=theta.dtype, device=theta.device)
-        with _differentiated(self.module):
+        with differentiated(self.module):
             parts = [
                 vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
                 for rows in self._blocks()
@@ -336,7 +336,7 @@ class MarginGradients:
         arguments = (combinations, *self._inputs(samples))
         over_pairs = (None, *(0 for _ in arguments))
         point = {k: parameters[k] for k in names}
-        with _differentiated(self.module):
+        with differentiated(self.module):
             found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
         parts = [s * found[k].detach().reshape(len(places), -1) for k, s in names.items()]
         return torch.cat(parts, dim=1)
@@ -424,7 +424,7 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
 
 
 @contextmanager
-def _differentiated(module: nn.Module) -> Iterator[None]:
+def differentiated(module: nn.Module) -> Iterator[None]:
     """Say what keeps a module from being differentiated, and what to do.
 
     Raises
@@ -457,7 +457,8 @@ def _hindrance(module: nn.Module) -> str:
             "nn.Embedding and sum (or average) its outputs over the tokens"
         )
     return (
-        "its forward pass branches on the data, has a function without second derivatives, or an "
-        "autograd.Function of your own without setup_context; write it in functions of torch that "
-        "have them"
+        "its forward pass branches on the data, writes into what its backward pass needs, computes "
+        "parts anew there (activation checkpointing), has a function without second derivatives, "
+        "or an autograd.Function of your own without setup_context; write it in functions of torch "
+        "that have them"
     )

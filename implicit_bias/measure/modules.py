@@ -28,6 +28,10 @@ PROBES = 256
 # Outputs may differ by this share of the largest from those of another batch, by rounding.
 BATCH_TOLERANCE = 1e-9
 
+RECOMPUTED = (
+    "it computes parts anew in its backward pass, when other parameters are in it: switch off "
+    "activation checkpointing, which torch.utils.checkpoint does"
+)
 # Tables of attributes of a module's parts, and copies of them.
 Attributes: TypeAlias = list[tuple[dict[Any, Any], dict[Any, Any]]]
 
@@ -232,7 +236,8 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         return evaluate(module, values, tuple(tensor[rows].clone() for tensor in inputs)).detach()
 
     given = tuple(tensor.clone() for tensor in inputs)
-    with evaluated_at(inputs), torch.enable_grad():
+    recomputed = torch.autograd.graph.disable_saved_tensors_hooks(RECOMPUTED)
+    with evaluated_at(inputs), torch.enable_grad(), recomputed:
         outputs = evaluate(module, values, given)
     if outputs.requires_grad:  # of no value: these are copies
         raise ValueError(

@@ -11,6 +11,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -118,23 +119,20 @@ def read_comparison(
         raise FolderError(
             f"{folder} holds no {CONFIG_FILE}: give a folder that `{written('compare')}` wrote"
         )
-    try:
-        config = RunConfig.from_metadata(strict_json.loads(file.read_text("utf-8")))
-    except (ValueError, TypeError) as error:
-        raise FolderError(f"{file} is no configuration: {error}") from error
+    config = _config_of(file)
     files = {name: model_file(folder, name) for name in config.models}
     saved = {name: load_model(file) for name, file in files.items() if file.is_file()}
     # An interrupted run leaves the models of the run before it.
     found = {
         name: item.model
         for name, item in saved.items()
-        if RunConfig.from_metadata(item.facts) == config
+        if _config_of(files[name], item.facts) == config
     }
     if not found:
         raise FolderError(f"{folder} holds no finished model of its setting: run `compare` again")
     for file in networks:
         item = load_model(file)
-        theirs = RunConfig.from_metadata(item.facts)
+        theirs = _config_of(file, item.facts)
         same = group("Data", "Architecture")
         other = [name for name in same if getattr(theirs, name) != getattr(config, name)]
         if other:
@@ -143,6 +141,16 @@ def read_comparison(
             raise FolderError(f"{folder} has a model {file.stem}: give {file} another name")
         found[file.stem] = item.model
     return config, found
+
+
+def _config_of(file: Path, facts: Mapping[str, Any] | None = None) -> RunConfig:
+    """Return the configuration of a saved model, or that of a folder's own file."""
+    try:
+        if facts is None:
+            facts = strict_json.loads(file.read_text("utf-8"))
+        return RunConfig.from_metadata(facts)
+    except (ValueError, TypeError) as error:
+        raise FolderError(f"{file} is no configuration of a comparison: {error}") from error
 
 
 def write_comparison(

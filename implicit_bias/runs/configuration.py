@@ -301,12 +301,17 @@ class RunConfig:
         """
         if not isinstance(metadata, Mapping):
             raise ValueError(f"a configuration is a mapping of its fields, not {cut(metadata)}")
+        if unknown := sorted(metadata.keys() - _HINTS.keys()):
+            raise ValueError(f"a configuration has no {', '.join(map(cut, unknown))}")
         # Of text, "inf" may be the name of a column or of a class.
         values: dict[str, Any] = {
             name: strict_json.decode(value) if name in _FLOATS else value
             for name, value in metadata.items()
         }
         values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        for name, value in values.items():
+            if not isinstance(value, _TYPES[name]):
+                raise TypeError(f"{name} is {cut(value)}, a {type(value).__name__}")
         return cls(**values)
 
 
@@ -333,6 +338,14 @@ def kinds(name: str) -> tuple[Any, ...]:
 
 _HINTS = get_type_hints(RunConfig)
 _FLOATS = {name for name in _HINTS if float in kinds(name)}
+# As JSON has them: names are text, and whole numbers are numbers.
+_TYPES = {
+    name: (
+        *(str if get_origin(kind) is Literal else get_origin(kind) or kind for kind in kinds(name)),
+        *(int for _ in _FLOATS & {name}),
+    )
+    for name in _HINTS
+}
 
 
 def _check(described: Field[Any], value: Any) -> None:

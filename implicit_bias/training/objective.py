@@ -19,6 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from implicit_bias.measure.margin_gradients import differentiated
 from implicit_bias.measure.modules import drawn_like
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS
@@ -136,7 +137,8 @@ class Objective(ABC):
                     "the module's outputs do not depend on its parameters any more: does it keep "
                     "what it has computed of them? Compute that anew in each forward pass"
                 )
-            parts = torch.autograd.grad(log_sum - math.log(n_samples), self.parameters)
+            with differentiated(self.trainee.module):
+                parts = torch.autograd.grad(log_sum - math.log(n_samples), self.parameters)
             own = torch.cat([g.reshape(-1) for g in parts])
             log_sum = log_sum.detach()
             all_log_losses.append(log_losses.detach())

@@ -22,7 +22,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_features, pointing_to_the_page
 from implicit_bias.measure import modules
 from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import NO_PARAMETER, MarginGradients
+from implicit_bias.measure.margin_gradients import NO_PARAMETER, MarginGradients, differentiated
 from implicit_bias.measure.stationarity import balance
 from implicit_bias.measure.subject import NOTHING_TRAINED, Subject, margins_of
 from implicit_bias.networks import Network
@@ -297,7 +297,8 @@ class _ModuleTrainee(Trainee):
             total = modules.evaluate(module, values, probes).sum()
             if not total.requires_grad:
                 raise ValueError(NOTHING_TRAINED)
-            slopes = torch.autograd.grad(total, leaves, allow_unused=True)
+            with differentiated(module):
+                slopes = torch.autograd.grad(total, leaves, allow_unused=True)
             reached = zip(given.items(), slopes, strict=True)
             self.parameters = {name: w for (name, w), slope in reached if slope is not None}
             try:

@@ -600,6 +600,10 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         *((f"report {text}", 2, "is no configuration") for text in ("[]", "3", "null")),
         ("certify absent.safetensors", 1, "no such file: absent.safetensors"),
         ("certify own.safetensors", 2, "--dataset"),
+        *(
+            (f"certify {name}.safetensors", 2, f"{name}.safetensors, with the options given: ")
+            for name in ("remark", "positive")
+        ),
         ("sweep bad.toml", 2, "did you mean 'units'"),
         ("sweep absent.toml", 2, "no such file: absent.toml"),
         ("sweep good.toml --store .", 2, "no store"),
@@ -646,7 +650,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cut = gzip.compress(table.to_csv(index=False).encode())[:-40]
     (folder / "cut.csv.gz").write_bytes(cut)
     moons = make_toy("moons", 40, noise=0.05)
-    save_model(folder / "own.safetensors", GLNSVC(5, random_state=0).fit(moons.X, moons.y))
+    own = GLNSVC(5, random_state=0).fit(moons.X, moons.y)
+    save_model(folder / "own.safetensors", own)
+    for name in ("remark", "positive"):
+        save_model(folder / f"{name}.safetensors", own, {name: 5})
     return folder
 
 

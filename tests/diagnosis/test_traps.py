@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from implicit_bias import Diagnosis, DiagnosisWarning, GLNClassifier, diagnose
 from implicit_bias.measure.homogeneity import HomogeneityError
@@ -227,12 +228,17 @@ def test_what_an_optimizer_says_of_the_training() -> None:
         (attention, r"attention.*'query', 'key'.*[Ff]reeze"),
         (attention_and_skip, r"skip.*degrees 1 and 2.*'shortcut\.weight'"),
         (lambda: layered(nn.Tanh()), r"does not scale.*tanh.*ReLU"),
+        (lambda: computed(lambda f, x: F.glu(f(x)), 2), "returns what glu makes"),
+        (
+            lambda: seeded(nn.Sequential(linear(D, 6), nn.PReLU(), linear(6))),
+            r"factors: with '1\.weight' held.*Freeze",
+        ),
         (depths, r"different degrees.*1 at.*2 at"),
         (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"Euler.*detach\(\)"),
     ],
     ids=[
         *("bias", "last-bias", "two-biases", "layer-norm", "batch-norm", "skip", "residual"),
-        *("attention", "frozen attention and skip", "tanh", "degrees", "detached"),
+        *("attention", "frozen attention and skip", "tanh", "glu", "prelu", "degrees", "detached"),
     ],
 )
 def test_what_breaks_homogeneity_is_named(build: Callable[[], nn.Module], match: str) -> None:
@@ -301,6 +307,10 @@ def wrong_on_two() -> Any:
             *(X, ONES, ValueError, "other samples of its batch"),
         ),
         (lambda: computed(lambda f, x: f(x.mul_(2.0))), X, ONES, ValueError, "writes"),
+        (
+            lambda: computed(lambda f, x: checkpoint(f, x, use_reentrant=False)),
+            *(X, ONES, ValueError, "switch off activation checkpointing"),
+        ),
         (lambda: frozen(linear(D)), X, ONES, ValueError, "no parameter.*requires_grad_"),
         (lambda: GLNClassifier(3), X, ONES, TypeError, "network_"),
         (

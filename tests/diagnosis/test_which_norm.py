@@ -18,6 +18,7 @@ from implicit_bias import (
     solve,
     which_norm,
 )
+from implicit_bias.norms import L2
 from modules import known, of, own_labels, scale_weights
 
 X, Y = classes()
@@ -204,6 +205,7 @@ def test_pages_and_tables_have_a_row_a_norm() -> None:
 
 def test_what_is_wrong_is_named() -> None:
     module = solved("l2")
+    assert which_norm(module, INPUTS, Y, norms=L2()).rows[0].norm == "l2"
     for norms in ((), ("l2", "l2"), "l7"):
         with pytest.raises(ValueError, match="norm"):
             which_norm(module, INPUTS, Y, norms=norms)

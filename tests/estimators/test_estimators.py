@@ -207,6 +207,34 @@ def test_one_always_on_unit_is_the_linear_svm() -> None:
     assert gated.group_norms_[0] == 0
 
 
+class Hidden:
+    """Activations that are the inputs, until a user presses Ctrl-C."""
+
+    pressed = False
+
+    def hidden_activations(self, X: Array) -> Array:
+        """Return the inputs."""
+        if self.pressed:
+            raise KeyboardInterrupt
+        return np.asarray(X)
+
+
+def test_a_fit_that_is_stopped_leaves_the_one_before() -> None:
+    def stop(*samples: object) -> None:
+        raise KeyboardInterrupt
+
+    hidden = Hidden()
+    svm = ib.HiddenLayerSVC(cast(Any, hidden)).fit([[1.0], [-1.0]], ["a", "b"])
+    network = ib.ReLUClassifier(n_units=2, steps=1).fit([[1.0], [-1.0]], ["a", "b"])
+    kept = dict(vars(svm)), dict(vars(network))
+    hidden.pressed = True
+    with pytest.raises(KeyboardInterrupt):
+        svm.fit(np.eye(2), ["c", "d"])
+    with pytest.raises(KeyboardInterrupt):
+        network.fit_by(np.eye(2), ["c", "d"], stop)
+    assert (dict(vars(svm)), dict(vars(network))) == kept
+
+
 def test_failures_raise_or_warn() -> None:
     with pytest.raises(ib.SolveError, match="not separable") as caught:
         ib.GatedSVC(on_failure="raise").fit(XOR.X, XOR.y)

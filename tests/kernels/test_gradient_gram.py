@@ -253,7 +253,14 @@ def test_gram_at_infinite_width() -> None:
         infinite_gram(2 * X, ACTIVATIONS["relu"])
     with pytest.raises(ValueError, match="hidden_layers must be at least 1"):
         infinite_gram(X, ACTIVATIONS["relu"], hidden_layers=0)
-    for wrong in ([1.0, 1.0], [[1.0, 5.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]], -1.0, np.nan):
+    for wrong in (
+        np.zeros((0, 0)),
+        [1.0, 1.0],
+        [[1.0, 5.0], [0.0, 1.0]],
+        [[0.0, 1.0], [1.0, 0.0]],
+        -1.0,
+        np.nan,
+    ):
         with pytest.raises(ValueError, match="readouts"):
             infinite_gram(X, ACTIVATIONS["relu"], readouts=wrong)
 

@@ -43,6 +43,12 @@ def test_metadata_come_back() -> None:
     assert RunConfig(batch_size=0) == RunConfig(batch_size=None)  # all samples
 
 
+def test_metadata_that_are_no_configuration_are_refused() -> None:
+    for metadata, match in (({"unit": 5}, "has no 'unit'"), ({"encode": "yes"}, "encode is 'yes'")):
+        with pytest.raises((ValueError, TypeError), match=match):
+            RunConfig.from_metadata(metadata)
+
+
 def test_what_is_done_without_a_hard_margin_depends_on_the_data() -> None:
     """A file of one's own gets a soft margin, as by the estimators; built-in data the proof."""
     assert RunConfig().on_failure == "warn"
