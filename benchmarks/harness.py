@@ -62,8 +62,10 @@ class Verdict(Enum):
     OPEN = "not yet computed"
 
     def of_several(self, count: int) -> str:
-        """Say it of one, or of several: "2 stand"."""
-        one = self.value
+        """Say it of one, or of several, without a reason: "stand", "is not tested"."""
+        one = self.value.partition(":")[0]
+        if "stand" not in one:
+            return f"{'is' if count == 1 else 'are'} {one}"
         return one if count == 1 else one.replace("stands", "stand").replace("does", "do")
 
     @classmethod
@@ -71,7 +73,7 @@ class Verdict(Enum):
         """Say how many there are of each: "3 stand, 1 stands in part"."""
         counts = Counter(verdicts)
         each = [f"{counts[one]} {one.of_several(counts[one])}" for one in cls if counts[one]]
-        return ", ".join(words.partition(":")[0] for words in each)
+        return ", ".join(each)
 
     @classmethod
     def of(cls, whole: object, part: object = False) -> Verdict:

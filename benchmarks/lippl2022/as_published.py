@@ -54,10 +54,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from benchmarks.lippl2022.further_models import (
-    NetworkModel,
-    in_contexts,
-)
+from benchmarks.lippl2022.further_models import NetworkModel, in_contexts
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.estimators.networks import GLNClassifier

@@ -130,7 +130,7 @@ def _solved(name: str, problem: MarginProblem) -> Row:
 class SetOptions(Options):
     """What one can ask of it."""
 
-    limit: float = option(10.0, "seconds of a peer")
+    time_limit: float = option(10.0, "seconds of a peer")
 
 
 def measure(run: Run[SetOptions]) -> Frames:
@@ -141,9 +141,9 @@ def measure(run: Run[SetOptions]) -> Frames:
         def row(**of_case: Any) -> Rows:
             case = Case(**of_case)
             problem = case.problem()
-            row = _answer(problem) | {"limit": run.options.limit}
+            row = _answer(problem) | {"limit": run.options.time_limit}
             for name in PEERS if case.intercept else PEERS[:2]:
-                found = _by_peer(peers, name, problem, run.options.limit)
+                found = _by_peer(peers, name, problem, run.options.time_limit)
                 row |= {f"{name}_{key}": value for key, value in found.items()}
             yield row
 

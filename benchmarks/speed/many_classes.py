@@ -333,14 +333,14 @@ class ClassOptions(runs.RowOptions):
     """What one can ask of it."""
 
     time_limit: float = option(600.0, "seconds of the processor for a solver")
-    memory: float = option(8.0, "GiB of a peer")
+    memory_limit: float = option(8.0, "GiB of a peer")
 
 
 def measure(run: Run[ClassOptions]) -> Frames:
     """Measure the rows that are missing, the native solver's first."""
     cases = QUICK if run.quick else GRID
     wanted = [(case, solver) for case in cases for solver in solvers_of(case)]
-    seconds, memory = run.options.time_limit, run.options.memory
+    seconds, memory = run.options.time_limit, run.options.memory_limit
     return runs.missing_rows(
         run,
         {f"{of[0].name} {of[1]}": of for of in sorted(wanted, key=lambda of: of[1] != NATIVE)},

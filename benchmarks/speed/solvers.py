@@ -216,7 +216,7 @@ def measure_peer(
 ) -> Row:
     """Time a peer between native runs; the row says so if it does not answer.
 
-    It may use so many seconds for its first run, and GiB of memory.
+    Its first run may take ``limit`` seconds, and the process ``memory`` GiB.
     """
     row: Row = {"limit": limit, "memory": memory, "detail": "", "machine": machine()}
     arguments = (peer, problem, tol)

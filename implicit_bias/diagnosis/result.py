@@ -180,14 +180,25 @@ class Diagnosis:
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
         return np.asarray(weights / (weights.sum() or 1.0))
 
-    def largest_shares(self, count: int = MOST_SAMPLES) -> list[tuple[int, str, str]]:
-        """Name the samples of the largest shares, with these, and class and rival; "" of two."""
-        shares, found = self.sample_shares, list[tuple[int, str, str]]()
+    def largest_shares(self, count: int = MOST_SAMPLES) -> list[tuple[int, float, str]]:
+        """Return the samples of the largest shares in the multipliers.
+
+        Parameters
+        ----------
+        count : int
+            How many samples, at most.
+
+        Returns
+        -------
+        list of (int, float, str)
+            Index, share, and which class is held against which; "" where there are two classes.
+        """
+        shares, found = self.sample_shares, list[tuple[int, float, str]]()
         for n in np.argsort(-shares, kind="stable")[: min(count, np.count_nonzero(shares))]:
             classes = ""
             if self.multipliers.ndim == 2:
                 classes = f"{self.margins[n].argmax()} against {self.multipliers[n].argmax()}"
-            found.append((int(n), percent(shares[n], space=" "), classes))
+            found.append((int(n), float(shares[n]), classes))
         return found
 
     @property
@@ -333,7 +344,7 @@ def _page(d: Diagnosis) -> str:
         (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
         for layer in d.layers
     ]
-    shares = [(str(n), *said) for n, *said in d.largest_shares()]
+    shares = [(str(n), percent(x, space=" "), said) for n, x, said in d.largest_shares()]
     warned = "".join(f"<li>{html.escape(text)}</li>" for text in (*d.notes, *d.warnings))
     return (
         f"<div><p><b>{html.escape(d.verdict)}</b></p>"
@@ -350,4 +361,5 @@ def _pictures(d: Diagnosis) -> str:
     if d.images is None:
         return ""
     d.plot_support().savefig(file := io.BytesIO(), format="png")
-    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}">'
+    source = base64.b64encode(file.getvalue()).decode()
+    return f'<img alt="these samples" src="data:image/png;base64,{source}">'

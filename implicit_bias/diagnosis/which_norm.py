@@ -159,9 +159,10 @@ class WhichNorm:
     seconds : float
         Wall time.
     evidence : {"limit", "margin and gap", "margin", "none"}
-        Why it is named: its gap is near 0, and in no other norm; beside the reference its margin is
-        larger and its gap smaller, in no other both; beside the reference its margin is larger, and
-        that in every other norm smaller, which certifies no limit.
+        Why it is named. "limit": its gap is near 0, and that of no other norm is. "margin and gap":
+        beside the reference its margin is larger and its gap smaller, and in no other norm both
+        are so. "margin": its margin is larger than that of the reference, and smaller in every
+        other norm, which certifies no limit. "none": no norm is named.
 
     Examples
     --------

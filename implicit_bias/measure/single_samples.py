@@ -19,8 +19,8 @@ multiple of the identity: l2. The problem is that of l2 on rescaled features x_n
 Source: Baek, Song, Yun (2025), "Implicit bias of per-sample Adam on separable data: departure from
 the full-batch regime": samples in cyclic order, logistic regression. Its abstract says that a proxy
 for beta2 -> 1 maximises a Mahalanobis margin whose matrix is a fixed point in the dual; the form of
-M and its derivation above are ours. They assume that the direction converges; whether the fixed
-point is unique is not known here.
+M is derived here, not there. They assume that the direction converges; whether the fixed point is
+unique is not known here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.problem import max_margin
 from implicit_bias.solvers.solve import solve
 
@@ -85,7 +85,10 @@ def per_sample_adam_metric(
     if problem.classes is not None:
         raise ValueError("y must be -1 and +1: of many classes the metric is not known")
     squares = problem.X**2
-    shares = np.full(len(squares), 1.0 / len(squares)) if start is None else np.asarray(start)
+    shares = np.full(len(squares), 1.0 / len(squares))
+    if start is not None:
+        shares = as_finite(start, "start", 1)
+        check_shape(shares, "start", (len(squares),), "a share a sample")
     for _ in range(MOST_STEPS):
         sums = shares**2 @ squares
         metric = np.sqrt(np.where(sums > 0, sums, 1.0))

@@ -30,8 +30,8 @@ from implicit_bias.training.trainee import Trainee
 
 # Step size before the first step.
 FIRST_STEP_SIZE = 1.0
-# Frictions r and R by default, of units whose samples are separated; older checkpoints have these
-# whatever they are of.
+# Default frictions r and R of units; until the samples are separated r is 1. Where none is given, a
+# fingerprint has these numbers, as older checkpoints have.
 FRICTIONS = {"friction": 2.0, "scale_friction": 15.0}
 # Fields of `LimitConfig` that older checkpoints lack, and what these imply: with such a value they
 # are left out of the fingerprint.

@@ -43,7 +43,7 @@ def test_raw_sets_are_answered(data: str, first: int, second: int, status: Statu
 @pytest.mark.slow
 def test_command(tmp_path: Path) -> None:
     study = catalogue.study("speed")
-    arguments = ["speed", "builtin-sets", "--quick", "--folder", str(tmp_path), "--limit", "2"]
+    arguments = ["speed", "builtin-sets", "--quick", "--folder", str(tmp_path), "--time-limit", "2"]
     assert main(arguments) == 0
     frame = harness.read(study, study.entry("builtin_sets"), tmp_path)
     assert len(frame) == 12

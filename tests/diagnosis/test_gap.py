@@ -14,6 +14,7 @@ import modules
 from cases import mostly_slow
 from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.function_space import FourierL1
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
@@ -237,8 +238,9 @@ def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> 
     assert titles[0].endswith(f"{y[first]} against {rival}")
     assert len([ax for ax in found.plot_support(images, 2).axes if ax.get_title()]) == 2
     for n, share, said in found.largest_shares():
-        assert f"<td>{html.escape(share)}</td><td>{said}</td>" in found._repr_html_()
-        assert shares[n] > 0
+        shown = html.escape(percent(share, space=" "))
+        assert f">{n}</th><td>{shown}</td><td>{said}</td>" in found._repr_html_()
+        assert share == shares[n] > 0
     assert "<img" not in found._repr_html_()
     pixels = torch.tensor(inputs)[:, None, None]
     seen = diagnose(nn.Sequential(nn.Flatten(), module), pixels, y)

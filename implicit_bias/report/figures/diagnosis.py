@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.report.figures.predictors import IMAGES_A_ROW, image_grid
 from implicit_bias.report.style import BLUE, GREY, HEIGHT, VERMILION, WIDTH, logarithmic, style
@@ -58,7 +59,10 @@ def draw_support(diagnosis: Diagnosis, images: NDArray[np.generic], count: int) 
     """Draw the images of the largest shares in the multipliers, with these."""
     pictures = _as_pictures(images, diagnosis)
     named = diagnosis.largest_shares(count)
-    tiles = [(f"{n}: {share}\n{said}".rstrip(), pictures[n]) for n, share, said in named]
+    tiles = [
+        (f"{n}: {percent(share, space=' ')}\n{said}".rstrip(), pictures[n])
+        for n, share, said in named
+    ]
     with style():
         return image_grid("largest multipliers", tiles, IMAGES_A_ROW, "gray", (0.0, 1.0))
 
