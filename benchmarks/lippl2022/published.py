@@ -34,7 +34,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Frames, Options, Run, Verdict, option
+from benchmarks import catalogue
+from benchmarks.harness import Experiment, Frames, Options, Run, Verdict, option, read
 from benchmarks.lippl2022.grids import MODELS as GRIDS
 from benchmarks.lippl2022.grids import exported
 from implicit_bias.bounds.certificate import Status
@@ -131,13 +132,14 @@ def published_values(file: Path | None) -> pd.DataFrame:
 
 def _measure(run: Run[PublishedOptions]) -> Frames:
     values = theirs(published_values(run.options.published))
+    study, folder = catalogue.study("lippl2022"), run.file.parents[2]
     networks, agreements, learned, *packed = (
-        pd.read_parquet(run.file.with_name(f"{name}.parquet")) for name in (*BESIDE, *GRIDS)
+        read(study, study.entry(name), folder) for name in (*BESIDE, *GRIDS)
     )
     tables = exported(dict(zip(GRIDS, packed, strict=True)))
     known = ours(tables["models"], tables["pairs"])
-    study = with_exact(known, networks, agreements, other_draws(tables["cells"]))
-    yield with_learned(compared(values, study), learned)
+    exact = with_exact(known, networks, agreements, other_draws(tables["cells"]))
+    yield with_learned(compared(values, exact), learned)
 
 
 def _verdict(table: pd.DataFrame) -> Verdict:
