@@ -15,6 +15,7 @@ from torch import Tensor
 
 from benchmarks.sizes import log_spaced
 from implicit_bias.base.validation import Array
+from implicit_bias.networks import ReLUNetwork
 
 # Activations that the networks trained side by side have together at most: 1 MiB in float32.
 CACHED_ENTRIES = 2**18
@@ -40,6 +41,18 @@ def clusters(k: int, n: int, seed: int, *, n_features: int = 3) -> tuple[Array, 
     spread = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     noise = rng.uniform(-0.5, 0.5, (n, n_features - 3))
     return np.column_stack([np.ones(n), centre + spread, noise]), labels[cluster]
+
+
+def weights_of(network: ReLUNetwork) -> tuple[Array, Array]:
+    """Return the W (m, D) and a (m,) of a trained network of one hidden layer."""
+    a = network.readout.detach().numpy().ravel()
+    return network.hidden_weights[0].detach().numpy().reshape(len(a), -1), a
+
+
+def path_margin(X: Array, y: Array, W: Array, a: Array) -> float:
+    """Smallest margin of a network W (m, D), a (m,) over the path norm sum_j |a_j| ||w_j||."""
+    margin = (y * (np.maximum(X @ W.T, 0.0) @ a)).min()
+    return float(margin / (np.abs(a) * np.linalg.norm(W, axis=1)).sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.harness import Row, Rows, Verdict, parts
-from benchmarks.infinite_width.clusters import clusters, train
+from benchmarks.infinite_width.clusters import clusters, path_margin, train
 from benchmarks.sizes import grid, sized
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
@@ -158,8 +158,8 @@ def norm_in_cones(X: Array, y: Array, gates: Array) -> float:
     in_cones = [cp.multiply(2 * gates - 1, X @ units) >= 0 for units in (plus, minus)]
     norm = cp.sum(cp.norm(cp.hstack([plus, minus]), axis=0))
     cp.Problem(cp.Minimize(norm), [cp.multiply(y, outputs) >= 1, *in_cones]).solve(cp.CLARABEL)
-    margins = y * (np.maximum(X @ plus.value, 0.0) - np.maximum(X @ minus.value, 0.0)).sum(axis=1)
-    return float(norm.value / margins.min())
+    units = np.hstack([plus.value, minus.value]).T
+    return 1.0 / path_margin(X, y, units, np.repeat([1.0, -1.0], gates.shape[1]))
 
 
 def draw(frame: pd.DataFrame) -> Figure:

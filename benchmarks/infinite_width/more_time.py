@@ -11,12 +11,11 @@ import torch
 
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Row, Rows, Tabular, Verdict
-from benchmarks.infinite_width.clusters import clusters, train
+from benchmarks.infinite_width.clusters import clusters, path_margin, train, weights_of
 from benchmarks.infinite_width.margin_reached import optimum
 from benchmarks.sizes import grid, margin_share, sized
 from benchmarks.words import span
 from implicit_bias import LimitConfig, train_to_limit
-from implicit_bias.base.validation import Array
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.report.style import COLOURS, GREY, MARKERS
 
@@ -56,18 +55,14 @@ def rows(sizes: Sizes, samples: int, draw: int) -> Rows:
     torch.manual_seed(draw)
     network = ReLUNetwork(X.shape[1], (sizes.width,), seed=draw, dtype=torch.float64)
     config = LimitConfig(steps=sizes.steps, record=10)
-    result = train_to_limit(network, X, y, config, measure=lambda net: {"path": _share(net, X, y)})
+
+    def measured(of: ReLUNetwork) -> dict[str, float]:
+        return {"path": path_margin(X, y, *weights_of(of))}
+
+    result = train_to_limit(network, X, y, config, measure=measured)
     for point in result.history:
         share = point.measures["path"] * best.upper
         yield {"method": ACCELERATED, "step": point.step, "share": share}
-
-
-def _share(network: ReLUNetwork, X: Array, y: Array) -> float:
-    """Smallest margin over the path norm."""
-    W = network.hidden_weights[0].detach().numpy().reshape(-1, X.shape[1])
-    a = network.readout.detach().numpy().reshape(-1)
-    margin = (y * (np.maximum(X @ W.T, 0.0) @ a)).min()
-    return float(margin / (np.abs(a) * np.linalg.norm(W, axis=1)).sum())
 
 
 def ends(frame: pd.DataFrame) -> pd.DataFrame:

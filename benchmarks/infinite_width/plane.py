@@ -16,7 +16,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Row, Rows, Verdict
-from benchmarks.infinite_width.clusters import clusters, train
+from benchmarks.infinite_width.clusters import clusters, path_margin, train, weights_of
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from benchmarks.infinite_width.pictures import Plane, grid_inputs
 from benchmarks.sizes import grid, margin_share, sized
@@ -120,7 +120,7 @@ def _trained_on(
         weights.copy_(torch.tensor(first * balance[:, None]).reshape(weights.shape))
         outer.copy_(torch.tensor(readout / balance).reshape(outer.shape))
     train_to_limit(network, X, y, LimitConfig(steps=steps))
-    return weights.detach().numpy().reshape(first.shape), outer.detach().numpy().ravel()
+    return weights_of(network)
 
 
 def _network(
@@ -129,8 +129,7 @@ def _network(
     def decision(inputs: Array) -> Array:
         return np.asarray(np.maximum(inputs @ first.T, 0.0) @ readout)
 
-    margin = (y * decision(X)).min() / (np.abs(readout) * np.linalg.norm(first, axis=1)).sum()
-    share = margin_share(margin * live.certificate.upper)
+    share = margin_share(path_margin(X, y, first, readout) * live.certificate.upper)
     return Predictor(decision, f"{len(readout)} units, {share} of the margin", first, readout)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +26,13 @@ from implicit_bias.measure.modules import as_arguments, as_module, evaluating
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
-from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, check_parts
+from implicit_bias.norms.tensors import (
+    GivenNorm,
+    ParameterNorm,
+    as_parameter_norm,
+    check_parts,
+    one_or_several,
+)
 from implicit_bias.training.trainee import Inputs
 
 if TYPE_CHECKING:
@@ -117,8 +123,7 @@ class Recorder:
         check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
         Deadline.asked(max_seconds)
-        alone = isinstance(norms, str | Mapping) or not isinstance(norms, Iterable)
-        several: list[Any] = [norms] if alone else list(norms)
+        several = one_or_several(norms)
         if several and all(isinstance(norm, Optimizer) for norm in several):
             several = [several]  # of which each may hold some of the parameters only
         found = [self._norm(norm) for norm in several]

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from implicit_bias.base.validation import Array, check_count
+from implicit_bias.base.validation import Array, check_count, detached
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds
 from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
@@ -252,8 +251,8 @@ class Diagnosis:
         check_count(count, "count")
         if images is None and self.images is None:
             raise ValueError("the inputs are no images: pass these as images=")
-        given = torch.as_tensor(self.images if images is None else images)
-        return report.draw_support(self, np.asarray(given.detach().cpu()), count)
+        given = self.images if images is None else images
+        return report.draw_support(self, np.asarray(detached(given)), count)
 
 
 def _verdict(d: Diagnosis) -> str:

@@ -38,7 +38,7 @@ import html
 import math
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import as_module, drawn_like, evaluating
 from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
 from implicit_bias.measure.subject import SeparationError, Subject, margins_of
-from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm
+from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
 
 # A margin has risen if it is above the reference's by this share.
 RISEN = 1e-2
@@ -282,9 +282,7 @@ def which_norm(
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
-    given: Any = NORMS if norms is None else norms
-    alone = isinstance(given, str | Mapping) or not isinstance(given, Iterable)
-    several = (given,) if alone else tuple(given)
+    several = one_or_several(NORMS if norms is None else norms)
     geometries = {norm.name: norm for norm in map(as_parameter_norm, several)}
     if not several or len(geometries) < len(several):
         raise ValueError(f"norms must name at least one, and none twice, got {several}")
