@@ -338,11 +338,16 @@ def _middle(frame: pd.DataFrame) -> Point:
     return grid[0]
 
 
+def _here(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the first device: of the processor, where there are any."""
+    return frame[frame["device"] == frame["device"].min()]
+
+
 def _answers(frame: pd.DataFrame) -> pd.DataFrame:
     """Answered rows without a conflict, on the first device, by size."""
     known = frame[(frame["conflict"] == "none") & (frame["outcome"] == runs.ANSWERED)]
     known = known.reindex(columns=frame.columns.union(SHOWN))  # a table without any answer
-    return known[known["device"] == known["device"].min()].sort_values(["N", "H", "C"])
+    return _here(known).sort_values(["N", "H", "C"])
 
 
 def tabulate(frame: pd.DataFrame) -> dict[str, Any]:
@@ -388,7 +393,8 @@ def found(frame: pd.DataFrame) -> str:
         )
     growth = ", and beyond (the working set) like ".join(f"N^{p:.1f}" for p in exponents["N"])
     others = " and ".join(f"{axis}^{p[0]:.2f}" for axis in "HC" if (p := exponents[axis]))
-    yardsticks = (frame["yardstick_before"] + frame["yardstick_after"]) / 2
+    here = _here(frame)
+    yardsticks = (here["yardstick_before"] + here["yardstick_after"]) / 2
     lines = [
         f"- The largest point, {point_of(largest).name}: a certified gap of "
         f"{largest['gap']:.0e} after {largest['seconds']:.3g} s, {largest['support']:,} support "
@@ -408,7 +414,7 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"Gap {frame['tol'].iloc[0]:g}, threads: {answers['threads'].iloc[0]:.0f}, "
         f"{largest['machine']}; 20 Choleskys beside each point took {span(yardsticks, '.2g')} s."
-        "\n\n" + "\n".join(lines) + _of_conflicts(frame)
+        "\n\n" + "\n".join(lines) + _of_conflicts(here) + _elsewhere(frame)
     )
 
 
@@ -429,6 +435,24 @@ def _of_conflicts(frame: pd.DataFrame) -> str:
         f"{markdown_table(cells.astype(str))}\n\n"
         "A sample with both labels is found by comparing rows. Where no two samples are equal, the "
         f"proof that nothing separates them takes {span(share, '.1f')} times as long as the solve."
+    )
+
+
+def _elsewhere(frame: pd.DataFrame) -> str:
+    """Seconds on another device beside those of the first, along the line of N."""
+    answered = frame[frame["outcome"] == runs.ANSWERED]
+    rows = line(answered.sort_values("device"), "N", _middle(frame))
+    rows = rows.replace({"hardware": {"": "the processor"}})
+    seconds = rows.pivot_table(index="N", columns="hardware", values="seconds")
+    if len(seconds.columns) < 2:
+        return ""
+    bounds = rows.pivot_table(index="N", columns="hardware", values="upper")
+    apart = (bounds.max(axis=1) / bounds.min(axis=1) - 1).max()
+    cells = seconds[rows["hardware"].unique()].map(runs.few_digits).reset_index()
+    cells["N"] = cells["N"].map("{:,}".format)
+    return (
+        f"\n\nSeconds of the solve by device:\n\n{markdown_table(cells.astype(str))}\n\n"
+        f"Their upper bounds differ by at most {apart:.0e} of themselves."
     )
 
 

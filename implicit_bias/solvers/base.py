@@ -95,7 +95,11 @@ def are_few_features(n_features: int, n_samples: int) -> bool:
 
 @dataclass(frozen=True)
 class BoundsAt:
-    """One point of a solver's history: the best bounds so far, in the units of the problem."""
+    """One point of a solver's history: the best bounds so far, in the units of the problem.
+
+    They are as the solver computes them, in its first steps perhaps in float32; bounds that hold
+    are those of the certificate.
+    """
 
     iteration: int
     lower: float

@@ -298,7 +298,8 @@ def check_interrupted(
     best = cases.best("gln-circles").certificate
     assert 0 < found.certificate.lower <= best.upper * (1 + 1e-9)
     assert found.certificate.upper >= best.lower * (1 - 1e-9)
-    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-9)
+    # What a solver reports of its first steps is in float32.
+    assert found.certificate.lower >= lines[-1].lower * (1 - 1e-5)
     return found
 
 

@@ -273,18 +273,6 @@ def test_errors_reach_other_processes_whole() -> None:
     np.testing.assert_array_equal(again.solution.alpha, caught.value.solution.alpha)
 
 
-def test_cuda_gives_the_same_answer() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
-    for build_case in cases.SEPARABLE.values():
-        problem = build_case()
-        cpu, cuda = (
-            solve(problem, tol=cases.SOLVE_TOL),
-            solve(problem, tol=cases.SOLVE_TOL, device="cuda"),
-        )
-        assert cuda.certificate.upper == pytest.approx(cpu.certificate.upper, rel=1e-8)
-
-
 def test_a_gate_in_the_metrics_null_space_is_no_feature() -> None:
     direction = np.array([0.3, 0.7, 0.1])
     gates = np.vstack([np.eye(3), [0.7, -0.3, 0.0]])

@@ -1,0 +1,172 @@
+"""On CUDA everything answers as on the processor: solvers, estimators, measurements, training."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import cases
+import implicit_bias as ib
+from implicit_bias.datasets import make_toy
+from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_gram, gaussian_weights
+from implicit_bias.networks import GLN
+from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.training.configuration import Method
+from modules import Square, drawn, layers, own_labels, reloaded, seeded
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+CUDA = "cuda"
+MOONS = make_toy("moons", 60, noise=0.05)
+X = drawn(24, 5, seed=1)
+IMAGES = drawn(24, 1, 6, 6, seed=1)
+CONTEXTS = HyperplaneContexts.random(X.numpy(), 4, 1, random_state=0)
+
+
+def convolutional(bias: bool = False) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, bias=bias), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3, bias=False)
+    )
+
+
+MODULES: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
+    "linear": (lambda: layers(5, 3), X),
+    "relu": (lambda: layers(5, 8, 1), X),
+    "deep": (lambda: layers(5, 6, 6, 3), X),
+    "squared": (lambda: layers(5, 6, 1, between=Square), X),
+    "convolutional": (convolutional, IMAGES),
+    "biased": (lambda: convolutional(bias=True), IMAGES),
+}
+NORMS = ("l2", "l1", "linf", "spectral")
+
+
+def both(name: str) -> tuple[nn.Module, nn.Module, torch.Tensor, Any]:
+    """Return a module, its copy on the device, inputs and labels that it gets right."""
+    build, inputs = MODULES[name]
+    module = seeded(build(), seed=3)
+    return module, copy.deepcopy(module).to(CUDA), inputs, own_labels(module, inputs)
+
+
+@pytest.mark.parametrize("method", [*cases.METHODS[:3], "active-set", "auto"])
+@pytest.mark.parametrize("name", cases.SEPARABLE)
+def test_problems_are_solved(name: str, method: str) -> None:
+    problem = cases.separable(name)
+    try:
+        found = ib.solve(problem, method, device=CUDA)
+    except ValueError as error:
+        with pytest.raises(ValueError, match="."):
+            ib.solve(problem, method)
+        pytest.skip(f"not of this method: {error}")
+    here = ib.solve(problem, method)
+    assert found.status is here.status
+    if here.status is ib.Status.OPTIMAL:
+        assert found.certificate.upper == pytest.approx(here.certificate.upper, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name + "-gated" * (name in ("l1.5gates", "layers")) for name in cases.NORMS] + cases.WEIGHTED,
+)
+def test_problems_of_every_norm_are_solved(name: str) -> None:
+    problem = cases.of_norm(name)
+    found, here = ib.solve(problem, device=CUDA), ib.solve(problem)
+    assert found.status is here.status
+    assert found.certificate.upper == pytest.approx(here.certificate.upper, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ib.GLNSVC(n_units=4, random_state=0),
+        ib.GatedReLUSVC(n_units=6, random_state=0),
+        ib.MaxMarginSVC(C=1.0),
+        ib.GLNClassifier((4, 3), 2, random_state=0, steps=50),
+        ib.GLNClassifier(4, random_state=0, steps=50, readout_bias=True, dtype="float32"),
+        ib.ReLUClassifier((12, 12), random_state=0, steps=300),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_estimators_predict_the_same_and_are_saved(model: Any, tmp_path: Path) -> None:
+    here = model.fit(MOONS.X, MOONS.y)
+    there = copy.deepcopy(model).set_params(device=CUDA).fit(MOONS.X, MOONS.y)
+    for model in (there, reloaded(there, tmp_path)):
+        assert model.score(MOONS.X, MOONS.y) == pytest.approx(
+            here.score(MOONS.X, MOONS.y), abs=0.05
+        )
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_are_measured(name: str, norm: str) -> None:
+    module, there, inputs, labels = both(name)
+    here = ib.diagnose(module, inputs, labels, norm=norm, leading=True)
+    for given in (inputs, inputs.to(CUDA), inputs.numpy()):
+        found = ib.diagnose(there, given, labels, norm=norm, leading=True)
+        assert found.gap_lower <= here.gap + 1e-6
+        assert here.gap_lower <= found.gap + 1e-6
+        assert found.min_margin == pytest.approx(here.min_margin, rel=1e-6)
+    assert {p.device.type for p in there.parameters()} == {CUDA}
+    assert str(found)
+    found.plot()
+
+
+def test_a_training_is_recorded_and_judged() -> None:
+    _, module, inputs, labels = both("deep")
+    module.float()
+    inputs, targets = inputs.to(CUDA).float(), torch.tensor(labels, device=CUDA)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    recorder = ib.Recorder(module, inputs, targets, [optimizer])
+    for step in range(20):
+        if step % 10 == 0:
+            recorder.record(step)
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(module(inputs), targets))
+        optimizer.step()
+    assert len(recorder.frame()) == 2
+    recorder.plot()
+    found = ib.which_norm(module, inputs, targets, optimizer=optimizer)
+    assert str(found)
+
+
+def descents(steps: int) -> list[ib.LimitConfig]:
+    methods: tuple[Method, ...] = ("plain", "momentum", "accelerated", "prox-linear")
+    towards_l2 = [ib.LimitConfig(steps=steps, method=method) for method in methods]
+    return [*towards_l2, ib.LimitConfig(steps=steps, norm="spectral")]
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("name", ["deep", "convolutional"])
+def test_modules_are_trained_to_their_limits(name: str, which: int, tmp_path: Path) -> None:
+    _, module, inputs, labels = both(name)
+    file = tmp_path / "checkpoint.safetensors"
+    ib.train_to_limit(module, inputs, labels, descents(10)[which], checkpoint=file)
+    found = ib.train_to_limit(
+        module, inputs, labels, descents(20)[which], checkpoint=file, resume=True
+    )
+    assert np.isfinite(found.frame()["log_loss"]).all()
+    assert {p.device.type for p in module.parameters()} == {CUDA}
+
+
+def test_networks_of_this_package_are_trained_and_certified() -> None:
+    found = []
+    for device in ("cpu", CUDA):
+        network = GLN([CONTEXTS], seed=0).double().to(device)
+        y = np.where(X[:, 0].numpy() > 0, 1, -1)
+        ib.train_to_limit(network, X.numpy(), y, ib.LimitConfig(steps=200))
+        found.append(ib.certify_network(network, X.numpy(), y).certificate)
+    assert found[1].lower <= found[0].upper * (1 + 1e-6)
+    assert found[0].lower <= found[1].upper * (1 + 1e-6)
+    assert found[1].gap < 1.0
+
+
+def test_kernels_of_finite_width() -> None:
+    gram = [
+        finite_gram(X.numpy(), ACTIVATIONS["relu"], gaussian_weights(64, 5), device=device)
+        for device in ("cpu", CUDA)
+    ]
+    np.testing.assert_allclose(gram[1], gram[0], rtol=1e-10)
