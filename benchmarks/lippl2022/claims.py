@@ -277,10 +277,11 @@ def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
         f"SVM-GLN has {_by_seeds(of_gln)}; over all cells {_correlation(of_gln)}, SVM-L2 "
         f"{_correlation(of_l2)}.",
         [
+            _sure(of_l2, 0.5),
             "Means and intervals over the seeds, by Fisher's transformation. In the released "
             "values SVM-L2 has "
             + _correlation(_with_network(_medians(_released(values, ("SVM-L2",)))))
-            + " over all cells."
+            + " over all cells.",
         ],
         remark=otherwise(Verdict.of(weaker.all(), weaker.any()), "0.7"),
     )
@@ -305,6 +306,13 @@ def _beyond(rows: pd.DataFrame, bound: float) -> pd.Series[bool]:
     """Whether the correlation within each N is at least a bound."""
     over = {size: np.tanh(z.mean) >= bound for size, z in _within(rows).items()}
     return pd.Series(over, dtype=bool)
+
+
+def _sure(rows: pd.DataFrame, bound: float) -> str:
+    """Say at which N the whole interval is on one side of a bound."""
+    z = np.arctanh(bound)
+    sure = [f"{size:,}" for size, each in _within(rows).items() if each.low > z or each.high < z]
+    return f"The interval is on one side of the bound at N = {' and '.join(sure) or 'none'} alone."
 
 
 def _by_seeds(rows: pd.DataFrame) -> str:
@@ -485,15 +493,19 @@ def _with_ten_seeds(
     verdict: Verdict, tables: Tables, sign: int, *names: str
 ) -> tuple[Verdict, str]:
     """Ask a sign of ten seeds, too, at the size that has them: in part if one of both stands."""
-    if tables.ten_seeds.empty:
+    found, words = _by_ten_seeds(tables, *names)
+    if not found:
         return verdict, ""
+    return all_of((verdict, Verdict.of(found.judged(sign) is Verdict.STANDS))), words
+
+
+def _by_ten_seeds(tables: Tables, *names: str) -> tuple[Pairs, str]:
+    """SVM-L2 minus SVM-GLN by ten seeds, where they are measured, and these in words."""
+    if tables.ten_seeds.empty:
+        return Pairs({}), ""
     compared = ten_seeds.comparisons(tables.ten_seeds)
     found = Pairs({name: compared[name][0] for name in names}, "{pair}")
-    there = Verdict.of(found.judged(sign) is Verdict.STANDS)
-    return (
-        all_of((verdict, there)),
-        f"; at N = {ten_seeds.WHOLE.train_size} by ten seeds {found}",
-    )
+    return found, f"; at N = {ten_seeds.WHOLE.train_size} by ten seeds {found}"
 
 
 def essential(values: pd.DataFrame, tables: Tables) -> Judged:
@@ -720,7 +732,8 @@ def hardly(values: pd.DataFrame, tables: Tables) -> Judged:
     found, rows = needed(difference(best, "SVM-L2", "SVM-GLN")), needed(tables.neighbours)
     means = rows.groupby("model")["neighbours"].mean()
     factor = means["svm-l2"] / means["svm-gln"]
-    small = max(-found.low, found.high) < POINT
+    ten, at_ten = _by_ten_seeds(tables, ten_seeds.LEAST)
+    small = all(max(-each.low, each.high) < POINT for each in (found, *ten.values()))
 
     def by(bound: float) -> Verdict:
         return Verdict.of(factor >= bound and small, factor >= bound or small)
@@ -728,7 +741,7 @@ def hardly(values: pd.DataFrame, tables: Tables) -> Judged:
     return Judged(
         by(1.5),
         f"Neighbours of SVM-L2 differ {factor:.1f} times as much as those of SVM-GLN; least error "
-        f"of SVM-L2 minus that of SVM-GLN: {found}.",
+        f"of SVM-L2 minus that of SVM-GLN: {found}{at_ten}.",
         "the two SVMs of a cell disagree on "
         f"{percent(_norms_apart(tables)['disagreement'].mean())} of the images.",
         [_cells_measured(rows)],
@@ -779,11 +792,12 @@ def random_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
         f"Correlation within one N: {_by_seeds(random)}.",
         f"{others}.",
         [
+            _sure(random, 0.5),
             f"Over all cells {_correlation(random)}. By momentum: "
             + "; ".join(
                 f"{momentum:g}: {_by_seeds(part)}" for momentum, part in random.groupby("momentum")
             )
-            + "."
+            + ".",
         ],
         remark=otherwise(Verdict.of(stronger.all(), stronger.any()), "0.7"),
     )

@@ -628,7 +628,10 @@ def grown(
 
 def coverage(table: pd.DataFrame) -> str:
     """Say how many of the rows that are wanted there are."""
-    return f"{len(table):,} of {table.attrs['wanted']:,} are measured so far. "
+    wanted = table.attrs["wanted"]
+    if len(table) == wanted:
+        return f"All {wanted:,} are measured. "
+    return f"{len(table):,} of {wanted:,} are measured so far. "
 
 
 def _same_loss(table: pd.DataFrame) -> pd.Series[bool]:

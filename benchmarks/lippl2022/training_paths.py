@@ -336,7 +336,9 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             verdict=similar.judged(),
             result=f"Difference of neighbouring predictors over their size: {similar}. On the way "
             f"from SVM-L2 to SVM-GLN the network ends at {way(apart, RELEASED)}.",
-            control=f"with momentum at {way(apart, MOMENTUM)}, and "
+            control="before training SVM-L2 is above the network, too, by "
+            f"{minus(apart, L2_NORM, UNTRAINED)}: of the two signs the first alone is training's "
+            f"doing. With momentum it ends at {way(apart, MOMENTUM)}, and "
             f"{above(norms, MOMENTUM)} above the optimum.",
             evidence=(
                 turned(frame),
@@ -346,16 +348,18 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "sharing": Judged(
             verdict=Verdict.of(min(kept) >= MOST, max(kept) >= MOST),
-            result=f"Of what SVM-GLN changes of SVM-L2, SVM-zeta changes {percent(kept[0])} in the "
-            f"difference of neighbours, and {percent(kept[1])} in the error; its GLN norm is "
-            f"{above(norms, ZETA)} above the optimum; at N = 500, two contexts, medians.",
+            result=f"Of what SVM-GLN changes of SVM-L2, SVM-zeta changes {percent(kept[0])} in "
+            f"neighbours, {percent(kept[1])} in the error (SVM-zeta minus SVM-GLN "
+            f"{minus(errors, ZETA, GLN_NORM)}); its GLN norm is {above(norms, ZETA)} above the "
+            "optimum; N = 500, two contexts, medians.",
             control=f"SVM-zeta differs from SVM-GLN on {percent(from_gln[ZETA].mean())} of the "
             f"images, from SVM-L2 on {percent(from_l2[ZETA].mean())}; SVM-L2 from SVM-GLN on "
             f"{percent(from_gln[L2_NORM].mean())}. The GLN norm of SVM-L2 is "
             f"{above(norms, L2_NORM)} above the optimum.",
             evidence=(
-                f"Error of SVM-zeta minus that of SVM-GLN: {minus(errors, ZETA, GLN_NORM)}.",
+                f"Error of SVM-L2 minus that of SVM-GLN: {minus(errors, L2_NORM, GLN_NORM)}.",
             ),
+            remark=", by a rule later than these numbers",
         ),
         "departures": Judged(
             verdict=Verdict.of(all(small), any(small)),
@@ -372,7 +376,8 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             verdict=Verdict.of(less.all(), less.any()),
             result="Disagreement with SVM-GLN "
             + ", ".join(along(plain, "from_gln", step) for step in SAID)
-            + f" steps; as released {percent(by_width[RELEASED].mean())}. Its GLN norm ends "
+            + f" steps; as released {percent(by_width[RELEASED].mean())} after {STEPS:,}. Its GLN "
+            "norm ends "
             f"{above(norms.dropna(subset=[PLAIN]), PLAIN)} above the optimum.",
             control="with SVM-L2 "
             + ", ".join(along(plain, "from_l2", step) for step in SAID)
