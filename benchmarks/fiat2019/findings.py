@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from benchmarks.catalogue import Statement
-from benchmarks.fiat2019 import constants, image_width
+from benchmarks.fiat2019 import constants, image_width, too_few_parameters
 from benchmarks.harness import otherwise
 from benchmarks.page import Judged, Kept
 
@@ -29,6 +29,7 @@ def judge(kept: Kept) -> Mapping[str, Judged]:
     return {
         "theorem_4": constants.theorem_4_judged(kept["constants"]),
         "theorem_5": constants.theorem_5_judged(),
+        "twice": too_few_parameters.twice(kept["too_few_parameters"]),
         "figure_3": replace(similar, remark=otherwise(nearer.verdict, "a quarter of the way")),
         "footnote_1": image_width.compared(images, "GaLU0", image_width.HARD),
     }

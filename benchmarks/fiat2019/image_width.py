@@ -239,7 +239,8 @@ def found(frame: pd.DataFrame) -> str:
     counts = trained.groupby("network")["rate"].nunique()
     return (
         f"**GaLU0 is {span(apart, '.1f')} points above ReLU (published {span(published, '.1f')}), "
-        f"and {span(linear, '.1f')} below the linear network.**\n\n"
+        f"and {span(linear, '.1f')} below the linear network; with only the readout trained ReLU "
+        f"errs {span((errors[READOUT] / errors['ReLU']).dropna(), '.1f')} times as often.**\n\n"
         f"- Our errors are {span(off, '+.1f')} points off the published ones. In the table the "
         "published value is in brackets.\n"
         f"- One training of {trained['steps'].iloc[0]:,} steps a cell and setting; the paper has "

@@ -26,7 +26,7 @@ from benchmarks.fiat2019.gated_layers import GatedLayers
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
 from benchmarks.fiat2019.theorems_1_and_2 import expected_loss
-from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
+from benchmarks.harness import Experiment, Frames, Judged, Row, Rows, Run, Verdict, growing
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels.least_squares import gated_features, least_squares
@@ -222,6 +222,23 @@ def by_share(frame: pd.DataFrame) -> pd.DataFrame:
     means = of_size.groupby(["share", "network"]).mean()
     published = pd.DataFrame(PUBLISHED).melt("share", var_name="network", value_name="published")
     return means.join(published.set_index(["share", "network"]))
+
+
+def twice(frame: pd.DataFrame) -> Judged:
+    """Compare ReLU with GaLU of twice the units."""
+    means = by_share(frame)
+    galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
+    share = relu.index.to_numpy()
+    share = share[share <= 0.5]
+    ours, theirs = (
+        relu.loc[share, column].to_numpy() - galu.loc[2 * share, column].to_numpy()
+        for column in ("loss", "published")
+    )
+    return Judged(
+        Verdict.of(bool((np.abs(ours) < 0.05).all()), bool((ours > 0).all())),
+        "The loss of ReLU minus that of GaLU with twice the units is "
+        f"{span(ours, '+.3f')} (published {span(theirs, '+.3f')}), at kd/m = {span(share)}.",
+    )
 
 
 def verdict(frame: pd.DataFrame, off: float = 0.08) -> Verdict:

@@ -345,6 +345,8 @@ def test_figure_2_asks_for_its_lower_bound() -> None:
     frame = published.melt("share", var_name="network", value_name="loss")
     frame = frame.assign(theory=1 - frame["share"], variance=1.0, seed=0, m=512, d=8, k=8)
     assert too_few_parameters.verdict(frame) is Verdict.STANDS
+    assert too_few_parameters.twice(frame).verdict is Verdict.IN_PART  # smaller, and by how much
+    assert "(published +0.038 to +0.324)" in too_few_parameters.twice(frame).result
     lower = (frame["network"] == "ReLU") & (frame["share"] == 0.0625)
     assert too_few_parameters.verdict(frame.assign(loss=frame["loss"] - 0.05 * lower)) is (
         Verdict.IN_PART

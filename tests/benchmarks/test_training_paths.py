@@ -55,6 +55,8 @@ def test_what_is_said_of_a_training() -> None:
     assert {each.verdict for each in found.values()} == {Verdict.STANDS}
     assert "SVM-zeta changes 133\u00a0% in" in found["sharing"].result
     assert "80\u00a0% at H = 10" in found["becoming"].result
+    assert "SVM-L2 is above the network, too, by +15.2\u00a0points" in found["becoming"].control
+    assert found["sharing"].remark == ", by a rule later than these numbers"
     assert "H = 10: untrained 0.0 %" in paths.found(frame(ENDS))
     assert "90\u00a0% at H = 10" in found["becoming"].control
     assert "3\u00a0% after 100" in found["plain"].result
