@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
@@ -36,7 +37,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
 from implicit_bias.bounds.certificate import Certificate, Status, certify
 from implicit_bias.bounds.status import excess, norm_at_margin_1
-from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
+from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, dense
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
 from implicit_bias.measure.stationarity import active_units
@@ -393,7 +394,11 @@ class Comparison:
         """Whether the evaluation samples are others than the training samples; None if unknown."""
         if self.of is None or self.of.train is None:
             return None
-        return not np.array_equal(np.asarray(self.of.train[0]), np.asarray(self.of.X))
+        train: Any = self.of.train[0]
+        given: Any = self.of.X
+        if sp.issparse(train) and sp.issparse(given):
+            return train.shape != given.shape or bool((train != given).nnz)
+        return not np.array_equal(np.asarray(train), np.asarray(given))
 
     def _headlines(self) -> list[str]:
         """Say what follows: a sentence for each trained network, or one for all models."""
@@ -658,7 +663,7 @@ class Predictions:
     Attributes
     ----------
     inputs : array_like of shape (n, D)
-        What its last step is given.
+        What its last step is given; of one of this package's, dense.
     classes : ndarray of shape (n,)
         Their classes; None, which no label equals, where the model is undecided.
     wrong : ndarray of bool, shape (n,)
@@ -736,6 +741,7 @@ class LastStep:
             predicted = np.asarray(self.model.predict(inputs), dtype=object)
         else:
             self.own.signs(labels)  # refuses labels that it does not know
+            inputs = dense(inputs)
             decision = self.own.decision_function(inputs)
             predicted = self.own.classes_of(decision).astype(object)
             scores = scores_of(decision, self.own.classes_)

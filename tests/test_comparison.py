@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -364,8 +365,10 @@ def test_a_report_on_inputs_that_a_pipeline_encodes(tmp_path: Path, others: int)
     inputs = pd.DataFrame({"kind": kinds, "size": TRAIN.X[:, 0]})
     inputs.loc[3, "size"] = np.nan
     inputs = inputs.assign(**{f"other {i}": 0.0 for i in range(others)})
-    encode = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder=SimpleImputer())
-    model = make_pipeline(encode, MaxMarginSVC()).fit(inputs, TRAIN.y)
+    encoder = ("kind", OneHotEncoder(), ["kind"])
+    encode = ColumnTransformer([encoder], remainder=SimpleImputer(), sparse_threshold=1.0)
+    model = make_pipeline(encode, GLNSVC(2, random_state=0)).fit(inputs, TRAIN.y)
+    assert sp.issparse(encode.fit_transform(inputs))
     train = (inputs, TRAIN.y)
     written = compare({"svm": model}, inputs, TRAIN.y, train=train).report(tmp_path)
     assert f"{2 + others}" in written.read_text("utf-8")

@@ -31,17 +31,19 @@ def predict(
     from implicit_bias.estimators.saved_models import load_model
     from implicit_bias.runs.prediction import predict_file
 
-    out = nothing_overwritten(out, partial(free_path, suffix=out.suffix))
-    check_writable(out)
     carried = None if id is None else [name.strip() for name in id.split(",") if name]
     saved = load_model(model)
     with usage_errors():
         found = predict_file(saved, file, model.stem, carried)
+    out = nothing_overwritten(out, partial(free_path, suffix=out.suffix))
+    check_writable(out)
     write_csv(out, found.table)
     if as_json:
         wrong = None if found.wrong is None else found.wrong.count
         print_json({"file": str(out), "rows": len(found.table), "wrong": wrong})
         return
     if found.wrong is not None:
-        show(f"{model.stem} is wrong on {percent(found.wrong.share)} ({found.wrong} rows)")
+        own = saved.facts.get("data") == str(file.absolute())
+        seen = "; most of them it was fitted to, so on others expect more" if own else ""
+        show(f"{model.stem} is wrong on {percent(found.wrong.share)} ({found.wrong} rows{seen})")
     show(f"Predictions: {out}")

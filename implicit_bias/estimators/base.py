@@ -342,11 +342,14 @@ def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     else:
         entries = sp.coo_matrix(X).data
         validation.check_told_apart(entries, entries.astype(np.float64), "X")
-        inputs = _dense(inputs)
+        inputs = dense(inputs)
     return (inputs, *checked[1:]) if y else inputs
 
 
-def _dense(X: Any) -> Array:
+def dense(X: Any) -> Any:
+    """Return a sparse X (n, D) as an array, and anything else as it is."""
+    if not sp.issparse(X):
+        return X
     if (entries := X.shape[0] * X.shape[1]) > MOST_ENTRIES:
         raise ValueError(
             f"X is sparse and would take {8 * entries / 2**30:.1f} GiB as a dense array, which "

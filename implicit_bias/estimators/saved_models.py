@@ -146,7 +146,8 @@ def save_model(
     if not isinstance(model, BinaryClassifier):
         raise TypeError(
             f"save_model saves a fitted {', '.join(CLASSIFIERS)}, not a {type(model).__name__}: "
-            "call it as save_model('svm.safetensors', model)"
+            "call it as save_model('svm.safetensors', model); of a pipeline save the last step, "
+            "pipeline[-1], and keep the whole with joblib.dump"
         )
     check_is_fitted(model, msg="this %(name)s is not fitted, so there is nothing to save: fit it")
     arrays: dict[str, NDArray[Any]] = {}

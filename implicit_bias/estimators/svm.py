@@ -64,6 +64,12 @@ RAISE_DEMANDS = (
     "margin or an error (on the command line `--C auto` and `--on-failure raise`)"
 )
 
+IGNORED_WEIGHTS = (
+    "class_weight changes nothing at the hard margin, which these samples have: it weights the "
+    "hinge loss of a finite C, such as the one that C='auto' chooses (on the command line "
+    "`--C auto`)"
+)
+
 
 @runtime_checkable
 class HasGating(Protocol):
@@ -178,7 +184,8 @@ class MarginSVC(BinaryClassifier, ABC):
             The samples have no hard margin.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
-        chosen = isinstance(self.C, str) and self.C == "auto"
+        if chosen := isinstance(self.C, str):
+            check_choice(self.C, "C", ("auto",), "a number")
         C = 1.0 if chosen else check_C(self.C)
         with all_or_nothing(self):
             X, y = self._checked(X, y)
@@ -206,6 +213,9 @@ class MarginSVC(BinaryClassifier, ABC):
         advice = ON_FAILURE_HELPS if self.failure_ is None else RAISE_DEMANDS
         if self.on_failure == "raise":
             self.solution_.raise_for_status("" if separable else advice)
+        weighs = self.class_weight is not None and np.ptp(weights) > 0
+        if weighs and separable and np.isinf(relaxed.C).all():
+            warnings.warn(IGNORED_WEIGHTS, UserWarning, stacklevel=2)
         if separable and relaxed.message:
             warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         elif relaxed.message:
@@ -251,8 +261,14 @@ class MarginSVC(BinaryClassifier, ABC):
 
     @property
     def group_norms_(self) -> Array:
-        """||zeta_g|| of each group, shape (G,): which hidden units the norm keeps."""
-        return self.solution_.group_norms
+        """||zeta_g|| of each group, shape (G,): 0 where the norm has switched it off.
+
+        Of hidden units the groups are these; where each of K > 2 classes has units of its own
+        (``coef_`` has K rows), class after class: ``group_norms_.reshape(K, -1)[k, h]`` is that of
+        unit h of ``classes_[k]``. With ``groups`` of features that are named, the order is that of
+        ``np.unique(groups)``.
+        """
+        return np.where(self.solution_.active, self.solution_.group_norms, 0.0)
 
     @property
     def n_iter_(self) -> int:
@@ -300,8 +316,8 @@ class MaxMarginSVC(MarginSVC):
     ----------
     norm : str or Norm
         As in `max_margin`.
-    groups : array_like of int, shape (D,), optional
-        Groups of features over which to sum the norm: with "l2" the group lasso.
+    groups : array_like of int or str, shape (D,), optional
+        Groups of features over which to sum the norm, by number or name: with "l2" the group lasso.
     fit_intercept : bool
         Whether each predictor has a free offset, which is not in the norm.
     C, solver, tol, device, on_failure, soft_C, class_weight

@@ -344,7 +344,10 @@ class InRows(SumNorm):
 
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
-    """Convert to groups (M,) and refuse all but 0 .. G - 1, none left out."""
+    """Convert to groups (M,); numbers must be 0 .. G - 1, none left out, and names get some."""
+    names = np.asarray(detached(groups), dtype=object)
+    if names.ndim == 1 and names.size and all(isinstance(name, str) for name in names):
+        return np.unique(names.astype(str), return_inverse=True)[1].astype(np.int64)
     numbers, given = as_numbers(groups, "groups"), np.asarray(detached(groups)).dtype
     whole = given.kind in "iuf" and (numbers == np.floor(numbers)).all()  # np.loadtxt reads floats
     if numbers.ndim != 1 or len(numbers) == 0 or not whole:

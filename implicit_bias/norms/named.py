@@ -33,8 +33,9 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     ----------
     norm : Norm, str, or object with ``value`` and ``dual``
         Names are "l1", "l2", "linf", "spectral" and "nuclear".
-    groups : array_like of int, shape (D,), optional
-        Group of each feature: the sum of the norm over these groups.
+    groups : array_like of int or str, shape (D,), optional
+        Group of each feature: the sum of the norm over these groups. Names are numbered in the
+        order of ``np.unique``.
 
     Raises
     ------

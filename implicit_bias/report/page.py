@@ -35,6 +35,7 @@ from implicit_bias.base.atomic import make_folder, write_atomically, write_table
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import TRUE, Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.estimators.base import dense
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.limit import limit_plots, unit_weights_plots
 from implicit_bias.report.figures.sections import sections
@@ -134,14 +135,13 @@ def write_report(
             old.difference_update(files)
         rows = tables(comparison, _class_names(comparison, evaluation))
         script = _resource("page.js")
-        held_out = None if train is None else not np.array_equal(train.X, evaluation.X)
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,
             meanings=meanings or {},
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
             command=command,
-            conclusions=conclusions(comparison, held_out=held_out, train_on=train_on),
+            conclusions=conclusions(comparison, held_out=comparison.held_out, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),
             tables=rows,
             definitions=definitions(rows),
@@ -176,7 +176,7 @@ def report_on(
 
     def data(X: ArrayLike, y: ArrayLike) -> Dataset:
         try:
-            inputs = as_finite(X, "X", 2)
+            inputs = as_finite(dense(X), "X", 2)
         except (TypeError, ValueError):  # texts and gaps, which a pipeline encodes and fills
             inputs = np.zeros(np.shape(X))
         constant = bool(inputs.shape[1]) and bool((inputs[:, -1] == 1.0).all())

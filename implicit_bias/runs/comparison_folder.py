@@ -174,7 +174,7 @@ def write_comparison(
         "thresholds": config.threshold,
         "protocol": config.protocol,
         "C": str(config.C),
-        **({"class weights": f"{weights} (in the hinge loss of the SVMs)"} if weights else {}),
+        **({"class weights": f"{weights} (in hinge losses: of no hard margin)"} if weights else {}),
         "training": f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
         f"{config.learning_rate:g}, momentum {config.momentum:g}",
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",

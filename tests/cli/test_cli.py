@@ -422,6 +422,9 @@ def test_a_model_of_a_file_predicts_another(noisy: tuple[Shell, pd.DataFrame, Fi
     table[["city", "age"]].to_csv(there.folder / "less.csv", index=False)
     less = there("predict soft.safetensors less.csv --out less.out")
     assert (less.status, "columns are missing: debt" in less.err) == (2, True)
+    assert "kept" not in there("predict soft.safetensors less.csv").err
+    assert "fitted to" in there("predict soft.safetensors own.csv").out
+    assert "fitted to" not in again.out
 
 
 @pytest.mark.slow

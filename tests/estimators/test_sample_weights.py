@@ -78,7 +78,8 @@ def test_weights_change_no_hard_margin() -> None:
     """But those that are 0, which leave samples out."""
     plain = ib.MaxMarginSVC().fit(X, HARD_Y)
     weights = RNG.uniform(0.1, 9, N)
-    weighted = ib.MaxMarginSVC(class_weight="balanced").fit(X, HARD_Y, weights)
+    with pytest.warns(UserWarning, match="hard margin.*C='auto'"):
+        weighted = ib.MaxMarginSVC(class_weight="balanced").fit(X, HARD_Y, weights)
     np.testing.assert_array_equal(plain.coef_, weighted.coef_)
     assert weighted.fitted_C_ == np.inf
     weights[plain.support_] = 0.0
@@ -186,8 +187,13 @@ def test_sparse_inputs_are_those_as_an_array(model: BinaryClassifier) -> None:
     thin = np.where(np.abs(X) > 0.5, X, 0.0)
     expected = clone(model).fit(thin, HARD_Y).decision_function(thin)
     for kind in (sp.csr_array, sp.coo_matrix):
-        found = clone(model).fit(kind(thin), HARD_Y).decision_function(kind(thin))
-        np.testing.assert_array_equal(found, expected)
+        fitted = clone(model).fit(kind(thin), HARD_Y)
+        np.testing.assert_array_equal(fitted.decision_function(kind(thin)), expected)
+        sparse, dense = (
+            ib.compare({"it": fitted}, form(thin), HARD_Y, train=(form(thin), HARD_Y))
+            for form in (kind, np.asarray)
+        )
+        assert (sparse.held_out, str(sparse)) == (False, str(dense))
 
 
 def test_sparse_inputs_without_room_are_refused() -> None:

@@ -63,3 +63,5 @@ def test_the_search_is_kept_and_shown(tmp_path: Path) -> None:
 def test_a_class_of_one_sample_cannot_be_left_out() -> None:
     with pytest.raises(ValueError, match="another"):
         MaxMarginSVC(C="auto").fit(np.eye(3), [0, 0, 1])
+    with pytest.raises(ValueError, match="auto, or a number"):
+        MaxMarginSVC(C="best").fit(np.eye(3), [0, 0, 1])  # type: ignore[arg-type]
