@@ -156,7 +156,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
     ax.set(xscale="log", xlabel="rounds", ylabel="margin / certified maximum", ylim=(0, 1.06))
     ax.grid(axis="y")
-    ax.legend(loc="lower right")
+    ax.legend(loc="center left")
     return figure
 
 

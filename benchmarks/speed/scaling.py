@@ -27,6 +27,7 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 
@@ -40,7 +41,7 @@ from implicit_bias.datasets.dataset import split_indices
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
-from implicit_bias.report.style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION
+from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, solve
 
 SEED = 1
@@ -217,13 +218,8 @@ QUANTITIES = {
     "ratio": "time of the solve\n/ time of 20 Choleskys",
     "solve_gib": "GiB of the solve",
 }
-# Each method on each kind of device has a colour, for its points and the law fitted to them.
-COLOURS = {
-    ("cpu", "interior-point"): BLUE,
-    ("cpu", "working-set"): VERMILION,
-    ("cuda", "interior-point"): SKY,
-    ("cuda", "working-set"): ORANGE,
-}
+# Each method has a colour, for its points and the law fitted to them.
+COLOURS = {"interior-point": BLUE, "working-set": VERMILION}
 PANEL = (3.0, 2.9)
 # Memory below this is what the yardstick left behind.
 LEAST_GIB = 0.1
@@ -258,9 +254,12 @@ def pieces(rows: pd.DataFrame, axis: str, quantity: str) -> harness.Frames:
 
 
 def draw(frame: pd.DataFrame, middle: Point | None = None) -> Figure:
-    """Time and memory along each axis that has more than one point, with fitted exponents."""
+    """Time and memory along each axis that has more than one point, with fitted exponents.
+
+    Of the first device alone: what is divided by a device's own yardstick compares no devices.
+    """
     middle = middle or _middle(frame)
-    lines = {axis: line(frame, axis, middle) for axis in AXES}
+    lines = {axis: line(_here(frame), axis, middle) for axis in AXES}
     drawn = [axis for axis in AXES if lines[axis][axis].nunique() > 1] or ["N"]
     size = (len(drawn) * PANEL[0] + 1, len(QUANTITIES) * PANEL[1])
     figure = Figure(figsize=size, layout="constrained")
@@ -272,6 +271,14 @@ def draw(frame: pd.DataFrame, middle: Point | None = None) -> Figure:
     for ax, axis in zip(axes[-1], drawn, strict=True):
         others = ", ".join(f"{name} = {getattr(middle, name)}" for name in AXES if name != axis)
         ax.set_xlabel(f"{AXES[axis]}   ({others})", fontsize="small")
+    marks: dict[str, Line2D] = {}
+    for ax in figure.axes:
+        shown = [drawn for drawn in ax.lines if not str(drawn.get_label()).startswith("_")]
+        laws = [law for law in shown if law.get_marker() == "None"]
+        marks |= {str(mark.get_label()): mark for mark in shown if mark not in laws}
+        if laws:
+            ax.legend(handles=laws, loc="upper left")
+    figure.legend(handles=[*marks.values()], loc="outside lower center", ncols=4)
     return figure
 
 
@@ -284,25 +291,20 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
         ax.set_xticks(values, labels=[f"{value:,}" for value in values], rotation=45)
         ax.xaxis.set_minor_locator(NullLocator())
     answered = rows[rows["outcome"] == runs.ANSWERED]
-    for device, there in answered.groupby("device"):
-        for solver, points in there.groupby("solver"):
-            look: dict[str, Any] = {
-                "color": _colour(device, solver),
-                "linestyle": "",
-                "marker": "o",
-            }
-            fitted = _fitted(points, quantity)
-            ax.plot(fitted[axis], fitted[quantity], label=f"{solver}, {device}", **look)
-            left = points.drop(fitted.index)
-            left = left[left[quantity] > 0]  # no more memory than before, on a logarithmic axis
-            if len(left):
-                words = f"below {LEAST_GIB:g} GiB: in no fit"
-                ax.plot(left[axis], left[quantity], markerfacecolor="none", label=words, **look)
-        for part in pieces(there, axis, quantity):
-            slope, factor = exponent(part[axis], part[quantity])
-            law = factor * part[axis] ** slope
-            colour = _colour(device, part["solver"].iloc[0])
-            ax.plot(part[axis], law, color=colour, linewidth=1, label=f"{axis}^{slope:.2f}")
+    for solver, points in answered.groupby("solver"):
+        look: dict[str, Any] = {"color": _colour(solver), "linestyle": "", "marker": "o"}
+        fitted = _fitted(points, quantity)
+        ax.plot(fitted[axis], fitted[quantity], label=solver, **look)
+        left = points.drop(fitted.index)
+        left = left[left[quantity] > 0]  # no more memory than before, on a logarithmic axis
+        if len(left):
+            words = f"{solver}, below {LEAST_GIB:g} GiB: in no fit"
+            ax.plot(left[axis], left[quantity], markerfacecolor="none", label=words, **look)
+    for part in pieces(answered, axis, quantity):
+        slope, factor = exponent(part[axis], part[quantity])
+        law = factor * part[axis] ** slope
+        colour = _colour(part["solver"].iloc[0])
+        ax.plot(part[axis], law, color=colour, linewidth=1, label=f"{axis}^{slope:.2f}")
     stopped = rows[rows["outcome"] != runs.ANSWERED]
     if len(stopped):  # they have no time and no memory: above the panel
         above: dict[str, Any] = {
@@ -312,8 +314,6 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
         }
         place = np.full(len(stopped), 1.03)
         ax.plot(stopped[axis], place, marker="^", color=GREY, label="no answer", **above)
-    if ax.has_data():
-        ax.legend(frameon=False, fontsize="x-small")
 
 
 def _fitted(rows: pd.DataFrame, quantity: str) -> pd.DataFrame:
@@ -321,8 +321,8 @@ def _fitted(rows: pd.DataFrame, quantity: str) -> pd.DataFrame:
     return rows[rows[quantity] >= LEAST_GIB] if quantity == "solve_gib" else rows
 
 
-def _colour(device: object, solver: object) -> str:
-    return COLOURS.get((str(device).partition(":")[0], str(solver)), BLACK)
+def _colour(solver: object) -> str:
+    return COLOURS.get(str(solver), BLACK)
 
 
 # --- what it shows ---------------------------------------------------------------------------
