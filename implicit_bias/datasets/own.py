@@ -27,7 +27,7 @@ import hashlib
 import re
 import unicodedata
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -67,6 +67,8 @@ UNSEEN = re.compile(r"^[\s\u200b\u2060\ufeff]+|[\s\u200b\u2060\ufeff]+$")
 WITH_GAPS: Literal["numpy_nullable"] = "numpy_nullable"
 # Whole numbers from here on are not told apart as float64.
 LARGE = 2**53
+# Share of a common label's samples up to which one like it may be a slip.
+RARE = 0.1
 # Names listed in an error.
 LISTED = 10
 # Numbers that are written so that no program reads them as such: 1,5 and 1 500 and 15 %.
@@ -142,7 +144,8 @@ def load_own(
     Warns
     -----
     UserWarning
-        A column of whole numbers that all differ, as the numbers of rows do.
+        A column of whole numbers that all differ, as the numbers of rows do; a rare label that
+        differs from another in capitals or spaces only.
 
     Examples
     --------
@@ -161,17 +164,22 @@ def load_own(
         if isinstance(given, str):
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
     check_choice(missing, "missing", get_args(Missing))
+
+    def choose(labels: NDArray[Any]) -> tuple[Any, Any]:
+        found = class_names(labels)
+        return found, select(*found, positive, negative, classes)
+
     file = Path(file)
     if not file.is_file():
         raise FileNotFoundError(f"no such file: {file}")
     try:
-        found = _read(file, target, Columns(encode, missing, frozenset(ignore), tuple(id)))
-        names, numbers = class_names(found.labels)
-        y, chosen, called = select(names, numbers, positive, negative, classes)
+        columns = Columns(encode, missing, frozenset(ignore), tuple(id), choose)
+        found = _read(file, target, columns)
+        (names, numbers), (y, chosen, called) = choose(found.labels)
     except (ValueError, MemoryError) as error:
         kind = MemoryError if isinstance(error, MemoryError) else ValueError
         raise kind(f"{file}: {error}") from error
-    for said in found.doubts:
+    for said in (*found.doubts, *_alike(names, numbers)):
         warnings.warn(f"{file.name}: {said}", stacklevel=2)
     kept, written = found.inputs[chosen], np.array(names)[numbers[chosen]]
     constant = not (kept.shape[1] and (kept[:, -1] == 1.0).all())
@@ -237,6 +245,18 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
     return tuple(text), numbers.astype(np.int64)
 
 
+def _alike(names: Sequence[str], numbers: NDArray[np.int64]) -> Iterator[str]:
+    """Ask of rare labels whether they are common ones, of other capitals or spaces."""
+    counts, common = np.bincount(numbers, minlength=len(names)), dict[str, int]()
+    for k in np.argsort(-counts, kind="stable").tolist():
+        other = common.setdefault("".join(names[k].casefold().split()), k)
+        if other != k and counts[k] <= RARE * counts[other]:
+            yield (
+                f"{names[k]!r} is the label of {counts[k]} of the samples, and {names[other]!r} of "
+                f"{counts[other]}: if these are one class, write them alike"
+            )
+
+
 def _seen(name: str) -> str:
     """Return what one sees of a name, which is what tells classes apart."""
     return UNSEEN.sub("", unicodedata.normalize("NFC", name))
@@ -277,7 +297,8 @@ def two_classes(
     if positive is None and negative is None and len(names) > 2:
         raise ValueError(
             f"there are {len(names)} classes ({_listed(names)}): name those of +1 by --positive "
-            "(in Python positive=[...]), and the rest are -1; or keep all apart by --classes all"
+            "(in Python positive=[...]), and the rest are -1; or keep all apart by --classes all "
+            "(classes=['all'])"
         )
     chosen = [
         None if asked is None else {find_class(name, names) for name in asked}
@@ -390,12 +411,16 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Columns:
-    """What becomes of text, of missing values and of some columns; see `load_own`."""
+    """What becomes of text, of missing values and of some columns; see `load_own`.
+
+    ``choose`` makes classes of the labels, and refuses what are none.
+    """
 
     encode: bool
     missing: Missing
     ignore: frozenset[str]
     id: tuple[str, ...]
+    choose: Callable[[NDArray[Any]], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -544,21 +569,23 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
     }
     wrong += [said.pop(n) for n in text if n in said]
     text = [n for n in text if n not in naming]
+    dated = {n for n in text if _share(table.iloc[:, n], ISO_DATE) == 1.0}
+    for odd, why in list(_not_kinds({n: table.iloc[:, n] for n in text if n not in dated})):
+        wrong.append(why)
+        text = [n for n in text if n not in odd]
     if text and not columns.encode:
         but = " (but for the labels)" if place < 0 else ""
         wrong.append(
             f"not numbers, but text or dates: {_listed([names[n] for n in text])}. Encode these "
-            f"columns{but} as one input a text by --encode (in Python encode=True), or leave them "
-            "out by --ignore"
+            f"columns{but} as one input a text, or the days of dates, by --encode (in Python "
+            "encode=True), or leave them out by --ignore"
         )
-    dated = {n for n in text if columns.encode and _share(table.iloc[:, n], ISO_DATE) == 1.0}
-    text = [n for n in text if n not in dated]
-    if text and columns.encode:
-        wrong += _not_kinds({names[n]: table.iloc[:, n] for n in text})
-    if dates := [names[n] for n in text if _share(table.iloc[:, n], DATE) > 0.5]:
-        days = f"{_listed(dates)} holds dates: --encode counts the days, if all are as 2020-01-31"
-        wrong.append(days)
-    if wrong:  # and then the doubts, too
+    if wrong:  # and then what is wrong with the labels, and the doubts, too
+        if place >= 0 and len(labels := table.iloc[:, place].dropna().to_numpy()):
+            try:
+                columns.choose(labels)
+            except (ValueError, TypeError) as error:
+                wrong.append(str(error))
         raise ValueError("; ".join((*wrong, *said.values())))
     carried = {"row": np.arange(1, len(table) + 1)}
     carried |= {name: table.iloc[:, names.index(name)].to_numpy() for name in columns.id}
@@ -571,7 +598,8 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
         if kinds[n] in "iu":
             as_numbers(table.iloc[:, n].dropna().to_numpy(), names[n])  # refuses what it rounds
     known: dict[int, Texts] = {n: first_date(table.iloc[:, n]) for n in dated}
-    known |= {n: texts_of(table.iloc[:, n], columns.missing == "median") for n in text}
+    of_kinds = (n for n in text if n not in dated)
+    known |= {n: texts_of(table.iloc[:, n], columns.missing == "median") for n in of_kinds}
     texts = tuple(known.get(n) for n in inputs)
     values = encode(table.iloc[:, inputs], texts)
     found = _checked(values, table.iloc[:, place].to_numpy(), columns.missing, carried)
@@ -614,21 +642,35 @@ def _gaps(table: pd.DataFrame, target: str | None, missing: Missing) -> Iterator
         yield f"{_listed(empty)} has no value at all: leave it out by --ignore"
 
 
-def _not_kinds(columns: Mapping[str, pd.Series[Any]]) -> Iterator[str]:
-    """Write which columns of text do not name kinds of samples, and so cannot be encoded."""
-    texts = {name: sorted({str(v) for v in column.dropna()}) for name, column in columns.items()}
-    numbers = {
-        name: [text for text in all_ if DIGITS.fullmatch(text)] for name, all_ in texts.items()
-    }
-    if mixed := [name for name, all_ in texts.items() if 2 * len(numbers[name]) > len(all_)]:
-        odd = next((text for text in texts[mixed[0]] if text not in numbers[mixed[0]]), "")
-        example = odd or numbers[mixed[0]][0]
+def _not_kinds(columns: Mapping[int, pd.Series[Any]]) -> Iterator[tuple[list[int], str]]:
+    """Yield columns of text that name no kinds of samples, and so cannot be encoded, and why."""
+    texts = {n: sorted({str(v).strip() for v in column.dropna()}) for n, column in columns.items()}
+
+    def mostly(pattern: re.Pattern[str]) -> list[int]:
+        fits = {n: sum(map(bool, map(pattern.fullmatch, all_))) for n, all_ in texts.items()}
+        return [n for n, all_ in texts.items() if 2 * fits[n] > len(all_)]
+
+    def said(odd: list[int], usual: re.Pattern[str]) -> str:
+        examples = texts[odd[0]]
+        example = next((text for text in examples if not usual.fullmatch(text)), examples[0])
+        return f"such as {example[:50]!r} in {_listed([str(columns[n].name) for n in odd])}"
+
+    if dates := mostly(DATE):
         yield (
-            f"{_listed(mixed)} holds numbers as text, such as {example[:50]!r}: write them with a "
-            "decimal point and without other signs, and what is missing as an empty field"
+            dates,
+            f"dates {said(dates, ISO_DATE)}: write them all as 2020-01-31, which --encode counts "
+            "in days, or leave them out by --ignore",
         )
-    if many := [n for n, all_ in texts.items() if len(all_) > MOST_TEXTS and n not in mixed]:
-        yield f"more than {MOST_TEXTS} different texts: leave {_listed(many)} out by --ignore"
+    if numbers := [n for n in mostly(DIGITS) if n not in dates]:
+        yield (
+            numbers,
+            f"numbers as text {said(numbers, DIGITS)}: write them with a decimal point and "
+            "without other signs, and what is missing as an empty field",
+        )
+    rest = (n for n in texts if n not in {*dates, *numbers})
+    if many := [n for n in rest if len(texts[n]) > MOST_TEXTS]:
+        names = _listed([str(columns[n].name) for n in many])
+        yield many, f"more than {MOST_TEXTS} different texts: leave {names} out by --ignore"
 
 
 def _from_arrays(file: Path, target: str, missing: Missing) -> _Samples:

@@ -186,7 +186,8 @@ def _stripped(column: pd.Series[Any]) -> pd.Series[Any]:
 def _dates(column: pd.Series[Any]) -> pd.Series[Any]:
     import pandas as pd
 
-    try:
-        return pd.to_datetime(_stripped(column), format="ISO8601", utc=True)
-    except ValueError as error:
-        raise ValueError(f"{column.name} holds no dates as 2020-01-31 ({error})") from error
+    texts = _stripped(column)
+    dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+    if len(odd := texts[dates.isna() & texts.notna()]):
+        raise ValueError(f"{column.name} holds no dates as 2020-01-31, but {odd.iloc[0]!r}")
+    return dates

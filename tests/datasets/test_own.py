@@ -166,8 +166,8 @@ MISREAD = [
     ("a\tb\tkind\n1\t2\tx\n3\t4\ty\n", "separated by commas"),
     ("sep=;\na;kind\n1;x\n2;y\n", "sep="),
     ("sep=,\na,kind\n1,x\n2,y\n", "sep="),
-    ('a,kind\n"1,5",x\n"2,5",y\n', "text or dates: a"),
-    ('a,kind\n"1,500",x\n"2,500",y\n', "text or dates: a"),
+    ('a,kind\n"1,5",x\n"2,5",y\n', "numbers as text such as '1,5' in a"),
+    ('a,kind\n"1,500",x\n"2,500",y\n', "numbers as text.* in a"),
     ('a,kind\n1,"x\n2,y"\n3,z\n', "quote not closed"),
     ('a,kind\n1,"x\n2,y\n', "EOF inside string"),
     ("a,kind\n1,x\0\n2,y\n", "no name of a class"),
@@ -210,10 +210,10 @@ MISREAD = [
                 ([f"id {n}" for n in range(101)], {"encode": True}, "101|100 different.*--ignore"),
                 (["", "", ""], {"missing": "drop"}, "no value at all"),
                 ([f"id {n}" for n in range(20)], {}, "a has as many values as rows.*--id a"),
-                ([f"2020-02-{n}" for n in range(10, 30)], {}, "text or dates: a.*a holds dates"),
-                ([f"{n}/2/2020" for n in range(1, 29)], {"encode": True}, "a holds dates"),
-                ([f"{n},5" for n in range(20)], {}, "text or dates: a"),
-                ([f"{n}" for n in range(19)] + ["x"], {"id": ["b"]}, "text or dates: a"),
+                ([f"2020-02-{n}" for n in range(10, 30)], {}, "text or dates: a.*days"),
+                ([f"{n}/2/2020" for n in range(1, 29)], {"encode": True}, "such as '1/2/2020'"),
+                ([f"{n},5" for n in range(20)], {}, "numbers as text.* in a"),
+                ([f"{n}" for n in range(19)] + ["x"], {"id": ["b"]}, "such as 'x' in a"),
                 (["1", "2", "3"], {"ignore": ["ax"]}, "ax, which is no column"),
                 (["1", "2", "3"], {"id": ["ax"]}, "ax, which is no column"),
                 (["1", "2", "3"], {"id": ["kind"]}, "target"),
@@ -544,8 +544,27 @@ def test_dates_are_days_since_the_first_one_in_a_later_file_too(tmp_path: Path) 
     assert made(later).tolist() == [[365.5, 1.0]]
     as_times = later.assign(since=pd.to_datetime(later["since"]))
     np.testing.assert_array_equal(made(as_times), made(later))
-    with pytest.raises(ValueError, match="since holds no dates"):
+    with pytest.raises(ValueError, match="since holds no dates as 2020-01-31, but 'soon'$"):
         made(later.assign(since="soon"))
+
+
+def test_all_that_is_wrong_with_columns_and_labels_is_said_at_once(tmp_path: Path) -> None:
+    """Whether columns are encoded or not, in a sentence each."""
+    names = [f"text {n}" for n in range(102)]
+    columns = {"seen": "03.05.2022", "price": "1,5", "remark": names, "city": "Bonn"}
+    table = pd.DataFrame({**columns, "day": "2020-01-31", "kind": [*"xyz", *99 * "x"]}).iloc[:-1]
+    file = put(tmp_path, pd.concat([table, table.tail(1)]))
+    said = r"such as '03.05.2022' in seen:.*'1,5' in price:.*leave remark out.*classes=\['all'\]"
+    for encode in (False, True):
+        with pytest.raises(ValueError, match=said) as raised:
+            load_own(file, "kind", encode=encode)
+        assert ("text or dates: city, day." in str(raised.value)) is not encode
+
+
+def test_a_label_that_may_be_a_slip_is_asked_about(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": range(19), "kind": [*10 * ["stays"], *8 * ["goes"], "Stays"]})
+    with pytest.warns(UserWarning, match="'Stays' is the label of 1 .*'stays' of 10"):
+        assert len(load_own(put(tmp_path, table), "kind", classes=["all"]).class_names) == 3
 
 
 def test_a_preparation_of_arrays_and_of_columns_of_one_name(tmp_path: Path) -> None:
