@@ -116,8 +116,11 @@ def loss_weights(
     """
     check_choice(loss, "loss", get_args(RunLoss), "weights of your own")
     rows, scores = problem.constraints, problem.decision(coef) + intercept
-    margins = rows.by_sample(rows.margins(scores.reshape(problem.n_samples, -1)))
-    return rows.alpha(weights_of_margins(margins, loss).reshape(-1))
+    margins = rows.margins(scores.reshape(problem.n_samples, -1))
+    if not np.isfinite(margins).all():  # they overflow, and smaller ones order the samples alike
+        return loss_weights(problem, np.ldexp(coef, -200), np.ldexp(intercept, -200), loss)
+    weights = weights_of_margins(rows.by_sample(margins), loss)
+    return rows.alpha(weights.reshape(-1))
 
 
 def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:

@@ -79,6 +79,14 @@ def checked(
             f"dropout in {listed(dropped)} is off here, while training with it minimises another "
             "loss: leave it out of a training whose limit is asked for"
         )
+    hooked = [
+        n for n, own in module.named_parameters() if own.requires_grad and own._backward_hooks
+    ]
+    if hooked:
+        warnings.append(
+            f"hooks see the gradient of {listed(hooked)} in training (register_hook), and are not "
+            "called here: entries that they mask were measured as if they were trained"
+        )
     excluded = dict[str, str]()
     for name in left_out(module, optimizer):
         excluded[name] = (

@@ -12,6 +12,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
@@ -208,7 +209,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
         """Return the step size for inputs (n, D)."""
         if self.learning_rate != "auto":
             return self.learning_rate
-        size = np.sqrt(np.mean(np.einsum("nd,nd->n", X, X)))
+        size = scipy.linalg.norm(X.ravel()) / np.sqrt(len(X))  # squares may overflow
         far = self.optimizer == "sgd" and size * TrainingConfig.learning_rate > LARGEST_STEP
         return float(LARGEST_STEP / size) if far else TrainingConfig.learning_rate
 

@@ -192,12 +192,14 @@ def _decode_model(header: dict[str, Any], arrays: Tensors) -> SavedModel:
 
 
 def _check_predictor(model: BinaryClassifier, arrays: Tensors) -> None:
-    """Predict the class of an input: it fails now, not later, where a part is missing or wrong."""
+    """Predict an input, and read what was fitted: a missing or wrong part fails now, not later."""
     view, width = model.margin_view(), model.n_features_in_
     if width > sum(array.size for array in arrays.values()):  # before memory is taken for it
         raise ValueError(f"it has no weights for {width} inputs")
     decision = model.decision_function(np.zeros((1, width)))
     model.classes_of(decision)
+    for name in filter(_is_fitted, dir(model)):
+        repr(getattr(model, name))
     if (view is None or view.has_predictor) and not np.isfinite(decision).all():
         raise ValueError("its predictor is not finite")
     if decision.shape != ((1,) if len(model.classes_) == 2 else (1, len(model.classes_))):

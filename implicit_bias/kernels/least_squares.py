@@ -128,9 +128,12 @@ def least_squares(
     check_number(ridge, "ridge", "[0, inf]")
     if 0 in (X.size, gates.size, y.size):
         raise ValueError(f"nothing to fit: X has shape {X.shape}, gates {gates.shape}, y {y.shape}")
-    size = float(np.abs(X).max()) * float(np.abs(gates).max())
-    if size and not SMALLEST_NORM <= size <= 1.0 / SMALLEST_NORM:
-        raise ValueError("the squares of X or of the gates over- or underflow: rescale X")
+    features_size = float(np.abs(X).max()) * float(np.abs(gates).max())
+    for size, name in ((features_size, "X or of the gates"), (float(np.abs(y).max()), "y")):
+        if size and not SMALLEST_NORM <= size <= 1.0 / SMALLEST_NORM:
+            raise ValueError(
+                f"the squares of {name} over- or underflow: rescale {name[:1]} to about 1"
+            )
     targets = y.reshape(len(y), -1)  # (m, p)
     n_units, n_features = gates.shape[1], X.shape[1]
     if n_units * n_features < len(X):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -45,7 +45,8 @@ def as_module(module: object) -> nn.Module:
     TypeError
         A classifier, say; a part that torch has scripted.
     ValueError
-        Parameters without values, or complex ones.
+        Parameters without values; complex or sparse ones, or of 8 bits; a trained one in whose
+        memory another tensor lies.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(
@@ -70,11 +71,19 @@ def as_module(module: object) -> nn.Module:
                 "move one on the meta device with to_empty and draw its weights)"
             )
     for name, parameter in module.named_parameters():
-        if parameter.is_complex():
+        coarse = parameter.is_floating_point() and parameter.itemsize < 2
+        if parameter.is_complex() or parameter.layout != torch.strided or coarse:
             raise ValueError(
-                f"parameter {name!r} is complex, and norms here are of real numbers: hold its real "
-                "and imaginary parts in parameters of their own"
+                f"parameter {name!r} is {parameter.layout} of {parameter.dtype}, and norms here "
+                "are of dense real numbers of at least 16 bits: hold the real and imaginary parts "
+                "of complex ones in parameters of their own, and take others .to_dense(), .float()"
             )
+    for one, other in _in_one_memory(module):
+        raise ValueError(
+            f"{one!r} and {other!r} share memory, so that each step of a training moves both, "
+            "while they would be measured as parameters of their own: let both names have one "
+            "nn.Parameter (b.weight = a.weight), or take a clone() of its values"
+        )
     return module
 
 
@@ -85,6 +94,33 @@ def _compiled(part: nn.Module) -> nn.Module | None:
 
 def _named(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
     return chain(module.named_parameters(), module.named_buffers())
+
+
+def _in_one_memory(module: nn.Module) -> Iterator[tuple[str, str]]:
+    """Yield names of tensors, of which one is trained, that share entries."""
+    lying: dict[int, list[tuple[str, Tensor]]] = {}
+    for name, tensor in _named(module):
+        if tensor.layout == torch.strided and tensor.numel():
+            lying.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
+    for tensors in lying.values():
+        for (one, first), (other, second) in combinations(tensors, 2):
+            trained = first.requires_grad or second.requires_grad
+            if trained and np.shares_memory(_addresses(first), _addresses(second)):
+                yield one, other
+
+
+def _addresses(tensor: Tensor) -> NDArray[Any]:
+    """Return an array that lies where a tensor does, on whatever device: not to be read."""
+    size = tensor.itemsize
+    place: Any = type("Place", (), {})()
+    place.__array_interface__ = {
+        "data": (tensor.data_ptr(), True),
+        "shape": tuple(tensor.shape),
+        "strides": tuple(size * step for step in tensor.stride()),
+        "typestr": f"|V{size}",
+        "version": 3,
+    }
+    return np.asarray(place)
 
 
 def values_of(module: nn.Module) -> dict[str, Tensor]:
@@ -397,11 +433,14 @@ def evaluated_at(inputs: tuple[Tensor, ...]) -> Iterator[None]:
     """
     try:
         yield
-    except (RuntimeError, TypeError, IndexError) as error:
+    except ValueError:
+        raise
+    except Exception as error:  # the module's own code can raise anything
         given = ", ".join(f"{tuple(tensor.shape)} of {tensor.dtype}" for tensor in inputs)
         raise ValueError(
-            f"the module cannot be evaluated at inputs of shapes {given} ({error}): pass them as "
-            "it takes them in training, several arguments as a tuple, and numbers with a decimal "
-            "point where it multiplies them with weights; tensors of the module's own that are "
-            "neither parameters nor buffers are not taken to float64: register them"
+            f"the module cannot be evaluated at inputs of shapes {given} ({type(error).__name__}: "
+            f"{error}): pass them as it takes them in training, several arguments as a tuple, and "
+            "numbers with a decimal point where it multiplies them with weights; tensors of the "
+            "module's own that are neither parameters nor buffers are not taken to float64: "
+            "register them"
         ) from error

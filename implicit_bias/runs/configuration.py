@@ -15,6 +15,7 @@ models of one.
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
 from types import UnionType
@@ -303,16 +304,7 @@ class RunConfig:
             raise ValueError(f"a configuration is a mapping of its fields, not {cut(metadata)}")
         if unknown := sorted(metadata.keys() - _HINTS.keys()):
             raise ValueError(f"a configuration has no {', '.join(map(cut, unknown))}")
-        # Of text, "inf" may be the name of a column or of a class.
-        values: dict[str, Any] = {
-            name: strict_json.decode(value) if name in _FLOATS else value
-            for name, value in metadata.items()
-        }
-        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        for name, value in values.items():
-            if not isinstance(value, _TYPES[name]):
-                raise TypeError(f"{name} is {cut(value)}, a {type(value).__name__}")
-        return cls(**values)
+        return cls(**{name: typed(name, value) for name, value in metadata.items()})
 
 
 def model_words(names: Iterable[str]) -> str | None:
@@ -336,16 +328,40 @@ def kinds(name: str) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
+def typed(name: str, value: Any) -> Any:
+    """Return a value as the type that a field of `RunConfig` is declared with.
+
+    Lists are tuples, and 1 and 1.0 are one momentum.
+
+    Raises
+    ------
+    ValueError
+        A value of another type, or that holds one.
+    """
+    for kind in kinds(name):
+        if kind is float and type(value) in (int, float, str):
+            # Also text, because JSON has "inf", and 1e-6 is text to YAML.
+            with suppress(ValueError, OverflowError):
+                if "_" not in str(value) and not math.isnan(number := float(value)):
+                    return number
+        elif get_origin(kind) is tuple and isinstance(value, list | tuple):
+            if all(type(item) is get_args(kind)[0] for item in value):
+                return tuple(value)
+        elif type(value) is (str if get_origin(kind) is Literal else kind):
+            return value
+    cure = "write a list"
+    if type(value) is not str or not holds_list(name):
+        names = (getattr(kind, "__name__", str(kind)) for kind in kinds(name))
+        cure = f"its type is {' or '.join(names)}"
+    raise ValueError(f"{name} cannot be {cut(value)}: {cure}")
+
+
+def holds_list(name: str) -> bool:
+    """Whether a field of `RunConfig` has several values."""
+    return any(get_origin(kind) is tuple for kind in kinds(name))
+
+
 _HINTS = get_type_hints(RunConfig)
-_FLOATS = {name for name in _HINTS if float in kinds(name)}
-# As JSON has them: names are text, and whole numbers are numbers.
-_TYPES = {
-    name: (
-        *(str if get_origin(kind) is Literal else get_origin(kind) or kind for kind in kinds(name)),
-        *(int for _ in _FLOATS & {name}),
-    )
-    for name in _HINTS
-}
 
 
 def _check(described: Field[Any], value: Any) -> None:

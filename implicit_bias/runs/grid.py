@@ -30,17 +30,16 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from reprlib import repr as cut
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Self
 
 from implicit_bias.base import strict_json
 from implicit_bias.datasets.own import digest
-from implicit_bias.runs.configuration import RunConfig, kinds
+from implicit_bias.runs.configuration import RunConfig, holds_list, typed
 
 if TYPE_CHECKING:
     import yaml
@@ -170,7 +169,7 @@ class Grid:
 
 def cell_key(config: RunConfig) -> str:
     """Hash what the results of a cell depend on."""
-    return _key({name: _typed(name, value) for name, value in vars(config).items()})
+    return _key({name: typed(name, value) for name, value in vars(config).items()})
 
 
 def _key(values: Mapping[str, Any]) -> str:
@@ -233,7 +232,7 @@ def _check_nodes(root: yaml.Node | None) -> None:
 
 def _axis(key: str, value: Any) -> tuple[Any, ...]:
     is_axis = isinstance(value, list) and (
-        not _holds_list(key) or all(isinstance(item, list) for item in value)
+        key not in _FIELDS or not holds_list(key) or all(isinstance(item, list) for item in value)
     )
     return tuple(value) if is_axis else (value,)
 
@@ -244,33 +243,10 @@ def _checked(field: str, axis: tuple[Any, ...]) -> tuple[Any, ...]:
         raise ValueError(f"unknown key {cut(field)}: {_nearest(field)}")
     if not axis:
         raise ValueError(f"{field} has no value: an axis needs at least one")
-    values = tuple(_typed(field, value) for value in axis)
+    values = tuple(typed(field, value) for value in axis)
     if len(set(values)) < len(values):
         raise ValueError(f"{field} has a value twice: {cut(list(values))}")
     return values
-
-
-def _holds_list(field: str) -> bool:
-    return field in _FIELDS and any(get_origin(kind) is tuple for kind in kinds(field))
-
-
-def _typed(field: str, value: Any) -> Any:
-    """Return a value as the type that the field is declared with: 1 and 1.0 are one momentum."""
-    for kind in kinds(field):
-        if kind is float and type(value) in (int, float, str):
-            with suppress(ValueError):  # also text, because 1e-6 is text to YAML
-                if "_" not in str(value) and not math.isnan(number := float(value)):
-                    return number
-        elif get_origin(kind) is tuple and isinstance(value, list | tuple):
-            if all(type(item) is get_args(kind)[0] for item in value):
-                return tuple(value)
-        elif type(value) is (str if get_origin(kind) is Literal else kind):
-            return value
-    cure = "write a list"
-    if type(value) is not str or not _holds_list(field):
-        names = (getattr(kind, "__name__", str(kind)) for kind in kinds(field))
-        cure = f"its type is {' or '.join(names)}"
-    raise ValueError(f"{field} cannot be {cut(value)}: {cure}")
 
 
 def _nearest(key: str) -> str:

@@ -195,6 +195,9 @@ def test_weights_of_a_run_have_any_scale() -> None:
     problem = max_margin([[2.0], [-1.0]], [1, -1], intercept=True)
     found = certify_run(problem, [[1.0]], weights=[1.7e308, 1.7e308])
     assert found.lower == pytest.approx(2 / 3)
+    for scale in (1e300, 1.7e308):  # margins overflow, and go up to both infinities
+        diverged = certify_run(max_margin([[1.0, 1.0], [1.0, -1.0]], [1, 1]), [[scale, -scale]])
+        assert diverged.lower == pytest.approx(0.5**0.5)
 
 
 def test_a_module_that_is_no_layer_is_named() -> None:

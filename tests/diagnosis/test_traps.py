@@ -118,6 +118,14 @@ def test_parameters_without_gradient_do_not_count() -> None:
     assert expected.excluded == expected.warnings == ()
 
 
+def test_hooks_of_a_parameter_are_named() -> None:
+    module = single()
+    parameter = next(module.parameters())
+    parameter.register_hook(torch.zeros_like)
+    with pytest.warns(DiagnosisWarning, match="hooks"):
+        diagnose(module, X, own_labels(module, X))
+
+
 def test_training_mode_is_named_and_kept() -> None:
     module = layered(nn.Dropout(0.5))
     expected, labels = quiet(module).gap, own_labels(module, X)
@@ -312,6 +320,11 @@ def wrong_on_two() -> Any:
             *(X, ONES, ValueError, "switch off activation checkpointing"),
         ),
         (lambda: frozen(linear(D)), X, ONES, ValueError, "no parameter.*requires_grad_"),
+        (lambda: linear(D).to(torch.float8_e4m3fn), X, ONES, ValueError, "16 bits"),
+        (
+            lambda: Computed(lambda m, x: x @ m.a, a=torch.eye(D).to_sparse()),
+            *(X, ONES, ValueError, "dense"),
+        ),
         (lambda: GLNClassifier(3), X, ONES, TypeError, "network_"),
         (
             lambda: seeded(nn.RNN(D, 1, bias=False)).train(),
@@ -368,6 +381,11 @@ def bag() -> nn.Module:
     return seeded(Computed(lambda m, x: m.last(m.bag(x)), bag=vectors, last=linear(4)), 1)
 
 
+def sparse() -> nn.Module:
+    vectors = nn.Embedding(10, 4, sparse=True)
+    return seeded(Computed(lambda m, x: m.last(m.a(x).sum(dim=1)), a=vectors, last=linear(4)), 1)
+
+
 def hooked() -> nn.Module:
     module = relu()
     module.get_submodule("2").register_full_backward_hook(lambda *_: None)
@@ -378,14 +396,18 @@ def hooked() -> nn.Module:
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize(
     ("build", "match"),
-    [(bag, "'bag' is an EmbeddingBag.*nn.Embedding"), (hooked, "'2'.*remove")],
+    [
+        (bag, "'bag' is an EmbeddingBag.*nn.Embedding"),
+        (sparse, "'a'.*sparse=False"),
+        (hooked, "'2'.*remove"),
+    ],
 )
 def test_derivatives_that_torch_does_not_have_are_named(
     build: Callable[[], nn.Module], match: str, norm: str
 ) -> None:
     module = build()
     tokens = torch.randint(10, (8, 3), generator=torch.Generator().manual_seed(0))
-    inputs = tokens if build is bag else X
+    inputs = X if build is hooked else tokens
     with pytest.raises(ValueError, match=match):
         diagnose(module, inputs, own_labels(module, inputs), norm=norm)
 

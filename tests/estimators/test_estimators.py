@@ -487,6 +487,8 @@ def test_steps_of_large_inputs_are_smaller() -> None:
     assert configs[0].learning_rate == pytest.approx(2.0 / size)
     assert configs[1].learning_rate == 0.04
     assert model.score(large, MOONS.y) > 0.7
+    huge = ib.GLNClassifier(5, steps=2, random_state=0).fit(1e200 * large, MOONS.y).training_
+    assert cast(Any, huge.config).learning_rate == pytest.approx(2e-200 / size)
     with pytest.raises(TrainingDiverged, match=f"norm of about {size:.3g}.*StandardScaler"):
         ib.GLNClassifier(5, steps=200, learning_rate=1e6, random_state=0).fit(large, MOONS.y)
 

@@ -208,6 +208,15 @@ def test_a_model_that_predicts_nothing_is_damaged(
         load_model(file)
 
 
+@pytest.mark.parametrize("field", ["support", "active", "certificate"])
+def test_a_part_of_another_type_is_damage(field: str, tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    save_model(file, fitted_linear())
+    retold(file, lambda fitted, _: dict(fitted)["solution_"]["fields"].update({field: None}))
+    with pytest.raises(FileError, match="damaged"):
+        load_model(file)
+
+
 @pytest.mark.parametrize("width", [None, "x", 2, 2**70])
 def test_another_number_of_inputs_is_damage(width: Any, tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"

@@ -80,8 +80,10 @@ def test_gates_of_any_type(of: Callable[[NDArray[Any]], Any], dtype: type) -> No
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e200])
 def test_squares_out_of_range(scale: float) -> None:
-    with pytest.raises(ValueError, match="over- or underflow"):
+    with pytest.raises(ValueError, match="of X .* over- or underflow"):
         fitted.least_squares(scale * normal(4, D), np.ones((4, K)), np.ones(4))
+    with pytest.raises(ValueError, match="of y over- or underflow"):
+        fitted.least_squares(normal(4, D), np.ones((4, K)), scale * np.ones(4))
 
 
 def test_all_gates_closed() -> None:

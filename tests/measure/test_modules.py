@@ -5,6 +5,7 @@ modes, hooks, attributes, and the global state of torch.
 """
 
 import contextlib
+import copy
 import itertools
 import sys
 import warnings
@@ -417,9 +418,35 @@ def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
     ).double()
 
 
+def in_one_memory(kind: str) -> nn.Module:
+    """Build two layers whose weights are two tensors on the same, or on other, entries."""
+    memory = torch.randn(D, 2 * D, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first, second = memory[:, :D], memory[:, : 2 * D - 1][:, D - 1 :]
+    if kind == "columns":
+        first, second = memory[:, ::2], memory[:, 1::2]
+    module = Computed(lambda m, x: (x @ m.a @ m.b).sum(dim=1), a=first)
+    if kind == "buffer":
+        module.register_buffer("b", second)
+    else:
+        module.b = nn.Parameter(second, requires_grad=kind != "frozen")
+    return module
+
+
+def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
+    module = in_one_memory("columns")
+    copied = copy.deepcopy(module)  # each in memory of its own
+    labels = own_labels(module, X)
+    assert ib.diagnose(module, X, labels).gap == pytest.approx(ib.diagnose(copied, X, labels).gap)
+
+
 @pytest.mark.parametrize(
     ("build", "error", "match"),
     [
+        *(
+            (lambda k=k: in_one_memory(k), ValueError, "share memory")
+            for k in ("trained", "frozen", "buffer")
+        ),
+        (lambda: returning(lambda y: {}["y"]), ValueError, "KeyError"),
         (lambda: cast(Any, torch.jit).trace(linear(D), X.float()), TypeError, "scripted"),
         (lambda: nn.Sequential(nn.LazyLinear(1, bias=False)), ValueError, "lazy"),
         (lambda: linear(D).to("meta"), ValueError, "meta"),
@@ -431,7 +458,8 @@ def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
         (lambda: returning(lambda y: y > 0), ValueError, "bool"),
         (lambda: returning(lambda y: y.detach()), ValueError, "detach"),
     ],
-    ids=["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"]
+    ids=["in one memory", "of frozen", "of buffer", "raising"]
+    + ["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"]
     + ["truth values", "detached"],
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated")

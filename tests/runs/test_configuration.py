@@ -44,8 +44,15 @@ def test_metadata_come_back() -> None:
 
 
 def test_metadata_that_are_no_configuration_are_refused() -> None:
-    for metadata, match in (({"unit": 5}, "has no 'unit'"), ({"encode": "yes"}, "encode is 'yes'")):
-        with pytest.raises((ValueError, TypeError), match=match):
+    for metadata, match in (
+        ({"unit": 5}, "has no 'unit'"),
+        ({"encode": "yes"}, "encode cannot be 'yes'"),
+        ({"positive": [None]}, "positive cannot be"),
+        ({"classes": [{}]}, "classes cannot be"),
+        ({"class_weight": [1]}, "class_weight cannot be"),
+        ({"tol": 10**400}, "tol cannot be"),
+    ):
+        with pytest.raises(ValueError, match=match):
             RunConfig.from_metadata(metadata)
 
 
