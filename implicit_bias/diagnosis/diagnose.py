@@ -57,7 +57,6 @@ from implicit_bias.norms.tensors import (
     GivenNorm,
     ParameterNorm,
     as_parameter_norm,
-    check_parts,
 )
 
 # The geometries that are compared with the one asked for.
@@ -176,8 +175,7 @@ def diagnose(
     given = None if norm is None else as_parameter_norm(norm)
     geometry, trained_by, obstacles = limit_of(module, given, optimizer)
     with showing("diagnosing"), evaluating(module) as modes:
-        gradients = margins_of(module, inputs, labels)
-        check_parts(geometry, gradients.shapes)
+        gradients = margins_of(module, inputs, labels, norms=[geometry])
         subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
         call = call_towards(subject, geometry.name, read=bool(trained_by))

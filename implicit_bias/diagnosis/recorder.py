@@ -30,7 +30,6 @@ from implicit_bias.norms.tensors import (
     GivenNorm,
     ParameterNorm,
     as_parameter_norm,
-    check_parts,
     one_or_several,
 )
 from implicit_bias.training.trainee import Inputs
@@ -137,9 +136,7 @@ class Recorder:
             # A loop that trains has its module in training mode, so modes are no news.
             given = as_arguments(inputs)  # into which the loop may write
             own = tuple(x.detach().clone() if isinstance(x, Tensor) else x.copy() for x in given)
-            gradients = margins_of(self.module, own, labels)
-            for norm in found:
-                check_parts(norm, gradients.shapes)
+            gradients = margins_of(self.module, own, labels, norms=found)
             self.subject, _, said = checked(gradients, {}, None, leading=leading)
         for text in said:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
@@ -188,7 +185,7 @@ class Recorder:
         step = last + 1 if step is None else step
         check_count(step, "step", last + 1)
         started = time.perf_counter()
-        with showing("recording"), evaluating(self.module):
+        with showing("recording"), evaluating(as_module(self.module)):
             subject = self.subject.reread()
             found = {name: measured(subject) for name, measured in self.measurements.items()}
         self.rows.append({"step": step, **found})

@@ -291,7 +291,7 @@ def which_norm(
     if own:
         geometries.setdefault(own, geometry)
     with showing("measuring in each norm"), evaluating(module) as modes:
-        gradients = margins_of(module, inputs, labels)
+        gradients = margins_of(module, inputs, labels, norms=geometries.values())
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         unfit = loss_obstacle(loss, gradients.classes)
         linear = subject.linear

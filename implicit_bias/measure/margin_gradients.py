@@ -125,6 +125,7 @@ class MarginGradients:
         self.module, self.labels, self.classes = module, y, classes
         self.pairs = Constraints.of_labels(y, classes, intercept=False)
         self.constants = {k: value for k, value in values.items() if k not in trained}
+        self.frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
         self.buffers = [name for name, _ in module.named_buffers()]
         self.shapes = {k: p.shape for k, p in trained.items()}
         self.theta = torch.cat([p.reshape(-1) for p in trained.values()])
@@ -146,13 +147,14 @@ class MarginGradients:
         Raises
         ------
         ValueError
-            Parameters or buffers have come, have gone or have other shapes.
+            Parameters or buffers have come, have gone, have other shapes or were frozen or thawed.
         """
         now = self._again(self.shapes, {}, self.scaled)
-        if (now.shapes, now.constants.keys()) != (self.shapes, self.constants.keys()):
+        before = self.shapes, self.constants.keys(), self.frozen
+        if (now.shapes, now.constants.keys(), now.frozen) != before:
             raise ValueError(
-                "the module has other parameters than those that were measured before: measure it "
-                "anew, with another Recorder"
+                "the module has, or trains, other parameters than those that were measured before: "
+                "measure it anew, with another Recorder"
             )
         return now
 

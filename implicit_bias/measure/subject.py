@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,7 +47,7 @@ from implicit_bias.measure.multipliers import (
     at_margin_1,
     best_multipliers,
 )
-from implicit_bias.norms.tensors import ParameterNorm
+from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
 NOTHING_TRAINED = (
     "no parameter gets a gradient, so nothing is trained: is the output computed from the "
@@ -84,6 +84,7 @@ def margins_of(
     labels: ArrayLike | Tensor,
     *,
     classes: int | None = None,
+    norms: Iterable[ParameterNorm] = (),
 ) -> MarginGradients:
     """Check a module, in the modes that it is in, with its samples: the one check there is.
 
@@ -97,12 +98,14 @@ def margins_of(
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     classes : int, optional
         K, by default that of the outputs.
+    norms : iterable of ParameterNorm
+        Those that it is measured in.
 
     Raises
     ------
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
-        samples of a batch, or are not finite; no parameter to train.
+        samples of a batch, or are not finite; no parameter to train; a norm of other parts.
     """
     given = as_arguments(inputs)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -111,6 +114,8 @@ def margins_of(
     found = _classes(check_outputs(module, tensors), labels)
     gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
     check_finite(gradients.outputs(gradients.theta))
+    for norm in norms:
+        check_parts(norm, gradients.shapes)
     return gradients
 
 

@@ -222,6 +222,11 @@ def test_a_module_that_has_lost_or_gained_parameters_is_another() -> None:
         module[0] = other
         with pytest.raises(ValueError, match="anew"):
             recorder.record()
+    module[0] = linear().requires_grad_(False)
+    with pytest.raises(ValueError, match="anew"):
+        recorder.record()
+    with pytest.raises(ValueError, match="meta"):
+        recorder.module.to("meta") and recorder.record()
     assert not recorder.rows
 
 

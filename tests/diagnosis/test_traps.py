@@ -120,7 +120,7 @@ def test_parameters_without_gradient_do_not_count() -> None:
 
 def test_hooks_of_a_parameter_are_named() -> None:
     module = single()
-    parameter = next(module.parameters())
+    parameter: Any = next(module.parameters())
     parameter.register_hook(torch.zeros_like)
     with pytest.warns(DiagnosisWarning, match="hooks"):
         diagnose(module, X, own_labels(module, X))

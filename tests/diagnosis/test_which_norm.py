@@ -206,7 +206,7 @@ def test_pages_and_tables_have_a_row_a_norm() -> None:
 def test_what_is_wrong_is_named() -> None:
     module = solved("l2")
     assert which_norm(module, INPUTS, Y, norms=L2()).rows[0].norm == "l2"
-    for norms in ((), ("l2", "l2"), "l7"):
+    for norms in ((), ("l2", "l2"), "l7", {"wieght": "l1", "": "l2"}):
         with pytest.raises(ValueError, match="norm"):
             which_norm(module, INPUTS, Y, norms=norms)
     assert len(which_norm(module, INPUTS, Y, norms=None).rows) == len(NORMS)

@@ -446,7 +446,7 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
             (lambda k=k: in_one_memory(k), ValueError, "share memory")
             for k in ("trained", "frozen", "buffer")
         ),
-        (lambda: returning(lambda y: {}["y"]), ValueError, "KeyError"),
+        (lambda: returning(lambda y: {"x": y}["y"]), ValueError, "KeyError"),
         (lambda: cast(Any, torch.jit).trace(linear(D), X.float()), TypeError, "scripted"),
         (lambda: nn.Sequential(nn.LazyLinear(1, bias=False)), ValueError, "lazy"),
         (lambda: linear(D).to("meta"), ValueError, "meta"),
