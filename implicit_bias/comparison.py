@@ -611,7 +611,7 @@ def compare(
     linear  < 0.001 %  0 %    0 of 12  0 to 24 %
     <BLANKLINE>
     No ranking: gated is wrong on 0 % (0 of 12 unseen samples), and too few samples tell it from \
-linear.
+linear. Always answering “-1” would be wrong on 50 %, and too few samples tell gated from that.
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
     _check_given(models, train)

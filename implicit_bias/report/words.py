@@ -5,13 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from implicit_bias.base.counts import PairedDifference
 from implicit_bias.base.version import VERSION
 from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
-from implicit_bias.datasets.dataset import Dataset, Split
+from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.problem import C_in_words
 from implicit_bias.report.conclusion import (
     SAMPLES,
+    Command,
     Conclusion,
     Sentence,
     Standing,
@@ -191,12 +193,38 @@ def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str,
     return tuple(f"{place % count} of class {place // count}" for place in places)
 
 
-def _baseline(own: Split) -> Sentence:
-    """Say how often the class would be wrong that most training samples have."""
-    classes, counts = np.unique(own.train.y, return_counts=True)
-    most = int(classes[counts.argmax()])
-    error = Term(percent(float(np.mean(own.validation.y != most))), "error")
-    return (f" Always answering “{own.train.names[most]}” would be wrong on ", error, ".")
+def _baseline(comparison: Comparison, best: ModelResult) -> Sentence:
+    """Say how often the class would be wrong that most training samples have, beside the best."""
+    of, own = comparison.of, comparison.own
+    if of is None or of.train is None:
+        return ()
+    classes, counts = np.unique(np.asarray(of.train[1]), return_counts=True)
+    most = classes[counts.argmax()]
+    name = f"{most:g}" if isinstance(most, float | np.floating) else most
+    name = own.train.names[int(most)] if own else name
+    wrong = np.asarray(of.y) != most
+    against, tail = PairedDifference.of(best.wrong, wrong), "."
+    if against.difference >= 0:
+        tail = ", and no model is better."
+    elif not against.decided:
+        tail = f", and too few samples tell {best.name} from that."
+    error = Term(percent(float(wrong.mean())), "error")
+    return (f" Always answering “{name}” would be wrong on ", error, tail)
+
+
+def _unlike(models: Sequence[ModelResult]) -> Sentence:
+    """Say which models have a soft margin for want of a hard one, beside others that have that."""
+    fitted = {m.name: m.fitted for m in models if m.fitted is not None and m.fitted.solution}
+    hard = [name for name, f in fitted.items() if f.failure is None and np.isinf(f.C).all()]
+    soft = [name for name, f in fitted.items() if f.failure and np.isfinite(f.C).all()]
+    if not (hard and soft):
+        return ()
+    return (
+        f"No ranking: a hard margin ({', '.join(hard)}) is beside a soft one ({', '.join(soft)}), "
+        "which was solved for want of a hard one; ",
+        Command("--C auto"),
+        ' (in Python C="auto") chooses a C for each. ',
+    )
 
 
 def _ranking(comparison: Comparison, samples: str) -> Conclusion:
@@ -213,8 +241,11 @@ def _ranking(comparison: Comparison, samples: str) -> Conclusion:
     count = f"{best.count} {samples}"
     error = Term(percent(best.error), "error")
     interval = f"95 % interval {percent_range(*best.count.interval)}"
-    if not others:
-        headline: Sentence = (f"{best.name} is wrong on ", error, f" ({count}; {interval}).")
+    if unlike := _unlike(found):
+        least = f"{best.name} is wrong on "
+        headline: Sentence = (*unlike, least, error, f" ({count}; {interval}).")
+    elif not others:
+        headline = (f"{best.name} is wrong on ", error, f" ({count}; {interval}).")
     elif all(difference is not None and difference.decided for difference in apart):
         start = f"{best.name} is wrong least often, on "
         headline = (start, error, f" ({count}; {interval}); no other is level with it.")
@@ -229,8 +260,7 @@ def _ranking(comparison: Comparison, samples: str) -> Conclusion:
             error,
             f" ({count}), and too few samples tell it from {', '.join(level)}.",
         )
-    if comparison.own is not None:
-        headline = (*headline, *_baseline(comparison.own))
+    headline = (*headline, *_baseline(comparison, best))
     evidence: list[Sentence] = []
     if len(found) == 2:
         differ = comparison.pair(best.name, others[0].name).disagreement

@@ -5,6 +5,7 @@ import copy
 import hashlib
 import json
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ from implicit_bias import (
     GLNClassifier,
     LimitConfig,
     MaxMarginSVC,
+    NotSeparableWarning,
     ReLUClassifier,
     compare,
     train_to_limit,
@@ -563,15 +565,38 @@ def test_errors_come_first_on_data_of_ones_own_and_by_class() -> None:
     X, y = np.arange(100.0)[:, None], np.repeat([-1.0, 1.0], [77, 23])
     own = Dataset("own", X, y, ("no", "yes"), has_constant=False)
     late = Fixed(np.where(np.arange(100) < 80, -1.0, 1.0))
-    comparison = replace(compare({"late": late}, X, y), own=Split(own, own))
+    comparison = replace(compare({"late": late}, X, y, train=(X, y)), own=Split(own, own))
     (conclusion,) = conclusions(comparison)
     baseline = f"Always answering “no” would be wrong on {percent(0.23)}."
     assert plain(conclusion.headline).endswith(baseline)
-    assert "Always" not in str(conclusions(replace(comparison, own=None))[0])
+    assert "Always answering “-1” would" in str(conclusions(replace(comparison, own=None))[0])
+    assert "Always" not in str(conclusions(compare({"late": late}, X, y))[0])
     by_class = tables(comparison, ["no", "yes"])[-1]
     rows = [[cell.text for cell in row] for row in by_class.rows]
     yes = ["late", "yes", "3 of 23", percent(20 / 23)]
     assert rows == [["late", "no", "0 of 77", percent(1.0)], yes]
+
+
+@pytest.mark.parametrize(
+    ("n_wrong", "tail"), [(5, "."), (35, ", and too few .* tell it from that."), (40, ".*better.")]
+)
+def test_models_are_read_against_the_commonest_class(n_wrong: int, tail: str) -> None:
+    X, y = np.arange(100.0)[:, None], np.repeat(["a", "b"], [60, 40])
+    answers = Fixed(np.where(np.arange(100) < n_wrong, np.where(y == "a", "b", "a"), y))
+    (said,) = conclusions(compare({"it": answers}, X, y, train=(X, y)))
+    assert re.search(
+        f"answering “a” would be wrong on {percent(0.4, space=' ')}{tail}$", said.title
+    )
+
+
+def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() -> None:
+    moons = make_toy("moons", 40, noise=0.05, random_state=0)
+    with pytest.warns(NotSeparableWarning):
+        linear = MaxMarginSVC().fit(moons.X, moons.y)
+    models = {"linear": linear, "gated": GLNSVC(10, random_state=0).fit(moons.X, moons.y)}
+    (conclusion,) = conclusions(compare(models, moons.X, moons.y))
+    assert conclusion.title.startswith("No ranking: a hard margin (gated) is beside a soft one")
+    assert "--C auto" in conclusion.title
 
 
 def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
