@@ -44,9 +44,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.special import betainc
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, RandomState
 from implicit_bias.kernels.dual_kernels import NEARLY_UNIT, unit_rows, without_rounding
-from implicit_bias.problem.gating import RandomState
 
 # Lemma 3 is printed with the first constant, d >= n^2 / 2 log(2 n^2 / delta). Its proof uses
 # Hoeffding's inequality with the exponent -8 d e^2; with the correct one, -d e^2 / 2, it needs

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, RandomState
 from implicit_bias.kernels.least_squares import gated_features, positive_eigen
 from implicit_bias.norms import RANK_TOLERANCE
-from implicit_bias.problem.gating import GateMatrix, RandomState, UnitGates, dense
+from implicit_bias.problem.gating import GateMatrix, UnitGates, dense
 
 
 @dataclass(frozen=True, eq=False)

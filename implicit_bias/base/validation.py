@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from reprlib import repr as cut
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.options import LARGEST_SEED, SMALLEST_SEED
 
 Array = NDArray[np.float64]
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 # Whole numbers up to here are float64, one by one.
 LARGEST_WHOLE = 2.0**53
 # Kinds of numpy's dates and durations.
@@ -269,6 +270,25 @@ def check_flag(value: object, name: str) -> None:
     """Raise TypeError unless a value is True or False: any text, even "no", counts as true."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {cut(value)}")
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    """Make a numpy generator of anything that scikit-learn takes as a seed.
+
+    Raises
+    ------
+    ValueError
+        Something else.
+    """
+    # A RandomState lends its bit generator, so that scikit-learn's seeds work as they are.
+    bits = random_state._bit_generator if isinstance(random_state, np.random.RandomState) else None
+    try:
+        return np.random.default_rng(random_state if bits is None else bits)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "random_state must be a whole number from 0 on, a generator of numpy or None, got "
+            f"{cut(random_state)}"
+        ) from error
 
 
 def check_count(value: object, name: str, least: int = 1, most: int | None = None) -> None:

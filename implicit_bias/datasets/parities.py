@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_features
+from implicit_bias.base.validation import Array, as_features, as_generator
 from implicit_bias.datasets.dataset import Dataset
 
 # 2^20 points of the cube are 168 MB of bits.
@@ -72,7 +72,7 @@ class ParityDistribution:
             More relevant bits than bits, or an even number of them.
         """
         check_size(n_bits, k)
-        drawn = np.random.default_rng(random_state).choice(n_bits, size=k, replace=False)
+        drawn = as_generator(random_state).choice(n_bits, size=k, replace=False)
         return cls(n_bits, tuple(drawn.tolist()))
 
     @property
@@ -108,7 +108,7 @@ class ParityDistribution:
         append_constant : bool
             Whether to append the constant 1 as the last column.
         """
-        rng = np.random.default_rng(random_state)
+        rng = as_generator(random_state)
         bits = rng.choice((-1.0, 1.0), size=(n_samples, self.n_bits))
         easy = rng.random(n_samples) < 0.5
         # In the easy half all relevant bits copy the first of them.

@@ -3,7 +3,13 @@
 import numpy as np
 
 from implicit_bias.base.options import TOY_KINDS, ToyKind
-from implicit_bias.base.validation import Array, check_choice, check_count, check_number
+from implicit_bias.base.validation import (
+    Array,
+    as_generator,
+    check_choice,
+    check_count,
+    check_number,
+)
 from implicit_bias.datasets.dataset import Dataset
 
 
@@ -53,7 +59,7 @@ def make_toy(
     check_choice(kind, "toy set", TOY_KINDS)
     check_count(n_samples, "n_samples", 2)  # one of each class
     check_number(noise, "noise", "[0, inf)")
-    rng = np.random.default_rng(random_state)
+    rng = as_generator(random_state)
     y = np.where(np.arange(n_samples) % 2 == 0, 1.0, -1.0)
     points = _toy_shape(kind, y, rng) + noise * rng.standard_normal((n_samples, 2))
     X = np.column_stack([points, np.ones(n_samples)]) if append_constant else points

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -28,7 +28,6 @@ from implicit_bias.solvers import Solution
 if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
 
-RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 ClassWeight: TypeAlias = dict[Any, float] | Literal["balanced"] | None
 # Entries of a sparse X that are made dense: 2 GiB.
 MOST_ENTRIES = 2**28
@@ -285,6 +284,9 @@ def checked_samples(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
 ) -> tuple[Array, NDArray[Any]]:
     """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
+    for parameter in fields(estimator):
+        if parameter.init and parameter.type in (bool, "bool"):
+            validation.check_flag(getattr(estimator, parameter.name), parameter.name)
     validation.check_not_masked(y, "y")
     y = validation.detached(y)
     if y is not None:
@@ -328,6 +330,8 @@ def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     """
     validation.check_not_masked(X, "X")
     X = validation.detached(X)
+    if hasattr(X, "to_pandas") and not hasattr(X, "dtypes"):
+        X = X.to_pandas()  # a table of pyarrow, whose dates would become numbers
     for column in X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)]:
         if getattr(column, "kind", "") in validation.DATES:
             raise ValueError("X has dates or durations: pass numbers of a unit that you choose")
@@ -421,10 +425,3 @@ def drawn_or_given(
             "2^k pass n_hyperplanes=k"
         )
     return given
-
-
-def as_generator(random_state: RandomState) -> np.random.Generator:
-    """Make a numpy generator of anything that scikit-learn takes as a seed."""
-    # A RandomState lends its bit generator, so that scikit-learn's seeds work as they are.
-    bits = random_state._bit_generator if isinstance(random_state, np.random.RandomState) else None
-    return np.random.default_rng(random_state if bits is None else bits)

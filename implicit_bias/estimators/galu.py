@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from implicit_bias.base.validation import Array, as_numbers, check_flag
+from implicit_bias.base.validation import Array, RandomState, as_generator, as_numbers
 from implicit_bias.estimators.base import (
-    RandomState,
-    as_generator,
     checked_classes,
     checked_inputs,
     checked_samples,
@@ -49,7 +47,6 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
 
     def _fit_targets(self, X: Array, targets: Array) -> None:
         """Draw the gates, and fit targets (n,) or (n, p)."""
-        check_flag(self.fit_intercept, "fit_intercept")
         self.gating_ = UnitGates.random(
             X,
             self.n_units,

@@ -11,14 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias.base.options import TOLERANCE
-from implicit_bias.base.validation import Array, check_flag
+from implicit_bias.base.validation import Array, RandomState, as_generator
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.estimators.base import (
-    BinaryClassifier,
-    RandomState,
-    all_or_nothing,
-    as_generator,
-)
+from implicit_bias.estimators.base import BinaryClassifier, all_or_nothing
 from implicit_bias.infinite_width import Activation, InfiniteWidthSolution, max_margin
 from implicit_bias.solvers import SolveError
 
@@ -114,7 +109,6 @@ class InfiniteWidthSVC(BinaryClassifier):
         """
         with all_or_nothing(self):
             X, labels = self._validate(X, y)
-            check_flag(self.fit_intercept, "fit_intercept")
             found = max_margin(
                 self._inputs(X),
                 labels,

@@ -21,13 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.strict_json import attributes
-from implicit_bias.base.validation import Array, as_device, check_choice
+from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
 from implicit_bias.estimators.base import (
     BinaryClassifier,
     FittedMargin,
-    RandomState,
     all_or_nothing,
-    as_generator,
     drawn_or_given,
 )
 from implicit_bias.problem.gating import Gating, HyperplaneContexts, Threshold

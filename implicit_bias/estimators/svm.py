@@ -22,15 +22,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.base.options import TOLERANCE, OnFailure, SolverOptions
-from implicit_bias.base.validation import Array, check_choice
+from implicit_bias.base.validation import Array, RandomState, as_generator, check_choice
 from implicit_bias.estimators.base import (
     BinaryClassifier,
     ClassWeight,
     FittedMargin,
     NotSeparableWarning,
-    RandomState,
     all_or_nothing,
-    as_generator,
     classes_of,
     drawn_or_given,
     sample_weights,

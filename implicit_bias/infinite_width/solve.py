@@ -63,7 +63,14 @@ from numpy.typing import ArrayLike
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.linear import linprog
 from implicit_bias.base.progress import say, showing
-from implicit_bias.base.validation import Array, as_features, as_finite, check_count, check_number
+from implicit_bias.base.validation import (
+    Array,
+    as_features,
+    as_finite,
+    as_generator,
+    check_count,
+    check_number,
+)
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import Conflict
 from implicit_bias.bounds.status import relative_gap
@@ -371,7 +378,7 @@ class Oracle:
     ) -> None:
         self.problem = problem
         self.exact = True
-        self._rng = np.random.default_rng(random_state)
+        self._rng = as_generator(random_state)
 
     def search(self, alpha: Array, floor: float) -> Peaks:
         """Points found by local ascent where ||h|| reaches the floor, best first."""

@@ -34,8 +34,10 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.options import ThresholdRule
 from implicit_bias.base.validation import (
     Array,
+    RandomState,
     as_features,
     as_finite,
+    as_generator,
     check_choice,
     check_count,
     check_flag,
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 GateMatrix: TypeAlias = Array | sp.csr_array
 Threshold: TypeAlias = ThresholdRule | Array
 GateFunction: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Array]
-RandomState: TypeAlias = int | np.random.Generator | None
 
 # Standard deviations of the published draws: only their ratio matters, because a
 # hyperplane does not change when its normal and its threshold are scaled together.
@@ -228,7 +229,7 @@ class HyperplaneContexts(Gating):
         X = as_finite(X, "X", 2)
         check_count(n_units, "n_units")
         check_count(n_hyperplanes, "n_hyperplanes", 0, MAX_HYPERPLANES)  # none is one context
-        rng = np.random.default_rng(random_state)
+        rng = as_generator(random_state)
         shape = (n_units, n_hyperplanes)
         weights = rng.normal(0.0, WEIGHT_SCALE, (*shape, X.shape[1]))
         drawn = rng.normal(0.0, THRESHOLD_SCALE, shape)  # always, so that it shifts no later draw
@@ -473,7 +474,7 @@ class UnitGates(Gating):
         X = as_finite(X, "X", 2)
         check_count(n_units, "n_units")
         check_choice(init, "init", ("normal", "orthogonal"))
-        rng = np.random.default_rng(random_state)
+        rng = as_generator(random_state)
         n_features = X.shape[1]
         weights = rng.normal(0.0, 1.0 / math.sqrt(n_features), (n_units, n_features))
         ratio = THRESHOLD_SCALE / WEIGHT_SCALE

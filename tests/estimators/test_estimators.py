@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
@@ -172,6 +173,9 @@ def test_random_states() -> None:
         assert isinstance(gating, HyperplaneContexts)
         return gating.weights
 
+    for none in ("zz", -1, 0.5):
+        with pytest.raises(ValueError, match="random_state"):
+            weights(none)
     np.testing.assert_array_equal(weights(5), weights(5))
     np.testing.assert_array_equal(weights(5), weights(np.random.default_rng(5)))
     np.testing.assert_array_equal(
@@ -375,7 +379,7 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
         (gln_svc(solver="osqp"), "OSQP solves quadratic programs only"),
         (gln_svc(tol=0.0), "the gap tolerance must be in"),
         (gln_svc(C=-1.0), r"C must be in \(0, inf\]"),
-        (gln_svc(C="inf"), r"C must be in \(0, inf\], got 'inf': pass a number \(not text\)"),
+        (gln_svc(C="inf"), "C must be one of auto, or a number; got 'inf'"),
         (gln_svc(on_failure="ignore"), "on_failure must be one of"),
         (gln_svc(soft_C="x"), "soft_C must be a number"),
         (gln_svc(soft_C=True), "soft_C must be a number"),
@@ -400,6 +404,9 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
                 lambda text: ib.InfiniteWidthSVC(fit_intercept=text),
                 lambda text: ib.GaLUClassifier(3, fit_intercept=text),
                 lambda text: ib.GaLUClassifier(3, always_on=text),
+                lambda text: ib.GLNClassifier(3, steps=1, readout_bias=text),
+                lambda text: ib.ReLUClassifier(3, steps=1, shared=text),
+                lambda text: ib.ReLUClassifier(3, steps=1, progress=text),
             )
         ),
         (ib.GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
@@ -448,6 +455,7 @@ TWO = np.array([[2**53 + 1, 1], [2**53, -1]])
         ([[10**400, 1], [1, -1]], "X has numbers beyond the range"),
         (np.array([["2020", "2021"], ["2022", "2021"]], dtype="M8[D]"), "X has dates"),
         (pd.DataFrame({k: pd.to_timedelta([1, 2], unit="s") for k in "ab"}), "X has dates"),
+        (pa.table({k: pd.to_datetime(["2020", "2021"]) for k in "ab"}), "X has dates"),
         (list(np.ma.masked_less(TWO, 0)), "X is a masked array"),
     ],
 )
