@@ -152,14 +152,18 @@ class MarginResult:
         return 1.0 / self.optimum if known else None
 
     @property
-    def active_units(self) -> int:
-        """Groups that the norm has not switched off.
+    def active(self) -> NDArray[np.bool_]:
+        """Which groups (G,) the norm has not switched off.
 
         For an SVM by its multipliers, for a network those with at least 1 % of the largest norm.
         """
         solution = self.fitted.solution
-        active = active_units(self.unit_norms) if solution is None else solution.active
-        return int(np.count_nonzero(active))
+        return active_units(self.unit_norms) if solution is None else solution.active
+
+    @property
+    def active_units(self) -> int:
+        """How many these are."""
+        return int(np.count_nonzero(self.active))
 
     @property
     def support_vectors(self) -> int | None:

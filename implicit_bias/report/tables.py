@@ -135,7 +135,7 @@ MODEL_COLUMNS = (
     Column(
         "norm",
         "Norm of the weights once they are scaled to smallest margin 1; ∞ where the training "
-        "samples are not separated.",
+        "samples are not separated. With a finite C the norm plus C times the hinge losses.",
         number,
     ),
     Column(

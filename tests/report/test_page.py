@@ -46,8 +46,11 @@ from implicit_bias.base.wording import percent
 from implicit_bias.comparison import Predicts
 from implicit_bias.datasets import Dataset, Split, load_digits, make_toy, split
 from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, conclude, plain
+from implicit_bias.report.figures.base import Subject
 from implicit_bias.report.figures.plane import distinct_rows
+from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.training import log_ticks
+from implicit_bias.report.figures.units import unit_plots
 from implicit_bias.report.page import write_report
 from implicit_bias.report.tables import tables
 from implicit_bias.report.words import TRAIN_ON, conclusions
@@ -597,6 +600,21 @@ def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() 
     (conclusion,) = conclusions(compare(models, moons.X, moons.y))
     assert conclusion.title.startswith("No ranking: a hard margin (gated) is beside a soft one")
     assert "--C auto" in conclusion.title
+
+
+@pytest.mark.slow
+def test_units_of_one_program_are_named_by_class_and_joined_where_there_are_several() -> None:
+    X, y = np.random.default_rng(0).normal(size=(12, 6)), np.arange(12) % 3
+    data = Dataset("own", X, y, ("ant", "bee", "cow"), has_constant=False)
+    svm = GLNSVC(4, C=1.0, random_state=0).fit(X, y)
+    by_class = (svm.group_norms_.reshape(3, 4) > 0).sum(axis=1)
+    said = f"keeps .* \\(ant {by_class[0]}, bee {by_class[1]}, cow {by_class[2]}\\)"
+    for models, joined in (({"svm": svm}, False), ({"svm": svm, "same": svm}, True)):
+        subject = Subject(compare(models, X, y, train=(X, y)), models, data)
+        (plot,) = unit_plots(subject)
+        assert re.search(said, plot.caption)
+        assert ("A line joins" in plot.caption) is joined
+        assert not any("gradient descent does" in section.note for section in sections(subject))
 
 
 def test_a_hard_margin_beside_a_soft_one_is_told() -> None:

@@ -36,8 +36,12 @@ def sections(subject: Subject) -> tuple[Section, ...]:
             "units",
             "Which units are kept",
             "The norm is a sum over hidden units, so its minimum can switch whole units off"
-            f"{active_in_svms(subject.comparison)}. The share of each unit in the norm shows "
-            "whether gradient descent does the same.",
+            f"{active_in_svms(subject)}."
+            + (
+                " The share of each unit in the norm shows whether gradient descent does the same."
+                if any(model.history for model in subject.comparison.models)
+                else ""
+            ),
             tuple(unit_plots(subject)),
         ),
         Section(

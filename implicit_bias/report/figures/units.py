@@ -20,15 +20,20 @@ def _several_units(comparison: Comparison) -> list[list[ModelResult]]:
     return [same for same in shared if same and same[0].known_margin.units > 1]
 
 
-def _active(model: ModelResult) -> str:
-    active, units = model.known_margin.active_units, model.known_margin.units
-    return f"{model.name} keeps {'all' if active == units else f'{active} of'} {units}"
+def _active(subject: Subject, model: ModelResult) -> str:
+    margin, names = model.known_margin, subject.class_names
+    active, units = margin.active_units, margin.units
+    said = f"{model.name} keeps {'all' if active == units else f'{active} of'} {units}"
+    if margin.fitted.architecture.apart and margin.fitted.coef.shape[:-2] == (len(names),):
+        counts = margin.active.reshape(len(names), -1).sum(axis=1)
+        said += f" ({', '.join(f'{name} {n}' for name, n in zip(names, counts, strict=True))})"
+    return said
 
 
-def active_in_svms(comparison: Comparison) -> str:
-    """Say how many units each SVM keeps."""
-    svms = [svm for same in _several_units(comparison) if (svm := first_svm(same))]
-    return f"; here {', '.join(map(_active, svms))}" if svms else ""
+def active_in_svms(subject: Subject) -> str:
+    """Say how many units each SVM keeps, and of which class, where each has its own."""
+    svms = [svm for same in _several_units(subject.comparison) if (svm := first_svm(same))]
+    return f"; here {', '.join(_active(subject, svm) for svm in svms)}" if svms else ""
 
 
 def unit_plots(subject: Subject) -> Iterator[Plot]:
@@ -36,13 +41,13 @@ def unit_plots(subject: Subject) -> Iterator[Plot]:
     for i, same in enumerate(_several_units(subject.comparison), 1):
         first = first_svm(same) or same[0]
         n_units = first.known_margin.units
-        active = "; ".join(map(_active, same))
+        active = "; ".join(_active(subject, model) for model in same)
+        joined = "A line joins what the models make of one unit; sorted" if same[1:] else "Sorted"
         yield Plot(
             f"units-{i}",
             _unit_shares(subject, same, first),
             f"Share of each of {n_units} units in the norm, for models of one program: {active}",
-            f"Units: {active}. A line joins what the models make of one unit; sorted by "
-            f"{first.name}. The dotted line is an equal share for all."
+            f"Units: {active}. {joined} by {first.name}. The dotted line is an equal share for all."
             + (" No SVM to compare with: not separable, proven." if first.inseparable else ""),
         )
 
