@@ -231,6 +231,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             result=f"The probability is at least {number(ratios.min().min())} delta / n^2, and "
             f"the ratio rises to {number(ratios.last().min())} or more at n = "
             f"{int(claims['n'].max())}.",
+            remark=", with K.2's probability",
         ),
         "theorem-4-5": Judged(
             verdict=Verdict.of((traces[traces["width"] >= 1024]["share"] == 1).all()),

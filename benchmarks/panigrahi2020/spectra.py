@@ -223,7 +223,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             + ", ".join(
                 f"{name} {number(shown[name])}" for name in ("relu", "elu", "tanh", "swish")
             )
-            + f"; {circle[-1]}: ReLU {number(last.loc[circle[-1], 'relu'])}, "
+            + f"; {circle[-1]}, where delta = 0: ReLU {number(last.loc[circle[-1], 'relu'])}, "
             f"ELU {number(last.loc[circle[-1], 'elu'])}.",
             evidence=(
                 "By whole spectra, in place of their ends, the claim stands in part: on the "
