@@ -169,12 +169,12 @@ def found(frame: pd.DataFrame) -> str:
     right = {strips: 1 - rows["test_error"].mean() for strips, rows in trained.groupby("strips")}
     at_most = linear[linear["strips"] == most]["model"].unique()
     return (
-        f"With one digit the network has {percent(one[NETWORK], 1)}, the linear models "
-        f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}. "
-        f"**With {many} digits the network has {_with_interval(right[most], size)} at {most:,} "
-        f"training strips, {percent(right[main], 1)} at {main:,}; the best linear model has "
-        f"{_with_interval(1 - least, size)}.** The paper has almost 80 % and barely "
-        "above 50 %, and does not give the number of strips: with more of them the network "
+        f"**With one digit the network has {percent(one[NETWORK], 1)}, the linear models "
+        f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}; with "
+        f"{many} digits the network has {percent(right[main], 1)} at {main:,} training strips, "
+        f"where all models are trained, and {_with_interval(right[most], size)} at {most:,}; the "
+        f"best linear model has {_with_interval(1 - least, size)}.** The paper has almost 80 % and "
+        "barely above 50 %, and does not give the number of strips: with more of them the network "
         f"{_with_more(trained)}. On the strips it is trained on it has {_training(trained)}.\n\n"
         f"At {most:,} strips the linear models trained are {', '.join(at_most) or 'none'}; all "
         f"{len(more)} models at {main:,}.\n\n"

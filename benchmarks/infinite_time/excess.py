@@ -220,7 +220,7 @@ def found(frame: pd.DataFrame) -> str:
         f"H = {best['units']:.0f}, optimum {optimum:.7g}. Published training ends at an excess and "
         f"a disagreement of {published}. From the same initial weights, full batches on the log of "
         "the exponential loss:\n\n"
-        "- **It is finite time. The network goes to its SVM: excess like "
+        "- **In this cell it is finite time. The network goes to its SVM: excess like "
         f"{_rate(runs['accelerated'])}, "
         f"the KKT residual of theorem 3.1 down to {best['residual']:.0e}, |w| = ||W|| to "
         f"{best['balance']:.0e}, and after {best['step']:,.0f} steps "

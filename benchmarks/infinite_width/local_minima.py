@@ -102,11 +102,11 @@ def found(frame: pd.DataFrame) -> str:
     by_width = frame.groupby("width")
     failed = (1.0 - by_width["separates"].mean()).iloc[0]
     medians = by_width["share"].median()
+    shares = ", ".join(f"{percent(share)} ({width} units)" for width, share in medians.items())
     return (
-        f"The optimum has {frame['neurons'].iloc[0]} neurons. Networks of {medians.index[0]} units "
-        f"fail to separate in {100 * failed:.0f} % of the starts and reach "
-        f"{100 * medians.iloc[0]:.0f} % of the maximum in the median; with {medians.index[-1]} "
-        f"units {100 * medians.iloc[-1]:.0f} %. One more unit provably lowers the norm of the best "
+        f"**The optimum has {frame['neurons'].iloc[0]} neurons. Of its margin the median start "
+        f"reaches {shares}.** With {medians.index[0]} units {100 * failed:.0f} % of the starts "
+        f"fail to separate. One more unit provably lowers the norm of the best "
         f"second layer in {100 * frame['escapes'].mean():.0f} % of all ends."
     )
 

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Row, Rows, Verdict
+from benchmarks.harness import Judged, Row, Rows, Verdict, otherwise
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import grid, margin_share, sized
 from benchmarks.words import span
@@ -132,16 +132,22 @@ def found(frame: pd.DataFrame) -> str:
             f"{_words(shares[wide])} with {wide:,} ({_on_the_way(widest)}); the widest one of each "
             f"number of samples {_words(ends.min())} at worst and {_words(ends.max())} at best."
         )
+    return (
+        f"{reached(frame)} {' '.join(words)} "
+        f"No network exceeds its maximum (the largest share is {percent(frame['share'].max())}). "
+        f"All maxima are certified to a relative gap of {frame['gap'].max():.1g}."
+    )
+
+
+def reached(frame: pd.DataFrame) -> str:
+    """Say what the widest networks reach."""
     widest = at_end(frame)["median"].groupby(["k", "samples"]).last()
     ends = " and ".join(
         f"{span(of_grid, margin_share)} on {k} × {k} clusters" for k, of_grid in widest.groupby("k")
     )
     return (
-        f"**Of the certified maximum the widest networks reach {ends} after "
-        f"{frame['step'].max():,} steps, in the median of each number of samples.** "
-        f"{' '.join(words)} "
-        f"No network exceeds its maximum (the largest share is {percent(frame['share'].max())}). "
-        f"All maxima are certified to a relative gap of {frame['gap'].max():.1g}."
+        f"Of the certified maximum the widest networks reach {ends} after "
+        f"{frame['step'].max():,} steps, in the median of each number of samples."
     )
 
 
@@ -161,6 +167,19 @@ def at_end(frame: pd.DataFrame) -> pd.DataFrame:
     """Median, least and largest share at the last step, by clusters, samples and width."""
     last = frame[frame["step"] == frame["step"].max()]
     return last.groupby(["k", "samples", "width"])["share"].agg(["median", "min", "max"])
+
+
+def judge(frame: pd.DataFrame) -> dict[str, Judged]:
+    """Judge what finite networks reach; of the limit nothing is judged."""
+    width, steps = frame["width"].max(), frame["step"].max()
+    return {
+        "limit": Judged(
+            Verdict.UNTESTED, f"The widest networks have {width:,} units, and {steps:,} steps."
+        ),
+        "finite": Judged(
+            verdict(frame), reached(frame), remark=otherwise(verdict(frame, 0.9), "90 %")
+        ),
+    }
 
 
 def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
@@ -186,4 +205,6 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().astype(str).rename(columns={"k": "k × k clusters"})
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(
+    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
+)

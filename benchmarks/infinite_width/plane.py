@@ -176,7 +176,7 @@ def found(frame: pd.DataFrame) -> str:
     medians = agreements(frame).median()
     return (
         f"The trained network decides as the maximum under the variation norm on "
-        f"{percent(medians[TRAINED])} of the square in the median, trained on "
+        f"{percent(medians[TRAINED])} of the square in the median, trained further on "
         f"{percent(medians[TRAINED_ON])}, frozen gates {percent(medians[FROZEN])}, random features "
         f"{percent(medians[FEATURES])} ({len(agreements(frame))} draws). Random "
         "features bend smoothly; frozen gates jump at every half plane, since a gated unit may be "

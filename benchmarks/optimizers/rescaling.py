@@ -137,9 +137,14 @@ def found(frame: pd.DataFrame) -> str:
         + ("" if np.isnan(row["reached"]) else f" (1e-6 after {row['reached']:,.0f} steps)")
         for row in rows_of(at_end(frame))
     )
+    paces = ", ".join(
+        f"{row['tenfold'] / row['foreseen']:,.2f} ({row['method']})"
+        for row in rows_of(at_end(frame).dropna(subset="foreseen"))
+    )
     return (
         f"Excess of the norm at margin 1 over the certified optimum (known to "
-        f"{frame['gap'].max():.0e}) after {frame['step'].max():,} steps: {ends}."
+        f"{frame['gap'].max():.0e}) after {frame['step'].max():,} steps: {ends}; "
+        f"steps for a tenth over those of the radius: {paces}."
     )
 
 
