@@ -244,3 +244,14 @@ def test_protocol_says_by_how_much_networks_are_narrower() -> None:
     (line,) = training.protocol(frame)
     for words in ("1,000 (1000 times narrower)", "10 steps", "2 runs of elu, tanh"):
         assert words in line
+
+
+def test_the_starts_of_j2_are_judged_by_elu_and_as_printed_by_relu() -> None:
+    fits = {
+        (name, start, part): power
+        for name, delta in (("relu", 1.0), ("selu", 1.0), ("elu", 2.9))
+        for start in extensions.STARTS
+        for part, power in (("n", -3.0), ("delta", delta), ("d", -0.4), ("m", 0.0))
+    }
+    assert extensions.within(fits, 2, 2) is Verdict.IN_PART  # more than the delta^2 of fan-out
+    assert extensions.within(fits, 2, 1) is extensions.within(fits, 1, 1) is Verdict.STANDS
