@@ -5,8 +5,6 @@ listing is quick: this module imports neither torch nor pandas; what an experime
 when it is asked for.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Data that several studies read: files of the data folder, and MNIST's ten digits."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

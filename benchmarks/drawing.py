@@ -1,7 +1,5 @@
 """What pictures of several studies share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from io import BytesIO
 from typing import Any

@@ -1,7 +1,5 @@
 """Links between the pages of a site: whether each leads to a file, and to a place in it."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit

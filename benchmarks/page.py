@@ -8,8 +8,6 @@
 ==============  ============================================================================
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

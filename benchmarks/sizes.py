@@ -1,7 +1,5 @@
 """How a study is measured: setting by setting, each kept when it is finished."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict

@@ -4,8 +4,6 @@ Theorem 2 with the source's own constants takes k <= n/16, and so more bits than
 is beside ours in `norm_needed`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import reduce
 

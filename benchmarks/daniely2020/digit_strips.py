@@ -3,8 +3,6 @@
 Source: Daniely and Malach (2020), section 6.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

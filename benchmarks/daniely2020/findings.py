@@ -1,7 +1,5 @@
 """What the page says with numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from benchmarks.daniely2020 import first_step, guarantee, later_steps, separation, strips

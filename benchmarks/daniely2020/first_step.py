@@ -1,7 +1,5 @@
 """The first step from the source's start: lemmas 5 to 9, and what samples add."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What theorem 3 and corollary 4 guarantee in numbers, at sizes that run and beyond."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, fields
 from typing import Any

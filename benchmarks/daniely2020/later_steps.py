@@ -1,7 +1,5 @@
 """The steps after the first: the theorem's own step size beside ours, and lemmas 13 to 16."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

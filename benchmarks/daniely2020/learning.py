@@ -3,8 +3,6 @@
 Not in the paper, whose theorems are of the whole distribution and whose models read digits.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -26,8 +26,6 @@ is at least ||zeta||_2, are such linear methods.
 Source: Daniely and Malach (2020), "Learning parities with neural networks", section 2 and 4.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Looks of the methods, the same in all pictures."""
 
-from __future__ import annotations
-
 from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 
 # Colour and line of each method.

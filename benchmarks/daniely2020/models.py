@@ -19,8 +19,6 @@ training inputs.
 Source: Daniely and Malach (2020), section 6.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Source: Daniely and Malach (2020), section 2.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

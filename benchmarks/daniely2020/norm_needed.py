@@ -1,7 +1,5 @@
 """Theorem 2 with its own constants, for k <= n/16: the norm that a loss of 1/4 takes at least."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

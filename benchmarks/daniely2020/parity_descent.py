@@ -42,8 +42,6 @@ theta_t - theta_1, which starts at 0 (`online_descent_bound`).
 Source: Daniely and Malach (2020), "Learning parities with neural networks", sections 3 and 5.2.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import astuple, dataclass
 

@@ -59,8 +59,6 @@ Averages are exact sums over binomial probabilities, for any n: no input is list
 Source: Daniely and Malach (2020), "Learning parities with neural networks", sections 2 and 5.1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -25,8 +25,6 @@ Not in the paper; derived here.
 Source: Daniely and Malach (2020), "Learning parities with neural networks", lemma 12.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

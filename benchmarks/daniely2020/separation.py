@@ -1,7 +1,5 @@
 """Lemmas 11 and 12: after one step the units copy hinges of z, and a second layer separates."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 

@@ -1,7 +1,5 @@
 """Strips of digits with the parity of their sum: section 6 and figure 1 of the source."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import asdict, dataclass

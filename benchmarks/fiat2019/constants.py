@@ -8,8 +8,6 @@ theorem 4, what fails is what its assumptions exclude. What cannot fail at sizes
 Source: Fiat, Malach, Shalev-Shwartz: [L] arXiv:1906.05032 (2019), [C] the submission of 2018.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

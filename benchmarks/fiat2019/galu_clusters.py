@@ -34,8 +34,6 @@ Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:
 appendix B.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -20,8 +20,6 @@ Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity": [L] ar
 (2019), [C] the submission of 2018. The initialisation is that of the authors' code.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias

@@ -10,8 +10,6 @@ against 2 M^2.
 Source: Fiat, Malach, Shalev-Shwartz (2019), arXiv:1906.05032, theorem 3.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -10,8 +10,6 @@ dimensions.
 Source: Fiat, Malach, Shalev-Shwartz (2019), arXiv:1906.05032, lemmas 1 and 2.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -9,8 +9,6 @@ lambda/(2R))^(2t) (not in the paper; derived here).
 Source: Fiat, Malach, Shalev-Shwartz (2019), arXiv:1906.05032, theorem 1 and appendix A.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -10,8 +10,6 @@ repeats.
 Source: Fiat, Malach, Shalev-Shwartz (2019), arXiv:1906.05032, figure 1 and table 1.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -11,8 +11,6 @@ Source: Fiat, Malach, Shalev-Shwartz, submission of 2018, figure 3; the values a
 figure's file.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

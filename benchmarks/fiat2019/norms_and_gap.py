@@ -13,8 +13,6 @@ so the mean gap is linear in the mean squared 2-norm, with slope
 Source: Fiat, Malach, Shalev-Shwartz (2019); the published values are those of their figure's file.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

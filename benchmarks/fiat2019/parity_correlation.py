@@ -1,7 +1,5 @@
 """Correlation of a parity with one gated feature, exactly. Not in the paper; derived here."""
 
-from __future__ import annotations
-
 import decimal
 import math
 from decimal import Decimal

@@ -8,8 +8,6 @@ permutation has what is left. (The authors' code takes permutations; what it doe
 we do not know.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 

@@ -3,8 +3,6 @@
 Source: Fiat, Malach, Shalev-Shwartz (2019), algorithm 1 and their published code.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -12,8 +12,6 @@ Carlo mean over filters; for odd d it is 0. (Not in the paper; derived here.)
 Source: Fiat, Malach, Shalev-Shwartz (2019), arXiv:1906.05032, figure 4.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

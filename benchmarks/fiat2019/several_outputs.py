@@ -18,8 +18,6 @@ below 0.3. The search for the smallest width is not repeated there.
 Source: Fiat, Malach, Shalev-Shwartz (2019); the published values are those of their figure's file.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

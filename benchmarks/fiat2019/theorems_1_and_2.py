@@ -16,8 +16,6 @@ Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity", arXiv:
 numbers of statements are that version's. Theorem 2 is theorem 1 of the submission of 2018.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -25,8 +25,6 @@ Source: Fiat, Malach, Shalev-Shwartz, "Decoupling Gating from Linearity": arXiv:
 and [C], the submission of 2018. Slips of the paper are named in the docstrings.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -12,8 +12,6 @@ Source: Fiat, Malach, Shalev-Shwartz, theorem 1 and figure 2 of the submission o
 and figure 2 of arXiv:1906.05032 (2019). The values are those of the figure's file.
 """
 
-from __future__ import annotations
-
 import itertools
 from time import process_time
 from typing import Any

@@ -4,8 +4,6 @@ Source: Chizat, Bach, "Implicit bias of gradient descent for wide two-layer neur
 with the logistic loss" (COLT 2020), by the authors' code.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ cells the optimum is a lower bound of the variation norm, and a loose one. With 
 it leaves out, a cone a unit, it is the variation norm (Pilanci and Ergen, 2020).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ share of its margin that they do reach, and what a new second layer or one more 
 tell why they do not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

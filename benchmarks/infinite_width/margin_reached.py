@@ -1,7 +1,5 @@
 """How much of the certified maximum margin gradient descent reaches, against width and steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

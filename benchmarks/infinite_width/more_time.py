@@ -1,7 +1,5 @@
 """Whether what gradient descent leaves of the maximum margin is time: accelerated training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

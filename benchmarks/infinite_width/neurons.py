@@ -1,7 +1,5 @@
 """How many neurons the maximum margin needs, and whether it is unique."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

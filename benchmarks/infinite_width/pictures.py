@@ -1,7 +1,5 @@
 """Functions of the plane, inputs (1, x1, x2), on a grid: what tables keep of them, and pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Self

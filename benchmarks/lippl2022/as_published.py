@@ -44,8 +44,6 @@ gd-gln-redrawn     the trained network in other contexts than it was trained in:
 Source: Lippl, Abbott, Chung (2022) [L], eqs. (23) to (25), and their published code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType

@@ -80,8 +80,6 @@ Source: Lippl, Abbott, Chung (2022), (5) to (7), B.1 to B.5, theorem 3.1, lemma 
 statement for several degrees, the counterexample and the bound are derived here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the pages say with numbers: from the tables of the grids and of the published values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 

@@ -14,8 +14,6 @@ Source: Lippl, Abbott, Chung (2022), (22), and lemmas B.6 and B.7 for gated line
 analogue here is derived.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

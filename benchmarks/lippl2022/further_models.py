@@ -11,8 +11,6 @@ limit-gln    the network of gd-gln, float64 and without a readout bias, trained 
 Source: Lippl, Abbott, Chung (2022), sections 3 and 4, and their published code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial

@@ -25,8 +25,6 @@ gap                   of the certificate
 Source: Lippl, Abbott, Chung (2022), introduction and section 4.2; the two means are derived here.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -28,8 +28,6 @@ commit                of the code that computed the row
 Source: Lippl, Abbott, Chung (2022), section 5, and their released code and values.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import asdict
 

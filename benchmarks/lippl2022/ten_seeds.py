@@ -31,8 +31,6 @@ gap                   of the certificate
 Source: Lippl, Abbott, Chung (2022), introduction and section 5.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

@@ -15,8 +15,6 @@ the row before (B.5); ``contexts``, how many joint contexts the samples have.
 Source: Lippl, Abbott, Chung (2022), (5) to (7), theorem 3.1, B.2 to B.5.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

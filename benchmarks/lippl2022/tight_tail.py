@@ -14,8 +14,6 @@ are exponential-like by (B3) and have no tight tail. As in `training.losses`, l(
 Source: Lippl, Abbott, Chung (2022), definition B.10.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -29,8 +29,6 @@ Sources: Zhang, Zou, Cao (2024), "The implicit bias of Adam on separable data", 
 without epsilon. The two times are derived here.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

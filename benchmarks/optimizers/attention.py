@@ -24,8 +24,6 @@ Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vec
 row of Muon on K and Q is derived here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -14,8 +14,6 @@ Sources: Telgarsky, "Margins, shrinkage, and boosting" (ICML 2013); Rudin, Daube
 "The dynamics of AdaBoost" (JMLR 2004), for AdaBoost without shrinkage.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Separable sets of many classes, with certified maximum margins in every norm."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

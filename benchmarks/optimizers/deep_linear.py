@@ -13,8 +13,6 @@ Gunasekar et al. (2018) for products; the row of the spectral norm is derived he
 `implicit_bias.diagnosis.function_space`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

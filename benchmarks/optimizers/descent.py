@@ -18,8 +18,6 @@ Sources: the sets of `data` and the step sizes are those of a published experime
 Gunasekar et al. (2018) and Fan, Schmidt, Thrampoulidis (2025) for steepest descent in any norm.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

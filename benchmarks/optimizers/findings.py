@@ -1,7 +1,5 @@
 """What the page says with numbers, in five lines."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from benchmarks.harness import rows_of

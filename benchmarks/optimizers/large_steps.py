@@ -6,8 +6,6 @@ steps of size up to 8 lower it always. Larger ones may raise it at first.
 Source: Wu, Bartlett, Telgarsky, Yu (2024).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Linear predictors of many classes: which optimizer reaches the largest margin in which norm."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

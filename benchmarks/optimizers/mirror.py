@@ -4,8 +4,6 @@ Source: Sun et al., "Mirror descent maximizes generalized margin and can be impl
 (NeurIPS 2022).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -16,8 +16,6 @@ Source: Lyu, Li (2020) for gradient descent; Tsilivis, Vardi, Kempe (2024) for s
 any norm; Gronich, Vardi (2026) for Adam, Signum, Muon and mixtures on smooth homogeneous networks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -21,8 +21,6 @@ Source: Wang, Min, Wu (2024), "Achieving margin maximization exponentially fast 
 rescaling", for the method and the claim. Growth and T are chosen here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

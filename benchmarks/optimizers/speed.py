@@ -19,8 +19,6 @@ Sources: Soudry et al. (2018); Nacson et al. (2019) and Ji, Telgarsky (2021) for
 Ji, Srebro, Telgarsky (2021) for the momentum; Wang, Abernethy et al. (2023) for averages.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ L(w) - L(v) <= <grad L(w), w - v> <= <grad L(w), w> + ||grad L(w)||_1 / lambda, 
 Source: Xie, Li, "Implicit bias of AdamW: l_inf norm constrained optimization" (ICML 2024).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Figure 2 (a, b, c): distances, singular values and spectra of CIFAR-10 images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Figure 2 (d): both layers trained by SGD with cross entropy on CIFAR-10."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Theorem 4.8: how the smallest eigenvalue of G grows with the number of hidden layers."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 

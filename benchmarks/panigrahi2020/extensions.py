@@ -1,7 +1,5 @@
 """Appendices D and M: trained readouts, several classes, and standard initialisations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What the page says with numbers: the findings, and checks of the paper's errata."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

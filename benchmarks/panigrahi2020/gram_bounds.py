@@ -22,8 +22,6 @@ Source: Panigrahi, Shetty, Goyal, "Effect of Activation Functions on the Trainin
 Overparametrized Neural Nets" (ICLR 2020); numbers of theorems are theirs.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

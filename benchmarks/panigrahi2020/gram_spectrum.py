@@ -20,8 +20,6 @@ Overparametrized Neural Nets" (ICLR 2020), [P] above; the setting of Gaussian re
 Du et al. (2019).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Theorems K.1, 4.1, 4.2 and 4.5: lower bounds on eigenvalues and trace, beside measured ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

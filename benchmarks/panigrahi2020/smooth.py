@@ -1,7 +1,5 @@
 """Theorem 4.4: how small eigenvalues are for tanh and swish in few dimensions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Theorems 4.7 and I.3: smoothed data in many dimensions keep eigenvalues polynomial."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

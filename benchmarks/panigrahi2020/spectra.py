@@ -1,7 +1,5 @@
 """Figure 1 (c, d): eigenvalues of G at the start, at the published width and at infinite width."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

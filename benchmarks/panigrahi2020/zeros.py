@@ -1,7 +1,5 @@
 """Theorem 4.3: how many eigenvalues of G, and of G + H, are 0 for polynomial activations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ hard margin: "auto" beside ECOS, Clarabel and scikit-learn's SVC (C = 1e10, whic
 intercept). Peers run in a process of their own, with a limit on their time.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

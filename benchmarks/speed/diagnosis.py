@@ -5,8 +5,6 @@ in a process of its own, beside a yardstick: 20 float64 Cholesky factorisations 
 are scikit-learn's handwritten digits; for networks of 16 x 16 images each pixel is four.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 

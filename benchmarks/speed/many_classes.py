@@ -9,8 +9,6 @@ processor: where more of these, several threads computed; where more of the form
 limits of the peers are of the processor's time, since the machine may be busy.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The file is written in blocks to a temporary folder; the scheduler and the worke
 processes of one thread each. The working set is in the process of the caller.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path

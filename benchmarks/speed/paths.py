@@ -10,8 +10,6 @@ gates  the gates of a ReLU network at steps of its training; and thresholds of c
        by a share of the spread of their projections
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Times are comparable between machines, and between busy and idle moments of one,
 those of a yardstick beside them: 20 float64 Cholesky factorisations of order 2000.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 import time

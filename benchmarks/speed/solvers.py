@@ -11,8 +11,6 @@ A peer that exceeds the time limit is stopped, and is not tried on larger cells:
 of the results. Rows already in the results are kept, so that a run can be stopped and continued.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

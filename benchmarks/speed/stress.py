@@ -20,8 +20,6 @@ C              soft margins with C from 1e-290 to 1e290
 Problems are solved in processes, which are stopped where one takes too long.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Iterator
