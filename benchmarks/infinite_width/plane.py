@@ -5,6 +5,8 @@ a trained network, and the same one trained on. Each of the first three has the 
 its own norm.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 
