@@ -72,6 +72,13 @@ class Predicts(Protocol):
         """Class of each input."""
 
 
+@runtime_checkable
+class Searched(Protocol):
+    """A search such as scikit-learn's GridSearchCV, which predicts by the best that it found."""
+
+    best_estimator_: Predicts
+
+
 @dataclass(frozen=True, eq=False)
 class MarginResult:
     """A model as a solution of its margin problem on the training samples.
@@ -581,8 +588,8 @@ def compare(
     Parameters
     ----------
     models : mapping from name to fitted classifier
-        This package's classifiers, pipelines that end in one, or any of scikit-learn's interface
-        (errors and disagreement only).
+        This package's classifiers, pipelines that end in one, searches among these, or any of
+        scikit-learn's interface (errors and disagreement only).
     X : array_like of shape (n, D)
         Evaluation inputs.
     y : array_like of shape (n,)
@@ -778,6 +785,8 @@ def score_columns(name: str, scores: Mapping[Any, Array]) -> dict[str, Array]:
 def last_step(model: Predicts) -> LastStep:
     """Return the classifier of this package that a pipeline ends in; else the model as it is.
 
+    A search is the best model that it found.
+
     Examples
     --------
     >>> from sklearn.pipeline import make_pipeline
@@ -787,6 +796,8 @@ def last_step(model: Predicts) -> LastStep:
     >>> last_step(pipeline.fit([[1.0], [3.0]], [0, 1])).inputs([[2.0]]).tolist()
     [[0.0]]
     """
+    if isinstance(model, Searched):
+        return last_step(model.best_estimator_)
     if isinstance(model, Pipeline):
         last, before = last_step(model.steps[-1][1]), model[:-1]
         if isinstance(last.model, BinaryClassifier):

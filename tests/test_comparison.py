@@ -14,6 +14,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder
@@ -342,7 +343,9 @@ def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
     bare = GLNSVC(n_units=4, random_state=0).fit(scaler.transform(TRAIN.X), TRAIN.y)
     other = make_pipeline(MaxAbsScaler(), LogisticRegression()).fit(TRAIN.X, TRAIN.y)
     train = (TRAIN.X, TRAIN.y)
+    searched = GridSearchCV(whole, {"maxabsscaler": [MaxAbsScaler()]}, cv=2).fit(*train)
     models = {"whole": whole, "other": other, "on the inputs": fitted_models()["svm"]}
+    models["searched"] = searched
     result = compare(models, TEST.X, TEST.y, train=train)
     scaled = (scaler.transform(TRAIN.X), TRAIN.y)
     expected = compare({"bare": bare}, scaler.transform(TEST.X), TEST.y, train=scaled)
@@ -353,7 +356,10 @@ def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
     assert (found.error, found.train_wrong) == (alone.error, alone.train_wrong)
     assert found.known_margin.program != result.model("on the inputs").known_margin.program
     assert result.model("other").margin is None
-    assert "a pipeline" in result.report(tmp_path).read_text("utf-8")
+    assert result.model("searched").known_margin.norm == pytest.approx(found.known_margin.norm)
+    assert "whole (3 inputs), searched (3 inputs): a pipeline" in result.report(tmp_path).read_text(
+        "utf-8"
+    )
     contexts = [file.stem for file in (tmp_path / "figures").glob("contexts-*.svg")]
     assert contexts == ["contexts-1"]  # the gates of the pipeline cut no plane of the inputs
 

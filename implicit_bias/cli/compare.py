@@ -75,7 +75,7 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         )
         return
     print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
-    from implicit_bias.report.tables import differences, short_notes
+    from implicit_bias.report.tables import UNDECIDED, differences, short_notes
     from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
 
@@ -85,6 +85,8 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             _pair_cells(each, apart.get((each.first, each.second))) for each in comparison.pairs
         )
         print_table(*PAIR_HEADINGS, rows=rows)
+        if any(row["left_open"] for row in apart.values()):
+            show(UNDECIDED)
     for note in short_notes(comparison):
         show(note)
     for conclusion in conclusions(comparison, train_on=train_on(config, page.parent)):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_bias.base.options import SolverOptions
+from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
@@ -109,14 +110,16 @@ def search_C(  # noqa: N802 - C is a name
     grid = np.geomspace(min(ends), ends[1], VALUES + 1)[1:]
     values = np.array([float(f"{C:.3g}") for C in grid])  # as they are shown
     wrong = np.zeros((len(y), VALUES))
-    for fold, rest in StratifiedKFold(folds, shuffle=True, random_state=0).split(X, y):
+    tol = max(TOLERANCE, solving.tol)
+    parts = StratifiedKFold(folds, shuffle=True, random_state=0).split(X, y)
+    for number, (fold, rest) in enumerate(parts, 1):
         posed = architecture.problem(X[fold], y[fold], weights[fold], intercept)
-        Cs = values * weights[fold].max()
-        path = path_over_C(posed, Cs, solving.solver, max(TOLERANCE, solving.tol), solving.device)
-        for n, found in enumerate(path):
-            if found.status is Status.INTERRUPTED:
-                raise KeyboardInterrupt
-            decision = architecture.decision(X[rest], found.coef) + found.intercept
-            chosen = np.sign(decision) if decision.ndim == 1 else decision.argmax(axis=1)
-            wrong[rest, n] = chosen != y[rest]
+        path = path_over_C(posed, values * weights[fold].max(), solving.solver, tol, solving.device)
+        with showing(f"choosing C, fold {number} of {folds}"):
+            for n, found in enumerate(path):
+                if found.status is Status.INTERRUPTED:
+                    raise KeyboardInterrupt
+                decision = architecture.decision(X[rest], found.coef) + found.intercept
+                chosen = np.sign(decision) if decision.ndim == 1 else decision.argmax(axis=1)
+                wrong[rest, n] = chosen != y[rest]
     return SearchOfC(values, weights @ wrong / weights.sum(), folds)

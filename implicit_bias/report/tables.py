@@ -211,12 +211,15 @@ CLASS_COLUMNS = (
     Column("recall", "Share of the samples of the class that are classified right.", percent),
 )
 # Below the differences, whose intervals and test may seem to contradict those above.
+UNDECIDED = (
+    "The last column is an exact test that must also stand if one sample had gone the other way: "
+    "it can leave open what the interval of the difference, an approximation, just decides."
+)
 PAIRED = (
     "These answer three questions. The interval of an error is about one model alone. The interval "
     "of a difference is about two models on the same samples, where those that both get right, or "
     "both wrong, say nothing: it can leave out 0 although the intervals of the two errors overlap. "
-    "The last column is an exact test that must also stand if one sample had gone the other way: "
-    "it can leave open what the interval of the difference, an approximation, just decides."
+    + UNDECIDED
 )
 # Words of the headline that are defined beside the columns.
 WORDS = {
@@ -289,10 +292,12 @@ def differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
         if found is None:
             continue
         winner = pair.second if found.difference > 0 else pair.first
+        low, high = found.interval
         yield {
             **attributes(pair, "first", "second"),
             **attributes(found, "difference", "only_first", "only_second"),
-            "difference_interval": percent_range(*found.interval).replace("-", "−"),
+            "difference_interval": percent_range(low, high).replace("-", "−"),
+            "left_open": not found.decided and (low > 0 or high < 0),
             "decided": winner if found.decided else "not decided",
         }
 
@@ -330,7 +335,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             "every class use the units of all), so that its optimum is a lower bound on the norm "
             "that the network needs, and the excess need not go to 0."
         )
-    piped = [model.name for model in comparison.models if model.transformed]
+    piped = [_with_inputs(model) for model in comparison.models if model.transformed]
     if piped:
         yield (
             f"{', '.join(piped)}: a pipeline. Margins, norms and gates are those of its last step, "
@@ -345,6 +350,14 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             f"so that this unit adds nothing to what the model says of them: {', '.join(unseen)}."
         )
     yield from short_notes(comparison)
+
+
+def _with_inputs(model: ModelResult) -> str:
+    """Name a pipeline and how many inputs its last step reads, where that is known."""
+    fitted = model.fitted
+    if fitted is None or fitted.architecture.representation is not None:
+        return model.name
+    return f"{model.name} ({fitted.coef.shape[-1]:,} inputs)"
 
 
 def has_soft_margin(model: ModelResult) -> bool:

@@ -43,6 +43,7 @@ from implicit_bias import (
 from implicit_bias import report as report_package
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import percent
+from implicit_bias.cli.compare import print_comparison
 from implicit_bias.comparison import Predicts
 from implicit_bias.datasets import Dataset, Split, load_digits, make_toy, split
 from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, conclude, plain
@@ -54,6 +55,7 @@ from implicit_bias.report.figures.units import unit_plots
 from implicit_bias.report.page import write_report
 from implicit_bias.report.tables import tables
 from implicit_bias.report.words import TRAIN_ON, conclusions
+from implicit_bias.runs.configuration import RunConfig
 from modules import known
 
 ATTACK = "<script>alert(1)</script>"
@@ -562,6 +564,18 @@ def test_no_ranking_where_the_samples_do_not_tell() -> None:
     (conclusion,) = conclusions(compare({"good": good, "poor": poor}, X, y))
     assert str(conclusion).startswith("good is wrong least often")
     assert f"The two differ on {percent(50 / 200)}." in str(conclusion)
+
+
+@pytest.mark.parametrize(("n_wrong", "told"), [(60, False), (39, True), (22, False)])
+def test_a_terminal_says_why_the_test_may_leave_open_what_the_interval_decides(
+    n_wrong: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places, y = np.arange(240), np.tile([0, 1], 120)
+    left = Fixed(np.where(places < n_wrong, 1 - y, y))
+    right = Fixed(np.where(places >= 217, 1 - y, y))
+    compared = compare({"left": left, "right": right}, places[:, None], y)
+    print_comparison(compared, tmp_path / "report.html", RunConfig(), False)
+    assert ("an approximation, just decides" in capsys.readouterr().out) is told
 
 
 def test_errors_come_first_on_data_of_ones_own_and_by_class() -> None:
