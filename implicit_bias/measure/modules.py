@@ -304,7 +304,7 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     check_finite(outputs)
     tolerance = BATCH_TOLERANCE * outputs.abs().max()
     half = (n + 1) // 2
-    with torch.no_grad():
+    with torch.no_grad(), evaluated_at(inputs):  # a module may take one size of batch only
         if (outputs_of(everything) - outputs).abs().max() > tolerance:
             raise ValueError(
                 "the module's outputs are random, or depend on earlier ones: two evaluations "

@@ -447,6 +447,7 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
             for k in ("trained", "frozen", "buffer")
         ),
         (lambda: returning(lambda y: {"x": y}["y"]), ValueError, "KeyError"),
+        (lambda: returning(lambda y: {len(X): y}[len(y)]), ValueError, "KeyError"),
         (lambda: cast(Any, torch.jit).trace(linear(D), X.float()), TypeError, "scripted"),
         (lambda: nn.Sequential(nn.LazyLinear(1, bias=False)), ValueError, "lazy"),
         (lambda: linear(D).to("meta"), ValueError, "meta"),
@@ -458,7 +459,7 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
         (lambda: returning(lambda y: y > 0), ValueError, "bool"),
         (lambda: returning(lambda y: y.detach()), ValueError, "detach"),
     ],
-    ids=["in one memory", "of frozen", "of buffer", "raising"]
+    ids=["in one memory", "of frozen", "of buffer", "raising", "batch"]
     + ["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"]
     + ["truth values", "detached"],
 )
