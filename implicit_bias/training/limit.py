@@ -494,7 +494,7 @@ class _Run:
         self.state, self.history, self.saved = descent.start(), list[LimitPoint](), -1
         if self.checkpoint is not None and self.checkpoint.exists():
             given = self.state.weights
-            self.state, self.history = _load(self.checkpoint, descent)
+            self.state, self.history = _load(self.checkpoint, descent, given)
             self._check_module(given)
 
     def _check_module(self, given: Tensor) -> None:
@@ -600,16 +600,23 @@ def _save(path: Path, descent: Objective, state: State, history: list[LimitPoint
     CHECKPOINTS.write(path, tensors, header)
 
 
-def _load(path: Path, descent: Objective) -> tuple[State, list[LimitPoint]]:
-    """Undo `_save`."""
+def _load(path: Path, descent: Objective, given: Tensor) -> tuple[State, list[LimitPoint]]:
+    """Undo `_save`, of a training whose module was given with some weights (P,)."""
 
     def decode(header: dict[str, Any], arrays: Tensors) -> tuple[str, State, list[LimitPoint]]:
         weights, velocity = (
             torch.tensor(arrays[key], device=descent.trainee.device)
             for key in ("weights", "velocity")
         )
+        history = header["history"]
+        for numbers in (header["state"], *history, *(each.get("measures", {}) for each in history)):
+            for name in numbers.keys() - {"measures"}:
+                check_number(numbers[name], name, "[0, inf)" if name == "step" else "")
         state = State(weights=weights, velocity=velocity, **header["state"])
-        return header["fingerprint"], state, [LimitPoint(**point) for point in header["history"]]
+        same = all((t.shape, t.dtype) == (given.shape, given.dtype) for t in (weights, velocity))
+        if header["fingerprint"] == descent.fingerprint and not same:
+            raise ValueError("its weights are of another size or precision")
+        return header["fingerprint"], state, [LimitPoint(**point) for point in history]
 
     fingerprint, state, history = CHECKPOINTS.read(path, decode)
     if fingerprint != descent.fingerprint:

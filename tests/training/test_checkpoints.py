@@ -1,5 +1,6 @@
 """Checkpoints: a training that ends early goes on to the bit, and no other one takes its file."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors
+import safetensors.numpy
 from torch import nn
 
 from cases import mostly_slow
@@ -187,3 +190,30 @@ def test_a_damaged_checkpoint_is_named(content: bytes | None, tmp_path: Path) ->
     words = r"state\.safetensors is no checkpoint, or is damaged"
     with pytest.raises(CheckpointError, match=words):
         train_to_limit(gln(), X, Y, SHORT, checkpoint=file, resume=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, _: header["state"].update(min_margin=None),
+        lambda header, _: header["state"].update(step=-1),
+        lambda header, _: header["history"][0].update(loss="x"),
+        lambda _, tensors: tensors.update(velocity=tensors["velocity"][:1]),
+        lambda _, tensors: tensors.update(weights=tensors["weights"].astype(np.float32)),
+    ],
+    ids=["margin", "step", "loss", "size", "precision"],
+)
+def test_a_part_of_another_type_is_damage(
+    change: Callable[[Any, Any], None], tmp_path: Path
+) -> None:
+    file = tmp_path / "state.safetensors"
+    build, inputs, labels, config = of_four(steps=1)
+    train_to_limit(build(), inputs, labels, config, checkpoint=file)
+    with safetensors.safe_open(file, framework="numpy") as opened:
+        header = json.loads(opened.metadata()["header"])
+        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+    header["format"] = "implicit-bias limit checkpoint 1"  # which has no checksum
+    change(header, tensors)
+    safetensors.numpy.save_file(tensors, file, metadata={"header": json.dumps(header)})
+    with pytest.raises(CheckpointError, match="damaged"):
+        train_to_limit(build(), inputs, labels, config, checkpoint=file, resume=True)
