@@ -458,20 +458,10 @@ def _hindrance(module: nn.Module) -> str:
             f"{bags[0]!r} is an EmbeddingBag, which has no second derivative in torch; take "
             "nn.Embedding and sum (or average) its outputs over the tokens"
         )
-    sparse = [
-        name
-        for name, part in parts
-        if getattr(part, "sparse", False)
-        or any(buffer.layout != torch.strided for buffer in part.buffers(recurse=False))
-    ]
-    if sparse:
-        return (
-            f"{sparse[0]!r} has sparse gradients or buffers, on which torch's vmap is not defined; "
-            "take sparse=False, or .to_dense()"
-        )
     return (
         "its forward pass branches on the data, writes into what its backward pass needs, computes "
-        "parts anew there (activation checkpointing), has a function without second derivatives, "
-        "or an autograd.Function of your own without setup_context; write it in functions of torch "
-        "that have them"
+        "parts anew there (activation checkpointing), has sparse gradients or buffers (take "
+        "sparse=False, .to_dense()), a function without second derivatives, or an "
+        "autograd.Function of your own without setup_context; write it in functions of torch that "
+        "have them"
     )

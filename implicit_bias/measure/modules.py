@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, combinations
+from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -111,16 +112,10 @@ def _in_one_memory(module: nn.Module) -> Iterator[tuple[str, str]]:
 
 def _addresses(tensor: Tensor) -> NDArray[Any]:
     """Return an array that lies where a tensor does, on whatever device: not to be read."""
-    size = tensor.itemsize
-    place: Any = type("Place", (), {})()
-    place.__array_interface__ = {
-        "data": (tensor.data_ptr(), True),
-        "shape": tuple(tensor.shape),
-        "strides": tuple(size * step for step in tensor.stride()),
-        "typestr": f"|V{size}",
-        "version": 3,
-    }
-    return np.asarray(place)
+    size, shape, steps = tensor.itemsize, tuple(tensor.shape), tensor.stride()
+    place = {"data": (tensor.data_ptr(), True), "typestr": f"|V{size}", "version": 3}
+    place |= {"shape": shape, "strides": tuple(size * step for step in steps)}
+    return np.asarray(cast(Any, SimpleNamespace(__array_interface__=place)))
 
 
 def values_of(module: nn.Module) -> dict[str, Tensor]:

@@ -398,7 +398,7 @@ def hooked() -> nn.Module:
     ("build", "match"),
     [
         (bag, "'bag' is an EmbeddingBag.*nn.Embedding"),
-        (sparse, "'a'.*sparse=False"),
+        (sparse, "sparse=False"),
         (hooked, "'2'.*remove"),
     ],
 )
