@@ -235,8 +235,7 @@ class LimitConfig:
     @property
     def limit_norm(self) -> str:
         """Name of the norm whose margin is maximised in the limit."""
-        norm = "l2" if self.norm is None else self.norm
-        return norm if isinstance(norm, str) else self.geometry.name
+        return self.geometry.name
 
     def is_recorded(self, step: int) -> bool:
         """Whether the history has a point at this step: log-spaced, and step 0."""

@@ -90,9 +90,8 @@ class Objective(ABC):
     def set_weights(self, weights: Tensor) -> None:
         """Give the module the weights (P,), in the order of its parameters."""
         with torch.no_grad():
-            chunks = torch.split(weights, [w.numel() for w in self.parameters])
-            for parameter, chunk in zip(self.parameters, chunks, strict=True):
-                parameter.copy_(chunk.view_as(parameter))
+            for name, values in self.by_name(weights).items():
+                self.trainee.parameters[name].copy_(values)
 
     def by_name(self, weights: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
@@ -106,8 +105,7 @@ class Objective(ABC):
 
     def value(self, weights: Tensor) -> tuple[float, float]:
         """F and the smallest margin (without the readout's bias) at weights (P,)."""
-        log_loss, min_margin, _ = self.evaluate(weights)
-        return log_loss, min_margin
+        return self.evaluate(weights)[:2]
 
     @torch.no_grad()
     def evaluate(self, weights: Tensor) -> tuple[float, float, Tensor]:
@@ -120,8 +118,7 @@ class Objective(ABC):
 
     def gradient(self, weights: Tensor) -> tuple[float, Tensor]:
         """F and its gradient (P,) at weights (P,)."""
-        log_loss, gradient, _ = self.descend(weights)
-        return log_loss, gradient
+        return self.descend(weights)[:2]
 
     def descend(self, weights: Tensor) -> tuple[float, Tensor, Tensor]:
         """F, its gradient (P,), and the logarithms of the losses (N,) at weights (P,)."""
