@@ -24,9 +24,10 @@ So a norm is named where
 - it is the only one in which the gap is below that of a reference training, by bounds that do not
   overlap, and the margin above it; or
 - it is the only one in which the margin is above that of a reference, and it is below in all others
-  of them. Such a trade has no units, but tells nothing of the distance to a limit. It asks that the
-  module was trained at least as far: while gradient descent goes on, the margin in l2 rises, and
-  may fall in another norm, so that an earlier state seems to prefer that.
+  of them, or rose by far less: by a factor whose logarithm, and that of 1.01^L, is at most a tenth.
+  This tells nothing of the distance to a limit. It asks that the module was trained at least as
+  far: while gradient descent goes on, the margin in l2 rises, and may fall in another norm, so that
+  an earlier state seems to prefer that.
 
 Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
 """
@@ -61,6 +62,9 @@ from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_n
 
 # A margin has risen if it is above the reference's by this share.
 RISEN = 1e-2
+# One factor dwarfs another where its logarithm is this many times that of the other, and of RISEN
+# per unit of the parameters' norm, as margins are over its power L.
+DWARFS = 10.0
 # Of two trainings the smallest margins are alike if neither is above this times the other.
 AS_FAR = 1.1
 # The norms of gradient descent, of Adam and of Muon on all matrices.
@@ -161,8 +165,9 @@ class WhichNorm:
     evidence : {"limit", "margin and gap", "margin", "none"}
         Why it is named. "limit": its gap is near 0, and that of no other norm is. "margin and gap":
         beside the reference its margin is larger and its gap smaller, and in no other norm both
-        are so. "margin": its margin is larger than that of the reference, and smaller in every
-        other norm, which certifies no limit. "none": no norm is named.
+        are so. "margin": its margin is larger than that of the reference, and in every other norm
+        smaller, or larger by a far smaller factor, which certifies no limit. "none": no norm is
+        named.
 
     Examples
     --------
@@ -457,15 +462,17 @@ def _what_would_tell(
     flag = "" if subject.whole is None else ", leading=True"
     return said + (
         " A reference tells sooner: pass reference=, the same start trained by gradient descent to "
-        f"the same smallest margin, {reached}; train_to_limit(start.double(), inputs, labels, "
-        f"LimitConfig(steps=100){flag}) brings it nearer with each call."
+        f"the same smallest margin, {reached}: from implicit_bias import LimitConfig, "
+        "train_to_limit; reference = copy.deepcopy(start).double(); train_to_limit(reference, "
+        f"inputs, labels, LimitConfig(steps=1000){flag}). One call of more steps goes farther than "
+        "several, which each start without momentum, unless by checkpoint= and resume=True."
     )
 
 
 def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:
-    """Say where a reference was not trained as far as the module, by the smallest margins."""
+    """Say where a reference was trained less far than the module, by the smallest margins."""
     ours, theirs = subjects[0].itself.min_margin, subjects[-1].itself.min_margin
-    if evidence == "margin" or max(ours, theirs) <= AS_FAR * min(ours, theirs):
+    if evidence == "margin" or ours <= AS_FAR * theirs:
         return ""
     return (
         " A reference tells more if it is trained as far: the smallest margin is "
@@ -540,20 +547,23 @@ def _conclude(
             f"{number(most.factor, 3)} times"
         )
     rest = max((row.factor for row in others(most)), default=math.inf)
-    if rest * (1.0 + RISEN) < 1.0 < most.factor / (1.0 + RISEN):
+    traded = rest * (1.0 + RISEN) < 1.0 < most.factor / (1.0 + RISEN)
+    risen = (1.0 + RISEN) ** subjects[0].degree
+    if traded or most.factor ** (1.0 / DWARFS) >= max(rest, risen):
         ours, theirs = (subject.itself.min_margin for subject in subjects)
         if AS_FAR * ours >= theirs:
             lost = ", ".join(f"{row.norm} {number(row.factor, 3)}" for row in others(most))
             why = (
                 f"its normalised margin there is {number(most.factor, 3)} times that of the "
-                f"reference, and below it in every other norm ({lost}). Both separate the samples, "
+                f"reference, and {'below it' if traded else 'far less'} in every other norm "
+                f"({lost}). Both separate the samples, "
                 f"with smallest margins of {number(ours, 3)} here and {number(theirs, 3)} there. "
                 "This compares two trainings, and certifies no limit: the KKT gap is "
                 f"{most.gap} here and {most.reference_gap} there"
             )
             return named("margin", "Beside the reference, the training preferred", most, why)
         change += (
-            f"; the margin is above the reference's in {most.norm} alone, and below it in all "
-            "others, but so it may have been in an earlier state of the reference"
+            f"; beside the reference the margin is by far the largest in {most.norm}, but so it "
+            "may have been in an earlier state of the reference"
         )
     return None, "none", f"It cannot be told: {why}, and {change}."

@@ -95,8 +95,12 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     assert "as far" not in again.conclusion
     larger = copy.deepcopy(towards)
     scale_weights(larger, 1.9)
-    less = which_norm(larger, INPUTS, Y, norms=("l2", "linf"), reference=towards)
+    less, more = (
+        which_norm(a, INPUTS, Y, norms=("l2", "linf"), reference=b)
+        for a, b in ((larger, towards), (towards, larger))
+    )
     assert "if it is trained as far" in less.conclusion
+    assert "as far" not in more.conclusion
     beside = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=start)
     favoured = [row.norm for row in beside.rows if row.favoured]
     assert beside.best == (favoured[0] if len(favoured) == 1 else None)
@@ -135,6 +139,28 @@ def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limi
     same = asked(spread, spread, "l2", "linf")
     assert same.evidence == "none"
     assert "in no norm is the margin above the reference's" in same.conclusion
+
+
+@pytest.mark.parametrize(
+    ("best", "module", "reference"),
+    [
+        ("l2", ([1, 0.7, 0, 0], [1, 0, 0.7, 0]), ([0.98, 1, 1, 0], [1, 0, 0, 1])),
+        ("linf", ([1, 1, 1, 0.2], [0.2, 1, 1, 1]), ([1, 0.764, 0, 0], [1, 0, 0, 0])),
+        (None, ([1, 1, 1, 0.2], [0.2, 1, 1, 1]), ([1, 2, 0, 0], [1, 0, 0, 0])),
+    ],
+)
+def test_a_margin_that_rose_far_beyond_all_others_is_evidence_in_any_norm(
+    best: str | None, module: tuple[list[float], ...], reference: tuple[list[float], ...]
+) -> None:
+    """Both margins rise, both gaps fall: by 70 or 140 % against 2 %, and by 137 against 860 %."""
+    made, other = (of(np.array(u)[:, None], np.array(v)[None]) for u, v in (module, reference))
+    x = torch.ones(1, 1)
+    found = which_norm(made, x, [1], norms=("l2", "linf"), reference=other)
+    assert all(row.favoured for row in found.rows)
+    assert (found.best, found.evidence) == (best, "margin" if best else "none")
+    assert ("certifies no limit" in found.conclusion) == (best is not None)
+    scale_weights(other, 3.0)
+    assert which_norm(made, x, [1], norms=("l2", "linf"), reference=other).best is None
 
 
 def test_norms_that_are_the_same_here_do_not_compete() -> None:
