@@ -72,18 +72,19 @@ class Sizes:
     samples: int = 12
     features: int = 6
     units: int = 6
-    steps: int = 6000
+    steps: int = 12_000
     rate: float = 0.03
     programs: int = 40
+    starts: int = 2
 
 
 WHOLE = Sizes()
-QUICK = Sizes(samples=5, features=3, units=3, steps=40, programs=3)
+QUICK = Sizes(samples=5, features=3, units=3, steps=40, programs=3, starts=1)
 
 
 def settings(sizes: Sizes) -> list[Row]:
-    """Every optimizer on every kind of network."""
-    return grid(gates=GATES, optimizer=OPTIMIZERS)
+    """Every optimizer on every kind of network, from every start."""
+    return grid(gates=GATES, optimizer=OPTIMIZERS, start=range(sizes.starts))
 
 
 class Network(nn.Module):
@@ -91,9 +92,9 @@ class Network(nn.Module):
 
     V: Tensor
 
-    def __init__(self, sizes: Sizes, gates: str) -> None:
+    def __init__(self, sizes: Sizes, gates: str, start: int) -> None:
         super().__init__()
-        draw = partial(torch.randn, generator=torch.Generator().manual_seed(0))
+        draw = partial(torch.randn, generator=torch.Generator().manual_seed(start))
         D, H = sizes.features, sizes.units
         self.W, self.a = (nn.Parameter(draw(K, M).double() / M**0.5) for K, M in ((H, D), (1, H)))
         self.register_buffer("V", self.W.detach().clone())
@@ -114,14 +115,14 @@ def built(network: Network, name: str, rate: float) -> Sequence[Optimizer]:
     return [KINDS["Muon"]([network.W], rate), KINDS[second]([network.a], rate / 4)]
 
 
-def rows(sizes: Sizes, gates: str, optimizer: str) -> Rows:
+def rows(sizes: Sizes, gates: str, optimizer: str, start: int) -> Rows:
     """One row a recorded step and norm, and one a norm at the limit, whose step is 0.
 
     Labels are those that the network gives at the start. Gradients are scaled to length 1, which is
     the same to all but plain momentum and Adam's memory.
     """
-    network, limit = Network(sizes, gates), Network(sizes, gates)
-    generator = torch.Generator().manual_seed(100)
+    network, limit = Network(sizes, gates, start), Network(sizes, gates, start)
+    generator = torch.Generator().manual_seed(100 + start)
     X = torch.randn(9 * sizes.samples, sizes.features, generator=generator, dtype=torch.float64)
     X = X[network(X) != 0][: sizes.samples]
     labels = network(X).detach().sign()
@@ -157,13 +158,14 @@ def _gaps(network: Network, step: int, X: Tensor, labels: Tensor, own: Parameter
 @tabled
 def ends(frame: pd.DataFrame, most: float = AT_LIMIT) -> Rows:
     """Return a row a run: its gaps at the end, that of the limit, and whether it agrees."""
-    for (gates, name), run in frame.groupby(["gates", "optimizer"], sort=False):
+    for (gates, name, start), run in frame.groupby(["gates", "optimizer", "start"], sort=False):
         table = run.pivot(index="step", columns="norm", values="gap")
         last = table.iloc[-1]
         others = min(last[norm] for norm in NORMS if norm != OPTIMIZERS[str(name)])
         yield {
             "gates": gates,
             "optimizer": name,
+            "start": start,
             **last,
             "limit": table.loc[0, "own"],
             "holds": last["own"] <= most and APART * last["own"] <= others,
@@ -195,6 +197,7 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
     return {
         "gates": runs["gates"],
         "optimizer": runs["optimizer"],
+        "start": runs["start"].map(str),
         "its norm": runs["optimizer"].map(OPTIMIZERS),
         **{title: runs[gap].map("{:.3f}".format) for title, gap in gaps.items()},
         "agrees": runs["holds"].map({True: "yes", False: "no"}),
@@ -207,9 +210,10 @@ def draw(frame: pd.DataFrame) -> Figure:
     own = frame[(frame["norm"] == "own") & (frame["step"] > 0)]
     for ax, gates in zip(panels, GATES, strict=True):
         for place, name in enumerate(OPTIMIZERS):
-            runs = own[(own["gates"] == gates) & (own["optimizer"] == name)]
             look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.2}
-            ax.plot(runs["step"], runs["gap"], label=name, **look)
+            runs = own[(own["gates"] == gates) & (own["optimizer"] == name)]
+            for start, run in runs.groupby("start"):
+                ax.plot(run["step"], run["gap"], label=name if start == 0 else None, **look)
         ax.axhline(AT_LIMIT, color="grey", linewidth=0.8)
         ax.set(xscale="log", yscale="log", xlabel="steps", title=f"{gates} gates")
         ax.grid(axis="both")

@@ -306,7 +306,7 @@ def test_networks_go_where_the_table_says(
     name: str, kinds: tuple[float, ...] | None, slower: int
 ) -> None:
     """The norm of two tensors, up to a factor, from its definition; inf is the largest entry."""
-    network = networks.Network(networks.WHOLE, "smooth")
+    network = networks.Network(networks.WHOLE, "smooth", 0)
     norm = geometry_of(networks.built(network, name, 0.03), network).norm
     ratios = list[float]()
     for seed in range(3):
