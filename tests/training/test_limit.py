@@ -332,6 +332,19 @@ def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss(method: Method) -
     assert max(point.normalised_margin for point in result.history) > 1.3  # of sqrt(2)
 
 
+@pytest.mark.slow
+def test_steps_do_not_shrink_to_nothing_at_a_kink_while_the_loss_still_falls() -> None:
+    """Random labels: weights that approached a kink gained 1e-6 a step, with steps of 1e-13."""
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=(60, 3)), rng.choice([-1, 1], 60)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        network = layers(3, 64, 1).double()
+        points = train_to_limit(network, inputs, labels, LimitConfig(steps=1500)).history
+        assert min(point.step_size for point in points) > 1e-9
+        assert points[-1].log_loss < -1.5
+
+
 def on_clusters(seed: int) -> tuple[nn.Module, Array, Array]:
     """Return a ReLU network of 64 units, and 64 samples and labels on 3 x 3 clusters."""
     centres = 0.375 * (np.array([(i, j) for i in range(3) for j in range(3)]) - 1.0)
