@@ -153,7 +153,7 @@ def diagnose(
     Gradient descent on a ReLU network ends where kinks of its units run through samples, and the
     gradients at the weights are those of one side, so that this gap may stay large. Of modules of
     up to 2^17 parameters ``gap_across_kinks`` lets in those of the other sides, within 0.1 % of the
-    weights (`implicit_bias.measure.kinks`); the verdict goes by it.
+    weights (`implicit_bias.measure.kinks`); the verdict goes by the smaller of the two.
 
     Gaps of different norms do not compare, except near 0: .9 in linf may be nearer than .6 in l2.
     The page "Reading gaps across norms" (``docs/howto/reading_gaps.md``) says why, and `which_norm`

@@ -63,7 +63,7 @@ class Obstacle:
     warns : bool
         Whether the limit is another, so that the numbers mean less.
     advises : bool
-        False where it could not be checked whether anything is in the way.
+        False where it could not be checked whether anything is in the way, or another says it.
     """
 
     reason: str
@@ -307,6 +307,7 @@ def standstill(
             f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
             "so its steps shrink as those of gradient descent do",
             f"{smaller}use `{call}` ({UNLESS})",
+            advises=held or not fault,  # the loss's own advice is the same
         )
 
 

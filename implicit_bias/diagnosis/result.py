@@ -223,7 +223,7 @@ class Diagnosis:
         return _page(self)
 
     def plot(self) -> Figure:
-        """Draw margins with their multipliers, the gaps by geometry, and the layers' bounds."""
+        """Draw margins with their multipliers, gaps by geometry, and the layers' bounds if any."""
         from implicit_bias import report
 
         return report.draw_diagnosis(self)

@@ -247,17 +247,23 @@ def _cause(gradients: MarginGradients) -> str:
             "(bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
             "inputs does as well"
         )
-    mixed = _mixed_degrees(few)
-    if len(mixed) > 1:
-        sums = " and ".join(f"{degree:d}" for degree in mixed)
-        through = f" ({listed(added or broken)})" if gradients.shapes else ""
-        return (
-            f"a skip connection: the outputs are a sum of terms of degrees {sums}{through}. Give "
-            "all paths the same number of trained layers, or train with the shortcut's weights "
-            "frozen at 0"
-        )
+    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
+    for without in [[], vectors]:
+        mixed = _mixed_degrees(few, without)
+        if len(mixed) > 1:
+            sums = " and ".join(f"{degree:d}" for degree in mixed)
+            also = f"biases ({listed(without)}; bias=False) and " if without else ""
+            through = f" ({listed(added or broken)})" if gradients.shapes and not without else ""
+            return (
+                f"{also}a skip connection: the outputs are a sum of terms of degrees "
+                f"{sums}{through}. Give all paths the same number of trained layers, or train with "
+                "the shortcut's weights frozen at 0"
+            )
     of = f" in {listed(broken)}" if broken else ""
-    return f"the module is not homogeneous{of}: use layers and activations that scale"
+    return (
+        f"the module is not homogeneous{of}: use layers and activations that scale; a bias, a skip "
+        "connection or an update of frozen weights adds a term of another degree"
+    )
 
 
 def listed(names: list[str] | tuple[str, ...]) -> str:
@@ -355,10 +361,23 @@ def _degree_without(gradients: MarginGradients, names: list[str]) -> float:
         return 0.0
 
 
-def _mixed_degrees(gradients: MarginGradients, largest: int = 6) -> list[int]:
-    """Degrees of outputs that are a polynomial of the parameters' scale; empty if they are none."""
+def _mixed_degrees(
+    gradients: MarginGradients, without: Collection[str], largest: int = 6
+) -> list[int]:
+    """Degrees of outputs that are a polynomial of the parameters' scale; empty if they are none.
+
+    Some parameters are at 0.
+    """
     scales = np.linspace(0.5, 2.0, largest + 4)
-    outputs = np.stack([_scaled(gradients, float(s), gradients.shapes).reshape(-1) for s in scales])
+    parts = gradients.parameters(gradients.theta).items()
+    outputs = np.stack(
+        [
+            gradients.outputs(
+                gradients.flat({name: part * s * (name not in without) for name, part in parts})
+            ).reshape(-1)
+            for s in scales
+        ]
+    )
     powers = scales[:, None] ** np.arange(largest + 1)
     terms, *_ = np.linalg.lstsq(powers, outputs)
     size = np.abs(outputs).max()

@@ -187,7 +187,10 @@ def _limit(optimizer: object) -> str:
     """Name of the norm of the tensors of an optimizer."""
     name = name_of(optimizer)
     known = {key.lower(): norm for key, norm in LIMIT_NORMS.items()}
-    cure = "pass norm= to measure in one nevertheless"
+    cure = (
+        "pass norm= to measure in one nevertheless, or in one for each part of the module: "
+        'norm={"out": "linf", "": "spectral"}'
+    )
     if name.lower() not in known:
         raise OptimizerError(
             f"where {name} goes is not known as a norm of the parameters (known are "

@@ -356,7 +356,7 @@ class Subject:
                     f"{len(self.gradients.labels)} samples (samples {named(only)}) that the module "
                     f"itself does not; the rest is {self.rest:.3g} of the leading part: train "
                     f"longer, by {self.training_call()} say, for the leading part decides in the "
-                    "limit"
+                    "limit. That may take many calls: it is on the way while the rest falls"
                 )
             raise SeparationError(
                 f"{len(wrong)} of {len(self.gradients.labels)} samples are on the wrong side "

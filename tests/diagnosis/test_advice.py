@@ -102,8 +102,10 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
         tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
         labels = own_labels(underflowed, inputs)
         with pytest.warns(DiagnosisWarning):
-            (said,) = diagnose(underflowed, inputs, labels, optimizer=tiny).warnings
+            found = diagnose(underflowed, inputs, labels, optimizer=tiny)
+        (said,) = found.warnings
         assert "train_to_limit" in said
+        assert "that call" not in found.verdict
         assert "far below" not in said
 
 

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,7 @@ def test_words_a_page_and_a_picture(tmp_path: Path) -> None:
         "Which layer can shrink",
     ]
     figure.savefig(tmp_path / "diagnosis.png")
+    assert len(replace(found, layers=()).plot().axes) == 2
     assert found.margins.shape == found.multipliers.shape == (12, 3)
     assert np.isinf(found.margins[np.arange(12), labels]).all()
     assert not found.multipliers[np.arange(12), labels].any()

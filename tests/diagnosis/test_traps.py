@@ -83,6 +83,26 @@ def skip() -> nn.Module:
     return seeded(Computed(lambda m, x: m.last(m.first(x).relu()) + m.shortcut(x), **parts), 1)
 
 
+def biased_residual() -> nn.Module:
+    """Build biases in every layer, and a block with a shortcut."""
+    parts = {"first": nn.Linear(D, 6), "a": nn.Linear(6, 6), "b": nn.Linear(6, 6)}
+
+    def outputs(m: Any, x: Tensor) -> Tensor:
+        h = m.first(x)
+        last: Tensor = m.last(h + m.b(m.a(h).relu()))
+        return last
+
+    return seeded(Computed(outputs, **parts, last=nn.Linear(6, 1)), 1)
+
+
+def low_rank() -> nn.Module:
+    """Build a frozen matrix with a trained update inside a ReLU."""
+    parts = {"W": linear(D, D), "a": linear(D, 2), "b": linear(2, D), "last": linear(D)}
+    return frozen(
+        seeded(Computed(lambda m, x: m.last((m.W(x) + m.b(m.a(x))).relu()), **parts), 1), "W.weight"
+    )
+
+
 def depths() -> nn.Module:
     """Degree 1 in one half space, 2 in the other: Lippl et al. with contexts of two degrees."""
     return seeded(
@@ -233,6 +253,8 @@ def test_what_an_optimizer_says_of_the_training() -> None:
             lambda: nn.Sequential(computed(lambda block, x: x + block(x), D), single()),
             r"skip.*degrees 1 and 2.*'0\.first\.weight'",
         ),
+        (biased_residual, r"biases \('first\.bias', .*; bias=False\) and a skip.*degrees 2 and 4"),
+        (low_rank, r"activations that scale; .*skip connection or an update of frozen weights"),
         (attention, r"attention.*'query', 'key'.*[Ff]reeze"),
         (attention_and_skip, r"skip.*degrees 1 and 2.*'shortcut\.weight'"),
         (lambda: layered(nn.Tanh()), r"does not scale.*tanh.*ReLU"),
@@ -246,7 +268,17 @@ def test_what_an_optimizer_says_of_the_training() -> None:
     ],
     ids=[
         *("bias", "last-bias", "two-biases", "layer-norm", "batch-norm", "skip", "residual"),
-        *("attention", "frozen attention and skip", "tanh", "glu", "prelu", "degrees", "detached"),
+        *(
+            "biases and skip",
+            "low rank",
+            "attention",
+            "frozen attention and skip",
+            "tanh",
+            "glu",
+            "prelu",
+            "degrees",
+            "detached",
+        ),
     ],
 )
 def test_what_breaks_homogeneity_is_named(build: Callable[[], nn.Module], match: str) -> None:

@@ -222,8 +222,10 @@ def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> 
     """A norm that is given is measured nevertheless, with a warning."""
     module = network()
     labels, optimizer = own_labels(module, X), build(module)
-    with pytest.raises(OptimizerError, match=match):
+    with pytest.raises(OptimizerError, match=match) as refused:
         diagnose(module, X, labels, optimizer=optimizer)
+    if "known" in match:
+        assert 'norm={"out": "linf", "": "spectral"}' in str(refused.value)
     with pytest.warns(UserWarning, match=match):
         found = diagnose(module, X, labels, norm="linf", optimizer=optimizer)
     assert (found.norm, found.trained_by) == ("linf", "")

@@ -1,4 +1,4 @@
-"""A diagnosis as a picture of three panels, and the samples that its module remembers most."""
+"""A diagnosis as a picture of two or three panels, and the samples that its module remembers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ MOST_PAIRS, MOST_LAYERS, MOST_NAMED = 5000, 8, 5
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     """Draw margins with their multipliers, the gaps by geometry, and the layers' bounds."""
     with style():
-        figure = Figure(figsize=(3 * WIDTH, HEIGHT), layout="constrained")
-        margins, gaps, layers = figure.subplots(1, 3)
+        bounded = [layer for layer in diagnosis.layers if not math.isnan(layer.gap)]
+        panels = 3 if bounded else 2
+        figure = Figure(figsize=(panels * WIDTH, HEIGHT), layout="constrained")
+        margins, gaps, *layers = figure.subplots(1, panels)
         finite = np.isfinite(diagnosis.margins)
         q, weights = diagnosis.margins[finite], diagnosis.multipliers[finite]
         order = np.argsort(q)[:MOST_PAIRS]
@@ -44,14 +46,14 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
         gaps.set(xlim=(0, 1.2), xticks=np.linspace(0, 1, 6), title="In which geometry")
         gaps.set_xlabel("KKT gap (grey: upper bound)\nacross norms only 0 compares")
 
-        bounded = [layer for layer in diagnosis.layers if not math.isnan(layer.gap)]
         shown = sorted(bounded, key=lambda layer: -layer.gap)[:MOST_LAYERS][::-1]
-        layers.barh([layer.name for layer in shown], [layer.gap for layer in shown], color=BLUE)
-        layers.set(xlim=(0, 1), xlabel="KKT gap of the layer alone", title="Which layer can shrink")
-        if not shown:
-            place = {"ha": "center", "transform": layers.transAxes}
-            layers.text(0.5, 0.5, "no layer is linear alone", place)
-            layers.set_yticks([])
+        for axes in layers:  # none where no layer is linear alone
+            bars = axes.barh(
+                [each.name for each in shown], [each.gap for each in shown], color=BLUE
+            )
+            axes.bar_label(bars, fmt="{:.3g}", padding=4)
+            axes.set(xlim=(0, 1.2), xticks=np.linspace(0, 1, 6), title="Which layer can shrink")
+            axes.set_xlabel("KKT gap of the layer alone")
     return figure
 
 
