@@ -324,7 +324,7 @@ def _page(d: Diagnosis) -> str:
         *([("trained by", d.trained_by)] if d.trained_by else []),
         ("degree", number(d.degree)),
         *([] if d.rest is None else [("rest beside the leading part", percent(d.rest))]),
-        ("smallest margin", number(d.min_margin)),
+        ("smallest margin" + " of the leading part" * (d.rest is not None), number(d.min_margin)),
         ("normalised margin", number(d.normalised_margin)),
         (f"KKT gap in {d.norm}", percent_bounds(d.gap_lower, d.gap)),
         *([("KKT gap across kinks", "≤ " + percent(d.gap_across_kinks))] if d.on_kinks else []),

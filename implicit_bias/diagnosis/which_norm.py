@@ -254,8 +254,8 @@ def which_norm(
         Limit on the time of all searches together, which the norms share; where it stops one, its
         bounds so far are reported, and that it was stopped. A search looks at the time between its
         programs, so it may pass it by a second or so. Without it a norm may take as long as in
-        `diagnose`, up to 25 seconds, for the module and the reference each: with much less the
-        bounds say little.
+        `diagnose`, up to 25 seconds, for the module and the reference each, so three norms may take
+        75 seconds alone and 150 beside a reference: with much less the bounds say little.
     leading : bool
         Whether to measure the leading part of the module, and of the reference, as `diagnose` does.
 

@@ -289,6 +289,8 @@ def test_words_a_page_and_a_picture(tmp_path: Path) -> None:
     page = found._repr_html_()
     for text in (found.verdict, "0.weight", "2.weight", "gap in spectral"):
         assert html.escape(text) in page
+    of_part = "smallest margin of the leading part"
+    assert (of_part in page, of_part in replace(found, rest=0.1)._repr_html_()) == (False, True)
     figure = found.plot()
     assert [ax.get_title() for ax in figure.axes] == [
         "Who is at the margin",
