@@ -36,6 +36,7 @@ PAIR_HEADINGS = (
 def compare(
     config: RunConfig,
     folder: Annotated[Path, typer.Option("--out")] = Path("implicit-bias-report"),
+    to_limit: Annotated[bool, typer.Option("--to-limit")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train networks, solve the SVMs they should become, compare, and write a report.
@@ -46,9 +47,19 @@ def compare(
     ----------
     folder
         Folder of the report, the tables and the models.
+    to_limit
+        Train the GLN on as well, in float64 and without a bias, until its norm is at most 1 % above
+        the smallest possible, and compare it, too.
     """
     data = load_data(config)
-    from implicit_bias.runs.comparison_folder import fit_comparison, free_folder, write_comparison
+    from implicit_bias.runs.command import command_line
+    from implicit_bias.runs.comparison_folder import (
+        COMPARE_GROUPS,
+        fit_comparison,
+        free_folder,
+        train_further,
+        write_comparison,
+    )
 
     folder = nothing_overwritten(folder, free_folder)
 
@@ -56,7 +67,11 @@ def compare(
         err.print(f"[bold]{name}[/] done", highlight=False)
 
     models = fit_comparison(folder, config, data, on_model=done, progress=True)
-    comparison, page = write_comparison(folder, config, data, models)
+    command = ""
+    if to_limit:
+        models |= train_further(folder, config, data)
+        command = f"{command_line('compare', config, *COMPARE_GROUPS)} --to-limit"
+    comparison, page = write_comparison(folder, config, data, models, command)
     print_comparison(comparison, page, config, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)
@@ -89,7 +104,8 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             show(UNDECIDED)
     for note in short_notes(comparison):
         show(note)
-    for conclusion in conclusions(comparison, train_on=train_on(config, page.parent)):
+    onward = train_on(config, page.parent, [model.name for model in comparison.models])
+    for conclusion in conclusions(comparison, train_on=onward):
         show(str(conclusion))
     show(f"Report: {page}")
     show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")

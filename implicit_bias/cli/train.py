@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
 from implicit_bias.cli.output import print_json, print_values, show, usage_errors
+from implicit_bias.runs.command import LIMIT_SUFFIX
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 # Steps of a training towards the limit that names none.
 LIMIT_STEPS = 100_000
-# What the name of its model ends with.
-LIMIT_SUFFIX = "-limit"
 # What says so that a network is trained towards the limit.
 WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
 
@@ -105,11 +103,7 @@ def train(
     data = load_data(config)
     from implicit_bias.base.atomic import check_writable
     from implicit_bias.bounds.status import norm_at_margin_1
-    from implicit_bias.estimators.saved_models import save_model
-    from implicit_bias.report.page import write_limit
-    from implicit_bias.runs.beside_svm import train_beside_svm
-    from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
-    from implicit_bias.runs.models import ModelFactory
+    from implicit_bias.runs.comparison_folder import MODEL_SUFFIX, train_and_save
     from implicit_bias.training.limit import LimitResult
 
     # Not the name of the file that a training of this many steps writes.
@@ -117,26 +111,13 @@ def train(
     if checkpoint is not None and checkpoint.resolve() == file.resolve():
         raise typer.BadParameter(f"the model would replace the checkpoint {file}: name another")
     check_writable(file)
-    samples = data.parts.train
-    descend = partial(
-        train_beside_svm,
-        config=limit,
-        compare_on=data.parts.validation.X,
-        solving=config.solving,
-        until_excess=until_excess,
-        stop_at_gap=stop_at_gap,
-        checkpoint=checkpoint,
-        resume=resume,
-        progress=True,
-    )
+    goals = {"until_excess": until_excess, "stop_at_gap": stop_at_gap}
     with usage_errors(ValueError, FileExistsError):
-        classifier = ModelFactory(config, data).build_network(model, homogeneous=True)
-        classifier.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
-    result = classifier.training_
+        classifier, pictures = train_and_save(
+            config, data, file, limit, checkpoint=checkpoint, resume=resume, **goals
+        )
+    samples, result = data.parts.train, classifier.training_
     assert isinstance(result, LimitResult)
-    save_model(file, classifier, config.metadata(), samples.preparation)
-    name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(LIMIT_SUFFIX)
-    pictures = write_limit(file.parent, name, result)
     last = result.history[-1]
     values = {
         "file": file,

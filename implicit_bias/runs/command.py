@@ -3,7 +3,7 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ WANTED_STEPS = 100_000
 PROGRAM = "implicit-bias"
 # What holds the configuration in the folder of a comparison, and the networks trained on.
 CONFIG_FILE, LIMITS = "setting.json", "limit"
+# What the name of a model ends with that was trained towards its limit.
+LIMIT_SUFFIX = "-limit"
 
 
 def program() -> list[str]:
@@ -76,7 +78,7 @@ def command_line(command: str, config: RunConfig, *groups: str) -> str:
     return written(*words)
 
 
-def train_on(config: RunConfig, folder: Path) -> dict[str, str]:
+def train_on(config: RunConfig, folder: Path, models: Container[str] = ()) -> dict[str, str]:
     """Write the command that trains each network of a run towards its limit, if it has one.
 
     Parameters
@@ -85,6 +87,8 @@ def train_on(config: RunConfig, folder: Path) -> dict[str, str]:
         Of the run.
     folder : Path
         Of its report, which takes the trained network and the pictures of its training.
+    models : container of str
+        Names of the models that are there; a network is not trained on twice.
     """
     takes = ("Data", "Architecture", "device")
     ways = {
@@ -95,13 +99,13 @@ def train_on(config: RunConfig, folder: Path) -> dict[str, str]:
         name: f"{command_line(f'train {name}', config, *takes)} {ways[name]} "
         + shlex.join(["--out", str(limit_file(folder, name))])
         for name in config.models
-        if name in ways
+        if name in ways and f"{name}{LIMIT_SUFFIX}" not in models
     }
 
 
 def limit_file(folder: Path, name: str) -> Path:
     """Return where the folder of a report keeps a network that was trained on."""
-    return folder / LIMITS / f"{name}-limit.safetensors"
+    return folder / LIMITS / f"{name}{LIMIT_SUFFIX}.safetensors"
 
 
 def report_again(folder: Path, networks: Sequence[Path] = ()) -> str:

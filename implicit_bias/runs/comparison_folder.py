@@ -10,6 +10,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,31 @@ from implicit_bias.base.atomic import free_path, write_text
 from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
 from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.saved_models import load_model, save_model
-from implicit_bias.report.page import WRITTEN, write_report
+from implicit_bias.report.page import WRITTEN, write_limit, write_report
 from implicit_bias.report.words import names_of
-from implicit_bias.runs.command import CONFIG_FILE, command_line, train_on, written
+from implicit_bias.runs.beside_svm import train_beside_svm
+from implicit_bias.runs.command import (
+    CONFIG_FILE,
+    LIMIT_SUFFIX,
+    WANTED_EXCESS,
+    WANTED_STEPS,
+    command_line,
+    limit_file,
+    train_on,
+    written,
+)
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, group
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
+from implicit_bias.training.limit import LimitConfig, LimitResult
 
 # Fields of a configuration that `implicit-bias compare` takes.
 COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
 MODELS = "models"
 MODEL_SUFFIX = ".safetensors"
+GLN = "gd-gln"
 
 
 # What a network is that was trained on.
@@ -93,6 +107,44 @@ def fit_comparison(
         if on_model is not None:
             on_model(name)
     return {name: fitted[name] for name in config.models}
+
+
+def train_and_save(
+    config: RunConfig, data: Data, file: Path, limit: LimitConfig, **goals: Any
+) -> tuple[NetworkClassifier, tuple[Path, ...]]:
+    """Train the one network of a configuration towards its limit, with a progress bar; save it.
+
+    Pictures of the way are written beside its file, and returned, too; ``goals`` are those of
+    `train_beside_svm`.
+    """
+    descend = partial(
+        train_beside_svm,
+        config=limit,
+        compare_on=data.parts.validation.X,
+        solving=config.solving,
+        progress=True,
+        **goals,
+    )
+    samples = data.parts.train
+    network = ModelFactory(config, data).build_network(config.models[0], homogeneous=True)
+    network.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
+    save_model(file, network, config.metadata(), samples.preparation)
+    assert isinstance(network.training_, LimitResult)
+    name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(LIMIT_SUFFIX)
+    return network, write_limit(file.parent, name, network.training_)
+
+
+def train_further(folder: Path, config: RunConfig, data: Data) -> dict[str, BinaryClassifier]:
+    """Train the GLN of a comparison, if it has one, until it is near the SVM; see `train_on`."""
+    if GLN not in config.models:
+        return {}
+    file, kept = limit_file(folder, GLN), group("Data", "Architecture", "device")
+    limit = LimitConfig(steps=WANTED_STEPS)
+    alone = {name: getattr(config, name) for name in kept}
+    alone |= {"models": (GLN,), "steps": limit.steps, "batch_size": None}
+    towards = RunConfig(**alone)
+    network, _ = train_and_save(towards, data, file, limit, until_excess=WANTED_EXCESS)
+    return {file.stem: network}
 
 
 def read_comparison(
@@ -194,7 +246,7 @@ def write_comparison(
         facts=facts,
         made=_made(folder, models),
         command=command or command_line("compare", config, *COMPARE_GROUPS),
-        train_on=train_on(config, folder),
+        train_on=train_on(config, folder, models),
         meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
     )
     return comparison, page

@@ -450,6 +450,20 @@ def test_help_says_what_the_models_are(command: str, shell: Shell) -> None:
 
 
 @pytest.mark.slow
+def test_compare_trains_on(shell: Shell) -> None:
+    """One report has the network as it was trained and near its limit, and advises no training."""
+    done = shell.json("compare --units 4 --steps 50 --models gd-gln,svm-gln --to-limit")
+    excess = {row["model"]: float(row["excess"]) for row in done["models"]}
+    assert excess["gd-gln-limit"] <= 0.01 < excess["gd-gln"]
+    folder = shell.folder / "implicit-bias-report"
+    page = (folder / "report.html").read_text("utf-8")
+    assert "--to-limit" in page
+    assert "Train on" not in page
+    again = shell("report --network implicit-bias-report/limit/gd-gln-limit.safetensors")
+    assert "gd-gln-limit is its SVM" in again.out
+
+
+@pytest.mark.slow
 def test_report_takes_a_network_that_was_trained_on(
     finished: tuple[Shell, dict[str, Any]], shell: Shell
 ) -> None:

@@ -80,6 +80,7 @@ NOT_TO_SEVEN_DIGITS = {
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:class_weight changes nothing at the hard margin")
 @pytest.mark.parametrize(
     "model", mostly_slow([*SOFT, *DEFAULTS, *NETWORKS, *OTHERS, *LIGHT], LIGHT), ids=repr
 )
