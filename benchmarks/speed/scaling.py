@@ -291,7 +291,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
         ax.set_xticks(values, labels=[f"{value:,}" for value in values], rotation=45)
         ax.xaxis.set_minor_locator(NullLocator())
     answered = rows[rows["outcome"] == runs.ANSWERED]
-    for solver, points in answered.groupby("solver"):
+    for solver, points in answered.groupby("solver") if len(answered) else ():
         look: dict[str, Any] = {"color": _colour(solver), "linestyle": "", "marker": "o"}
         fitted = _fitted(points, quantity)
         ax.plot(fitted[axis], fitted[quantity], label=solver, **look)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -284,7 +284,7 @@ def checked_samples(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
 ) -> tuple[Array, NDArray[Any]]:
     """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
-    for parameter in fields(estimator):
+    for parameter in fields(estimator) if is_dataclass(estimator) else ():
         if parameter.init and parameter.type in (bool, "bool"):
             validation.check_flag(getattr(estimator, parameter.name), parameter.name)
     validation.check_not_masked(y, "y")

@@ -322,6 +322,15 @@ def test_a_dirty_tree_computes_no_records(tiny: Path, monkeypatch: pytest.Monkey
     assert "2 of 2 cells" in call(tiny, "odd")  # with --dirty
 
 
+def test_a_network_is_a_classifier_as_it_stands() -> None:
+    """Of a class that declares no fields, as anyone's own may be."""
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    network = GLN([HyperplaneContexts.random(X, 2, 1, random_state=0)], seed=0)
+    signs = np.where(X[:, 0] > 0, 1, -1)
+    model = further_models.NetworkModel(network).fit(X, signs)
+    assert model.predict(X).shape == (12,)
+
+
 # --- the real thing ----------------------------------------------------------------------------
 
 
