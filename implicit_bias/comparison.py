@@ -405,11 +405,16 @@ class Comparison:
         """Whether the evaluation samples are others than the training samples; None if unknown."""
         if self.of is None or self.of.train is None:
             return None
+        import pandas as pd
+
         train: Any = self.of.train[0]
         given: Any = self.of.X
-        if sp.issparse(train) and sp.issparse(given):
-            return train.shape != given.shape or bool((train != given).nnz)
-        return not np.array_equal(np.asarray(train), np.asarray(given))
+        if np.shape(train) != np.shape(given):
+            return True
+        if sp.issparse(train) and sp.issparse(given):  # nan, a missing value, is not itself
+            return bool((train != given).nnz > (train != train).multiply(given != given).nnz)
+        one, other = (pd.Series(np.asarray(dense(inputs)).ravel()) for inputs in (train, given))
+        return not ((one == other) | (one.isna() & other.isna())).all()
 
     def _headlines(self) -> list[str]:
         """Say what follows: a sentence for each trained network, or one for all models."""

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import cohen_kappa_score
@@ -362,6 +363,24 @@ def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
     )
     contexts = [file.stem for file in (tmp_path / "figures").glob("contexts-*.svg")]
     assert contexts == ["contexts-1"]  # the gates of the pipeline cut no plane of the inputs
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        np.array([[1.0], [np.nan]]),
+        pd.DataFrame({"text": ["a", None], "size": [np.nan, 2.0]}),
+        pd.DataFrame({"size": pd.array([1, pd.NA], "Int64")}),
+        sp.csr_array([[1.0], [np.nan]]),
+    ],
+    ids=["array", "frame", "nullable", "sparse"],
+)
+def test_samples_with_gaps_are_the_same_samples(inputs: Any) -> None:
+    others = inputs[::-1]  # the same, and a gap in another place
+    model = DummyClassifier().fit([[0.0], [0.0]], [0, 1])
+    for train, held_out in ((inputs.copy(), False), (others, True)):
+        compared = compare({"it": model}, inputs, [0, 1], train=(train, [0, 1]))
+        assert compared.held_out is held_out
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -597,9 +597,10 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
     for n in inputs:
         if kinds[n] in "iu":
             as_numbers(table.iloc[:, n].dropna().to_numpy(), names[n])  # refuses what it rounds
-    known: dict[int, Texts] = {n: first_date(table.iloc[:, n]) for n in dated}
-    of_kinds = (n for n in text if n not in dated)
-    known |= {n: texts_of(table.iloc[:, n], columns.missing == "median") for n in of_kinds}
+    known: dict[int, Texts] = {
+        n: first_date(column) if n in dated else texts_of(column, columns.missing == "median")
+        for n, column in ((n, table.iloc[:, n]) for n in text)
+    }
     texts = tuple(known.get(n) for n in inputs)
     values = encode(table.iloc[:, inputs], texts)
     found = _checked(values, table.iloc[:, place].to_numpy(), columns.missing, carried)
@@ -617,8 +618,8 @@ def _names_rows(column: pd.Series[Any]) -> bool:
 
 
 def _share(column: pd.Series[Any], *patterns: re.Pattern[str]) -> float:
-    """Return the share of texts that fit one of some patterns."""
-    texts = [str(value).strip() for value in column.dropna()]
+    """Return the share of a column's different texts that fit one of some patterns."""
+    texts = {str(value).strip() for value in column.dropna()}
     return sum(any(p.fullmatch(text) for p in patterns) for text in texts) / max(len(texts), 1)
 
 
@@ -647,8 +648,7 @@ def _not_kinds(columns: Mapping[int, pd.Series[Any]]) -> Iterator[tuple[list[int
     texts = {n: sorted({str(v).strip() for v in column.dropna()}) for n, column in columns.items()}
 
     def mostly(pattern: re.Pattern[str]) -> list[int]:
-        fits = {n: sum(map(bool, map(pattern.fullmatch, all_))) for n, all_ in texts.items()}
-        return [n for n, all_ in texts.items() if 2 * fits[n] > len(all_)]
+        return [n for n, column in columns.items() if _share(column, pattern) > 0.5]
 
     def said(odd: list[int], usual: re.Pattern[str]) -> str:
         examples = texts[odd[0]]

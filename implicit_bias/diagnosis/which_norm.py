@@ -71,6 +71,12 @@ AS_FAR = 1.1
 NORMS = ("l2", "linf", "spectral")
 
 Evidence = Literal["limit", "margin and gap", "margin", "none"]
+# How a norm is named by what speaks for it, the strongest first.
+NAMED: dict[Evidence, str] = {
+    "limit": "The margin was maximised in",
+    "margin and gap": "The training favoured",
+    "margin": "Beside the reference, the training preferred",
+}
 
 
 @dataclass(frozen=True)
@@ -480,6 +486,10 @@ def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:
     )
 
 
+# A norm that is named and why, or None and why none is.
+Finding = tuple[NormRow | None, str]
+
+
 def _conclude(
     rows: Sequence[NormRow],
     twins: Mapping[str, tuple[str, ...]],
@@ -488,82 +498,99 @@ def _conclude(
     subjects: Sequence[Subject],
 ) -> tuple[str | None, Evidence, str]:
     """Name the norm whose margin was maximised, or say why none can be named."""
+    others = {
+        best.norm: [row for row in rows if row is not best and row.norm not in twins[best.norm]]
+        for best in rows
+    }
+    found: dict[Evidence, Finding] = {"limit": _near_a_limit(rows, others, linear)}
+    if rows[0].reference_gap is not None:
+        found["margin and gap"] = _favoured(rows, others)
+        found["margin"] = _preferred(rows, others, subjects)
+    for evidence, (best, why) in found.items():
+        if best is not None:
+            same = f" (here the same as {', '.join(twins[best.norm])})" if twins[best.norm] else ""
+            theirs = ", the optimizer's own norm" if own else ""
+            if own and own not in (best.norm, *twins[best.norm]):
+                theirs = f", not the optimizer's own norm, {own}"
+            return best.norm, evidence, f"{NAMED[evidence]} {best.norm}{same}{theirs}: {why}."
+    reasons = ", and ".join(why for _, why in found.values() if why)
+    return None, "none", f"It cannot be told: {reasons}."
 
-    def others(best: NormRow) -> list[NormRow]:
-        return [row for row in rows if row is not best and row.norm not in twins[best.norm]]
 
-    def named(evidence: Evidence, said: str, best: NormRow, why: str) -> tuple[str, Evidence, str]:
-        same = f" (here the same as {', '.join(twins[best.norm])})" if twins[best.norm] else ""
-        theirs = ", the optimizer's own norm" if own else ""
-        if own and own not in (best.norm, *twins[best.norm]):
-            theirs = f", not the optimizer's own norm, {own}"
-        return best.norm, evidence, f"{said} {best.norm}{same}{theirs}: {why}."
-
+def _near_a_limit(
+    rows: Sequence[NormRow], others: Mapping[str, Sequence[NormRow]], linear: bool
+) -> Finding:
+    """Find the norm in which alone the gap is near 0."""
     best = min(rows, key=lambda row: row.gap.upper)
-    near = best.gap.upper <= FAR
-    if near and all(best.gap.upper <= ANOTHER * row.gap.lower for row in others(best)):
-        share = best.gap.share[0] if linear else best.gap.upper
-        what = "margin is at least {} of the maximum" if linear else "KKT gap is at most {}"
-        why = f"there the {what.format(percent(share, space=' '))}, near the limit"
-        why += ", and clearly nearer than in any other norm" if others(best) else ""
-        return named("limit", "The margin was maximised in", best, why)
-    if near:
-        also = [row.norm for row in others(best) if best.gap.upper > ANOTHER * row.gap.lower]
-        why = (
-            f"the gap is near 0 in {best.norm}, but as far as the bounds say it may be so in "
-            f"{', '.join(also)}, too"
-        )
-    else:
-        why = (
+    if best.gap.upper > FAR:
+        return None, (
             "no gap is near 0, and gaps above that do not compare across norms, as the sizes of "
             "their dual norms depend on the number of parameters in different ways"
         )
-    if rows[0].reference_gap is None:
-        return None, "none", f"It cannot be told: {why}."
+    rivals = others[best.norm]
+    if also := [row.norm for row in rivals if best.gap.upper > ANOTHER * row.gap.lower]:
+        return None, (
+            f"the gap is near 0 in {best.norm}, but as far as the bounds say it may be so in "
+            f"{', '.join(also)}, too"
+        )
+    share = best.gap.share[0] if linear else best.gap.upper
+    what = "margin is at least {} of the maximum" if linear else "KKT gap is at most {}"
+    nearer = ", and clearly nearer than in any other norm" if rivals else ""
+    return best, f"there the {what.format(percent(share, space=' '))}, near the limit{nearer}"
+
+
+def _favoured(rows: Sequence[NormRow], others: Mapping[str, Sequence[NormRow]]) -> Finding:
+    """Find the norm in which alone the margin rose beside the reference and the gap fell."""
     most = max(rows, key=lambda row: row.factor)
-    overlapping = [row.norm for row in rows if row.favoured is None]
-    favoured = [row for row in rows if row.favoured]
-    if overlapping:
-        change = (
+    if overlapping := [row.norm for row in rows if row.favoured is None]:
+        return None, (
             f"in {', '.join(overlapping)} the margin rose, but the bounds on the gap overlap those "
             "of the reference"
         )
-    elif most.factor <= 1.0:
-        change = (
+    if most.factor <= 1.0:
+        return None, (
             f"in no norm is the margin above the reference's (nearest to it in {most.norm}, "
             f"{number(most.factor, 3)} times)"
         )
-    elif not favoured:
-        change = "compared with the reference in no norm both the margin rose and the gap fell"
-    elif {row.norm for row in favoured[1:]} <= {*twins[favoured[0].norm]}:
-        factor = number(favoured[0].factor, 3)
-        only = ", in no other norm both" if others(favoured[0]) else ""
-        why = f"compared with the reference its margin is {factor} times as large and its gap "
-        return named("margin and gap", "The training favoured", favoured[0], f"{why}smaller{only}")
-    else:
-        change = (
+    favoured = [row for row in rows if row.favoured]
+    if not favoured:
+        return None, "compared with the reference in no norm both the margin rose and the gap fell"
+    first = favoured[0]
+    if any(row in others[first.norm] for row in favoured):
+        return None, (
             "compared with the reference the margin rose and the gap fell in "
             f"{', '.join(row.norm for row in favoured)} alike; the margin most in {most.norm}, "
             f"{number(most.factor, 3)} times"
         )
-    rest = max((row.factor for row in others(most)), default=math.inf)
+    only = ", in no other norm both" if others[first.norm] else ""
+    return first, (
+        f"compared with the reference its margin is {number(first.factor, 3)} times as large and "
+        f"its gap smaller{only}"
+    )
+
+
+def _preferred(
+    rows: Sequence[NormRow], others: Mapping[str, Sequence[NormRow]], subjects: Sequence[Subject]
+) -> Finding:
+    """Find the norm in which the margin rose and in all others fell or rose far less."""
+    most = max(rows, key=lambda row: row.factor)
+    rivals = others[most.norm]
+    rest = max((row.factor for row in rivals), default=math.inf)
     traded = rest * (1.0 + RISEN) < 1.0 < most.factor / (1.0 + RISEN)
     risen = (1.0 + RISEN) ** subjects[0].degree
-    if traded or most.factor ** (1.0 / DWARFS) >= max(rest, risen):
-        ours, theirs = (subject.itself.min_margin for subject in subjects)
-        if AS_FAR * ours >= theirs:
-            lost = ", ".join(f"{row.norm} {number(row.factor, 3)}" for row in others(most))
-            why = (
-                f"its normalised margin there is {number(most.factor, 3)} times that of the "
-                f"reference, and {'below it' if traded else 'far less'} in every other norm "
-                f"({lost}). Both separate the samples, "
-                f"with smallest margins of {number(ours, 3)} here and {number(theirs, 3)} there. "
-                "This compares two trainings, and certifies no limit: the KKT gap is "
-                f"{most.gap} here and {most.reference_gap} there"
-            )
-            return named("margin", "Beside the reference, the training preferred", most, why)
-        change += (
-            f"; beside the reference the margin is by far the largest in {most.norm}, but so it "
-            "may have been in an earlier state of the reference"
+    if not traded and most.factor ** (1.0 / DWARFS) < max(rest, risen):
+        return None, ""
+    ours, theirs = (subject.itself.min_margin for subject in subjects)
+    if AS_FAR * ours < theirs:
+        return None, (
+            f"beside the reference the margin is by far the largest in {most.norm}, but so it may "
+            "have been in an earlier state of the reference"
         )
-    return None, "none", f"It cannot be told: {why}, and {change}."
+    lost = ", ".join(f"{row.norm} {number(row.factor, 3)}" for row in rivals)
+    return most, (
+        f"its normalised margin there is {number(most.factor, 3)} times that of the reference, and "
+        f"{'below it' if traded else 'far less'} in every other norm ({lost}). Both separate the "
+        f"samples, with smallest margins of {number(ours, 3)} here and {number(theirs, 3)} there. "
+        "This compares two trainings, and certifies no limit: the KKT gap is "
+        f"{most.gap} here and {most.reference_gap} there"
+    )

@@ -285,8 +285,10 @@ def checked_samples(
 ) -> tuple[Array, NDArray[Any]]:
     """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
     for parameter in fields(estimator) if is_dataclass(estimator) else ():
-        if parameter.init and parameter.type in (bool, "bool"):
-            validation.check_flag(getattr(estimator, parameter.name), parameter.name)
+        value = getattr(estimator, parameter.name, None)
+        optional = parameter.type == "bool | None" and value is not None
+        if parameter.init and (optional or parameter.type in (bool, "bool")):
+            validation.check_flag(value, parameter.name)
     validation.check_not_masked(y, "y")
     y = validation.detached(y)
     if y is not None:

@@ -180,6 +180,8 @@ class MarginSVC(BinaryClassifier, ABC):
         -----
         NotSeparableWarning
             The samples have no hard margin.
+        UserWarning
+            They have one, which ``class_weight`` cannot change.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
         if chosen := isinstance(self.C, str):
@@ -224,10 +226,6 @@ class MarginSVC(BinaryClassifier, ABC):
         """Whether to fit an offset; by default where the architecture has no gates."""
         if self.fit_intercept is None:
             return isinstance(self.architecture_.gating, NoGates)
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise ValueError(
-                f"fit_intercept must be True, False or None, got {self.fit_intercept!r}"
-            )
         return bool(self.fit_intercept)
 
     @property

@@ -6,7 +6,7 @@ at 0. Its forward pass is watched only to name the functions of `TRAPS` that it 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -272,10 +272,10 @@ def listed(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
 
 
-def _scaled(gradients: MarginGradients, scale: float, names: Collection[str]) -> Array:
-    """Compute the outputs with some parameters scaled."""
+def _scaled(gradients: MarginGradients, scales: Mapping[str, float]) -> Array:
+    """Compute the outputs (N, K) with some parameters scaled."""
     parts = gradients.parameters(gradients.theta).items()
-    scaled = {name: scale * part if name in names else part for name, part in parts}
+    scaled = {name: scales.get(name, 1.0) * part for name, part in parts}
     return gradients.outputs(gradients.flat(scaled))
 
 
@@ -304,7 +304,7 @@ def _degrees(
     gradients: MarginGradients, names: Collection[str], *, by_sample: bool = False
 ) -> Array:
     """Degree in some parameters of the outputs, (1,), or of each sample's, (N,); nan without."""
-    scales = (_scaled(gradients, scale, names) for scale in (0.5, 1.0, 2.0))
+    scales = (_scaled(gradients, dict.fromkeys(names, by)) for by in (0.5, 1.0, 2.0))
     down, original, up = (outputs if by_sample else outputs.reshape(1, -1) for outputs in scales)
     least, size, most = (np.abs(outputs).max(axis=1) for outputs in (down, original, up))
     with np.errstate(all="ignore"):  # no degree where outputs vanish
@@ -364,18 +364,15 @@ def _degree_without(gradients: MarginGradients, names: list[str]) -> float:
 def _mixed_degrees(
     gradients: MarginGradients, without: Collection[str], largest: int = 6
 ) -> list[int]:
-    """Degrees of outputs that are a polynomial of the parameters' scale; empty if they are none.
+    """Degrees of outputs that are a polynomial of the scale of all parameters but some, at 0.
 
-    Some parameters are at 0.
+    Empty if they are none.
     """
-    scales = np.linspace(0.5, 2.0, largest + 4)
-    parts = gradients.parameters(gradients.theta).items()
+    scales, at_0 = np.linspace(0.5, 2.0, largest + 4), dict.fromkeys(without, 0.0)
     outputs = np.stack(
         [
-            gradients.outputs(
-                gradients.flat({name: part * s * (name not in without) for name, part in parts})
-            ).reshape(-1)
-            for s in scales
+            _scaled(gradients, dict.fromkeys(gradients.shapes, by) | at_0).reshape(-1)
+            for by in scales.tolist()
         ]
     )
     powers = scales[:, None] ** np.arange(largest + 1)

@@ -13,7 +13,7 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.words import names_of, trained
+from implicit_bias.report.words import names_of, trained, unlike
 
 
 @dataclass(frozen=True)
@@ -393,7 +393,8 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             "bound on that: neither compares with a norm at margin 1."
         )
         solved = (model for model in predicting if model.margin and model.margin.status)
-        if hard := [model for model in solved if model not in soft]:
+        hard = [model for model in solved if model not in soft]
+        if hard and not unlike(comparison):  # which says it in the headline
             yield (
                 f"{names_of(hard)}: a hard margin, so that a difference of errors from those of a "
                 'finite C may be one of C. --C auto (in Python C="auto") chooses one for each.'

@@ -136,9 +136,12 @@ def conclusions(
         conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
         for network in networks
     ]
-    if networks and comparison.own is None:
-        return said
-    return [_ranking(comparison, SAMPLES[held_out]), *said]
+    return [_ranking(comparison, SAMPLES[held_out]), *said] if _ranks(comparison) else said
+
+
+def _ranks(comparison: Comparison) -> bool:
+    """Whether the models are compared by their errors, and not only by their limits."""
+    return comparison.own is not None or not any(model.history for model in comparison.models)
 
 
 def standing(
@@ -212,12 +215,13 @@ def _baseline(comparison: Comparison, best: ModelResult) -> Sentence:
     return (f" Always answering “{name}” would be wrong on ", error, tail)
 
 
-def _unlike(models: Sequence[ModelResult]) -> Sentence:
-    """Say which models have a soft margin for want of a hard one, beside others that have that."""
-    fitted = {m.name: m.fitted for m in models if m.fitted is not None and m.fitted.solution}
+def unlike(comparison: Comparison) -> Sentence:
+    """Say why the headline does not rank: soft margins are there for want of hard ones."""
+    found = [model for model in comparison.models if model.count.total]
+    fitted = {m.name: m.fitted for m in found if m.fitted is not None and m.fitted.solution}
     hard = [name for name, f in fitted.items() if f.failure is None and np.isinf(f.C).all()]
     soft = [name for name, f in fitted.items() if f.failure and np.isfinite(f.C).all()]
-    if not (hard and soft):
+    if not (hard and soft and _ranks(comparison)):
         return ()
     return (
         f"No ranking: a hard margin ({', '.join(hard)}) is beside a soft one ({', '.join(soft)}), "
@@ -225,6 +229,23 @@ def _unlike(models: Sequence[ModelResult]) -> Sentence:
         Command("--C auto"),
         ' (in Python C="auto") chooses a C for each. ',
     )
+
+
+def _least(
+    comparison: Comparison, found: Sequence[ModelResult], best: ModelResult, samples: str
+) -> Sentence:
+    """Say which model is wrong least often, as far as the samples tell."""
+    apart = {m.name: comparison.difference(best.name, m.name) for m in found if m is not best}
+    level = [name for name, gap in apart.items() if gap is None or not gap.decided]
+    error, count = Term(percent(best.error), "error"), f"{best.count} {samples}"
+    refusal = unlike(comparison)
+    if level and not refusal:
+        end = f" ({count}), and too few samples tell it from {', '.join(level)}."
+        return (f"No ranking: {best.name} is wrong on ", error, end)
+    ranked = apart and not refusal
+    start = f"{best.name} is wrong {'least often, on' if ranked else 'on'} "
+    end = f" ({count}; 95 % interval {percent_range(*best.count.interval)})"
+    return (*refusal, start, error, f"{end}{'; no other is level with it' if ranked else ''}.")
 
 
 def _ranking(comparison: Comparison, samples: str) -> Conclusion:
@@ -236,34 +257,10 @@ def _ranking(comparison: Comparison, samples: str) -> Conclusion:
             (f"{names_of(comparison.models)}: not separable, proven. There is no predictor.",),
         )
     best = min(found, key=lambda model: model.error)
-    others = [model for model in found if model is not best]
-    apart = [comparison.difference(best.name, other.name) for other in others]
-    count = f"{best.count} {samples}"
-    error = Term(percent(best.error), "error")
-    interval = f"95 % interval {percent_range(*best.count.interval)}"
-    if unlike := _unlike(found):
-        least = f"{best.name} is wrong on "
-        headline: Sentence = (*unlike, least, error, f" ({count}; {interval}).")
-    elif not others:
-        headline = (f"{best.name} is wrong on ", error, f" ({count}; {interval}).")
-    elif all(difference is not None and difference.decided for difference in apart):
-        start = f"{best.name} is wrong least often, on "
-        headline = (start, error, f" ({count}; {interval}); no other is level with it.")
-    else:
-        level = [
-            other.name
-            for other, difference in zip(others, apart, strict=True)
-            if difference is None or not difference.decided
-        ]
-        headline = (
-            f"No ranking: {best.name} is wrong on ",
-            error,
-            f" ({count}), and too few samples tell it from {', '.join(level)}.",
-        )
-    headline = (*headline, *_baseline(comparison, best))
+    headline = (*_least(comparison, found, best, samples), *_baseline(comparison, best))
     evidence: list[Sentence] = []
     if len(found) == 2:
-        differ = comparison.pair(best.name, others[0].name).disagreement
+        differ = comparison.pair(*(model.name for model in found)).disagreement
         evidence.append(("The two differ on ", Term(percent(differ), "disagreement"), "."))
     certified = [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]
     if certified:

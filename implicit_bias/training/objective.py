@@ -95,13 +95,9 @@ class Objective(ABC):
 
     def by_name(self, weights: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
-        chunks = torch.split(weights, [w.numel() for w in self.parameters])
-        return {
-            name: chunk.view_as(parameter)
-            for (name, parameter), chunk in zip(
-                self.trainee.parameters.items(), chunks, strict=True
-            )
-        }
+        shaped = self.trainee.parameters
+        parts = torch.split(weights, [w.numel() for w in self.parameters])
+        return {k: part.view_as(w) for (k, w), part in zip(shaped.items(), parts, strict=True)}
 
     def value(self, weights: Tensor) -> tuple[float, float]:
         """F and the smallest margin (without the readout's bias) at weights (P,)."""

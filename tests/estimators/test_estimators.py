@@ -403,6 +403,7 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
             for build in (
                 lambda text: ib.GatedReLUSVC(3, always_on=text),
                 lambda text: ib.InfiniteWidthSVC(fit_intercept=text),
+                lambda text: ib.MaxMarginSVC(fit_intercept=text),
                 lambda text: ib.GaLUClassifier(3, fit_intercept=text),
                 lambda text: ib.GaLUClassifier(3, always_on=text),
                 lambda text: ib.GLNClassifier(3, steps=1, readout_bias=text),

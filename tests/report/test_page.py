@@ -53,7 +53,7 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.training import log_ticks
 from implicit_bias.report.figures.units import unit_plots
 from implicit_bias.report.page import write_report
-from implicit_bias.report.tables import tables
+from implicit_bias.report.tables import short_notes, tables
 from implicit_bias.report.words import TRAIN_ON, conclusions
 from implicit_bias.runs.configuration import RunConfig
 from modules import known
@@ -611,9 +611,11 @@ def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() 
     with pytest.warns(NotSeparableWarning):
         linear = MaxMarginSVC().fit(moons.X, moons.y)
     models = {"linear": linear, "gated": GLNSVC(10, random_state=0).fit(moons.X, moons.y)}
-    (conclusion,) = conclusions(compare(models, moons.X, moons.y))
+    compared = compare(models, moons.X, moons.y)
+    (conclusion,) = conclusions(compared)
     assert conclusion.title.startswith("No ranking: a hard margin (gated) is beside a soft one")
     assert "--C auto" in conclusion.title
+    assert "--C auto" not in " ".join(short_notes(compared))  # which would say it again
 
 
 @pytest.mark.slow
