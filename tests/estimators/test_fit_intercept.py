@@ -96,7 +96,7 @@ def test_linear_models_have_an_intercept_by_default(model: MarginSVC, expected: 
 
 @pytest.mark.parametrize("value", [1, "yes", 0.0])
 def test_what_is_no_choice(value: Any) -> None:
-    with pytest.raises(ValueError, match="fit_intercept"):
+    with pytest.raises(TypeError, match="fit_intercept must be True or False"):
         ib.GatedSVC(fit_intercept=value).fit(X, Y)
 
 
