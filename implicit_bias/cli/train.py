@@ -15,15 +15,13 @@ from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
 from implicit_bias.cli.output import print_json, print_values, show, usage_errors
-from implicit_bias.runs.command import LIMIT_SUFFIX
+from implicit_bias.runs.command import LIMIT_SUFFIX, WANTED_STEPS
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Dataset
     from implicit_bias.training.limit import LimitResult
 
-# Steps of a training towards the limit that names none.
-LIMIT_STEPS = 100_000
 # What says so that a network is trained towards the limit.
 WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
 
@@ -87,19 +85,18 @@ def train(
 
     with usage_errors():
         limit = LimitConfig(
-            steps=LIMIT_STEPS if limit_steps is None else limit_steps,
+            steps=WANTED_STEPS if limit_steps is None else limit_steps,
             norm=norm,  # type: ignore[arg-type]  # checked there
             method=method,  # type: ignore[arg-type]
             chunk=chunk,
         )
     if not to_limit and (until_excess, limit_steps, stop_at_gap) == (None, None, None):
-        if resume or checkpoint is not None or limit != LimitConfig(steps=LIMIT_STEPS):
+        if resume or checkpoint is not None or limit != LimitConfig(steps=WANTED_STEPS):
             raise typer.BadParameter(
                 f"--norm, --method, --chunk, --checkpoint and --resume need {WAYS}"
             )
         fit_and_save(config, file, as_json)
         return
-    config = replace(config, steps=limit.steps, batch_size=None)
     data = load_data(config)
     from implicit_bias.base.atomic import check_writable
     from implicit_bias.bounds.status import norm_at_margin_1

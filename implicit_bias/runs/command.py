@@ -11,11 +11,13 @@ from implicit_bias.runs.configuration import RunConfig, group
 
 # How near to its limit a network is to be trained where it is not.
 WANTED_EXCESS = 0.01
-# Steps towards the limit of a network whose limit no program gives beforehand.
+# Most steps of a training towards the limit, where no other number is asked for.
 WANTED_STEPS = 100_000
 PROGRAM = "implicit-bias"
 # What holds the configuration in the folder of a comparison, and the networks trained on.
 CONFIG_FILE, LIMITS = "setting.json", "limit"
+# Fields of a configuration that a training towards the limit depends on.
+TRAIN_GROUPS = ("Data", "Architecture", "device")
 # What the name of a model ends with that was trained towards its limit.
 LIMIT_SUFFIX = "-limit"
 
@@ -90,13 +92,12 @@ def train_on(config: RunConfig, folder: Path, models: Container[str] = ()) -> di
     models : container of str
         Names of the models that are there; a network is not trained on twice.
     """
-    takes = ("Data", "Architecture", "device")
     ways = {
         "gd-gln": f"--until-excess {WANTED_EXCESS:g}",
         "gd-relu": f"--limit-steps {WANTED_STEPS}",
     }
     return {
-        name: f"{command_line(f'train {name}', config, *takes)} {ways[name]} "
+        name: f"{command_line(f'train {name}', config, *TRAIN_GROUPS)} {ways[name]} "
         + shlex.join(["--out", str(limit_file(folder, name))])
         for name in config.models
         if name in ways and f"{name}{LIMIT_SUFFIX}" not in models

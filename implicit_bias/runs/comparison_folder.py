@@ -9,8 +9,8 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.runs.command import (
     CONFIG_FILE,
     LIMIT_SUFFIX,
+    TRAIN_GROUPS,
     WANTED_EXCESS,
     WANTED_STEPS,
     command_line,
@@ -37,7 +38,7 @@ from implicit_bias.runs.command import (
     train_on,
     written,
 )
-from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, group
+from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, chosen, group
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.training.limit import LimitConfig, LimitResult
@@ -117,33 +118,27 @@ def train_and_save(
     Pictures of the way are written beside its file, and returned, too; ``goals`` are those of
     `train_beside_svm`.
     """
-    descend = partial(
-        train_beside_svm,
-        config=limit,
-        compare_on=data.parts.validation.X,
-        solving=config.solving,
-        progress=True,
-        **goals,
+    samples, config = data.parts.train, replace(config, steps=limit.steps, batch_size=None)
+    goals |= {"compare_on": data.parts.validation.X, "solving": config.solving, "progress": True}
+    classifier = ModelFactory(config, data).build_network(config.models[0], homogeneous=True)
+    classifier.fit_by(
+        samples.X,
+        samples.y,
+        lambda network, X, y: train_beside_svm(network, X, y, limit, **goals).limit,
     )
-    samples = data.parts.train
-    network = ModelFactory(config, data).build_network(config.models[0], homogeneous=True)
-    network.fit_by(samples.X, samples.y, lambda *given: descend(*given).limit)
-    save_model(file, network, config.metadata(), samples.preparation)
-    assert isinstance(network.training_, LimitResult)
+    save_model(file, classifier, config.metadata(), samples.preparation)
+    assert isinstance(classifier.training_, LimitResult)
     name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(LIMIT_SUFFIX)
-    return network, write_limit(file.parent, name, network.training_)
+    return classifier, write_limit(file.parent, name, classifier.training_)
 
 
 def train_further(folder: Path, config: RunConfig, data: Data) -> dict[str, BinaryClassifier]:
     """Train the GLN of a comparison, if it has one, until it is near the SVM; see `train_on`."""
     if GLN not in config.models:
         return {}
-    file, kept = limit_file(folder, GLN), group("Data", "Architecture", "device")
-    limit = LimitConfig(steps=WANTED_STEPS)
-    alone = {name: getattr(config, name) for name in kept}
-    alone |= {"models": (GLN,), "steps": limit.steps, "batch_size": None}
-    towards = RunConfig(**alone)
-    network, _ = train_and_save(towards, data, file, limit, until_excess=WANTED_EXCESS)
+    file, limit = limit_file(folder, GLN), LimitConfig(steps=WANTED_STEPS)
+    alone = RunConfig(models=(GLN,), **chosen(config, *TRAIN_GROUPS))
+    network, _ = train_and_save(alone, data, file, limit, until_excess=WANTED_EXCESS)
     return {file.stem: network}
 
 
