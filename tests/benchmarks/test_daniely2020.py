@@ -10,13 +10,11 @@ import torch
 
 from benchmarks import catalogue, harness
 from benchmarks.daniely2020 import bound as bound_experiment
-from benchmarks.daniely2020 import first_step, later_steps, learning, models, separation
+from benchmarks.daniely2020 import learning, models
 from benchmarks.daniely2020 import strips as strips_experiment
-from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
-from benchmarks.harness import Options, Run, Verdict
-from implicit_bias.datasets.images import load_digits
+from benchmarks.harness import Options, Run
 from implicit_bias.datasets.parities import ParityDistribution
 
 STUDY = catalogue.study("daniely2020")
@@ -180,44 +178,6 @@ def test_strips_go_on_from_what_is_kept() -> None:
     assert accuracies == pytest.approx((1 - last).to_dict())
 
 
-def test_claims_are_judged_inside_their_assumptions_alone() -> None:
-    first = {"good_exact": 0.2, "good_bound": 0.03, "alpha_least": 0.25, "alpha_largest": 0.26}
-    first |= {"lemma_9_on": 0.1, "lemma_9_off": 0.0, "lemma_9_bias": 0.0}
-    frame = pd.DataFrame([{"k": 7, "n": 1281, **first}])
-    assert first_step.lemma_9(frame).verdict is Verdict.UNTESTED
-    frame["n"] = 160001
-    assert first_step.lemma_9(frame).verdict is Verdict.STANDS
-    assert first_step.lemma_9(frame.assign(lemma_9_on=3.0)).verdict is Verdict.IN_PART
-    assert first_step.lemma_9(frame.assign(alpha_least=0.2)).verdict is Verdict.FALLS
-
-    wide = pd.DataFrame([{"k": 7, "n": 7**10, "q": 10**7, "lemma_12_width": 4e6}])
-    wide = wide.assign(separates=True, norm_constant=1.0, largest_output=0.5)
-    wide = wide.assign(mean_share=0.1, share_bound=0.01)
-    assert separation.EXPERIMENT.verdict(wide) is Verdict.STANDS
-    assert separation.EXPERIMENT.verdict(wide.assign(separates=False)) is Verdict.IN_PART
-    assert separation.EXPERIMENT.verdict(wide.assign(n=1001)) is Verdict.UNTESTED
-
-    steps = pd.DataFrame([{"k": 7, "n": 7**10, "pairs": 10**7, "seed": 0, "loss": 0.05}])
-    steps = steps.assign(schedule=later_steps.THEOREM, lemma_14=0.5, lemma_16=0.1)
-    assert later_steps.EXPERIMENT.verdict(steps) is Verdict.STANDS
-    assert later_steps.EXPERIMENT.verdict(steps.assign(loss=0.5)) is Verdict.FALLS
-    assert later_steps.EXPERIMENT.verdict(steps.assign(pairs=100)) is Verdict.UNTESTED
-    assert later_steps.lemmas_14_to_16(steps).verdict is Verdict.STANDS
-    assert later_steps.lemmas_14_to_16(steps.assign(lemma_14=1.2)).verdict is Verdict.FALLS
-
-
-def test_the_main_number_of_strips_is_one_that_all_models_have() -> None:
-    sizes = {1000: list(models.HIDDEN), 4000: [strips_experiment.NETWORK]}
-    rows = [{"strips": strips, "model": name} for strips in sizes for name in sizes[strips]]
-    assert strips_experiment.main_strips(pd.DataFrame(rows)) == 1000
-
-
-def test_strips_make_inputs_of_the_rows_that_are_asked_for() -> None:
-    strips = draw_strips(load_digits(append_constant=False), 2, 9, seed=1)
-    rows = torch.tensor([3, 7])
-    torch.testing.assert_close(strips.inputs(rows), strips.inputs(torch.arange(9))[rows])
-
-
 # --- learning from samples ----------------------------------------------------------------------
 
 
@@ -230,13 +190,3 @@ def test_every_method_gives_outputs_for_every_test_sample() -> None:
     for values in outputs.values():
         assert values.shape == (150,)
         assert learning.error_rate(values, test.y) < 0.5
-
-
-def test_by_method_takes_means_over_seeds_and_keeps_the_order() -> None:
-    frame = pd.DataFrame(
-        {"method": ["b", "b", "a", "b"], "n": [4, 2, 4, 4], "error": [0.1, 0.5, 0.2, 0.3]}
-    )
-    found = learning.by_method(frame, "error")
-    assert list(found) == ["b", "a"]
-    assert found["b"] == pytest.approx({4: 0.2, 2: 0.5})
-    assert learning.error_rate(np.array([0.0, 1.0, -2.0]), np.ones(3)) == pytest.approx(2 / 3)

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import harness
 from benchmarks.harness import Options, Run
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022 import further_models, learned_contexts
@@ -106,59 +105,10 @@ def test_a_table_goes_on_with_the_cells_that_it_lacks(tmp_path: Path) -> None:
     assert list(exact.cells(table)) == [RELU, WIDE]
 
 
-def test_summary_counts() -> None:
-    rows = [
-        asdict(replace(RELU, seed=seed))
-        | {"released": 0.5, "ours": 0.5 + images / 12_000, "images": images}
-        | {"released_loss": 0.1, "loss": 0.1 + 1e-5 * images, "seconds": 1.0}
-        for seed, images in enumerate([0, 1, -3])
-    ]
-    (counts,) = exact.summary(pd.DataFrame(rows)).to_dict("records")
-    assert counts == {
-        "networks": 3,
-        "to_the_digit": 1,
-        "one_image": 1,
-        "further": 1,
-        "largest": 3,
-        "loss_to_the_digit": 1,
-        "seconds": 1.0,
-    }
-
-
 def test_outputs_of_one_unit() -> None:
     network = shallow_gln(contexts(1), seed=1)
     X = np.random.default_rng(1).normal(size=(3000, 5))
     np.testing.assert_allclose(further_models.outputs(network, X), network.decision(X), atol=1e-6)
-
-
-def test_agreements_are_counted_by_what_is_exact() -> None:
-    """Those that are not the released ones are listed, each with the shift that it needs."""
-    cell = asdict(RELU) | {"released": 0.9, "drawn": np.nan, "gap": 1e-10, "osqp": np.nan}
-    rows = [
-        cell | {"seed": seed, "agreement": 0.9 + apart / 12_000, "svm_images": of_svm}
-        | {"network_images": of_network, "network_loss": loss}
-        | {"svm_shift": 0.01 * abs(apart), "network_shift": 0.5}
-        for seed, apart, of_svm, of_network, loss in [
-            (1, 0, 0, 0, 0), (2, -1, 0, 0, 1e-6), (3, 5, 2, 0, 0), (4, 7, 0, 0, 1e-4),
-            (5, 0, np.nan, np.nan, 0),
-        ]
-    ]  # fmt: skip
-    table = pd.DataFrame(rows)
-    found = exact.agreement_summary(table)
-    assert set(found["SVM"]) == {"SVM-RC"}
-    counts = found.set_index("the released one").drop(columns="SVM")
-    assert list(counts.loc["network and SVM"])[:5] == [2, 1, 2, 1, "0.01"]
-    assert list(counts.loc["the network alone"])[:5] == [1, 0, 0, 5, "0.05"]
-    assert list(counts.loc["not the network"])[:5] == [2, 1, 1, 7, "0.07"]
-    listed = counts[counts.index.str.contains("seed")]
-    assert listed.index.str.extract(r"seed (\d)")[0].tolist() == ["2", "3", "4"]
-    assert listed["furthest"].tolist() == [1, 5, 7]
-    table.attrs["wanted"] = 9
-    text = exact.EXPERIMENTS["exact_agreements"].found(table)
-    assert "5 of 9" in text
-    assert "1 of 3 agreements are the released ones" in text
-    assert "where the SVM, too, has the released accuracy, 1 of 2." in text
-    assert exact.EXPERIMENTS["exact_agreements"].verdict(table) is harness.Verdict.FALLS
 
 
 def test_an_output_of_zero_is_an_error() -> None:
@@ -184,13 +134,6 @@ def test_released_svm_lc_has_both_metrics_and_no_failures() -> None:
         )
     )
     assert learned_contexts.released(frame) == {RELU: (0.86, 0.92)}
-
-
-def test_ranges_over_trainings_hold_each_of_their_ends() -> None:
-    table = pd.DataFrame(
-        {"released": [0.80, 0.81, 0.9], "least": [0.80, 0.80, 0.80], "most": [0.81, 0.81, 0.81]}
-    )
-    assert learned_contexts.within(table).tolist() == [True, True, False]
 
 
 def test_share_within_the_range_of_draws_of_one_kind() -> None:

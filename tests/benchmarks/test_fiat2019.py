@@ -13,7 +13,6 @@ from benchmarks import catalogue, harness
 from benchmarks.fiat2019 import (
     clustered,
     constants,
-    generalisation,
     image_width,
     memorisation_width,
     noisy_clusters,
@@ -24,7 +23,6 @@ from benchmarks.fiat2019 import (
     too_few_parameters,
 )
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
-from benchmarks.harness import Verdict
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.problem.gating import UnitGates
@@ -240,24 +238,6 @@ def test_images_are_trained_at_every_published_setting() -> None:
     assert counts[image_width.HARD] == counts[image_width.READOUT] == 2 * 6
 
 
-def of_images(name: str, errors: dict[tuple[float, int], float]) -> list[dict[str, object]]:
-    return [
-        {"dataset": "MNIST", "network": name, "width": width, "rate": rate, "alpha": 0.0}
-        | {"test_error": error, "steps": 10}
-        for (rate, width), error in errors.items()
-    ]
-
-
-def test_the_chosen_setting_is_the_one_of_least_test_error() -> None:
-    errors = {(0.001, 16): 0.4, (0.001, 32): 0.1, (0.0001, 16): 0.3, (0.0001, 32): 0.3}
-    frame = pd.DataFrame(of_images("ReLU", errors))
-    chosen = image_width.chosen(frame).set_index("width")
-    assert chosen["test_error"].to_dict() == {16: 0.3, 32: 0.1}
-    assert chosen["published"].to_dict() == {16: 0.0408, 32: 0.0353}
-    # The rate 0.001 has the smaller mean over both widths.
-    assert list(image_width.with_one_setting(frame)) == [0.4, 0.1]
-
-
 def test_rates_that_are_not_finished_are_not_shown() -> None:
     frame = pd.DataFrame(image_width.settings(), columns=image_width.SETTING)
     shown = image_width.whole_rates(frame.iloc[:-1])
@@ -266,88 +246,3 @@ def test_rates_that_are_not_finished_are_not_shown() -> None:
     assert rates["Fashion-MNIST", "GaLU0"] == 2
     assert rates["MNIST", "GaLU0"] == rates["MNIST", "ReLU"] == 3
     assert len(frame) - len(shown) == 36
-
-
-def test_images_are_judged_by_every_cell() -> None:
-    """Also where a network is not measured yet."""
-    rows = [
-        row
-        for name, error in (("ReLU", 0.02), ("GaLU0", 0.04), ("linear", 0.1))
-        for rate in image_width.RATES
-        for row in of_images(name, {(rate, width): error for width in image_width.WIDTHS})
-    ]
-    slopes = [
-        row | {"alpha": alpha}
-        for row in rows
-        for alpha in image_width.NETWORKS[str(row["network"])].alphas
-    ]
-    frame = pd.DataFrame(slopes)
-    assert image_width.verdict(frame) is Verdict.IN_PART  # the readout alone is missing
-    readout = of_images(image_width.READOUT, {(0.001, width): 0.3 for width in image_width.WIDTHS})
-    frame = pd.DataFrame([*slopes, *readout])
-    assert image_width.verdict(frame) is Verdict.STANDS
-    assert image_width.verdict(frame, 0.1) is Verdict.IN_PART
-    assert image_width.compared(frame, "ReLU", "GaLU0").verdict is Verdict.STANDS
-    assert image_width.compared(frame, "ReLU", "GaLU0", 0.5).verdict is Verdict.STANDS
-    assert image_width.compared(frame, "ReLU", "GaLU0", 0.2).verdict is Verdict.IN_PART
-    assert image_width.compared(frame, "linear", "ReLU").verdict is Verdict.FALLS
-    assert image_width.compared(frame, image_width.RELU, image_width.GALU).verdict is Verdict.OPEN
-
-
-def test_theorem_3_is_judged_at_its_own_width_alone() -> None:
-    rows = {"m": [20, 40], "norm_square": 4.0, "eigenvalue": 0.2, "spectral": 3.0}
-    frame = pd.DataFrame(rows | {"loss": [0.02, 0.005]})
-    assert generalisation.verdict(frame.assign(width=10**4)) is Verdict.UNTESTED
-    wide = frame.assign(width=10**9)
-    assert generalisation.verdict(wide) is Verdict.STANDS
-    assert generalisation.verdict(wide.assign(loss=[0.02, 0.018])) is Verdict.FALLS
-
-
-def test_noisy_clusters_are_judged_by_both_tasks() -> None:
-    rows = [
-        {"task": task, "noise": noise, "network": name, "part": part, "steps": 10, "best": noise}
-        | {"error": noise * (factor if task == "regression" else 1.0)}
-        for task in noisy_clusters.TASKS
-        for noise in (0.3, 0.6, 1.0)
-        for name, factor in (("GaLU", 1.5), ("ReLU", 1.0))
-        for part in ("train", "test")
-    ]
-    frame = pd.DataFrame(rows)
-    assert noisy_clusters.verdict(frame, 2.0) is Verdict.FALLS  # training errors are not small
-    frame.loc[frame["part"] == "train", "error"] *= 0.1
-    assert noisy_clusters.verdict(frame) is Verdict.IN_PART
-    assert noisy_clusters.verdict(frame, 2.0) is Verdict.STANDS
-    assert noisy_clusters.verdict(frame.assign(error=1.0), 2.0) is Verdict.FALLS
-
-
-def test_the_bound_of_theorem_5_that_its_proof_yields_grows() -> None:
-    """With filters that move by 4/sqrt k; the one derived here falls."""
-    judged = constants.theorem_5_judged()
-    assert judged.verdict is Verdict.IN_PART
-    table = pd.DataFrame(constants.measure(quick=True))
-    assert constants.theorem_4_judged(table).verdict is Verdict.STANDS
-
-
-def test_means_of_sizes_are_not_weighted_by_their_draws() -> None:
-    rows = [
-        {"seed": seed, "m": m, "d": 8, "k": k, "share": 0.125, "network": "ReLU", "theory": 0.9}
-        | {"loss": loss, "variance": 1.0}
-        for m, k, losses in ((512, 8, (0.8,)), (1024, 16, (0.5, 0.6, 0.7)))
-        for seed, loss in enumerate(losses)
-    ]
-    means = too_few_parameters.by_share(pd.DataFrame(rows))
-    assert means.loc[(0.125, "ReLU"), "loss"] == pytest.approx(0.7)
-
-
-def test_figure_2_asks_for_its_lower_bound() -> None:
-    """ReLU may not be better than GaLU with twice the units."""
-    published = pd.DataFrame(too_few_parameters.PUBLISHED)
-    frame = published.melt("share", var_name="network", value_name="loss")
-    frame = frame.assign(theory=1 - frame["share"], variance=1.0, seed=0, m=512, d=8, k=8)
-    assert too_few_parameters.verdict(frame) is Verdict.STANDS
-    assert too_few_parameters.twice(frame).verdict is Verdict.IN_PART  # smaller, and by how much
-    assert "(published +0.038 to +0.324)" in too_few_parameters.twice(frame).result
-    lower = (frame["network"] == "ReLU") & (frame["share"] == 0.0625)
-    assert too_few_parameters.verdict(frame.assign(loss=frame["loss"] - 0.05 * lower)) is (
-        Verdict.IN_PART
-    )

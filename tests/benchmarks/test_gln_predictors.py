@@ -204,9 +204,6 @@ def test_two_units_of_two_contexts() -> None:
     cross = np.linalg.norm(beta_00 - beta_10) * np.linalg.norm(beta_00 - beta_01)
     published = np.sqrt(np.square(beta).sum() + 2 * cross)
     assert found.norm() == pytest.approx(np.sqrt(0.5) * published)
-    assert conic_norm(found.at(all_contexts(2, 2)), 2, 2) == pytest.approx(
-        np.sqrt(0.5) * published, rel=CONIC_RTOL
-    )
 
 
 def test_optimal_coefficients_are_those_of_least_norm() -> None:
@@ -251,8 +248,9 @@ def test_effects_of_a_layer_differ_with_the_other_layers() -> None:
     assert np.abs(moves[0] - moves[1]).max() > 0.1
     contexts = all_contexts(6, 2)
     beta = gln.predictors(network, contexts)
-    with pytest.raises(ValueError, match="no two-layer GLN"):
-        gln.AdditivePredictors.through(contexts, beta, 2)
+    for at, through in ((contexts, beta), (all_contexts(2, 2), np.eye(4, 1))):
+        with pytest.raises(ValueError, match="no two-layer GLN"):
+            gln.AdditivePredictors.through(at, through, 2)
 
 
 @examples(30, layers=LAYERS, seed=SEED)
@@ -381,8 +379,3 @@ def test_stationary_points_of_the_non_convex_program() -> None:
 def test_too_few_joint_contexts() -> None:
     with pytest.raises(ValueError, match="determine 2 of the 3 free predictors"):
         gln.AdditivePredictors.through([[0, 0], [1, 1]], np.ones((2, 3)), 2)
-
-
-def test_predictors_of_no_two_layer_network() -> None:
-    with pytest.raises(ValueError, match="no two-layer GLN.*differ by 0.25"):
-        gln.AdditivePredictors.through(all_contexts(2, 2), np.eye(4, 1), 2)

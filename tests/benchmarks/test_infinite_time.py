@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import catalogue, harness, page
-from benchmarks.harness import Verdict
-from benchmarks.infinite_time import contexts, deep_gln, excess
+from benchmarks.infinite_time import deep_gln, excess
 from benchmarks.infinite_time.deep_gln import DeepOptions
 from benchmarks.infinite_time.excess import ExcessOptions
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -36,22 +35,6 @@ def test_kept_excess() -> None:
     dead = ends.loc["accelerated, one unit dead"]
     assert dead["excess"] == pytest.approx(dead["dead_level"], rel=0.02)
     assert (ends["excess"][list(excess.PUBLISHED)] > 0.5).all()
-
-
-@pytest.mark.parametrize(("left", "early"), [(0.2, Verdict.STANDS), (0.9, Verdict.FALLS)])
-def test_when_contexts_are_learned_is_judged_apart(left: float, early: Verdict) -> None:
-    rows = [
-        {"samples": samples, "seed": 1, "step": step, "gates_left": gates, "error": error}
-        for samples in (500, 1_000, 2_000)
-        for step, gates, error in (
-            (0, 0.4, 0.2),
-            (10, left if samples > 500 else 2 * left / 3, 0.2),
-            (100, 0.0, 0.1),
-        )
-    ]
-    found = contexts.judge(pd.DataFrame(rows).assign(network_error=0.1))
-    assert found["learned"].verdict is Verdict.STANDS
-    assert found["early"].verdict is early
 
 
 @pytest.mark.slow

@@ -7,15 +7,12 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.harness import Verdict
 from benchmarks.optimizers import (
     adam_memory,
     attention,
     boosting,
     descent,
-    large_steps,
     leading,
-    linear,
     mirror,
     networks,
     rescaling,
@@ -85,32 +82,6 @@ def test_adam_is_that_of_torch() -> None:
     np.testing.assert_allclose(weights, theirs.detach().numpy(), rtol=1e-9)
 
 
-def table(shares: dict[str, float], elsewhere: float) -> pd.DataFrame:
-    """Return runs of two optimizers whose share grows to what is given, in their own norms."""
-    rows = [
-        {"data": "set", "steps": 100, "optimizer": name, "step": step, "norm": norm}
-        | {"share": growth * (share if norm == linear.BY_NAME[name].norm else elsewhere)}
-        for name, share in shares.items()
-        for norm in ("l2", "linf")
-        for step, growth in ((5, 0.5), (100, 1.0))
-    ]
-    return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize(
-    ("share", "elsewhere", "expected"),
-    [
-        (0.995, 0.5, Verdict.STANDS),
-        (0.9, 0.5, Verdict.IN_PART),
-        (0.4, 0.5, Verdict.FALLS),
-        (-0.2, 0.5, Verdict.OPEN),
-    ],
-)
-def test_a_claim_is_judged_by_its_rule(share: float, elsewhere: float, expected: Verdict) -> None:
-    runs = linear.judged(table({"normalised GD": share, "sign descent": share}, elsewhere))
-    assert {linear.outcome(runs) for _, runs in runs.groupby("optimizer")} == {expected}
-
-
 def test_every_stump_is_a_column_once() -> None:
     X = np.array([[0.0, 5.0], [1.0, 5.0], [1.0, 7.0]])
     columns = {tuple(column) for column in boosting.stumps(X).T}
@@ -158,30 +129,6 @@ def test_single_samples_come_in_cyclic_order() -> None:
         mean = 0.9 * mean - 0.1 * z / (1 + np.exp(z @ weights))
         weights = weights - 0.2 / t**0.5 * np.sign(mean)
     np.testing.assert_allclose(found, weights, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("claim", "shares", "holds"),
-    [
-        ("l2", {"l2": 0.98, "linf": 0.5, "fixed point": 0.98}, True),
-        ("l2", {"l2": 0.9, "linf": 0.5, "fixed point": 0.9}, False),
-        ("linf", {"l2": 0.99, "linf": 0.98, "fixed point": 0.5}, False),
-        ("fixed point", {"l2": 0.975, "linf": 0.5, "fixed point": 0.992}, True),
-        ("fixed point", {"l2": 0.975, "linf": 0.5, "fixed point": 0.98}, False),
-        ("fixed point", {"l2": 0.995, "linf": 0.5, "fixed point": 0.992}, False),
-    ],
-)
-def test_a_run_of_single_samples_is_judged_by_its_rule(
-    claim: str, shares: dict[str, float], holds: bool
-) -> None:
-    (data, optimizer) = next(key for key, norm in single_samples.CLAIMS.items() if norm == claim)
-    rows = [
-        {"data": d, "optimizer": o, "passes": 1, "norm": norm, "share": share}
-        for d, o in single_samples.CLAIMS
-        for norm, share in shares.items()
-    ]
-    table = single_samples.at_end(pd.DataFrame(rows)).set_index(["data", "optimizer"])
-    assert table["holds"][data, optimizer] == holds
 
 
 def test_a_pass_of_adam_goes_along_its_metric() -> None:
@@ -234,27 +181,6 @@ def test_times_of_adam_are_where_two_rates_are_equal() -> None:
     assert adam_memory.epsilon_time(0.0, 0.1, 0.99, 9.0) == np.inf
     fast = adam_memory.epsilon_time(1e-8, 0.01, 1e-3, 9.0)  # as soon as sign descent is there
     assert 2 * 0.01 * 9.0 * fast**0.5 == pytest.approx(np.log(1e8))
-
-
-@pytest.mark.parametrize("early", [0.8, 0.97])
-@pytest.mark.parametrize(("last", "after"), [(0.99, True), (0.9, False)])
-def test_a_run_of_adam_is_judged_on_both_sides_of_its_time(
-    early: float, last: float, after: bool
-) -> None:
-    star = descent.sign_time(0.1, 0.9, 9.0)
-    steps = np.array([1, star / 20, star, 50 * star, 100 * star]).astype(int)
-    pace = np.minimum(steps, star) + 2 * star**0.5 * np.sqrt(np.maximum(steps, star))
-    rows = [
-        {"data": "d", "beta2": 0.9, "step_size": 0.1, "epsilon": 0.0, "gamma": 9.0, "step": t}
-        | {"norm": norm, "margin": m * descent.speed_limit(0.9)}
-        | {"share": (early if t < star / 10 else last) if norm == "linf" else 0.5}
-        for t, m in zip(steps, pace, strict=True)
-        for norm in single_samples.NORMS
-    ]
-    ((_, row),) = adam_memory.ends(pd.DataFrame(rows)).iterrows()
-    assert row["side"] == "after t_sign"
-    assert row["growth"] == pytest.approx(row["foreseen"], rel=1e-6)
-    assert row["holds"] == (early < 0.95 and after)
 
 
 def test_attention_is_trained_by_the_slopes_of_autograd() -> None:
@@ -318,21 +244,3 @@ def test_networks_go_where_the_table_says(
         expected = max(sizes) if sizes else np.sqrt((W**2).sum() + (a**2).sum())
         ratios.append(norm.value({"W": torch.tensor(W), "a": torch.tensor(a)}) / float(expected))
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("power", "risen", "verdict"),
-    [
-        (1.0, 5, Verdict.STANDS),
-        (0.5, 5, Verdict.IN_PART),
-        (0.5, 500, Verdict.FALLS),
-    ],
-)
-def test_large_steps_are_judged_by_their_rule(power: float, risen: int, verdict: Verdict) -> None:
-    steps = np.geomspace(1, 1e5, 40).astype(int)
-    rows = [
-        {"eta": eta, "step": t, "risen": last, "loss": 1 / (eta * max(t - last, 1) ** power)}
-        for eta, last in ((8.0, 0), (100.0, 5), (1000.0, 10 * risen))
-        for t in steps
-    ]
-    assert large_steps.verdict(pd.DataFrame(rows)) is verdict

@@ -180,16 +180,3 @@ def test_rows_that_do_not_exist_are_refused(capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr().err
     assert "'svm-gln nobody'" in shown
     assert "N=100 H=10 C=2 clarabel primal" in shown
-
-
-def test_times_of_svc_are_compared_with_its_certificate() -> None:
-    row = {**asdict(cell(model="svm-l2")), **asdict(peer("svc", "kernel")), "outcome": "answered"}
-    row |= {"tol": TOL, "limit": 9.0, "machine": "x86_64", "gap": 1e-6}
-    row |= {
-        "seconds": 0.3,
-        "native_seconds": 0.2,
-        "threads": 2,
-        "ratio": 1.5,
-        "certify_seconds": 0.1,
-    }
-    assert "SVC and `certify` take 2 times" in solvers.found(pd.DataFrame([row]))

@@ -301,33 +301,6 @@ def test_rational_answers_of_any_denominators_are_graded() -> None:
     assert (row["status"], row["lies"]) == ("OPTIMAL", "")
 
 
-def test_what_is_said() -> None:
-    row = {
-        "index": 0,
-        "method": "auto",
-        "status": "OPTIMAL",
-        "lies": "",
-        "detail": "",
-        "rational": False,
-        "warned": "",
-        "has_optimum": True,
-    }
-    families = ("general", *stress.FAMILIES)
-    rows = [{**row, "family": family, "norm": "groups", "seconds": 0.1} for family in families]
-    assert stress.verdict(pd.DataFrame(rows[:-1])) is harness.Verdict.IN_PART
-    assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.STANDS
-    # What cannot be separated has no answer to miss.
-    rows.append({**rows[0], "status": "NEARLY_INSEPARABLE", "has_optimum": False})
-    assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.STANDS
-    for more in ({"status": "NUMERICAL_TROUBLE"}, {"status": stress.HANG, "has_optimum": None}):
-        worse = pd.DataFrame([*rows, {**rows[0], "family": "metrics", **more}])
-        assert stress.verdict(worse) is harness.Verdict.IN_PART
-        assert "metrics: 1 (1 groups)" in stress.found(worse)
-    rows.append({**rows[0], "index": 2, "lies": "lower"})
-    assert stress.verdict(pd.DataFrame(rows)) is harness.Verdict.FALLS
-    assert "1 lower" in stress.found(pd.DataFrame(rows))
-
-
 @pytest.mark.slow
 def test_command(tmp_path: Path) -> None:
     study = catalogue.study("speed")

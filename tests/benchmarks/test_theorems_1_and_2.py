@@ -1,6 +1,5 @@
 """What is proved of GaLU networks: bounds, rates, filter search, and parities."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,7 +9,7 @@ import scipy.sparse as sp
 from benchmarks.fiat2019 import search_procedures, theorems_1_and_2
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from drawn import hard, normal, sphere
-from implicit_bias.base.validation import Array
+from implicit_bias.datasets.parities import cube
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.problem import gated_linear
@@ -19,15 +18,10 @@ from implicit_bias.problem.gating import UnitGates
 M, D, K = 60, 4, 7
 
 
-def cube(d: int) -> Array:
-    return np.array(list(itertools.product((-1.0, 1.0), repeat=d)))
-
-
 def test_expected_loss() -> None:
     """1 - r/m, exactly, as the mean over all sign vectors of a small case; rank-deficient too."""
     X, gates = normal(8, 2), hard(3, 2).gates(normal(8, 2))
-    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=8)))
-    fits = [fitted.least_squares(X, gates, y) for y in signs]
+    fits = [fitted.least_squares(X, gates, y) for y in cube(8)]
     rank = fits[0].rank
     assert 0 < rank < 8
     assert np.mean([fit.loss for fit in fits]) == pytest.approx(
@@ -178,13 +172,10 @@ def test_parity_correlation(d: int) -> None:
     assert parity_correlation(d) == pytest.approx(measured, rel=0.03)
 
 
-def test_two_bits() -> None:
-    """On two bits a hard gate is open on a half of the square, so E[gate x_1] is 0 or 1/2."""
-    assert parity_correlation(2) == pytest.approx(math.sqrt(1 / 8), rel=1e-14)
-
-
 def test_parity_correlation_falls_by_half_a_bit() -> None:
+    """On two bits a hard gate is open on a half of the square, so E[gate x_1] is 0 or 1/2."""
     values = [parity_correlation(d) for d in range(2, 101, 2)]
+    assert values[0] == pytest.approx(math.sqrt(1 / 8), rel=1e-14)
     ratios = np.array(values[1:]) / values[:-1]
     assert (0.25 < ratios).all()
     assert (ratios < 0.5).all()

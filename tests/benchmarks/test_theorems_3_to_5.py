@@ -9,6 +9,7 @@ import pytest
 from benchmarks.fiat2019 import theorems_3_to_5 as bounds
 from drawn import normal
 from implicit_bias.base.validation import Array
+from implicit_bias.datasets.parities import cube
 from implicit_bias.kernels import gated_least_squares as galu
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.kernels.gradient_gram import normalise
@@ -55,8 +56,7 @@ def test_steps_of_theorem_3() -> None:
 def test_rademacher_bounds_by_all_signs() -> None:
     """E sup_{||w||_p <= B} 1/m sum s_i <w, x_i>: the dual norm of the mean, over all signs."""
     X, B = normal(10, 4), 1.7
-    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=10)))
-    sums = signs @ X / 10
+    sums = cube(10) @ X / 10
     two = B * np.mean(np.linalg.norm(sums, axis=1))
     one = B * np.mean(np.abs(sums).max(axis=1))
     assert two <= bounds.linear_rademacher(X, B, p=2)
