@@ -5,7 +5,7 @@ in a process of its own, beside a yardstick: 20 float64 Cholesky factorisations 
 are scikit-learn's handwritten digits; for networks of 16 x 16 images each pixel is four.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,13 +16,13 @@ from torch import nn
 from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
 from benchmarks.speed import runs
-from implicit_bias import Recorder, diagnose
+from implicit_bias import Recorder, diagnose, which_norm
 from implicit_bias.base.processes import Pipe
 from implicit_bias.base.wording import percent_bounds
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.report.style import BLUE, GREY, ORANGE, SKY, VERMILION
 
-Call: TypeAlias = Literal["diagnose", "record"]
+Call: TypeAlias = Literal["diagnose", "leading", "which_norm", "record"]
 Kind: TypeAlias = Literal["dense", "convolutions", "residual"]
 SEED = 1
 # Adam's steps, full batch, until the mean loss is so small that all samples are separated.
@@ -61,6 +61,7 @@ class Case:
 
     ``widths`` are those of the hidden layers, of convolutions, or of residual blocks. All but the
     dense layers are 3 x 3 with a stride of 2. Residual networks are measured by their leading part.
+    In "spectral/linf" the last layer has the second norm and all others the first.
     """
 
     widths: tuple[int, ...]
@@ -121,6 +122,13 @@ class Case:
         raise RuntimeError(f"{self.name} does not separate its samples in {MOST_STEPS} steps")
 
 
+# One network in the norms of two optimizers, in their mixture, in all three, and as a leading part.
+ONE = Case(widths=(8, 16), N=256, norm="l2", kind="convolutions")
+BESIDE = [
+    *(replace(ONE, norm=norm) for norm in ("spectral", "linf", "spectral/linf")),
+    replace(ONE, norm="spectral/linf", call="which_norm"),
+    *(ONE, replace(ONE, call="leading")),
+]
 # Three layers of w, 2 w and 4 w channels have some 90 w^2 weights: 10^5, 10^6, 10^7.
 CONVOLUTIONS = [(w, 2 * w, 4 * w) for w in (33, 105, 333)]
 GRID = [
@@ -139,11 +147,12 @@ GRID = [
         for norm in ("l2", "linf", "spectral")
     ),
     *(Case(widths=(200, 200), N=1000, norm=norm) for norm in ("l2", "l1", "linf", "spectral")),
+    *BESIDE,
 ]
 QUICK = [
     Case(widths=(16,), N=60, norm="l2"),
     Case(widths=(16,), N=60, norm="l2", call="record"),
-    Case(widths=(4, 8), N=60, norm="linf", kind="convolutions"),
+    Case(widths=(4, 8), N=30, norm="spectral/linf", kind="convolutions", call="which_norm"),
     Case(widths=(4, 8), N=60, norm="l2", kind="residual"),
 ]
 
@@ -161,7 +170,7 @@ def _work(pipe: Pipe, case: Case, threads: int) -> None:
     network, images, labels = case.trained()
     small = nn.Linear(2, 1, bias=False)
     small.weight.data.fill_(1.0)
-    diagnose(small, torch.eye(2), [1, 1], norm=case.norm)  # what is imported once
+    diagnose(small, torch.eye(2), [1, 1], norm=case.norm.split("/")[0])  # what is imported once
     found, cost = runs.beside_yardstick(lambda: _measured(case, network, images, labels))
     seconds, gap, gap_lower, method = found
     pipe.send(
@@ -182,9 +191,15 @@ def _measured(
     case: Case, network: nn.Module, images: torch.Tensor, labels: torch.Tensor
 ) -> tuple[float, float, float, str]:
     """Seconds of the call, the gap, its lower bound where there is one, and how it was found."""
-    leading = case.kind == "residual"
-    if case.call == "diagnose":
-        found = diagnose(network, images, labels, norm=case.norm, leading=leading)
+    leading = case.kind == "residual" or case.call == "leading"
+    norms = case.norm.split("/")
+    last = [*network.state_dict()][-1]
+    norm = case.norm if len(norms) == 1 else {"": norms[0], last: norms[1]}
+    if case.call == "which_norm":
+        named = which_norm(network, images, labels, norms=[norm, *norms])
+        return named.seconds, named.rows[0].gap.upper, named.rows[0].gap.lower, ""
+    if case.call != "record":
+        found = diagnose(network, images, labels, norm=norm, leading=leading)
         return found.seconds, found.gap, found.gap_lower, found.method
     recorder = Recorder(network, images, labels, norms=[case.norm], leading=leading)
     point = recorder.record()
@@ -245,9 +260,8 @@ def draw(frame: pd.DataFrame) -> Figure:
         rows = rows.sort_values("N")
         left.plot(rows["N"], rows["seconds"], marker="o", color=COLOURS[str(norm)], label=norm)
     wide = frame[(frame["outcome"] == runs.ANSWERED) & (frame["kind"] == "convolutions")]
-    for call, rows in wide.groupby("call"):
-        rows = rows.sort_values("weights")
-        colour = BLUE if call == "diagnose" else GREY
+    for call, colour in (("diagnose", BLUE), ("record", GREY)):
+        rows = wide[(wide["call"] == call) & (wide["norm"] == "l2")].sort_values("weights")
         right.plot(rows["weights"], rows["seconds"], marker="o", color=colour, label=call)
     left.set(xlabel="samples N, one hidden layer", ylabel="seconds of a diagnosis")
     right.set(xlabel="weights, convolutional network", ylabel="seconds")
@@ -275,6 +289,15 @@ def found(frame: pd.DataFrame) -> str:
         f"({largest['name']}); the slowest call {runs.few_digits(slowest['seconds'])} s "
         f"({slowest['name']})."
     ]
+    seconds = dict(zip(answered["name"], answered["seconds"], strict=True))
+    if all(case.name in seconds for case in BESIDE):
+        one, other, mixed, three, plain, leading = (seconds[case.name] for case in BESIDE)
+        shares = mixed / max(one, other), three / (one + other + mixed), leading / plain
+        lines.append(
+            "On one small network a mixed norm takes {} of the time of the slower of its parts, "
+            "`which_norm` in all three {} of that of one after another, and `leading=True` {} of "
+            "that without it.".format(*map(runs.few_digits, shares))
+        )
     if len(left):
         lines.append(f"Without an answer: {', '.join(left['name'])}.")
     if waiting:

@@ -32,3 +32,15 @@ def test_a_case_is_measured_and_one_without_time_says_so() -> None:
     assert late.name in diagnosis.found(frame)
     assert diagnosis.verdict(frame) is Verdict.IN_PART
     assert diagnosis.draw(frame).axes
+
+
+@pytest.mark.slow
+def test_a_mixed_norm_is_measured_and_compared_with_its_parts() -> None:
+    row = diagnosis.measure_case(diagnosis.QUICK[2], 120.0)
+    assert row["outcome"] == ANSWERED
+    assert 0.0 <= row["gap_lower"] <= row["gap"] <= 1.0
+    frame = pd.DataFrame([row] * 6)
+    frame["name"] = [case.name for case in diagnosis.BESIDE]
+    frame["seconds"] = [1.0, 2.0, 3.0, 4.5, 1.0, 1.1]
+    said = diagnosis.found(frame)
+    assert all(f"{share} of t" in said for share in (1.5, 0.75, 1.1))
