@@ -18,18 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.rounding import (
-    LARGEST,
-    SAFETY,
-    UNIT,
-    Enclosure,
-    down,
-    dual_vector_norms,
-    dual_vectors,
-    gamma,
-    precise_dual_vectors,
-    unit_weights,
-)
+from implicit_bias.base import rounding
 from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.bounds.balance import is_balanced
 from implicit_bias.norms import GroupNorm, Norm
@@ -52,7 +41,7 @@ class DualPoint:
 
     problem: MarginProblem
     values: Array
-    norms: Enclosure
+    norms: rounding.Enclosure
 
     @classmethod
     def of(cls, problem: MarginProblem, given: ArrayLike) -> DualPoint:
@@ -95,7 +84,7 @@ class DualPoint:
         """sum_p alpha_p; 0 where that does not bound, for the intercept's sake."""
         if self.problem.intercept and not is_balanced(self.problem.constraints, self.values):
             return 0.0
-        return down(math.fsum(self.values[self.values > 0].tolist()))
+        return rounding.down(math.fsum(self.values[self.values > 0].tolist()))
 
     @cached_property
     def bound(self) -> float:
@@ -118,7 +107,7 @@ class DualPoint:
     @property
     def scaled_norms(self) -> Array:
         """||V_g|| (G,) of feasible alpha."""
-        norms = np.minimum(self.norms.magnitude, LARGEST)
+        norms = np.minimum(self.norms.magnitude, rounding.LARGEST)
         largest = float(norms.max())
         if largest == 0 or self.sum == 0:
             return norms
@@ -135,14 +124,16 @@ class DualPoint:
         if self.problem.hard_margin:
             return math.inf
         rows = self.problem.constraints
-        totals = rows.totals(self.values) * (1.0 + gamma(rows.n_classes - 2))
+        totals = rows.totals(self.values) * (1.0 + rounding.gamma(rows.n_classes - 2))
         parts = np.nextafter(totals / self.sum, np.inf)  # of the sum
-        return down(float((self.problem.box / parts)[totals > 0].min(initial=np.inf)))
+        return rounding.down(float((self.problem.box / parts)[totals > 0].min(initial=np.inf)))
 
     def _value(self, largest: float) -> float:
         if self.sum == 0 or math.isnan(largest):
             return 0.0
-        by_norm = min(down(self.sum / largest), LARGEST) if largest > 0 else math.inf
+        by_norm = (
+            min(rounding.down(self.sum / largest), rounding.LARGEST) if largest > 0 else math.inf
+        )
         return min(by_norm, self._by_box)
 
 
@@ -167,7 +158,7 @@ def checked_values(problem: MarginProblem, alpha: NDArray[Any]) -> NDArray[Any]:
 
 def unit_values(problem: MarginProblem, values: Array) -> Array:
     """Return alpha (R,) times a power of two such that the largest alpha_p ||phi_p|| is about 1."""
-    return unit_weights(values, problem.feature_norms[problem.constraints.samples])
+    return rounding.unit_weights(values, problem.feature_norms[problem.constraints.samples])
 
 
 def ratio_of_gordan(problem: MarginProblem, values: Array, dual_norms: Array) -> float:
@@ -177,7 +168,7 @@ def ratio_of_gordan(problem: MarginProblem, values: Array, dual_norms: Array) ->
     return total / largest if largest > 0 else math.inf
 
 
-def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> Enclosure:
+def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> rounding.Enclosure:
     """Terms of Omega_*(V), (G,), of weights a_n (N, K') that have this many roundings.
 
     Where the norm depends on the norms of the rows of V alone, their errors cost less to bound.
@@ -187,28 +178,28 @@ def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> En
     gates, X = features.fast_gates, features.X
     if isinstance(norm, GroupNorm):
         few = are_few(gates)
-        rows = [dual_vector_norms(gates, X, w, few, roundings) for w in columns]
+        rows = [rounding.dual_vector_norms(gates, X, w, few, roundings) for w in columns]
         return norm.of_rows(_joined(rows))
-    return _norms_of(norm, [dual_vectors(gates, X, w, roundings) for w in columns])
+    return _norms_of(norm, [rounding.dual_vectors(gates, X, w, roundings) for w in columns])
 
 
-def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> Enclosure:
+def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> rounding.Enclosure:
     """Terms of Omega_*(V), (G,), of weights + rest (N, K'), V with about 28 digits."""
     features, norm = problem.features, problem.plain_norm
     columns = zip(_columns(features, weights), _columns(features, rest), strict=True)
     return _norms_of(norm, [_precise_dual_vectors(features, *pair) for pair in columns])
 
 
-def _precise_dual_vectors(features: Features, weights: Array, rest: Array) -> Enclosure:
+def _precise_dual_vectors(features: Features, weights: Array, rest: Array) -> rounding.Enclosure:
     """V (M, D) of a class, of weights + rest (N,), with more digits."""
     value, radius = np.zeros(features.shape), np.zeros(features.shape)
-    for columns, V in precise_dual_vectors(features.fast_gates, features.X, weights):
+    for columns, V in rounding.precise_dual_vectors(features.fast_gates, features.X, weights):
         value[:, columns], radius[:, columns] = V.value, V.radius
     if rest.any():
-        small = dual_vectors(features.fast_gates, features.X, rest, 1)
+        small = rounding.dual_vectors(features.fast_gates, features.X, rest, 1)
         value += small.value
-        radius += small.radius + 2 * UNIT * np.abs(value)
-    return Enclosure(value, SAFETY * radius)
+        radius += small.radius + 2 * rounding.UNIT * np.abs(value)
+    return rounding.Enclosure(value, rounding.SAFETY * radius)
 
 
 def _columns(features: Features, weights: Array) -> list[Array]:
@@ -217,14 +208,14 @@ def _columns(features: Features, weights: Array) -> list[Array]:
     return [np.ascontiguousarray(column) for column in seen.T]
 
 
-def _norms_of(norm: Norm, parts: list[Enclosure]) -> Enclosure:
+def _norms_of(norm: Norm, parts: list[rounding.Enclosure]) -> rounding.Enclosure:
     """Omega_* (G,) of V (K', M, D), whose parts (M, D) are those of the classes."""
-    V = Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
+    V = rounding.Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
     value = norm.dual_norms(V.value)
-    return Enclosure(value, np.maximum(norm.dual_bounds(V) - value, 0.0))
+    return rounding.Enclosure(value, np.maximum(norm.dual_bounds(V) - value, 0.0))
 
 
-def _joined(parts: list[Enclosure]) -> Enclosure:
+def _joined(parts: list[rounding.Enclosure]) -> rounding.Enclosure:
     """Return one part after the other."""
     value = np.concatenate([part.value for part in parts])
-    return Enclosure(value, np.concatenate([part.radius for part in parts]))
+    return rounding.Enclosure(value, np.concatenate([part.radius for part in parts]))

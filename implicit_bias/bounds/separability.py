@@ -36,16 +36,9 @@ import scipy.sparse as sp
 import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
+from implicit_bias.base import rounding
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.linear import linprog
-from implicit_bias.base.rounding import (
-    SAFETY,
-    UNIT,
-    gamma,
-    precise_dual_vectors,
-    row_norms,
-    unit_weights,
-)
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import BLOCK, Constraints, Features, MarginProblem
 from implicit_bias.problem.constraints import Integers
@@ -179,7 +172,7 @@ def prove_not_separable(problem: MarginProblem, alpha: Array) -> Proof | None:
         None where there is no proof by these means, which says nothing of the data.
     """
     rows = _Rows.of(problem, alpha > 0)  # the others have no part in a proof
-    values = unit_weights(rows.constraints.values(alpha), rows.features.norms)
+    values = rounding.unit_weights(rows.constraints.values(alpha), rows.features.norms)
     if not values.any():
         return None
     of_integers = features_underflow(problem)
@@ -279,7 +272,7 @@ def scaling_advice(problem: MarginProblem) -> str | None:
         spreads = [f"standard deviation {deviation[d] * unit[d]:.3g})" for d in shifted[:3]]
         named = ", ".join(a + b for a, b in zip(values, spreads, strict=True))
         parts.append(f"center features {named}{_and_more(shifted)}")
-    spread = np.log2(np.maximum(deviation[varying], UNIT)) + np.log2(unit[varying])
+    spread = np.log2(np.maximum(deviation[varying], rounding.UNIT)) + np.log2(unit[varying])
     wide = varying[spread > np.median(spread) - np.log2(NARROW)]
     narrow = varying[spread < np.median(spread) + np.log2(NARROW)]
     far = np.concatenate([wide, narrow])
@@ -363,10 +356,10 @@ def _as_given(rows: _Rows, alpha: Array) -> Proof | None:
     if any(_imbalances(rows, alpha)):
         return None
     features = rows.features
-    for _, V in precise_dual_vectors(features.sparse_gates, features.X, rows.seen(alpha)):
+    for _, V in rounding.precise_dual_vectors(features.sparse_gates, features.X, rows.seen(alpha)):
         if V.magnitude.any():
             return None
-    return Proof(alpha / alpha.sum(), "exact", UNIT)
+    return Proof(alpha / alpha.sum(), "exact", rounding.UNIT)
 
 
 def _rational(rows: _Rows, alpha: Array) -> Proof | None:
@@ -403,7 +396,7 @@ def _rational_proof(rows: _Rows, samples: Integers) -> Proof | None:
         return None
     found = np.zeros(len(rows.features))
     found[samples] = _shares(solution)
-    return Proof(found, "rational", UNIT)
+    return Proof(found, "rational", rounding.UNIT)
 
 
 def _shares(values: list[int]) -> Array:
@@ -434,12 +427,14 @@ def _interval(rows: _Rows, alpha: Array) -> Proof | None:
         return None
     size = np.abs(inverse)
     residual = np.abs(np.eye(width) - inverse @ A).sum(axis=1)
-    residual += gamma(width + 8) * (size @ np.abs(A).sum(axis=1) + 1.0)
-    contraction = SAFETY * float(residual.max())  # bounds ||I - inverse A||, A as real numbers
+    residual += rounding.gamma(width + 8) * (size @ np.abs(A).sum(axis=1) + 1.0)
+    contraction = rounding.SAFETY * float(
+        residual.max()
+    )  # bounds ||I - inverse A||, A as real numbers
     if not contraction < 0.5:
         return None
     V = _magnitudes(rows, alpha)[columns] / unit
-    correction = SAFETY * float((size @ V).max()) / (1.0 - contraction)
+    correction = rounding.SAFETY * float((size @ V).max()) / (1.0 - contraction)
     if not correction < 0.99:
         return None
     return Proof(alpha / alpha.sum(), "interval", correction)
@@ -468,9 +463,11 @@ def _magnitudes(rows: _Rows, alpha: Array) -> Array:
     """Upper bounds on the absolute values of V, a number a column."""
     features = rows.features
     size = np.zeros(features.shape)
-    for columns, V in precise_dual_vectors(features.sparse_gates, features.X, rows.seen(alpha)):
+    for columns, V in rounding.precise_dual_vectors(
+        features.sparse_gates, features.X, rows.seen(alpha)
+    ):
         size[:, columns] = V.magnitude
-    return np.append(size, np.abs(_imbalances(rows, alpha)) * (1.0 + 4 * UNIT))
+    return np.append(size, np.abs(_imbalances(rows, alpha)) * (1.0 + 4 * rounding.UNIT))
 
 
 # --- features ----------------------------------------------------------------------------------
@@ -595,13 +592,13 @@ def _basic_solution(Phi: Array, alpha: Array) -> Integers | None:
     solution could take.
     The equations are those of an orthonormal basis, so that offsets do not hide small features.
     """
-    norms = row_norms(Phi)
+    norms = rounding.row_norms(Phi)
     scaled = _equilibrated(Phi / np.where(norms > 0, norms, 1.0)[:, None])
     if scaled.shape[1] == 0:
         return np.array([int(np.argmax(alpha))])
     Q, R, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(R))
-    rank = int(np.count_nonzero(diagonal > UNIT * max(scaled.shape) * diagonal[0]))
+    rank = int(np.count_nonzero(diagonal > rounding.UNIT * max(scaled.shape) * diagonal[0]))
     if rank > MOST_EXACT_RANK:
         return None
     found = linprog(

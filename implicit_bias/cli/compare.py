@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from implicit_bias.cli import output
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, takes_config
-from implicit_bias.cli.output import (
-    cell,
-    err,
-    nothing_overwritten,
-    percent,
-    print_json,
-    print_table,
-    show,
-)
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
@@ -61,10 +53,10 @@ def compare(
         write_comparison,
     )
 
-    folder = nothing_overwritten(folder, free_folder)
+    folder = output.nothing_overwritten(folder, free_folder)
 
     def done(name: str) -> None:
-        err.print(f"[bold]{name}[/] done", highlight=False)
+        output.err.print(f"[bold]{name}[/] done", highlight=False)
 
     models = fit_comparison(folder, config, data, on_model=done, progress=True)
     command = ""
@@ -80,7 +72,7 @@ def compare(
 def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_json: bool) -> None:
     """Print the tables of a comparison, or one JSON object."""
     if as_json:
-        print_json(
+        output.print_json(
             {
                 "setting": config.metadata(),
                 "models": comparison.model_frame().to_dict(orient="records"),
@@ -89,7 +81,7 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
+    output.print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
     from implicit_bias.report.tables import UNDECIDED, differences, short_notes
     from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
@@ -99,16 +91,16 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         rows = (
             _pair_cells(each, apart.get((each.first, each.second))) for each in comparison.pairs
         )
-        print_table(*PAIR_HEADINGS, rows=rows)
+        output.print_table(*PAIR_HEADINGS, rows=rows)
         if any(row["left_open"] for row in apart.values()):
-            show(UNDECIDED)
+            output.show(UNDECIDED)
     for note in short_notes(comparison):
-        show(note)
+        output.show(note)
     onward = train_on(config, page.parent, [model.name for model in comparison.models])
     for conclusion in conclusions(comparison, train_on=onward):
-        show(str(conclusion))
-    show(f"Report: {page}")
-    show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")
+        output.show(str(conclusion))
+    output.show(f"Report: {page}")
+    output.show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")
 
 
 def _model_cells(model: ModelResult) -> list[str]:
@@ -117,18 +109,19 @@ def _model_cells(model: ModelResult) -> list[str]:
 
     from implicit_bias.report.words import trained
 
-    cells, margin = [model.name, percent(model.error), percent(model.train_error)], model.margin
+    margin = model.margin
+    cells = [model.name, output.percent(model.error), output.percent(model.train_error)]
     if margin is not None:
         units = f"{margin.active_units} / {margin.units}"
         status = margin.status.label if margin.status else trained(model)
-        C = "hard" if margin.hard_margin else cell(float(np.min(margin.C)))
-        cells += [f"{margin.norm:.6g}", percent(margin.excess), C, units, status]
+        C = "hard" if margin.hard_margin else output.cell(float(np.min(margin.C)))
+        cells += [f"{margin.norm:.6g}", output.percent(margin.excess), C, units, status]
     return cells
 
 
 def _pair_cells(pair: PairResult, apart: Mapping[str, Any] | None) -> list[str]:
-    shares = (percent(pair.disagreement), percent(pair.by_chance))
-    cells = [f"{pair.first} / {pair.second}", *shares, cell(pair.kappa)]
+    shares = (output.percent(pair.disagreement), output.percent(pair.by_chance))
+    cells = [f"{pair.first} / {pair.second}", *shares, output.cell(pair.kappa)]
     if apart is not None:
         alone = f"{apart['only_first']} / {apart['only_second']}"
         cells += [alone, apart["difference_interval"], apart["decided"]]

@@ -2,14 +2,9 @@
 
 import numpy as np
 
+from implicit_bias.base import validation
 from implicit_bias.base.options import TOY_KINDS, ToyKind
-from implicit_bias.base.validation import (
-    Array,
-    as_generator,
-    check_choice,
-    check_count,
-    check_number,
-)
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.dataset import Dataset
 
 
@@ -56,10 +51,10 @@ def make_toy(
     >>> make_toy("moons", 6, noise=0.0).X.shape  # with the constant 1
     (6, 3)
     """
-    check_choice(kind, "toy set", TOY_KINDS)
-    check_count(n_samples, "n_samples", 2)  # one of each class
-    check_number(noise, "noise", "[0, inf)")
-    rng = as_generator(random_state)
+    validation.check_choice(kind, "toy set", TOY_KINDS)
+    validation.check_count(n_samples, "n_samples", 2)  # one of each class
+    validation.check_number(noise, "noise", "[0, inf)")
+    rng = validation.as_generator(random_state)
     y = np.where(np.arange(n_samples) % 2 == 0, 1.0, -1.0)
     points = _toy_shape(kind, y, rng) + noise * rng.standard_normal((n_samples, 2))
     X = np.column_stack([points, np.ones(n_samples)]) if append_constant else points

@@ -23,15 +23,9 @@ from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.measure import multipliers
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import drawn_like
-from implicit_bias.measure.multipliers import (
-    Method,
-    Multipliers,
-    TangentProgram,
-    best_multipliers,
-    kkt_gap,
-)
 
 # <W, G_n> may differ from q_n by this share where the degree in W is 1.
 LINEAR_TOLERANCE = 1e-6
@@ -68,7 +62,7 @@ class Layer:
     norm: float
     lower: float
     direction: Tensor | None = field(repr=False)
-    method: Method | None
+    method: multipliers.Method | None
 
     @property
     def gap(self) -> float:
@@ -78,11 +72,11 @@ class Layer:
         """
         if math.isnan(self.lower) or not self.norm > 0:
             return math.nan
-        return kkt_gap(self.lower, self.norm)
+        return multipliers.kkt_gap(self.lower, self.norm)
 
 
 def layer_bounds(
-    found: Multipliers, seconds: float, deadline: Deadline = NEVER
+    found: multipliers.Multipliers, seconds: float, deadline: Deadline = NEVER
 ) -> tuple[Layer, ...]:
     """Bound every parameter's norm from below.
 
@@ -104,14 +98,16 @@ def layer_bounds(
     )
 
 
-def _bounds(name: str, found: Multipliers, seconds: float, deadline: Deadline) -> Layer:
+def _bounds(name: str, found: multipliers.Multipliers, seconds: float, deadline: Deadline) -> Layer:
     whole = found.program
     alone = whole.gradients.restricted([name], whole.theta)
-    program = TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
+    program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
     shape = tuple(alone.shapes[name])
     if not is_linear(alone, whole.margins):
         return Layer(name, shape, program.size, math.nan, None, None)
-    best = best_multipliers(program, seconds=seconds, starts=[found.weights], deadline=deadline)
+    best = multipliers.best_multipliers(
+        program, seconds=seconds, starts=[found.weights], deadline=deadline
+    )
     change = whole.scale * (best.direction - alone.theta).reshape(shape)
     return Layer(
         name=name,

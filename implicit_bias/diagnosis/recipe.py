@@ -21,14 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.wording import number, percent
+from implicit_bias.measure import optimizers
 from implicit_bias.measure.multipliers import loss_weights
-from implicit_bias.measure.optimizers import (
-    OptimizerError,
-    each_of,
-    geometry_of,
-    groups_of,
-    name_of,
-)
 from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
@@ -101,7 +95,7 @@ def loss_obstacle(loss: object, classes: int | None) -> Obstacle | None:
             reason = f"the loss {margin_loss.name!r} is not exponential-like ({error})"
             return Obstacle(reason, cure)
         return None
-    name = name_of(loss)
+    name = optimizers.name_of(loss)
     if not callable(loss):
         raise TypeError(
             f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
@@ -216,8 +210,8 @@ def limit_of(
         cure = "train with weight_decay=0"
         obstacles.append(Obstacle(f"the optimizer has weight decay, {decayed}", cure))
     try:
-        own = geometry_of(optimizer, module)
-    except OptimizerError as error:
+        own = optimizers.geometry_of(optimizer, module)
+    except optimizers.OptimizerError as error:
         if norm is None:
             raise
         unknown = Obstacle(
@@ -239,7 +233,7 @@ def _aims_of_decay(optimizer: object) -> Iterator[str]:
     Decay apart from the gradients (AdamW, Muon) keeps the weights in a ball of the steps' norm:
     Xie and Li (2024), Chen, Li and Liu (2025).
     """
-    for group in groups_of(optimizer):
+    for group in optimizers.groups_of(optimizer):
         decay = float(group.get("weight_decay", 0.0))
         if not decay or not any(p.requires_grad for p in group["params"]):
             continue
@@ -345,7 +339,9 @@ def _epsilon(
     Sizes are root mean squares of the entries where steps are divided by those of each entry, and
     Euclidean norms where they are divided by that of the matrix (Muon).
     """
-    held_by = ((one, group) for one in each_of(optimizer) for group in groups_of(one))
+    held_by = (
+        (one, group) for one in optimizers.each_of(optimizer) for group in optimizers.groups_of(one)
+    )
     groups = [(one, group) for one, group in held_by if group.get("eps", 0.0) > 0.0]
     if not groups:
         return "", 0.0, 0.0
@@ -363,7 +359,7 @@ def _epsilon(
             for g in held
         ]
         if sizes and group["eps"] > max(sizes):
-            return name_of(one), float(group["eps"]), max(sizes)
+            return optimizers.name_of(one), float(group["eps"]), max(sizes)
     return "", 0.0, 0.0
 
 

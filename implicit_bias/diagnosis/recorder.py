@@ -26,12 +26,7 @@ from implicit_bias.measure.modules import as_arguments, as_module, evaluating
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
-from implicit_bias.norms.tensors import (
-    GivenNorm,
-    ParameterNorm,
-    as_parameter_norm,
-    one_or_several,
-)
+from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
 
 if TYPE_CHECKING:
@@ -109,7 +104,7 @@ class Recorder:
         module: nn.Module,
         inputs: Inputs,
         labels: ArrayLike | Tensor,
-        norms: Sequence[GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
+        norms: Sequence[tensors.GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
         seconds: float = SECONDS,
@@ -122,7 +117,7 @@ class Recorder:
         check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
         Deadline.asked(max_seconds)
-        several = one_or_several(norms)
+        several = tensors.one_or_several(norms)
         if several and all(isinstance(norm, Optimizer) for norm in several):
             several = [several]  # of which each may hold some of the parameters only
         found = [self._norm(norm) for norm in several]
@@ -142,10 +137,12 @@ class Recorder:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
         self.rows: list[dict[str, float]] = []
 
-    def _norm(self, given: GivenNorm | Optimizer | Sequence[Optimizer]) -> ParameterNorm:
+    def _norm(
+        self, given: tensors.GivenNorm | Optimizer | Sequence[Optimizer]
+    ) -> tensors.ParameterNorm:
         if isinstance(given, (Optimizer, Sequence)) and not isinstance(given, str):
             return geometry_of(given, self.module).norm
-        return as_parameter_norm(given)
+        return tensors.as_parameter_norm(given)
 
     def __repr__(self) -> str:
         return f"Recorder({len(self.rows)} points, norms {', '.join(self.norms)})"
@@ -159,7 +156,7 @@ class Recorder:
             if self.gaps:
                 yield f"gap_{name}", partial(self._gap, norm=norm)
 
-    def _gap(self, subject: Subject, norm: ParameterNorm) -> float:
+    def _gap(self, subject: Subject, norm: tensors.ParameterNorm) -> float:
         deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
         return subject.gap(norm, seconds=self.seconds, deadline=deadline)
 

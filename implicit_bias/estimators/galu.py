@@ -10,12 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from implicit_bias.base.validation import Array, RandomState, as_generator, as_numbers
-from implicit_bias.estimators.base import (
-    checked_classes,
-    checked_inputs,
-    checked_samples,
-    classes_of,
-)
+from implicit_bias.estimators import base
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
 from implicit_bias.problem.gating import GateFunction, UnitGates
 
@@ -65,7 +60,7 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
 
     def _decide(self, X: ArrayLike) -> Array:
         """Predictor f(x_n), shape (n,) or (n, p)."""
-        inputs = checked_inputs(self, X)
+        inputs = base.checked_inputs(self, X)
         return self.fit_.decision(self._inputs(inputs), self.gating_.gates(inputs))
 
 
@@ -119,7 +114,7 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
-        X, y = checked_samples(self, X, y, multi_output=True, y_numeric=True)
+        X, y = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
         self._fit_targets(X, as_numbers(y, "y"))
         return self
 
@@ -172,8 +167,8 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         ValueError
             One class only; labels of several types.
         """
-        X, y = checked_classes(self, X, y)
-        self.classes_ = classes_of(y)
+        X, y = base.checked_classes(self, X, y)
+        self.classes_ = base.classes_of(y)
         targets = np.where(y[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
         self._fit_targets(X, targets[:, 1] if len(self.classes_) == 2 else targets)
         return self

@@ -22,12 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
-from implicit_bias.estimators.base import (
-    BinaryClassifier,
-    FittedMargin,
-    all_or_nothing,
-    drawn_or_given,
-)
+from implicit_bias.estimators import base
 from implicit_bias.problem.gating import Gating, HyperplaneContexts, Threshold
 from implicit_bias.training.configuration import LossName, TrainingConfig
 
@@ -61,7 +56,7 @@ def _is_logistic(model: NetworkClassifier) -> bool:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NetworkClassifier(BinaryClassifier, ABC):
+class NetworkClassifier(base.BinaryClassifier, ABC):
     """A classifier that trains a network, of any number of classes; subclasses say which.
 
     With K > 2 classes the network has K outputs, and the logistic loss is cross-entropy.
@@ -144,7 +139,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
         """
         from implicit_bias.training.minibatch import train
 
-        with all_or_nothing(self):
+        with base.all_or_nothing(self):
             X, signs, network, seed = self._prepare(X, y)
             shared = ("steps", "batch_size", "momentum", "optimizer", "loss", "rule")
             rate = self._learning_rate(X)
@@ -187,7 +182,7 @@ class NetworkClassifier(BinaryClassifier, ABC):
         ValueError
             NaN, one class, parameters out of range.
         """
-        with all_or_nothing(self):
+        with base.all_or_nothing(self):
             X, signs, network, _ = self._prepare(X, y)
             self.checkpoints_ = {}
             from implicit_bias.training.limit import LimitResult
@@ -259,13 +254,13 @@ class NetworkClassifier(BinaryClassifier, ABC):
         check_is_fitted(self, msg=UNFITTED_NETWORK)
         return self.network_.hidden_activations(X)
 
-    def margin_view(self) -> FittedMargin | None:
+    def margin_view(self) -> base.FittedMargin | None:
         """Gates and zeta of a network of one hidden layer (a readout bias is left out)."""
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
         network, training = self.network_, self.training_
-        return FittedMargin(
+        return base.FittedMargin(
             network.architecture(),
             network.coef(),
             local=training.local,
@@ -329,7 +324,7 @@ class GLNClassifier(NetworkClassifier):
         widths = np.atleast_1d(self.n_units).tolist()
         # The first layer draws what `GLNSVC` draws from the same seed.
         rng = as_generator(self.random_state)
-        layers = [drawn_or_given(self, X, width, rng) for width in widths]
+        layers = [base.drawn_or_given(self, X, width, rng) for width in widths]
         if self.contexts is not None:
             layers = layers[:1]
         options = self._options(seed)

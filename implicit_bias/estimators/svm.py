@@ -23,16 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.base.options import TOLERANCE, OnFailure, SolverOptions
 from implicit_bias.base.validation import Array, RandomState, as_generator, check_choice
-from implicit_bias.estimators.base import (
-    BinaryClassifier,
-    ClassWeight,
-    FittedMargin,
-    NotSeparableWarning,
-    all_or_nothing,
-    classes_of,
-    drawn_or_given,
-    sample_weights,
-)
+from implicit_bias.estimators import base
 from implicit_bias.estimators.search import SearchOfC, search_C
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, HasHiddenLayer, check_C
@@ -78,7 +69,7 @@ class HasGating(Protocol):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MarginSVC(BinaryClassifier, ABC):
+class MarginSVC(base.BinaryClassifier, ABC):
     """A classifier that solves one margin problem, of any number of classes; subclasses say which.
 
     Parameters
@@ -140,7 +131,7 @@ class MarginSVC(BinaryClassifier, ABC):
     on_failure: OnFailure = "soft"
     soft_C: float | None = None
     fit_intercept: bool | None = None
-    class_weight: ClassWeight = None
+    class_weight: base.ClassWeight = None
     architecture_: Architecture = field(init=False)
     solution_: Solution = field(init=False)
     failure_: Solution | None = field(init=False)
@@ -187,13 +178,13 @@ class MarginSVC(BinaryClassifier, ABC):
         if chosen := isinstance(self.C, str):
             check_choice(self.C, "C", ("auto",), "a number")
         C = 1.0 if chosen else check_C(self.C)
-        with all_or_nothing(self):
+        with base.all_or_nothing(self):
             X, y = self._checked(X, y)
-            weights, given = sample_weights(sample_weight, self.class_weight, X, y), len(y)
+            weights, given = base.sample_weights(sample_weight, self.class_weight, X, y), len(y)
             kept = np.flatnonzero(weights)
             if len(kept) < given:
                 X, y, weights = X[kept], y[kept], weights[kept]
-            self.classes_ = classes_of(y)
+            self.classes_ = base.classes_of(y)
             self.architecture_ = self._architecture(X)
             self.has_intercept_ = self._has_intercept()
             signs, intercept = self.signs(y), self.has_intercept_
@@ -219,7 +210,7 @@ class MarginSVC(BinaryClassifier, ABC):
         if separable and relaxed.message:
             warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         elif relaxed.message:
-            warnings.warn(f"{relaxed.message}; {advice}", NotSeparableWarning, stacklevel=2)
+            warnings.warn(f"{relaxed.message}; {advice}", base.NotSeparableWarning, stacklevel=2)
         return self
 
     def _has_intercept(self) -> bool:
@@ -271,10 +262,10 @@ class MarginSVC(BinaryClassifier, ABC):
         """Iterations of the solver, at least 1."""
         return max(1, self.solution_.stats.iterations)
 
-    def margin_view(self) -> FittedMargin:
+    def margin_view(self) -> base.FittedMargin:
         """Architecture, coefficients and solution."""
         check_is_fitted(self)
-        return FittedMargin(
+        return base.FittedMargin(
             self.architecture_,
             self.coef_,
             self.solution_,
@@ -430,7 +421,7 @@ class GLNSVC(MarginSVC):
     def _architecture(self, X: Array) -> Architecture:
         check_choice(self.norm, "norm", ("gln", "l2"))
         rng = as_generator(self.random_state)
-        contexts = drawn_or_given(self, X, self.n_units, rng)
+        contexts = base.drawn_or_given(self, X, self.n_units, rng)
         if contexts.n_units == 1:
             return Architecture(GlobalContexts.collapse(contexts, X))
         if self.norm == "gln":

@@ -9,13 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, as_features, as_finite
+from implicit_bias.infinite_width import solve
 from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProblem, primal_bound
-from implicit_bias.infinite_width.solve import (
-    InfiniteWidthSolution,
-    Oracle,
-    max_margin,
-    solve_master,
-)
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork
@@ -61,7 +56,7 @@ class NetworkGrade:
     escape: Array
     escape_value: float
     escape_norm: float
-    solution: InfiniteWidthSolution = field(repr=False)
+    solution: solve.InfiniteWidthSolution = field(repr=False)
 
 
 def certify(
@@ -70,7 +65,7 @@ def certify(
     y: ArrayLike,
     *,
     activation: Activation = "relu",
-    solution: InfiniteWidthSolution | None = None,
+    solution: solve.InfiniteWidthSolution | None = None,
     tol: float = 1e-6,
 ) -> NetworkGrade:
     """Compare a two-layer network to the infinitely wide one of the largest margin.
@@ -98,7 +93,7 @@ def certify(
     """
     weights, readout = _two_layers(network)
     if solution is None:
-        solution = max_margin(X, y, tol=tol, activation=activation, start=weights)
+        solution = solve.max_margin(X, y, tol=tol, activation=activation, start=weights)
     problem = solution.problem
     if not (np.array_equal(problem.X, X) and np.array_equal(problem.y, y)):
         raise ValueError("the solution belongs to other data: pass that of these X and y")
@@ -111,7 +106,7 @@ def certify(
     lengths = np.linalg.norm(inside, axis=1)
     units = inside[lengths > 0] / lengths[lengths > 0, None]
     refit_norm, alpha = _refit(problem, units)
-    peaks = Oracle(problem, 0).peaks(alpha, np.inf)
+    peaks = solve.Oracle(problem, 0).peaks(alpha, np.inf)
     escape_norm, _ = _refit(problem, np.vstack([units, peaks.points[:1]]))
     return NetworkGrade(
         path_norm=float(np.abs(readout) @ np.linalg.norm(weights, axis=1)),
@@ -131,7 +126,7 @@ def _refit(problem: InfiniteWidthProblem, units: Array) -> tuple[float, Array]:
     """Smallest norm of any weights of unit directions (J, r), and its dual variables (N,)."""
     norm = np.inf
     for _ in range(2):  # with the norm known the program has more digits
-        coef, alpha = solve_master(problem, units, np.zeros(len(units)), norm, 0.0)
+        coef, alpha = solve.solve_master(problem, units, np.zeros(len(units)), norm, 0.0)
         norm, _ = primal_bound(problem, units @ problem.basis.T, coef)
     largest = float(problem.dual_function(alpha).lengths(units).max())
     return norm, alpha / largest if norm < np.inf else alpha

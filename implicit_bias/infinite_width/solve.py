@@ -60,17 +60,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from implicit_bias.base import validation
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.linear import linprog
 from implicit_bias.base.progress import say, showing
-from implicit_bias.base.validation import (
-    Array,
-    as_features,
-    as_finite,
-    as_generator,
-    check_count,
-    check_number,
-)
+from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import Conflict
 from implicit_bias.bounds.status import relative_gap
@@ -309,7 +303,7 @@ def max_margin_of_classes(
     """
     # Text has no largest label, and is refused with all else that is no label.
     text = np.asarray(y).dtype.kind in "US"
-    largest = 1.0 if text else float(np.max(as_finite(y, "y", 1), initial=1.0))
+    largest = 1.0 if text else float(np.max(validation.as_finite(y, "y", 1), initial=1.0))
     return max_margin(
         X,
         y,
@@ -336,10 +330,10 @@ def solve(
     """Solve a problem; `max_margin` builds it from data."""
     began = time.perf_counter()
     deadline = Deadline.asked(max_seconds)
-    check_number(tol, "tol", "(0, inf)")
-    check_count(max_rounds, "max_rounds")
+    validation.check_number(tol, "tol", "(0, inf)")
+    validation.check_count(max_rounds, "max_rounds")
     if start is not None:
-        start = as_features(start, problem.X.shape[1], "start")
+        start = validation.as_features(start, problem.X.shape[1], "start")
     generation = _Generation(problem, Oracle(problem, random_state), start)
     conflict = find_conflict(problem)
     if conflict is not None:
@@ -378,7 +372,7 @@ class Oracle:
     ) -> None:
         self.problem = problem
         self.exact = True
-        self._rng = as_generator(random_state)
+        self._rng = validation.as_generator(random_state)
 
     def search(self, alpha: Array, floor: float) -> Peaks:
         """Points found by local ascent where ||h|| reaches the floor, best first."""

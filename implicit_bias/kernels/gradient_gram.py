@@ -58,15 +58,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from implicit_bias.base.validation import Array, as_device, as_finite, as_numbers, check_count
-from implicit_bias.kernels.dual_kernels import (
-    HERMITE_TERMS,
-    Dual,
-    as_gram,
-    gradient_kernel,
-    hermite_coefficients,
-    unit_rows,
-    without_rounding,
-)
+from implicit_bias.kernels import dual_kernels
 
 # Rows of W that are drawn at once, and entries of the gates that are held at once.
 ROWS, BLOCK = 2**12, 2**20
@@ -99,7 +91,7 @@ class Activation:
         return slope
 
     @cached_property
-    def kappa(self) -> Dual:
+    def kappa(self) -> dual_kernels.Dual:
         """Dual of phi': kappa(rho) = E phi'(u) phi'(v).
 
         Raises
@@ -107,15 +99,15 @@ class Activation:
         ValueError
             As `Dual.of`.
         """
-        return Dual.of(self.derivative, f"the derivative of {self.name}")
+        return dual_kernels.Dual.of(self.derivative, f"the derivative of {self.name}")
 
     @cached_property
     def hermite_squares(self) -> Array:
         """c_k^2, shape (HERMITE_TERMS,): kappa(rho) = sum_k c_k^2 rho^k."""
-        return hermite_coefficients(self.derivative, HERMITE_TERMS) ** 2
+        return dual_kernels.hermite_coefficients(self.derivative, dual_kernels.HERMITE_TERMS) ** 2
 
     @cached_property
-    def dual(self) -> Dual:
+    def dual(self) -> dual_kernels.Dual:
         """Dual of phi itself: E phi(u) phi(v), the conjugate kernel on unit vectors.
 
         Raises
@@ -123,10 +115,10 @@ class Activation:
         ValueError
             As `Dual.of`.
         """
-        return Dual.of(self.value, self.name)
+        return dual_kernels.Dual.of(self.value, self.name)
 
     @cached_property
-    def covariance(self) -> Dual:
+    def covariance(self) -> dual_kernels.Dual:
         """Cov(phi(u), phi(v)) of the correlation rho.
 
         Raises
@@ -134,12 +126,13 @@ class Activation:
         ValueError
             As `Dual.of`.
         """
-        return Dual(self.dual.series - float(self.dual(0.0)))  # without the square of the mean
+        square_of_mean = float(self.dual(0.0))
+        return dual_kernels.Dual(self.dual.series - square_of_mean)
 
     @cached_property
-    def correlation_map(self) -> Dual:
+    def correlation_map(self) -> dual_kernels.Dual:
         """The map of a normalised hidden layer: Cov(phi(u), phi(v)) / Var(phi(u)) of rho."""
-        return Dual(self.covariance.series / float(self.covariance(1.0)))
+        return dual_kernels.Dual(self.covariance.series / float(self.covariance(1.0)))
 
     @property
     def expansion(self) -> float:
@@ -430,14 +423,16 @@ def infinite_gram(
     (3, 3)
     """
     check_count(hidden_layers, "hidden_layers")
-    moment = as_gram(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts")
+    moment = dual_kernels.as_gram(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts")
     if np.linalg.eigvalsh(moment)[0] < -1e-9 * np.abs(moment).max():
         raise ValueError(
             "readouts must be a mean square or a positive semi-definite (C, C), got "
             f"{readouts!r}: of readouts V (C, m) pass V @ V.T / m"
         )
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
-    gram = np.asarray(np.kron(moment, gradient_kernel(rho, activation.kappa.at_angle)), np.float64)
+    gram = np.asarray(
+        np.kron(moment, dual_kernels.gradient_kernel(rho, activation.kappa.at_angle)), np.float64
+    )
     if train_readouts:
         gram += np.kron(np.eye(len(moment)), activation.dual(rho))
     return gram
@@ -460,11 +455,11 @@ def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
     ValueError
         As `infinite_gram`.
     """
-    X = unit_rows(X)
+    X = dual_kernels.unit_rows(X)
     rho = X @ X.T
     while True:
         np.fill_diagonal(rho, 1.0)
-        rho = without_rounding(rho)
+        rho = dual_kernels.without_rounding(rho)
         yield rho
         rho = activation.correlation_map(rho)
 
@@ -485,4 +480,4 @@ def eigenvalues(gram: Array) -> Array:
     ValueError
         A matrix that is not finite and symmetric.
     """
-    return np.asarray(np.linalg.eigvalsh(as_gram(gram))[::-1], dtype=np.float64)
+    return np.asarray(np.linalg.eigvalsh(dual_kernels.as_gram(gram))[::-1], dtype=np.float64)

@@ -32,14 +32,8 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import (
-    Array,
-    as_features,
-    as_finite,
-    as_numbers,
-    check_number,
-    check_shape,
-)
+from implicit_bias.base import validation
+from implicit_bias.base.validation import Array
 from implicit_bias.norms import RANK_TOLERANCE
 from implicit_bias.problem import SMALLEST_NORM, decision
 from implicit_bias.problem.gating import GateMatrix, dense
@@ -79,9 +73,9 @@ class LeastSquares:
 
     def decision(self, X: ArrayLike, gates: GateMatrix | ArrayLike) -> Array:
         """f(x_n), shape (n,) or (n, p), of inputs X (n, D) and their gates (n, k)."""
-        X, gates = as_features(X, self.coef.shape[-1]), _as_gates(gates)
+        X, gates = validation.as_features(X, self.coef.shape[-1]), _as_gates(gates)
         check_rows(X=len(X), gates=len(gates))
-        check_shape(gates, "gates", (len(X), self.coef.shape[-2]), "one column a unit")
+        validation.check_shape(gates, "gates", (len(X), self.coef.shape[-2]), "one column a unit")
         return decision(X, gates, self.coef)
 
 
@@ -121,11 +115,11 @@ def least_squares(
     >>> fit.coef, fit.rank, round(fit.loss, 6)
     (array([[1.]]), 1, 3.0)
     """
-    X = as_finite(X, "X", 2)
-    y = as_finite(y, "y", 2 if as_numbers(y, "y").ndim == 2 else 1)
+    X = validation.as_finite(X, "X", 2)
+    y = validation.as_finite(y, "y", 2 if validation.as_numbers(y, "y").ndim == 2 else 1)
     gates = _as_gates(gates)
     check_rows(X=len(X), gates=len(gates), y=len(y))
-    check_number(ridge, "ridge", "[0, inf]")
+    validation.check_number(ridge, "ridge", "[0, inf]")
     if 0 in (X.size, gates.size, y.size):
         raise ValueError(f"nothing to fit: X has shape {X.shape}, gates {gates.shape}, y {y.shape}")
     features_size = float(np.abs(X).max()) * float(np.abs(gates).max())
@@ -154,7 +148,9 @@ def least_squares(
 
 def _as_gates(gates: GateMatrix | ArrayLike) -> Array:
     """Return gates (n, k) as numbers: products of truth values or small integers are such again."""
-    return as_finite(sp.csr_array(gates).toarray() if sp.issparse(gates) else gates, "gates", 2)
+    return validation.as_finite(
+        sp.csr_array(gates).toarray() if sp.issparse(gates) else gates, "gates", 2
+    )
 
 
 def check_rows(**rows: int) -> None:

@@ -25,17 +25,7 @@ import numpy as np
 import torch
 
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.homogeneity import (
-    HOMOGENEITY_TOLERANCE,
-    TRAPS,
-    HomogeneityError,
-    OtherGradientsError,
-    functions_used,
-    goes_on,
-    listed,
-    measured_degree,
-    of_degree_0,
-)
+from implicit_bias.measure import homogeneity
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import drawn_like
 
@@ -95,7 +85,7 @@ def leading_part(
         there = _limit(generic)
         limits = [limit for limit in (here, there) if limit is not None]
         if not limits:
-            raise HomogeneityError(_without_limit(gradients))
+            raise homogeneity.HomogeneityError(_without_limit(gradients))
         degree = max(L for _, L in limits)
         if any(c > 1.0 for c, _ in limits):
             # At random parameters all samples may be off, so that terms of less degree are left.
@@ -109,7 +99,7 @@ def leading_part(
         np.abs(gradients.at_scale(s, degree).margins(gradients.theta)) for s in (1, c)
     )
     if scaled.max() > AGREEMENT * values.max():
-        raise HomogeneityError(_without_limit(gradients))
+        raise homogeneity.HomogeneityError(_without_limit(gradients))
     # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
     return gradients.at_scale(c, math.inf), degree
 
@@ -125,7 +115,7 @@ def margins_in_the_limit(leading: MarginGradients) -> Array:
         return margins
     further = leading.at_scale(2.0 * scale, degree).margins(leading.theta)
     return np.where(
-        np.abs(further - margins) <= HOMOGENEITY_TOLERANCE * np.abs(margins), margins, 0
+        np.abs(further - margins) <= homogeneity.HOMOGENEITY_TOLERANCE * np.abs(margins), margins, 0
     )
 
 
@@ -133,12 +123,12 @@ def _limit(gradients: MarginGradients) -> tuple[float, float] | None:
     """Return the first scale c at which a module is homogeneous, and its degree."""
     for c in SCALES:
         try:
-            L = measured_degree(gradients.at_scale(c, 0.0), None, AGREEMENT)
-        except OtherGradientsError:
+            L = homogeneity.measured_degree(gradients.at_scale(c, 0.0), None, AGREEMENT)
+        except homogeneity.OtherGradientsError:
             raise
-        except HomogeneityError:
+        except homogeneity.HomogeneityError:
             continue
-        if c > 1.0 or goes_on(gradients, L, AGREEMENT):
+        if c > 1.0 or homogeneity.goes_on(gradients, L, AGREEMENT):
             return c, round(L, DIGITS)
     return None
 
@@ -153,9 +143,12 @@ def _without_limit(gradients: MarginGradients) -> str:
 
 def _named(gradients: MarginGradients) -> str:
     """Name the function to blame, and where it is, if there is one."""
-    seen = functions_used(gradients.module, gradients.inputs, WITHOUT_LIMIT, gradients.shapes)
+    seen = homogeneity.functions_used(
+        gradients.module, gradients.inputs, WITHOUT_LIMIT, gradients.shapes
+    )
     return "".join(
-        f"{TRAPS[name][0]} ({name} in {listed(places)}): " for name, places in seen.items()
+        f"{homogeneity.TRAPS[name][0]} ({name} in {homogeneity.listed(places)}): "
+        for name, places in seen.items()
     )
 
 
@@ -172,13 +165,15 @@ def _check(leading: MarginGradients) -> None:
     sizes = {name: float(part.abs().max()) for name, part in v.items()}
     moving = {name for name, size in sizes.items() if size > 10 * AGREEMENT * max(sizes.values())}
     jumping = [name for name in leading.shapes if _jumps(leading, name)]
-    still = [name for name in of_degree_0(leading) if name in moving]
-    normalised = functions_used(leading.module, leading.inputs, NORMALISATIONS, leading.shapes)
+    still = [name for name in homogeneity.of_degree_0(leading) if name in moving]
+    normalised = homogeneity.functions_used(
+        leading.module, leading.inputs, NORMALISATIONS, leading.shapes
+    )
     if jumping or still or normalised:
-        what = f"jumps in {listed(jumping)}" if jumping else "is of degree 0 in "
+        what = f"jumps in {homogeneity.listed(jumping)}" if jumping else "is of degree 0 in "
         if not jumping:
-            what += listed(still) if still else "the parameters in front of it"
-        raise HomogeneityError(
+            what += homogeneity.listed(still) if still else "the parameters in front of it"
+        raise homogeneity.HomogeneityError(
             f"{_named(leading)}the limit of the module for large parameters {what}, and no theorem "
             "says where its training goes: freeze these (requires_grad_(False)), or leave out what "
             "does not scale"

@@ -23,23 +23,9 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, pointing_to_the_page
-from implicit_bias.measure.homogeneity import (
-    HOMOGENEITY_TOLERANCE,
-    HomogeneityError,
-    OtherGradientsError,
-    degree_of,
-    few_samples,
-)
+from implicit_bias.measure import homogeneity, modules
 from implicit_bias.measure.leading import leading_part, margins_in_the_limit
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import (
-    as_arguments,
-    as_inputs,
-    check_finite,
-    check_outputs,
-    drawn_like,
-    labels_as_array,
-)
 from implicit_bias.measure.multipliers import (
     SECONDS,
     Multipliers,
@@ -107,13 +93,13 @@ def margins_of(
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
     """
-    given = as_arguments(inputs)
+    given = modules.as_arguments(inputs)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    tensors = as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
-    labels = labels_as_array(labels)
-    found = _classes(check_outputs(module, tensors), labels)
+    tensors = modules.as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
+    labels = modules.labels_as_array(labels)
+    found = _classes(modules.check_outputs(module, tensors), labels)
     gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
-    check_finite(gradients.outputs(gradients.theta))
+    modules.check_finite(gradients.outputs(gradients.theta))
     for norm in norms:
         check_parts(norm, gradients.shapes)
     return gradients
@@ -143,7 +129,7 @@ def alive(gradients: MarginGradients) -> MarginGradients:
     """
     if gradients.margins(gradients.theta).any():
         return gradients
-    found = gradients.restricted(gradients.shapes, drawn_like(gradients.theta))
+    found = gradients.restricted(gradients.shapes, modules.drawn_like(gradients.theta))
     if not found.margins(found.theta).any():
         raise SeparationError(
             f"the module gives 0 for the first {len(gradients.labels)} samples, with the "
@@ -164,7 +150,7 @@ def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
     gradients = alive(gradients)
     theta = gradients.parameters(gradients.theta)
     # A parameter that starts at 0 hides those that it is multiplied with, which are trained soon.
-    shown = {name: part if part.any() else drawn_like(part) for name, part in theta.items()}
+    shown = {name: part if part.any() else modules.drawn_like(part) for name, part in theta.items()}
     v = gradients.parameters(gradients.combine(gradients.flat(shown), weights))
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
@@ -225,7 +211,7 @@ class Subject:
         gradients = gradients.restricted(names, gradients.theta)
         if leading:
             return cls(*leading_part(gradients, degree), whole=gradients)
-        return cls(gradients, degree_of(alive(gradients), degree))
+        return cls(gradients, homogeneity.degree_of(alive(gradients), degree))
 
     @classmethod
     def offering(
@@ -239,17 +225,17 @@ class Subject:
         """Do the same as `of`; a refusal says where ``leading`` would help, and how to ask."""
         try:
             return cls.of(gradients, names, leading=leading)
-        except OtherGradientsError:
+        except homogeneity.OtherGradientsError:
             raise
-        except HomogeneityError as error:
+        except homogeneity.HomogeneityError as error:
             if leading:
                 raise
             try:
-                found = cls.of(few_samples(gradients), names, leading=True)
+                found = cls.of(homogeneity.few_samples(gradients), names, leading=True)
             except ValueError:
                 raise error from error.__cause__
             call = f"call `{found.training_call()}`"
-            raise HomogeneityError(
+            raise homogeneity.HomogeneityError(
                 f"{error}. Or {call if trained else 'pass leading=True'}, for the part of degree "
                 f"{found.degree:.4g} that leads where the parameters are large, as they are in the "
                 "limit"
@@ -288,9 +274,12 @@ class Subject:
         """Whether the margins are linear in all parameters, wherever these are."""
         if self.degree > LINEAR:
             return False
-        first, second = (drawn_like(self.gradients.theta, seed) for seed in (0, 1))
+        first, second = (modules.drawn_like(self.gradients.theta, seed) for seed in (0, 1))
         one, other, both = map(self.gradients.margins, (first, second, first + second))
-        return bool(np.abs(one + other - both).max() <= HOMOGENEITY_TOLERANCE * np.abs(both).max())
+        return bool(
+            np.abs(one + other - both).max()
+            <= homogeneity.HOMOGENEITY_TOLERANCE * np.abs(both).max()
+        )
 
     @property
     def min_margin(self) -> float:
@@ -366,7 +355,7 @@ class Subject:
             )
         exponent = math.log2(smallest) / self.degree
         if abs(exponent) > MOST_BITS:
-            raise HomogeneityError(
+            raise homogeneity.HomogeneityError(
                 f"the module is homogeneous of degree {self.degree:.4g}: scaled to smallest margin "
                 "1, its parameters leave the range of float64",
                 "use layers whose outputs grow with the parameters, not with a small power of them",

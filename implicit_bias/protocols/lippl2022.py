@@ -33,14 +33,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import as_features, as_finite, check_count, check_seed
-from implicit_bias.problem.gating import (
-    MAX_HYPERPLANES,
-    THRESHOLD_SCALE,
-    WEIGHT_SCALE,
-    HyperplaneContexts,
-    UnitGates,
-    single_precision_projections,
-)
+from implicit_bias.problem import gating
 from implicit_bias.training.configuration import TrainingConfig
 
 
@@ -52,7 +45,7 @@ def draw_contexts(
     threshold: Literal["median", "random"],
     reference: ArrayLike,
     seed: int,
-) -> HyperplaneContexts:
+) -> gating.HyperplaneContexts:
     """Repeat the draws of the published gated linear networks.
 
     Parameters
@@ -77,24 +70,26 @@ def draw_contexts(
 
     X = as_finite(X, "X", 2)
     check_count(n_units, "n_units")
-    check_count(n_hyperplanes, "n_hyperplanes", 0, MAX_HYPERPLANES)
+    check_count(n_hyperplanes, "n_hyperplanes", 0, gating.MAX_HYPERPLANES)
     n_features, rows = X.shape[1], n_units * n_hyperplanes
     check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     # The published code constructs a torch Linear first, whose default initialisation draws this.
     bound = 1.0 / math.sqrt(n_features)
     torch.empty(rows, n_features).uniform_(-bound, bound, generator=generator)
-    weights = torch.empty(rows, n_features).normal_(0.0, WEIGHT_SCALE, generator=generator)
-    drawn = torch.empty(rows).normal_(0.0, THRESHOLD_SCALE, generator=generator)
+    weights = torch.empty(rows, n_features).normal_(0.0, gating.WEIGHT_SCALE, generator=generator)
+    drawn = torch.empty(rows).normal_(0.0, gating.THRESHOLD_SCALE, generator=generator)
     if threshold == "median":
-        projections = single_precision_projections(as_features(reference, n_features), weights)
+        projections = gating.single_precision_projections(
+            as_features(reference, n_features), weights
+        )
         for row, column in enumerate(projections.unbind(1)):  # quantile refuses large tensors
             drawn[row] = column.quantile(0.5)
     elif threshold != "random":
         raise ValueError(f"threshold must be 'median' or 'random', got {threshold!r}")
     # Row-major: row h * k + j is hyperplane j of unit h.
     shape = (n_units, n_hyperplanes)
-    return HyperplaneContexts.from_hyperplanes(
+    return gating.HyperplaneContexts.from_hyperplanes(
         X,
         weights.double().numpy().reshape(*shape, n_features),
         drawn.double().numpy().reshape(shape),
@@ -104,7 +99,7 @@ def draw_contexts(
 
 def draw_unit_gates(
     n_units: int, *, reference: ArrayLike, seed: int, always_on: bool = True
-) -> UnitGates:
+) -> gating.UnitGates:
     """Repeat the gates of the published SVM-RC: orthogonal, lower median, and one unit on.
 
     Parameters
@@ -131,8 +126,8 @@ def draw_unit_gates(
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.empty(n_units, reference.shape[1])
     torch.nn.init.orthogonal_(drawn, generator=generator)
-    thresholds = single_precision_projections(reference, drawn).median(dim=0).values
-    return UnitGates(
+    thresholds = gating.single_precision_projections(reference, drawn).median(dim=0).values
+    return gating.UnitGates(
         drawn.double().numpy(), thresholds.double().numpy(), ">=", always_on, single_precision=True
     )
 

@@ -11,16 +11,7 @@ from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.conclusion import (
-    SAMPLES,
-    Command,
-    Conclusion,
-    Sentence,
-    Standing,
-    Term,
-    Verdict,
-    conclude,
-)
+from implicit_bias.report import conclusion
 
 # How to train on from Python; a command line has its own.
 TRAIN_ON = (
@@ -117,7 +108,7 @@ def conclusions(
     *,
     held_out: bool | None = True,
     train_on: Mapping[str, str] | None = None,
-) -> list[Conclusion]:
+) -> list[conclusion.Conclusion]:
     """State the result: a conclusion for each trained network, or one for all models.
 
     On data of the user's own that of all models comes first: which is wrong how often.
@@ -133,10 +124,12 @@ def conclusions(
     """
     networks = [model for model in comparison.models if model.history]
     said = [
-        conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
+        conclusion.conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
         for network in networks
     ]
-    return [_ranking(comparison, SAMPLES[held_out]), *said] if _ranks(comparison) else said
+    return (
+        [_ranking(comparison, conclusion.SAMPLES[held_out]), *said] if _ranks(comparison) else said
+    )
 
 
 def _ranks(comparison: Comparison) -> bool:
@@ -150,7 +143,7 @@ def standing(
     *,
     held_out: bool | None = True,
     train_on: Mapping[str, str] | None = None,
-) -> Standing:
+) -> conclusion.Standing:
     """Gather what `conclude` needs to know of a network."""
     margin, softs = network.margin, comparison.soft_svms_of(network)
     svm = comparison.svm_of(network) or next(iter(softs), None)
@@ -165,7 +158,7 @@ def standing(
             # Not those that are merely small: they have a gradient, and may grow.
             asleep = (margin.unit_norms == 0) & solution.active
             dead = _unit_names(np.flatnonzero(asleep).tolist(), margin)
-    return Standing(
+    return conclusion.Standing(
         network=network.name,
         svm=None if svm is None else svm.name,
         soft=C_in_words(svm.known_margin.C) if svm is not None and svm in softs else "",
@@ -196,7 +189,7 @@ def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str,
     return tuple(f"{place % count} of class {place // count}" for place in places)
 
 
-def _baseline(comparison: Comparison, best: ModelResult) -> Sentence:
+def _baseline(comparison: Comparison, best: ModelResult) -> conclusion.Sentence:
     """Say how often the class would be wrong that most training samples have, beside the best."""
     of, own = comparison.of, comparison.own
     if of is None or of.train is None:
@@ -211,11 +204,11 @@ def _baseline(comparison: Comparison, best: ModelResult) -> Sentence:
         tail = ", and no model is better."
     elif not against.decided:
         tail = f", and too few samples tell {best.name} from that."
-    error = Term(percent(float(wrong.mean())), "error")
+    error = conclusion.Term(percent(float(wrong.mean())), "error")
     return (f" Always answering “{name}” would be wrong on ", error, tail)
 
 
-def unlike(comparison: Comparison) -> Sentence:
+def unlike(comparison: Comparison) -> conclusion.Sentence:
     """Say why the headline does not rank: soft margins are there for want of hard ones."""
     found = [model for model in comparison.models if model.count.total]
     fitted = {m.name: m.fitted for m in found if m.fitted is not None and m.fitted.solution}
@@ -226,18 +219,18 @@ def unlike(comparison: Comparison) -> Sentence:
     return (
         f"No ranking: a hard margin ({', '.join(hard)}) is beside a soft one ({', '.join(soft)}), "
         "which was solved for want of a hard one; ",
-        Command("--C auto"),
+        conclusion.Command("--C auto"),
         ' (in Python C="auto") chooses a C for each. ',
     )
 
 
 def _least(
     comparison: Comparison, found: Sequence[ModelResult], best: ModelResult, samples: str
-) -> Sentence:
+) -> conclusion.Sentence:
     """Say which model is wrong least often, as far as the samples tell."""
     apart = {m.name: comparison.difference(best.name, m.name) for m in found if m is not best}
     level = [name for name, gap in apart.items() if gap is None or not gap.decided]
-    error, count = Term(percent(best.error), "error"), f"{best.count} {samples}"
+    error, count = conclusion.Term(percent(best.error), "error"), f"{best.count} {samples}"
     refusal = unlike(comparison)
     if level and not refusal:
         end = f" ({count}), and too few samples tell it from {', '.join(level)}."
@@ -248,31 +241,33 @@ def _least(
     return (*refusal, start, error, f"{end}{'; no other is level with it' if ranked else ''}.")
 
 
-def _ranking(comparison: Comparison, samples: str) -> Conclusion:
+def _ranking(comparison: Comparison, samples: str) -> conclusion.Conclusion:
     found = [model for model in comparison.models if model.count.total]
     solved = [model for model in comparison.models if model.margin]
     if not found:
-        return Conclusion(
-            Verdict.INSEPARABLE,
+        return conclusion.Conclusion(
+            conclusion.Verdict.INSEPARABLE,
             (f"{names_of(comparison.models)}: not separable, proven. There is no predictor.",),
         )
     best = min(found, key=lambda model: model.error)
     headline = (*_least(comparison, found, best, samples), *_baseline(comparison, best))
-    evidence: list[Sentence] = []
+    evidence: list[conclusion.Sentence] = []
     if len(found) == 2:
         differ = comparison.pair(*(model.name for model in found)).disagreement
-        evidence.append(("The two differ on ", Term(percent(differ), "disagreement"), "."))
+        evidence.append(
+            ("The two differ on ", conclusion.Term(percent(differ), "disagreement"), ".")
+        )
     certified = [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]
     if certified:
         worst = max(m.known_margin.gap for m in certified)
         evidence.append(
             (
                 f"{names_of(certified)}: norm certified within ",
-                Term(number(worst, 1), "gap"),
+                conclusion.Term(number(worst, 1), "gap"),
                 " of the optimum (relative).",
             )
         )
     for model in solved:
         if not model.count.total:
             evidence.append((f"{model.name}: not separable, proven.",))
-    return Conclusion(Verdict.SOLVED, headline, tuple(evidence))
+    return conclusion.Conclusion(conclusion.Verdict.SOLVED, headline, tuple(evidence))

@@ -35,13 +35,7 @@ from implicit_bias.norms import (
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
-from implicit_bias.solvers.base import (
-    MANY_SAMPLES,
-    Solver,
-    Start,
-    Tolerances,
-    are_few_features,
-)
+from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
 
@@ -91,7 +85,7 @@ class Line(NamedTuple):
 FIRST: tuple[Line, ...] = (
     Line("active-set", ("gates",), "a start"),
     Line("working-set", EUCLIDEAN, "two classes, rows >= 50001, hard margin, few features"),
-    Line("feature-space", EUCLIDEAN, f"two classes, rows >= {MANY_SAMPLES}, few features"),
+    Line("feature-space", EUCLIDEAN, f"two classes, rows >= {base.MANY_SAMPLES}, few features"),
     Line("working-set", EUCLIDEAN, f"two classes, rows >= {INTERIOR_POINT_LIMIT + 1}"),
     Line("one-group", EUCLIDEAN, "two classes, one group, hard margin"),
     # With dependent samples a soft margin's active set changes too much from step to step.
@@ -137,7 +131,7 @@ class _Facts:
     """A problem as the table sees it, and which solvers failed, or are to be tried first."""
 
     def __init__(
-        self, problem: MarginProblem, start: Start | None = None, failed: str = ""
+        self, problem: MarginProblem, start: base.Start | None = None, failed: str = ""
     ) -> None:
         self.problem, self.start, self.failed = problem, start, failed
         self.before: dict[SolverName, Line] = {}
@@ -203,14 +197,14 @@ FACTS: dict[str, Callable[[_Facts], Any]] = {
     ),
     "entries": lambda of: of.fact("rows") * of.fact("features"),
     "order": lambda of: min(of.fact("rows"), of.fact("features")),
-    "few features": lambda of: are_few_features(of.fact("features"), of.fact("rows")),
+    "few features": lambda of: base.are_few_features(of.fact("features"), of.fact("rows")),
     "as many features as rows": lambda of: of.fact("features") >= of.fact("rows"),
     "large cones": lambda of: _semidefinite_entries(of.problem) > MOST_SEMIDEFINITE,
     "ecos installed": lambda of: find_spec("ecos") is not None,
 }
 
 
-def choose_solver(problem: MarginProblem, start: Start | None = None) -> SolverName:
+def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> SolverName:
     """Return the name of the solver that "auto" takes for a problem.
 
     Parameters
@@ -292,7 +286,7 @@ def _semidefinite_entries(problem: MarginProblem) -> int:
 class MethodOptions:
     """What a solver made by name is given, as far as it takes it; see `NativeSolver`."""
 
-    tolerances: Tolerances = Tolerances()
+    tolerances: base.Tolerances = base.Tolerances()
     max_iterations: int | None = None
     max_seconds: float | None = None
     device: str = "cpu"
@@ -300,8 +294,8 @@ class MethodOptions:
 
 
 def make_solver(
-    name: str, problem: MarginProblem, options: MethodOptions, start: Start | None = None
-) -> Solver:
+    name: str, problem: MarginProblem, options: MethodOptions, start: base.Start | None = None
+) -> base.Solver:
     """Return a solver of this name for a problem, with these options.
 
     Raises

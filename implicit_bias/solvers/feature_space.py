@@ -38,16 +38,8 @@ from torch import Tensor
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.solvers import homogeneous
 from implicit_bias.solvers.base import Answer, Start, Tolerances
-from implicit_bias.solvers.homogeneous import (
-    Cones,
-    ConeVectors,
-    EmbeddingPoint,
-    Equations,
-    Newton,
-    Program,
-    lift,
-)
 from implicit_bias.solvers.interior_point import has_features, in_features
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
@@ -138,7 +130,7 @@ class _FeatureSpaceRun(Run):
                 status = yield from self._follow(_first(self._program, excess, share))
         return status
 
-    def _follow(self, point: EmbeddingPoint) -> Steps:
+    def _follow(self, point: homogeneous.EmbeddingPoint) -> Steps:
         """Follow the central path from a point, and say why not further."""
         program, best, tolerances = self._program, self._best, self._tolerances
         try:
@@ -157,19 +149,21 @@ class _FeatureSpaceRun(Run):
             return Status.NUMERICAL_TROUBLE
 
 
-def _first(program: _Program, excess: float, share: float) -> EmbeddingPoint:
+def _first(program: _Program, excess: float, share: float) -> homogeneous.EmbeddingPoint:
     """All products equal, tau = 1, alpha ``excess`` times half way to the norm constraints."""
     alpha = (program.nu / program.nu.median()).clamp(1.0 / UNEVEN, UNEVEN)
     largest = float(program.group_norms(program.dual_vectors(program.B.T @ alpha)).max())
     alpha = alpha * (0.5 * excess / largest if largest > 0 else 1.0)
-    alpha = alpha / (1.0 + lift(2.0 * program.boxed(alpha) / program.C))  # at most half way to C
+    alpha = alpha / (
+        1.0 + homogeneous.lift(2.0 * program.boxed(alpha) / program.C)
+    )  # at most half way to C
     beta = program.C - program.boxed(alpha)
     V = program.dual_vectors(program.B.T @ alpha)
     V = V * min(1.0, 0.5 / max(float(program.group_norms(V).max()), TINY))
     norms = program.group_norms(V)
     mu = share * float(alpha @ program.c)
     t = mu / (1.0 - norms**2)
-    return EmbeddingPoint(
+    return homogeneous.EmbeddingPoint(
         v=program.from_coef(t[program.groups] * V),
         V=V,
         e=t * (1.0 - norms),
@@ -183,10 +177,10 @@ def _first(program: _Program, excess: float, share: float) -> EmbeddingPoint:
     )
 
 
-class _View(Equations):
+class _View(homogeneous.Equations):
     """What the equations and the bounds say of an iterate."""
 
-    def __init__(self, program: _Program, point: EmbeddingPoint) -> None:
+    def __init__(self, program: _Program, point: homogeneous.EmbeddingPoint) -> None:
         super().__init__(program, point)
         self.lower = program.lower(point.alpha)
         tau = point.tau
@@ -217,7 +211,9 @@ class _Best:
         aim = AIM if self.waited < SETTLED else 1.0
         return self.gap <= aim * tolerances.gap and self.violation <= tolerances.feasibility
 
-    def update(self, point: EmbeddingPoint, view: _View, tolerances: Tolerances) -> None:
+    def update(
+        self, point: homogeneous.EmbeddingPoint, view: _View, tolerances: Tolerances
+    ) -> None:
         """Take over an iterate, and its polished versions where it is near its end."""
         lower, gap = self.lower, self.gap
         self._take_alpha(point.alpha, view.lower)
@@ -269,9 +265,9 @@ class _Polish:
     for the margins of the support vectors, with d_g = ||w_g||.
     """
 
-    def __init__(self, program: _Program, point: EmbeddingPoint, view: _View) -> None:
+    def __init__(self, program: _Program, point: homogeneous.EmbeddingPoint, view: _View) -> None:
         self.program = program
-        free = point.alpha / (1.0 + lift(program.boxed(point.alpha) / point.beta))
+        free = point.alpha / (1.0 + homogeneous.lift(program.boxed(point.alpha) / point.beta))
         norms = program.group_norms(view.w)
         dear = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
         self.T = program.T * dear[program.groups, None]
@@ -317,7 +313,7 @@ class _Polish:
         return v
 
 
-class _Newton(Newton):
+class _Newton(homogeneous.Newton):
     """By QR of the rows, and refinement with the rows themselves."""
 
     program: _Program
@@ -328,8 +324,8 @@ class _Newton(Newton):
         self.R = _triangle([rows], self.program.B, self.h.sqrt())
 
     def solve(
-        self, q: Tensor, cone: ConeVectors, pull: Tensor, tau: float
-    ) -> tuple[Tensor, Tensor, ConeVectors]:
+        self, q: Tensor, cone: homogeneous.ConeVectors, pull: Tensor, tau: float
+    ) -> tuple[Tensor, Tensor, homogeneous.ConeVectors]:
         """dv, dalpha = h (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
         program, cones = self.program, self.cones
         v, first, last = torch.zeros_like(pull), 0.0, np.inf
@@ -351,7 +347,7 @@ class _Newton(Newton):
         return answer
 
 
-def _of_cones(cones: Cones, program: _Program) -> Tensor:
+def _of_cones(cones: homogeneous.Cones, program: _Program) -> Tensor:
     """Rows of the least squares problem, (G + P, P')."""
     T, axis = program.T, cones.axis[:, None]
     inner = program.member.T @ (axis * T)  # (G, P')
@@ -394,7 +390,7 @@ def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
     return R
 
 
-class _Program(Program):
+class _Program(homogeneous.Program):
     """The problem in centred and equilibrated features; see the module's head."""
 
     sqrt, where = staticmethod(torch.sqrt), staticmethod(torch.where)

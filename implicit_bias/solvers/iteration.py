@@ -22,16 +22,7 @@ from implicit_bias.base.validation import UnsuitableError, check_number
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
-from implicit_bias.solvers.base import (
-    Answer,
-    BoundsAt,
-    Candidate,
-    OnProgress,
-    Solver,
-    Start,
-    in_words,
-    no_report,
-)
+from implicit_bias.solvers import base
 
 GIB = 2**30
 
@@ -52,12 +43,14 @@ class Point:
         return type(self)(**{name: x + length * along[name] for name, x in vars(self).items()})
 
 
-def nothing_yet(problem: MarginProblem) -> Answer:
+def nothing_yet(problem: MarginProblem) -> base.Answer:
     """Return the answer of a method that has no bounds yet."""
-    return Answer(np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape), problem.no_offset)
+    return base.Answer(
+        np.zeros(problem.alpha_shape), np.zeros(problem.coef_shape), problem.no_offset
+    )
 
 
-def finite(problem: MarginProblem, found: Candidate) -> Candidate:
+def finite(problem: MarginProblem, found: base.Candidate) -> base.Candidate:
     """Return what a method found, with nothing in place of what is not finite."""
     primal = all(np.isfinite(values).all() for values in (found.coef, found.intercept))
     dual = bool(np.isfinite(found.alpha).all())
@@ -81,18 +74,18 @@ class Run(ABC):
         """Iterate until the method ends by itself."""
 
     @abstractmethod
-    def answer(self) -> Answer:
+    def answer(self) -> base.Answer:
         """Return what attains the bounds so far."""
 
 
 def drive(
     run: Run,
     limit: int,
-    on_progress: OnProgress,
+    on_progress: base.OnProgress,
     first_iteration: int = 1,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
     deadline: Deadline = NEVER,
-) -> Candidate:
+) -> base.Candidate:
     """Run the steps of a method up to a limit, or to Ctrl-C, and return its answer.
 
     What a step raises ends the run as `Status.NUMERICAL_TROUBLE`, with what it had found; where it
@@ -115,7 +108,7 @@ def drive(
     """
     steps = _guarded(run)
     status, history = follow(steps, limit, on_progress, first_iteration, around, deadline)
-    return Candidate(
+    return base.Candidate(
         **vars(run.answer()),
         status=status,
         iterations=len(history),
@@ -131,20 +124,20 @@ def _guarded(run: Run) -> Steps:
     except TimeoutError:
         return Status.TIME_LIMIT
     except BaseException as error:
-        run.detail = in_words(error)
+        run.detail = base.in_words(error)
         return Status.NUMERICAL_TROUBLE
 
 
 def follow(
     steps: Steps,
     limit: int,
-    on_progress: OnProgress,
+    on_progress: base.OnProgress,
     first_iteration: int = 1,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
     deadline: Deadline = NEVER,
-) -> tuple[Status, tuple[BoundsAt, ...]]:
+) -> tuple[Status, tuple[base.BoundsAt, ...]]:
     """Take steps as `drive` does: how they ended, and the bounds of each."""
-    history: list[BoundsAt] = []
+    history: list[base.BoundsAt] = []
     status = Status.ITERATION_LIMIT
     try:
         while len(history) < limit:
@@ -154,7 +147,7 @@ def follow(
             except StopIteration as end:
                 status = end.value
                 break
-            history.append(BoundsAt(first_iteration + len(history), lower, upper))
+            history.append(base.BoundsAt(first_iteration + len(history), lower, upper))
             say("step {}, optimum between {:.6g} and {:.6g}", len(history), lower, upper)
             on_progress(history[-1])
             if deadline.passed:
@@ -166,7 +159,7 @@ def follow(
 
 
 @dataclass(frozen=True, kw_only=True)
-class NativeSolver(Solver):
+class NativeSolver(base.Solver):
     """A solver of this package.
 
     Parameters
@@ -202,16 +195,16 @@ class NativeSolver(Solver):
         return False
 
     @abstractmethod
-    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+    def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
         """Set up a run; refuse, with MemoryError, what does not fit."""
 
     @final
     def run(
         self,
         problem: MarginProblem,
-        on_progress: OnProgress = no_report,
-        start: Start | None = None,
-    ) -> Candidate:
+        on_progress: base.OnProgress = base.no_report,
+        start: base.Start | None = None,
+    ) -> base.Candidate:
         """Solve from ``start`` on ``device``; the head of the method's module explains it.
 
         Raises

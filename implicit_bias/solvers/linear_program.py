@@ -40,13 +40,7 @@ from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.base import (
-    Candidate,
-    ExternalSolver,
-    OnProgress,
-    Start,
-    no_report,
-)
+from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import drive
 from implicit_bias.solvers.rounds import RowRounds
 
@@ -64,7 +58,7 @@ SCALINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearProgram(ExternalSolver):
+class LinearProgram(base.ExternalSolver):
     """HiGHS on a working set; ``max_iterations`` counts rounds.
 
     Parameters
@@ -89,9 +83,9 @@ class LinearProgram(ExternalSolver):
     def run(
         self,
         problem: MarginProblem,
-        on_progress: OnProgress = no_report,
-        start: Start | None = None,
-    ) -> Candidate:
+        on_progress: base.OnProgress = base.no_report,
+        start: base.Start | None = None,
+    ) -> base.Candidate:
         """Solve, reporting the global bounds of each round; ``start`` is not used.
 
         Raises

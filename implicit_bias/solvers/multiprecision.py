@@ -34,15 +34,8 @@ from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import barrier
+from implicit_bias.solvers import barrier, homogeneous
 from implicit_bias.solvers.base import Answer, Start
-from implicit_bias.solvers.homogeneous import (
-    ConeVectors,
-    EmbeddingPoint,
-    Equations,
-    Newton,
-    Program,
-)
 from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, nothing_yet
 
 # Powers of two between C and what it is for features of size 1, up to which the bits hold both.
@@ -134,7 +127,7 @@ class _MultiPrecisionRun(Run):
         for _ in range(self.solver.embedding_limit):
             with gmpy2.context(gmpy2.get_context(), precision=bits):
                 self.deadline.check()
-                view = Equations(program, point)
+                view = homogeneous.Equations(program, point)
                 found = program.bounds(point, view.margins)
                 if self.found is None or found.gap < self.found.gap or not found.separates:
                     self.found = found
@@ -148,7 +141,7 @@ class _MultiPrecisionRun(Run):
                 return Status.NUMERICAL_TROUBLE
         return Status.ITERATION_LIMIT
 
-    def _ended(self, point: EmbeddingPoint) -> Status | None:
+    def _ended(self, point: homogeneous.EmbeddingPoint) -> Status | None:
         assert self.found is not None
         # Ten times better than asked for: what is certified afterwards is rounded.
         if self.found.gap <= 0.1 * self.solver.tolerances.gap:
@@ -204,7 +197,7 @@ class _Found:
         return ExactAnswer(_fractions(self.coef), alpha, Fraction(*_ratio(self.b)))
 
 
-class _Program(Program):
+class _Program(homogeneous.Program):
     """The problem in scaled samples, in units in which the largest c is 1.
 
     A single step of a large one takes minutes: the loops of its products and factors end, with
@@ -251,14 +244,14 @@ class _Program(Program):
             result[i] = row @ B
         return result
 
-    def start(self) -> EmbeddingPoint:
+    def start(self) -> homogeneous.EmbeddingPoint:
         """Return the identity of the cones."""
 
         def full(size: int, value: int) -> Vector:
             return np.full(size, gmpy2.mpfr(value), dtype=object)
 
         n, n_boxes, n_features = len(self.c), len(self.C), len(self.groups)
-        return EmbeddingPoint(
+        return homogeneous.EmbeddingPoint(
             v=full(self.B.shape[1], 0),
             V=full(n_features, 0),
             e=full(self.n_groups, 1),
@@ -287,7 +280,7 @@ class _Program(Program):
         """Return 1 in place of what is not positive."""
         return np.where(values > 0, values, gmpy2.mpfr(1))
 
-    def bounds(self, at: EmbeddingPoint, margins: Vector) -> _Found:
+    def bounds(self, at: homogeneous.EmbeddingPoint, margins: Vector) -> _Found:
         """Scale an iterate to feasible variables of the unscaled program."""
         w, b = self.coef(at.v) / at.tau, sum(at.v[len(self.groups) :] / at.tau, gmpy2.mpfr(0))
         values, norm = margins / at.tau, self.group_norms(self.coef(at.v)).sum() / at.tau[0]
@@ -314,7 +307,7 @@ class _Program(Program):
         )
 
 
-class _Newton(Newton):
+class _Newton(homogeneous.Newton):
     """By a Cholesky factor of order N, or P' where that is less; see the module's head."""
 
     program: _Program
@@ -340,8 +333,8 @@ class _Newton(Newton):
         self.factor = _cholesky(matrix, program.deadline)
 
     def solve(
-        self, q: Vector, cone: ConeVectors, pull: Vector, tau: float
-    ) -> tuple[Vector, Vector, ConeVectors]:
+        self, q: Vector, cone: homogeneous.ConeVectors, pull: Vector, tau: float
+    ) -> tuple[Vector, Vector, homogeneous.ConeVectors]:
         """dv, dalpha and the cones' dual change."""
         program, cones = self.program, self.cones
         still = cones.dual_change(cone, program.coef(0 * pull), tau)

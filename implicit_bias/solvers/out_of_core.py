@@ -19,16 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias.base import validation
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import showing
 from implicit_bias.base.rounding import up
-from implicit_bias.base.validation import (
-    Array,
-    as_class_labels,
-    as_features,
-    check_count,
-    check_number,
-)
+from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.bounds.status import relative_gap
@@ -117,7 +112,7 @@ class OutOfCoreSolution:
     def decision(self, X: Any) -> Any:
         """f(x_n) + b, shape (n,) or (n, K), of an array X (n, D), a memory map or Dask's array."""
         if not (isinstance(X, np.memmap) or hasattr(X, "dask")):
-            X = as_features(X, self.coef.shape[-1])
+            X = validation.as_features(X, self.coef.shape[-1])
         return X @ self.coef[..., 0, :].T + self.intercept
 
 
@@ -193,14 +188,14 @@ def solve_out_of_core(
     >>> print(solution.status.label, solution.coef.round(6))
     optimal [[1.]]
     """
-    check_number(tol, "tol", "(0, 1)")
+    validation.check_number(tol, "tol", "(0, 1)")
     check_report(on_progress)
-    check_count(most_rows, "most_rows")
-    check_count(max_rounds, "max_rounds")
+    validation.check_count(most_rows, "most_rows")
+    validation.check_count(max_rounds, "max_rounds")
     deadline = Deadline.asked(max_seconds)
     blocks = Blocks.of(X, y, rows_a_block)
     first = blocks.spread(min(FIRST_SIZE, most_rows), deadline)  # which has all labels
-    count = as_class_labels(first.y, len(first), classes)[1]
+    count = validation.as_class_labels(first.y, len(first), classes)[1]
     model = Architecture(NoGates(blocks.n_features), norm=as_norm(norm, groups))
 
     def posed(rows: SomeRows) -> MarginProblem:

@@ -25,6 +25,7 @@ from implicit_bias.bounds.separability import (
 )
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem, check_problem
+from implicit_bias.solvers import choice
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -37,13 +38,6 @@ from implicit_bias.solvers.base import (
     check_report,
     in_words,
     no_report,
-)
-from implicit_bias.solvers.choice import (
-    INTERIOR_POINT_LIMIT,
-    MethodOptions,
-    alternatives,
-    choose_solver,
-    make_solver,
 )
 from implicit_bias.solvers.iteration import finite, nothing_yet
 from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
@@ -146,7 +140,7 @@ def solve(
         deadline = Deadline.after(solver.max_seconds)
     _check_start(problem, start)
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
-    options = MethodOptions(
+    options = choice.MethodOptions(
         tolerances=tolerances,
         max_iterations=max_iterations,
         max_seconds=max_seconds,
@@ -157,9 +151,9 @@ def solve(
     search = _Search(problem, options, start, on_progress, deadline)
     others = solver == "auto" and max_iterations is None
     if isinstance(solver, str):
-        name = choose_solver(problem, start) if solver == "auto" else solver
+        name = choice.choose_solver(problem, start) if solver == "auto" else solver
         sharing = others and max_seconds is not None
-        half = sharing and alternatives(problem, name)
+        half = sharing and choice.alternatives(problem, name)
         method = search.solver(name, deadline.sooner(0.5) if half else deadline)
     else:
         method = _checked(solver, options)
@@ -294,7 +288,7 @@ class _Search:
     """The way to an answer, over other methods where one fails: the best attempt, and the tries."""
 
     problem: MarginProblem
-    options: MethodOptions
+    options: choice.MethodOptions
     start: Start | None
     on_progress: OnProgress
     deadline: Deadline
@@ -311,7 +305,7 @@ class _Search:
     def solver(self, name: str, deadline: Deadline) -> Solver:
         """Return a solver that has the time that is left until then."""
         options = replace(self.options, max_seconds=deadline.left)
-        return make_solver(name, self.problem, options, self.start)
+        return choice.make_solver(name, self.problem, options, self.start)
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
         """Run a method, and grade what it found."""
@@ -386,7 +380,7 @@ class _Search:
 
     def try_others(self) -> None:
         """Try the other solvers, in the order of the table."""
-        lines = list(alternatives(self.problem, self.attempt.method.name).values())
+        lines = list(choice.alternatives(self.problem, self.attempt.method.name).values())
         while lines and self.goes_on:
             line = lines.pop(0)
             if line.proof_first:
@@ -474,14 +468,14 @@ def solve_relaxed(
     return relax(problem, lambda posed: solve(posed, *solving), on_failure, soft_C, weights)
 
 
-def _checked(solver: Solver, options: MethodOptions) -> Solver:
+def _checked(solver: Solver, options: choice.MethodOptions) -> Solver:
     """Refuse what is no solver, and options that a solver object would ignore."""
     if not isinstance(solver, Solver):
         raise TypeError(
             f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
             "an object such as InteriorPoint()"
         )
-    if options != MethodOptions():
+    if options != choice.MethodOptions():
         raise ValueError(
             "a solver object has its own options: pass them to it, as in "
             "InteriorPoint(tolerances=Tolerances(gap=1e-8), device='cpu')"
@@ -539,14 +533,14 @@ def _separable_with_offset(
     problem: MarginProblem, tolerances: Tolerances, deadline: Deadline
 ) -> bool:
     """Whether a free offset is all that is missing; False where that is not tried."""
-    tried = problem.n_samples <= INTERIOR_POINT_LIMIT and len(np.unique(problem.y)) == 2
+    tried = problem.n_samples <= choice.INTERIOR_POINT_LIMIT and len(np.unique(problem.y)) == 2
     if deadline.passed or not (tried and problem.hard_margin and lacks_constant(problem)):
         return False
     posed = replace(problem, intercept=True)
     if find_conflict(posed) is not None:
         return False
-    options = MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
-    found = _found_by(posed, make_solver("auto", posed, options), no_report)
+    options = choice.MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
+    found = _found_by(posed, choice.make_solver("auto", posed, options), no_report)
     return bool((problem.margins(problem.decision(found.coef), found.intercept) > 0).all())
 
 

@@ -31,21 +31,9 @@ from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
 from implicit_bias.problem.euclidean import euclidean_form
+from implicit_bias.solvers import base, interior_point
 from implicit_bias.solvers.active_set import OneGroup
-from implicit_bias.solvers.base import (
-    MANY_SAMPLES,
-    Candidate,
-    Start,
-    Tolerances,
-    are_few_features,
-)
 from implicit_bias.solvers.feature_space import FeatureSpace
-from implicit_bias.solvers.interior_point import (
-    InteriorPoint,
-    class_features,
-    has_ball,
-    has_features,
-)
 from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
 from implicit_bias.solvers.rounds import Exchange, RowRounds
 from implicit_bias.solvers.scaled_problem import peak_memory
@@ -90,9 +78,9 @@ class WorkingSet(NativeSolver):
 
     def takes_norm(self, problem: MarginProblem) -> bool:
         """Those of balls."""
-        return has_ball(problem)
+        return interior_point.has_ball(problem)
 
-    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
+    def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
         one_a_sample = problem.constraints.width == 1
         policy = Exchange(self.first_size if one_a_sample else self.first_pairs)
@@ -119,28 +107,28 @@ class _WorkingRows(RowRounds):
     """The working set of one solve."""
 
     def __init__(
-        self, solver: WorkingSet, problem: MarginProblem, start: Start | None, policy: Exchange
+        self, solver: WorkingSet, problem: MarginProblem, start: base.Start | None, policy: Exchange
     ) -> None:
         super().__init__(problem, solver.tolerances.gap)
         self.solver, self.policy = solver, policy
         self.deadline = Deadline.after(solver.max_seconds)
         self.capacity = solver.capacity(problem, policy.first_size)
         self.final_gap = solver.inner_share * solver.tolerances.gap
-        self.inner_gap = max(InteriorPoint.coarse_gap, self.final_gap)
+        self.inner_gap = max(interior_point.InteriorPoint.coarse_gap, self.final_gap)
         self.warm = start
-        self.found: Candidate  # what the last solve on the working set said
+        self.found: base.Candidate  # what the last solve on the working set said
         # Whether one Gram matrix may solve, and whether it did so in the last round.
-        balls = has_ball(problem)
+        balls = interior_point.has_ball(problem)
         self.one_group = problem.hard_margin and problem.n_groups == 1 and not balls
         self.by_one_group = False
         self._begin(start)
         self._proof = self._begin_with_euclidean() if balls else None
 
-    def _begin(self, start: Start | None) -> None:
+    def _begin(self, start: base.Start | None) -> None:
         """Take the smallest margins by a start's coefficients, or what is likely without one."""
         problem, rows, size = self.problem, self.constraints, self.policy.first_size
         self.margins = np.zeros(len(rows))
-        if start is not None and not has_ball(problem):
+        if start is not None and not interior_point.has_ball(problem):
             euclidean_form(problem)  # refuses other norms, as the inner solver would
             alpha = np.zeros(problem.alpha_shape)
             alpha[: len(start.alpha)] = start.alpha
@@ -157,14 +145,14 @@ class _WorkingRows(RowRounds):
             self.margins = self.margins_of(V, problem.no_offset)
             self.rows = self.with_all_classes(self.worst(size))
 
-    def _begin_with_euclidean(self) -> Candidate | None:
+    def _begin_with_euclidean(self) -> base.Candidate | None:
         """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
 
         Nearly all support vectors of the other norms are among them. Returns the proof that no
         norm separates the pairs, if that is what is found.
         """
         tolerances = replace(
-            self.solver.tolerances, gap=max(InteriorPoint.coarse_gap, self.tolerance)
+            self.solver.tolerances, gap=max(interior_point.InteriorPoint.coarse_gap, self.tolerance)
         )
         own = self.options(tolerances) | {"max_iterations": None, "max_memory": None}
         found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
@@ -176,27 +164,29 @@ class _WorkingRows(RowRounds):
             return None
         self.margins = margins / smallest if self.problem.hard_margin else margins
         # There are hardly more support vectors than features.
-        room = min(max(self.policy.first_size, class_features(self.problem)), self.capacity)
+        room = min(
+            max(self.policy.first_size, interior_point.class_features(self.problem)), self.capacity
+        )
         near = self.worst(room, 1.0 + self.policy.clear_margin)
         self.rows = near if len(near) else self.rows
         return None
 
-    def options(self, tolerances: Tolerances) -> dict[str, Any]:
+    def options(self, tolerances: base.Tolerances) -> dict[str, Any]:
         """Return those of a solve on the working set, which has the time that is left."""
         seconds = self.deadline.left
         return {"tolerances": tolerances, "device": self.solver.device, "max_seconds": seconds}
 
-    def method(self, tolerances: Tolerances) -> NativeSolver:
+    def method(self, tolerances: base.Tolerances) -> NativeSolver:
         """Return what solves on the working set."""
         problem, size = self.problem, len(self.rows)
         options = self.options(tolerances) | {"rows": self.working}
-        features = class_features(problem)
-        few = size >= MANY_SAMPLES and are_few_features(features, size)
-        if has_ball(problem):  # under other norms a system of the rows is cheaper
+        features = interior_point.class_features(problem)
+        few = size >= base.MANY_SAMPLES and base.are_few_features(features, size)
+        if interior_point.has_ball(problem):  # under other norms a system of the rows is cheaper
             few = features <= size
-        if few and (problem.is_binary_group_lasso or has_features(problem)):
+        if few and (problem.is_binary_group_lasso or interior_point.has_features(problem)):
             return FeatureSpace(**options)
-        inner = InteriorPoint(**options)
+        inner = interior_point.InteriorPoint(**options)
         self.by_one_group = self.one_group and size >= self.solver.many_rows
         return OneGroup(**options, fallback=inner) if self.by_one_group else inner
 
@@ -236,10 +226,10 @@ class _WorkingRows(RowRounds):
         self.margins = self.margins / scale
         intercept = np.asarray(found.intercept) / scale
         norms, coef = problem.group_norms(found.coef) / scale, found.coef / scale
-        self.warm = Start(alpha=found.alpha, group_norms=norms, coef=coef, intercept=intercept)
+        self.warm = base.Start(alpha=found.alpha, group_norms=norms, coef=coef, intercept=intercept)
         return None
 
-    def _from_warm(self, tolerances: Tolerances) -> Candidate:
+    def _from_warm(self, tolerances: base.Tolerances) -> base.Candidate:
         """Solve on the working set; without the start where no step leads on from it."""
         if self._proof is not None:
             return self._proof
