@@ -11,7 +11,7 @@ def words(kept: Kept) -> dict[str, object]:
     """Return the values that the texts of the page name."""
     digits = kept["strips"]
     one, more = (strips.accuracies(digits, int(k)) for k in (digits["k"].min(), digits["k"].max()))
-    most = int(digits["strips"].max())
+    least, most = (int(digits["strips"].agg(end)) for end in ("min", "max"))
     steps = kept["later_steps"].groupby(["schedule", "n", "seed"])["loss"].min()
     steps = steps.groupby("schedule").max()
     runs, apart = kept["guarantee"], kept["separation"]
@@ -19,10 +19,10 @@ def words(kept: Kept) -> dict[str, object]:
     return {
         "one_least": percent(min(one.values())),
         "one_most": percent(max(one.values())),
-        "network": percent(more[strips.NETWORK]),
+        "network_least": percent(strips.accuracies(digits, 3, least)[strips.NETWORK]),
         "network_most": percent(strips.accuracies(digits, 3, most)[strips.NETWORK]),
         "linear": percent(max(more[name] for name in strips.LINEAR if name in more)),
-        "strips": f"{strips.main_strips(digits):,}",
+        "least": f"{least:,}",
         "most": f"{most:,}",
         "bound": runs.loc[runs["what"] == guarantee.RUN, "bound"].min(),
         "theorem_loss": steps[later_steps.THEOREM],

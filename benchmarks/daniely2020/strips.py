@@ -116,17 +116,16 @@ def last_epochs(frame: pd.DataFrame) -> pd.DataFrame:
 def accuracies(frame: pd.DataFrame, k: int, strips: int | None = None) -> dict[str, float]:
     """Mean test accuracy of each model after the last epoch, in the order of `HIDDEN`.
 
-    With the number of training strips that all models have, or another.
+    With the most training strips that all models have, or another number.
     """
-    last = last_epochs(frame)
-    size = main_strips(frame) if strips is None else strips
-    rows = last[(last["k"] == k) & (last["strips"] == size)]
+    last = last_epochs(frame[frame["k"] == k])
+    rows = last[last["strips"] == (main_strips(last) if strips is None else strips)]
     means = 1.0 - rows.groupby("model")["test_error"].mean()
     return {model: float(means[model]) for model in HIDDEN if model in means}
 
 
 def main_strips(frame: pd.DataFrame) -> int:
-    """Return the number of training strips with which all models are trained."""
+    """Return the most training strips with which all models are trained."""
     models = frame.groupby("strips")["model"].nunique()
     return int(models.index[models == models.max()].max())
 
@@ -157,25 +156,22 @@ def _cell(last: pd.DataFrame, k: int, strips: int, model: str) -> str:
 
 def found(frame: pd.DataFrame) -> str:
     """In words."""
-    size, last, main = frame.iloc[0], last_epochs(frame), main_strips(frame)
+    size, last = frame.iloc[0], last_epochs(frame)
     few, many = int(frame["k"].min()), int(frame["k"].max())
-    one, more = accuracies(frame, few), accuracies(frame, many)
-    trained = last[(last["model"] == NETWORK) & (last["k"] == many)]
-    most = int(trained["strips"].max())
-    linear = last[last["model"].isin(LINEAR) & (last["k"] == many)]
-    least = linear["test_error"].min()
-    right = {strips: 1 - rows["test_error"].mean() for strips, rows in trained.groupby("strips")}
-    at_most = linear[linear["strips"] == most]["model"].unique()
+    one, longest = accuracies(frame, few), last[last["k"] == many]
+    trained, linear = longest[longest["model"] == NETWORK], longest[longest["model"].isin(LINEAR)]
+    main, most = main_strips(longest), int(trained["strips"].max())
+    right = 1 - trained.groupby("strips")["test_error"].mean()
+    further = f"; on {most:,}, without all models, {_with_interval(right[most], size)}"
     return (
         f"**With one digit the network has {percent(one[NETWORK], 1)}, the linear models "
         f"{percent(min(one[m] for m in LINEAR))} to {percent(max(one[m] for m in LINEAR))}; with "
-        f"{many} digits the network has {percent(right[main], 1)} at {main:,} training strips, "
-        f"where all models are trained, and {_with_interval(right[most], size)} at {most:,}; the "
-        f"best linear model has {_with_interval(1 - least, size)}.** The paper has almost 80 % and "
-        "barely above 50 %, and does not give the number of strips: with more of them the network "
-        f"{_with_more(trained)}. On the strips it is trained on it has {_training(trained)}.\n\n"
-        f"At {most:,} strips the linear models trained are {', '.join(at_most) or 'none'}; all "
-        f"{len(more)} models at {main:,}.\n\n"
+        f"{many} digits and {main:,} training strips the network has "
+        f"{_with_interval(right[main], size)}{further if most > main else ''}; the best linear "
+        f"model has {_with_interval(1 - linear['test_error'].min(), size)}.** The paper has almost "
+        "80 % and barely above 50 %, and does not give the number of strips: with more of them the "
+        f"network {_with_more(trained)}. On the strips it is trained on it has "
+        f"{_training(trained)}.\n\n"
         f"Sizes: {size['units']} units or features, AdaDelta, {size['epochs']} epochs in batches "
         f"of {size['batch']}, full resolution: all as published. Not given in the paper, and ours: "
         f"the number of strips ({size['test_strips']:,} test strips of images of their own), "
@@ -206,10 +202,11 @@ def _with_more(trained: pd.DataFrame) -> str:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw test accuracy against the epoch, a panel for each k; the legend has the strips."""
     figure, (panels,) = subplots((8.4, 4.4), 1, frame["k"].nunique(), sharey=True, squeeze=False)
-    main = main_strips(frame)
-    others = sorted(set(frame["strips"]) - {main})
-    line_of = dict(zip(others, itertools.cycle([":", "--", "-."])))
     for ax, (k, rows) in zip(panels, frame.groupby("k"), strict=True):
+        main = main_strips(rows)
+        line_of = dict(
+            zip(sorted(set(rows["strips"]) - {main}), itertools.cycle([":", "--", "-."]))
+        )
         for (model, strips), points in parts(rows, "model", "strips"):
             colour, mark = LOOKS[model]
             curve = 100 * (1 - points.groupby("epoch")["test_error"].mean())

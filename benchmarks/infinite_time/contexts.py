@@ -110,7 +110,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "early": Judged(
             _most(part <= LEFT),
-            f"{(part <= LEFT).sum()} {of} have half of the flips behind them after "
+            f"{(part <= LEFT).sum()} {of} have half of their gates' flips behind them after "
             f"{second_step(frame)} steps; {span(part, percent)} of them are left.",
             remark=otherwise(_most(part <= LEFT / 2), "a quarter left"),
         ),

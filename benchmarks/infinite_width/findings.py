@@ -50,6 +50,6 @@ def _few(frame: pd.DataFrame, pictures: pd.DataFrame) -> str:
     return (
         f"The optimum has few neurons, {ratio:.2f} times the support vectors in the median; a "
         f"trained network decides like it on {percent(agreement[plane.TRAINED])} of the square, "
-        f"trained further on {percent(agreement[plane.TRAINED_ON])}, random features "
+        f"one trained further on {percent(agreement[plane.TRAINED_ON])}, random features on "
         f"{percent(agreement[plane.FEATURES])}."
     )

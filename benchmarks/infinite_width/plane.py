@@ -177,9 +177,10 @@ def found(frame: pd.DataFrame) -> str:
     medians, ahead = shares.median(), int(in_front(shares).sum())
     return (
         f"The trained network decides as the maximum under the variation norm on "
-        f"{percent(medians[TRAINED])} of the square in the median, trained further on "
-        f"{percent(medians[TRAINED_ON])}, frozen gates {percent(medians[FROZEN])}, random features "
-        f"{percent(medians[FEATURES])}; it is ahead of both on {ahead} of {len(shares)} draws. "
+        f"{percent(medians[TRAINED])} of the square in the median, one trained further on "
+        f"{percent(medians[TRAINED_ON])}, frozen gates on {percent(medians[FROZEN])}, random "
+        f"features on {percent(medians[FEATURES])}; the first is ahead of the last two on {ahead} "
+        f"of {len(shares)} draws. "
         "Random features bend smoothly; frozen gates jump at every half plane, since a gated unit "
         "may be negative on its active side; live neurons make it continuous and piecewise linear "
         "with few pieces."

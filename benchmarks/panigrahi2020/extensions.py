@@ -2,11 +2,13 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
 
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, parts, whole
@@ -33,6 +35,7 @@ WIDTH, FEATURES = 2**14, 10
 LEAST = 1e-27
 # As wide as corollaries K.6 ask for, with constants 1, on the series of delta.
 WIDE = 2**19
+EIGENVALUE = ["activation", "start", "part", "x"]
 # Powers that corollaries K.3 and K.6 allow on a series, by start and the r of J_r. On the half
 # circle delta = sin(pi / n). The bounds of K.3 are illegible in our text: that of K.1 stands in,
 # and nothing is said of d and m.
@@ -97,19 +100,18 @@ def measure(quick: bool) -> Rows:
         else:
             series += [("m", m, circle, m, FEATURES) for m in widths[-3:]]
         for part, x, samples, width, features in series:
-            draws = [
-                started(samples, grams.ACTIVATIONS[activation], start, width, features, seed)
-                for seed in range(runs)
-            ]
-            smallest, largest = np.mean(draws, axis=0)
-            yield {
-                "part": part,
-                "activation": activation,
-                "start": start,
-                "x": float(x),
-                "smallest": smallest,
-                "largest": largest,
-            }
+            phi = grams.ACTIVATIONS[activation]
+            for run in range(runs if part == "wide" else 4 * runs):
+                smallest, largest = started(samples, phi, start, width, features, run)
+                yield {
+                    "part": part,
+                    "activation": activation,
+                    "start": start,
+                    "x": float(x),
+                    "run": run,
+                    "smallest": smallest,
+                    "largest": largest,
+                }
 
 
 def started(
@@ -164,7 +166,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         (axes[1], "d", "fan-in", "features d, fan-in"),
         (axes[2], "m", "fan-out", "width m, fan-out"),
     ):
-        cells = frame[(frame["part"] == part) & (frame["start"] == start)]
+        cells = means_of(frame[(frame["part"] == part) & (frame["start"] == start)])
         for activation, rows in parts(cells, "activation"):
             look = {"color": COLOUR[activation], "marker": MARKER[activation]}
             ax.plot(rows["x"], rows["smallest"], label=activation, **look)
@@ -192,28 +194,43 @@ def slopes(frame: pd.DataFrame) -> dict[str, float]:
     return {name: power(widths, means[name].to_numpy()) for name in ("mixed", "trained", "classes")}
 
 
-def powers(frame: pd.DataFrame) -> dict[tuple[str, str, str], float]:
-    """Power of the last three smallest eigenvalues above rounding; series of one have none."""
-    cells = above_rounding(frame).groupby(["activation", "start", "part"], sort=False)
+def powers(frame: pd.DataFrame) -> dict[tuple[str, str, str], Array]:
+    """Fit the last three eigenvalues above rounding of each series of several: one a draw."""
+    cells = above_rounding(frame).groupby(EIGENVALUE[:-1], sort=False)
     return {
-        (str(activation), str(start), str(part)): power(
-            rows["x"].iloc[-3:], rows["smallest"].iloc[-3:]
+        (str(activation), str(start), str(part)): np.array(
+            [
+                power(draw["x"].iloc[-3:], draw["smallest"].iloc[-3:])
+                for _, draw in rows.groupby("run")
+            ]
         )
         for (activation, start, part), rows in cells
-        if len(rows) > 1
+        if rows["x"].nunique() > 1
     }
 
 
 def above_rounding(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of eigenvalues under a start that are no rounding."""
-    return frame[frame["smallest"] > LEAST * frame["largest"]]
+    """Rows of eigenvalues under a start of which no draw is rounding."""
+    over = frame.assign(over=frame["smallest"] > LEAST * frame["largest"])
+    return frame[over.groupby(EIGENVALUE)["over"].transform("min").eq(True)]
+
+
+def means_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means of eigenvalues under a start over the draws."""
+    return frame.groupby(EIGENVALUE, sort=False)[["smallest", "largest"]].mean().reset_index()
+
+
+def with_interval(draws: Array) -> str:
+    """Write the mean power of a series over the draws, and its interval by Student's t."""
+    half = stats.t.ppf(0.975, len(draws) - 1) * stats.sem(draws)
+    return f"{draws.mean():.2f} ± {half:.2f}"
 
 
 def found(frame: pd.DataFrame) -> str:
     """Say what the limits are."""
-    ends = last(frame)
+    ends, limits = last(frame), frame[frame["part"] == "limits"]
     return (
-        f"Half circle, n = {N}, readouts N(0, 1), {int(frame['run'].max()) + 1} draws. H adds to "
+        f"Half circle, n = {N}, readouts N(0, 1), {limits['run'].nunique()} draws. H adds to "
         "the smallest eigenvalue; at infinite width G + H and G have "
         + ", ".join(
             f"{number(row.limit_both)} and {number(row.limit)} ({name})"
@@ -221,7 +238,8 @@ def found(frame: pd.DataFrame) -> str:
         )
         + f". The table has powers of the smallest eigenvalue at m = {WIDTH:,}, d = {FEATURES} "
         "where they are not varied: of n on the half circle, of delta between close points, of d "
-        "(fan-in) and m (fan-out)."
+        f"(fan-in) and m (fan-out); means of {int(frame['run'].max()) + 1} draws, with intervals "
+        "of 95 %."
     )
 
 
@@ -233,14 +251,14 @@ def tabulate(frame: pd.DataFrame) -> Rows:
         allowed = ALLOWED.get((start, KINKS.get(activation, 0)), {})
         cells = {}
         for part in ("n", "delta", "d", "m"):
-            fit = fits.get((activation, start, part))
+            each = (activation, start, part)
             beside = f" (allowed: {allowed[part]})" if part in allowed else ""
-            missing = "rounding" if (activation, start, part) in series else ""
-            cells[part] = missing if fit is None else f"{fit:.2f}{beside}"
+            missing = "rounding" if each in series else ""
+            cells[part] = f"{with_interval(fits[each])}{beside}" if each in fits else missing
         yield {"activation": activation, "start": start, **cells}
 
 
-def within(fits: dict[tuple[str, str, str], float], order: int, kink: int) -> Verdict:
+def within(fits: Mapping[tuple[str, str, str], float], order: int, kink: int) -> Verdict:
     """Whether activations of a kink fall no faster than J_order allows, under both starts."""
     holds = [
         all(
@@ -274,23 +292,24 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             f"{100 * ends['mixed'].max():.1f} % of the norm at m = {width:,}.",
         ),
     }
-    wide = [f"{fits[key]:.2f} ({key[1]})" for key in fits if key[2] == "wide"]
+    means = {key: float(draws.mean()) for key, draws in fits.items()}
+    wide = [f"{with_interval(fits[key])} ({key[1]})" for key in fits if key[2] == "wide"]
     for name, order, shown in (("corollary-k3", 1, "relu"), ("corollary-k6", 2, "elu")):
         said = []
         for start, varied in zip(STARTS, ("d", "m"), strict=True):
             most = ALLOWED[start, order]
-            beside = f" ({most[varied]} allowed)" if varied in most else ""
+            beside = f", {most[varied]} allowed" if varied in most else ""
             said.append(
-                f"{start} delta^{fits[shown, start, 'delta']:.2f} ({most['delta']} allowed), "
-                f"{varied}^{fits[shown, start, varied]:.2f}{beside}"
+                f"{start} delta^({with_interval(fits[shown, start, 'delta'])}), {most['delta']} "
+                f"allowed, {varied}^({with_interval(fits[shown, start, varied])}){beside}"
             )
         judged[name] = Judged(
-            verdict=within(fits, order, order),
+            verdict=within(means, order, order),
             result=f"{shown}: {'; '.join(said)}.",
-            remark=otherwise(within(fits, order, 1), "r = 1, as printed") if order == 2 else "",
+            remark=otherwise(within(means, order, 1), "r = 1, as printed") if order == 2 else "",
             evidence=(REASONS[name].format(wide=" and ".join(wide)),),
         )
-    kept = above_rounding(frame)
+    kept = means_of(above_rounding(frame))
     circle = kept[(kept["part"] == "n") & kept["activation"].isin(("tanh", "swish"))]
     logs = -np.log(circle["smallest"] / circle["largest"]) / circle["x"] ** 0.25
     by_start = logs.groupby([circle["activation"], circle["start"]])

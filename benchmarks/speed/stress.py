@@ -513,8 +513,8 @@ def found(frame: pd.DataFrame) -> str:
     auto, lies, faults = _auto(frame), _lies(frame), _faults(frame)
     none, missed = _unanswered(auto), _missed(auto)
     lines = [
-        f"Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} lie"
-        f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} are none but an exception, or nothing "
+        f"Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
+        f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} are an exception, or nothing "
         f"within {LIMIT:g} s{_counts(frame.loc[faults, 'status'])}; "
         f"{frame['warned'].fillna('').ne('').sum()} come with a warning.",
         f'"auto" has no answer to {none.sum()} of {len(auto):,}'

@@ -102,7 +102,18 @@ def test_powers_are_of_eigenvalues_above_rounding(kept: dict[str, pd.DataFrame])
     tiny = frame["smallest"] < extensions.LEAST * frame["largest"]
     noise = frame.assign(smallest=frame["smallest"].where(~tiny, 0.9 * frame["smallest"]))
     assert tiny.any()
-    assert extensions.powers(noise) == extensions.powers(frame)
+    np.testing.assert_equal(extensions.powers(noise), extensions.powers(frame))
+
+
+def test_powers_have_an_interval_over_the_draws() -> None:
+    cells = [
+        {"activation": "elu", "start": "fan-in", "part": "delta", "x": x, "run": run}
+        | {"smallest": x ** (2 + run), "largest": 1.0}
+        for x in (0.1, 0.05, 0.025)
+        for run in range(3)
+    ]
+    fits = extensions.powers(pd.DataFrame(cells))
+    assert extensions.with_interval(fits["elu", "fan-in", "delta"]) == "3.00 ± 2.48"
 
 
 @pytest.mark.parametrize("name", training.FAST)
