@@ -144,11 +144,12 @@ def diagnose(
 
     Notes
     -----
-    In float64. In l2 the multipliers are the best there are; in other norms they are, too, for
-    small modules. For larger ones they are the best known ones (those of the loss, at the best
-    temperature, say), improved until the gap is known to 0.001, or to a tenth of itself if that is
-    less, for 25 seconds at most: an upper bound (``method``), with a lower one beside it
-    (``gap_lower``).
+    In float64. In l2 the multipliers are the best there are. In linf, spectral and a mix of both
+    they mostly are, too, of modules of up to some 10^5 parameters whose matrices have no more than
+    512 rows and columns together, and in other norms of small ones. Else they are the best known
+    ones (those of the loss, at the best temperature, say), improved until the gap is known to
+    0.001, or to a tenth of itself if that is less, for 25 seconds at most: an upper bound
+    (``method``), with a lower one beside it (``gap_lower``).
 
     Gradient descent on a ReLU network ends where kinks of its units run through samples, and the
     gradients at the weights are those of one side, so that this gap may stay large. Of modules of

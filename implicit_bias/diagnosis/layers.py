@@ -53,7 +53,7 @@ class Layer:
     direction : Tensor or None
         A change of W: adding it (or t times it, 0 < t < 1) lowers the norm without lowering the
         smallest margin, as long as no gate changes. None where none is known.
-    method : {"exact", "level method", "stopped"} or None
+    method : {"exact", "interior point", "level method", "stopped"} or None
         Whether ``lower`` is the best bound.
     """
 

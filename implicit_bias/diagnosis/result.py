@@ -74,7 +74,7 @@ class Diagnosis:
         An upper bound on the gap with the gradients on all sides of the kinks (a ReLU at 0) within
         0.1 % of the weights, of which multipliers may combine several a sample: gradient descent
         ends on kinks, and torch differentiates one side alone. The same as ``gap`` without kinks.
-    method : {"exact", "level method", "stopped"}
+    method : {"exact", "interior point", "level method", "stopped"}
         How the multipliers were found; "stopped" is what was known at ``max_seconds``.
     gap_of_loss : float
         The gap of the loss's own weights, which training has for free.

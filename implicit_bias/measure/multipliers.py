@@ -21,8 +21,11 @@ a working set of pairs: those of the smallest margins, to which those join whose
 solution of the others breaks, until none does. Pairs without weight leave. Each program is one of
 `nonnegative_squares`, exact to rounding.
 
+**The largest of norms of tensors** (l_inf, spectral, both). An interior point (`tensor_balls`) on a
+working set that grows on the way.
+
 **Other norms, few gradients.** The same working set, each program by `solve`: a linear program in
-l1 and l_inf, a conic one otherwise.
+l1 (and in l_inf, where rounding stops the interior point), a conic one otherwise.
 
 **Other norms, many gradients.** Weights of the loss first, of all temperatures s, as lambda_n ~
 exp(-s q_n) and at large s only the least margins count. Then a level method on
@@ -48,7 +51,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -62,15 +65,20 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.nonnegative_squares import nonnegative_squares
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, up_to_scales
+from implicit_bias.measure.tensor_balls import CentralPath, has_balls
+from implicit_bias.norms.tensors import (
+    PARAMETER_NORMS,
+    ComposedNorm,
+    ParameterNorm,
+    up_to_scales,
+)
 from implicit_bias.problem import max_margin
 from implicit_bias.problem.constraints import worst_rows
 from implicit_bias.solvers.base import SolveError
+from implicit_bias.solvers.iteration import Breakdown
 from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.solvers.solve import solve
 
-# Norms whose tangent programs are linear.
-LINEAR = ("l1", "linf")
 # Pairs that enter a program at a time, those of the smallest margins first.
 WORKING_SET = 1000
 # Share by which a pair outside the working set may miss its constraint; where the gap need not be
@@ -82,13 +90,17 @@ PROGRAM_SHARE = 0.1
 ROWS_OF_A_PAIR = 2
 # Shares of a new direction that are tried, the rest of it the best one.
 BLENDS = np.linspace(1.0, 0.0, 20, endpoint=False)
-# Largest number of gradient entries (pairs by parameters) of the first exact program: linear,
-# conic; the fewest pairs that it must have room for; and of those that are tried as far as the time
-# for a search goes, in l1, where few parameters matter.
-LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = 2**18, 2**14, 128
-TRIED_ENTRIES = {"l1": 2**23}
-# Relative gap to which programs are solved, and the largest one that counts as exact.
-PROGRAM_TOLERANCE, LARGEST_GAP = 1e-10, 1e-6
+# Norms whose tangent programs are linear, and the largest number of gradient entries (pairs by
+# parameters) of the first program by a solver: in l1 few parameters matter; of conic ones, and the
+# fewest pairs that it must have room for.
+LINEAR_ENTRIES, CONIC_ENTRIES, LEAST_PAIRS = {"l1": 2**23, "linf": 2**18}, 2**14, 128
+# Entries of the rows of an interior point, the fewest pairs that must have room, the pairs that it
+# begins with, and its most steps. Pairs join that are nearer to the margin than this share of the
+# median one, in a step this share of the set at most.
+ROW_ENTRIES, FEWEST_ROWS, FIRST_ROWS, MOST_NEWTON, NEAR, GROWTH = 2**26, 512, 256, 100, 0.1, 0.25
+# Relative gap to which programs are solved, the largest one that counts as exact, and the steps
+# without progress after which an interior point ends.
+PROGRAM_TOLERANCE, LARGEST_GAP, PATIENCE = 1e-10, 1e-6, 4
 # Seconds that a search may take, but in l2.
 SECONDS = 25.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
@@ -106,10 +118,11 @@ SPREAD, SPREAD_TEMPERATURE = 0.1, 10.0
 # Pairs of a smaller share of the largest weight are left out of a step; mu / level is at most this.
 SMALLEST_WEIGHT, LARGEST_MU, PROJECTION_STEPS = 1e-9, 1e6, 200
 
-# Share of the time left that an exact program may take where the level method is to follow.
-EXACT_SHARE = 0.5
+# Share of the time left that an exact program may take where the level method is to follow, and how
+# far apart bounds of the gap may be by then if an interior point is to go on.
+EXACT_SHARE, WIDE = 0.5, 0.02
 
-Method = Literal["exact", "level method", "stopped"]
+Method = Literal["exact", "interior point", "level method", "stopped"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,19 +160,22 @@ class TangentProgram:
     @cached_property
     def units(self) -> Tensor:
         """Scale of each parameter (P,) in the norm; see `norms.tensors`."""
-        scale = up_to_scales(self.norm)[1]
+        unit = self.norm.unit if isinstance(self.norm, ComposedNorm) else lambda name: 1.0
         shapes = self.gradients.shapes
         return self.gradients.flat(
-            {k: torch.full(shape, scale.get(k, 1.0)).to(self.theta) for k, shape in shapes.items()}
+            {name: torch.full(shape, unit(name)).to(self.theta) for name, shape in shapes.items()}
         )
 
     def slopes(self, direction: Tensor) -> Array:
         """J w (n,) of a direction w (P,)."""
         return self.gradients.slopes(self.theta, direction)
 
-    def judge(self, weights: Array) -> Multipliers:
-        """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove."""
-        v = self.gradients.combine(self.theta, weights)
+    def judge(self, weights: Array, v: Tensor | None = None) -> Multipliers:
+        """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove.
+
+        v is J' lambda, where it is known.
+        """
+        v = self.gradients.combine(self.theta, weights) if v is None else v
         size = self.norm.dual(self.gradients.parameters(v))
         scale = self.degree * float(weights.sum()) / size**2 if size > 0 else 0.0
         bounds = scale * size, self.size
@@ -193,7 +209,7 @@ class Multipliers:
         Norm of a feasible w: an upper bound; that of theta where nothing better is known.
     direction : Tensor of shape (P,)
         That w, with J w >= L.
-    method : {"exact", "level method", "stopped"}
+    method : {"exact", "interior point", "level method", "stopped"}
         How they were found. "exact" is the best there is, to rounding or a solver's 1e-10;
         "stopped" is whatever was known when the time was up.
     """
@@ -267,23 +283,34 @@ def best_multipliers(
     if kind == "l2":
         return _in_l2(tangent, None if starts is None else starts[0], deadline, known)
     candidates, own = list[Array](), deadline.within(seconds)
-    sure = LINEAR_ENTRIES if kind in LINEAR else CONIC_ENTRIES
-    fewest = min(len(tangent.margins), LEAST_PAIRS) * len(tangent.theta)
-    if fewest <= (most := TRIED_ENTRIES.get(kind, sure)):
-        limit = deadline if fewest <= sure else own
-        try:
-            found = _on_working_sets(tangent, limit.sooner(EXACT_SHARE), most // len(tangent.theta))
+    within, size, inside = KNOWN if known is None else known, len(tangent.theta), None
+    most, n = LINEAR_ENTRIES.get(kind, CONIC_ENTRIES), len(tangent.margins)
+    few = min(n, LEAST_PAIRS) * size <= most
+    balls = has_balls(tangent.norm, tangent.gradients.shapes)
+    try:
+        if balls and min(n, FEWEST_ROWS) * size <= ROW_ENTRIES:
+            inside = _in_balls(tangent, own, known)
+            close = inside.gap - inside.gap_lower <= accuracy(inside.gap, within)
+            if inside.method == "exact" or own.passed or (close and (known is not None or not few)):
+                late = deadline.passed and inside.method != "exact"
+                return replace(inside, method="stopped") if late else inside
+            candidates.append(inside.weights)
+        if few:
+            limit = own if kind == "l1" else deadline
+            found = _on_working_sets(tangent, limit.sooner(EXACT_SHARE), most // size)
             if found.method == "exact":
                 return found
             candidates.append(found.weights)
-        except (SolveError, ValueError):  # no solver takes the norm, or none succeeds in time
-            pass
+    except (SolveError, ValueError):  # no solver takes the norm, or none succeeds in time
+        pass
     if starts is None:
         in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
         near = _in_l2(in_l2, None, own.sooner(EXACT_SHARE))
         starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
     candidates = [*starts, *candidates]
-    found = _by_levels(tangent, candidates, own, KNOWN if known is None else known)
+    found = _by_levels(tangent, candidates, own, within)
+    if inside is not None and inside.upper < found.upper:
+        found = replace(found, upper=inside.upper, direction=inside.direction)
     return replace(found, method="stopped") if deadline.passed else found
 
 
@@ -305,6 +332,67 @@ def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array
 def tempered_weights(margins: Array, rivals: int) -> list[Array]:
     """Return the `loss_weights` of all temperatures."""
     return [loss_weights(margins, rivals, s) for s in TEMPERATURES]
+
+
+# --- in the balls of tensors ---------------------------------------------------------------------
+
+
+def _in_balls(tangent: TangentProgram, deadline: Deadline, known: float | None) -> Multipliers:
+    """By an interior point on the pairs that w comes near to, those of the smallest margins first.
+
+    Raises
+    ------
+    ValueError
+        The gradients of single samples are not to be had.
+    """
+    norm, units, degree = cast("ComposedNorm", tangent.norm), tangent.units, tangent.degree
+    pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
+    chosen = np.argsort(tangent.margins[: len(tangent.gradients.pairs)], kind="stable")[:FIRST_ROWS]
+
+    def rows(places: NDArray[np.int64]) -> Tensor:
+        return torch.tensor(tangent.gradients.rows(tangent.theta, places)).to(units) * units
+
+    def judged(J: Tensor, weights: Tensor) -> Multipliers:
+        table = np.zeros(len(tangent.margins))
+        table[chosen] = weights.cpu().numpy()
+        return tangent.judge(table, (J.T @ weights) / units)
+
+    J = rows(chosen)
+    best = replace(judged(J, torch.ones_like(J[:, 0])), method="interior point")
+    path = CentralPath(norm, tangent.gradients.shapes, J, degree / best.lower)
+    half, excess, mu, waited = deadline.sooner(EXACT_SHARE), np.inf, np.inf, 0
+    for _ in range(MOST_NEWTON):
+        try:
+            path.advance()
+        except (Breakdown, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            break
+        found = judged(path.J, path.weights)
+        if found.lower > best.lower:
+            best = replace(
+                best, weights=found.weights, combination=found.combination, lower=found.lower
+            )
+        w = units * path.w
+        slopes = tangent.slopes(w)
+        best = tangent.with_direction(best, w, slopes)
+        asked = 0.0 if known is None else accuracy(best.gap, known)
+        last, excess = (excess, mu), best.upper / best.lower - 1.0
+        mu = path.mu
+        closer = excess < last[0] / 2.0 if excess <= LARGEST_GAP else 0.0 < mu < 0.9 * last[1]
+        waited = 0 if closer else waited + 1
+        done = excess <= PROGRAM_TOLERANCE or waited == PATIENCE
+        width = best.gap - best.gap_lower
+        if done or width <= asked or deadline.passed or (half.passed and width > WIDE):
+            break
+        slopes[chosen] = np.inf
+        near = path.m + NEAR * float(path.slack.median())
+        joining = worst_rows(slopes, pairs, near, int(GROWTH * len(chosen)) + 1)
+        if (len(chosen) + len(joining)) * len(units) > ROW_ENTRIES:
+            break
+        if len(joining):
+            path.join(rows(joining))
+            chosen = np.append(chosen, joining)
+    agree = best.upper <= (1.0 + LARGEST_GAP) * best.lower
+    return replace(best, method="exact") if agree else best
 
 
 # --- exactly, on working sets --------------------------------------------------------------------
@@ -398,14 +486,14 @@ def _program(
     kind, _ = up_to_scales(tangent.norm)
     rows = tangent.gradients.rows(tangent.theta, chosen)
     norm: Any = FlatNorm(tangent.norm, tangent.gradients)
-    if kind in LINEAR:  # of theta over its scales, a norm that linear programs take
+    if kind in LINEAR_ENTRIES:  # of theta over its scales, a norm that linear programs take
         norm, rows = kind, rows * tangent.units.cpu().numpy()
     problem = max_margin(rows, np.ones(len(rows)), norm)
     solution = solve(problem, tol=PROGRAM_TOLERANCE, max_seconds=deadline.left)
     if not solution.certificate.gap <= LARGEST_GAP:
         raise SolveError(solution)
     w = tangent.degree * torch.tensor(solution.coef.reshape(-1)).to(tangent.theta)
-    return np.maximum(solution.alpha, 0.0), tangent.units * w if kind in LINEAR else w
+    return np.maximum(solution.alpha, 0.0), tangent.units * w if kind in LINEAR_ENTRIES else w
 
 
 @dataclass(frozen=True, eq=False)
