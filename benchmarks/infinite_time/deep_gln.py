@@ -1,6 +1,6 @@
 """GLNs of two, three and four layers in the limit: what the two-layer norm predicts of them.
 
-One draw of hyperplanes is dealt out to one, two or three hidden layers of equal width, so that
+A draw of hyperplanes is dealt out to one, two or three hidden layers of equal width, so that
 networks of all depths see the same joint contexts. Each is trained towards the limit from some
 initial weights. Its norm, at smallest margin 1, exceeds the certified optimum of the SVM-GLN on
 its paths by the factor
@@ -20,6 +20,7 @@ Source: Lippl, Abbott, Chung (2022), program (6) and theorem 3.1, for any depth;
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,7 @@ class DeepOptions(Options):
     train_size: int = option(500, "training samples")
     units: int = option(24, "hidden units in all, dealt out evenly")
     layers: tuple[int, ...] = option((2, 3, 4), "depths L")
+    draws: tuple[int, ...] = option((1, 2, 3), "seeds of the hyperplanes")
     seeds: tuple[int, ...] = option((0, 1, 2), "seeds of the initial weights")
     steps: int = option(5000, "steps towards the limit")
 
@@ -66,27 +68,30 @@ def measure(run: Run[DeepOptions]) -> Frames:
     """Train the networks and solve the SVMs of the depths that are not in the table."""
     asked = run.options
     if run.quick:
-        asked = replace(asked, train_size=100, units=6, layers=(2, 3), seeds=(0, 1), steps=100)
-    setting = RunConfig(dataset=asked.dataset, train_size=asked.train_size, units=asked.units)
-    data = load_data(setting)
-    contexts = ModelFactory(setting, data).contexts
-    two_layers, _ = _svm(Architecture(contexts), data.parts)
+        asked = replace(asked, train_size=100, units=6, layers=(2, 3), draws=(1,), steps=100)
     given = {name: getattr(asked, name) for name in GIVEN}
     kept = run.kept
-    for depth in asked.layers:
+    for draw, depth in product(asked.draws, asked.layers):
+        cell = {**given, "draw": draw, "layers": depth}
         if len(kept):
-            mine = (kept[list(GIVEN)] == pd.Series(given)).all(axis=1) & (kept["layers"] == depth)
+            mine = (kept[list(cell)] == pd.Series(cell)).all(axis=1)
             if set(asked.seeds) <= set(kept.loc[mine, "seed"]):
                 continue
             kept = kept[~mine]
+        setting = RunConfig(
+            dataset=asked.dataset, train_size=asked.train_size, units=asked.units, seed=draw
+        )
+        data = load_data(setting)
+        contexts = ModelFactory(setting, data).contexts
         gatings = dealt_out(contexts, depth - 1, data.parts.train.X)
         networks = [GLN(gatings, seed=seed) for seed in asked.seeds]
         for network in networks:
             config = LimitConfig(steps=asked.steps)
             train_to_limit(network, data.parts.train.X, data.parts.train.y, config)
+        two_layers, _ = _svm(Architecture(contexts), data.parts)
         found = measured(networks, list(asked.seeds), data.parts, two_layers)
-        rows = pd.DataFrame(found).assign(**given)
-        run.say(f"L = {depth}: done")
+        rows = pd.DataFrame(found).assign(**cell)
+        run.say(f"draw {draw}, L = {depth}: done")
         kept = pd.concat([kept, rows], ignore_index=True) if len(kept) else rows
         yield kept
 
@@ -182,8 +187,8 @@ def found(frame: pd.DataFrame) -> str:
             span(rows["norm"] / rows["optimum"], ".2f") for _, rows in more.groupby("layers")
         )
         later = (
-            f", and more steps do not bring them together: after {more['steps'].iloc[0]:,} they "
-            f"have norms of {norms} times the bound, and disagree by "
+            f", and more steps do not bring them together: after {more['steps'].iloc[0]:,} those "
+            f"of the first draw have norms of {norms} times the bound, and disagree by "
             f"{span(more['from_seeds'], percent)}. Their KKT residuals, "
             f"{span(more['residual'], '.3f')} by then, still fall slowly: what is left is in the "
             "upper layers"
@@ -191,7 +196,8 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"{first['dataset']}, N = {first['train_size']}; {first['units']} hyperplanes dealt out, "
         f"so that all depths see the same contexts; {first['steps']:,} accelerated steps from "
-        f"{shown['seed'].nunique()} initial weights each, smallest to largest.\n\n"
+        f"{shown['seed'].nunique()} initial weights each, of {shown['draw'].nunique()} draws of "
+        "hyperplanes, smallest to largest.\n\n"
         "- **With two layers the norm predicts everything: one limit, from all initial weights "
         f"(norm / bound {span(two['ratio'], '.4f')}); with more layers norms are "
         f"{span(deep['ratio'], '.2f')} times the bound, and limits from different weights disagree "
