@@ -180,7 +180,7 @@ OPTIMIZERS = (
         step_size=0.001,
         start=lambda: Adam(1e-8),
         rate="polynomial in t",
-        source="Zhang, Zou, Cao 2024",
+        source="Fan et al. 2025; two classes: Zhang, Zou, Cao 2024",
         conditions=f"{STEEPEST}, epsilon 0 (here 1e-8)",
     ),
     Optimizer(
@@ -189,7 +189,7 @@ OPTIMIZERS = (
         step_size=0.001,
         start=lambda: Adam(0.0),
         rate="polynomial in t",
-        source="Zhang, Zou, Cao 2024",
+        source="Fan et al. 2025; two classes: Zhang, Zou, Cao 2024",
         conditions=f"{STEEPEST}, epsilon 0",
     ),
     Optimizer(
