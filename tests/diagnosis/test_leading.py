@@ -181,6 +181,18 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     assert (np.diff(table["rest"]) < 0).all()
 
 
+@pytest.mark.slow
+def test_gaps_of_a_residual_network_with_biases_fall() -> None:
+    module, by_hand = (seeded(residual(whole=whole), 1) for whole in (True, False))
+    labels = own_labels(by_hand, X)
+    early, late = (
+        quiet(trained(module, labels, steps), labels, leading=True)
+        for steps in (range(100), range(100, 1000))
+    )
+    assert late.gap < 0.5 * early.gap
+    assert known(late.rest) < 0.5 * known(early.rest)
+
+
 def test_norms_of_a_leading_part_are_told_apart_beside_a_reference() -> None:
     start, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)
