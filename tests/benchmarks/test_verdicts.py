@@ -4,14 +4,17 @@ What the kept tables say, in words and numbers, is on the pages, of which `test_
 they are made of them.
 """
 
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 import pytest
 
 from benchmarks import catalogue, harness
-from benchmarks.page import Kept
+from benchmarks.lippl2022 import claims
+from benchmarks.lippl2022.values import Tables, all_values
+from benchmarks.page import Judged, Kept
 
 # An experiment, or a claim that is judged by its table; what is done to the table, and the verdict:
 # assignments to columns, and rows that are kept.
@@ -175,3 +178,88 @@ def test_other_tables_have_other_verdicts(name: str) -> None:
             verdict = judged[claim].verdict
         found[change] = verdict.name
     assert found == CHANGES[name]
+
+
+# --- claims of the replication, which are judged by several tables ------------------------------
+
+# Two models that are exchanged, or assignments to the values of all; and verdicts that others are.
+OF_VALUES: dict[str, dict[str, str]] = {
+    "svm-gln, svm-l2": {
+        **dict.fromkeys(("norm", "nearer", "still-nearer", "direction", "overtakes"), "FALLS"),
+        **dict.fromkeys(("further", "few", "similar", "sparse"), "FALLS"),
+        "hardly": "IN_PART",
+    },
+    "svm-rc, svm-lc": {
+        **dict.fromkeys(("relu", "lc-gln", "lc-rc", "lc-width"), "FALLS"),
+        "relu-gln": "IN_PART",
+    },
+    "svm-lc, svm-hl": {"hl-lc": "FALLS", "hl-nearer": "FALLS"},
+    "gd-gln, svm-gln": {"time": "FALLS"},
+    "error = error + 0.1 * ((model == 'SVM-L2') & (side == 'corrected'))": {
+        **dict.fromkeys(("l2", "further", "essential"), "STANDS"),
+        "layers": "FALLS",
+        "alike": "IN_PART",
+    },
+    "error = error + 0.02 * ((model == 'SVM-GLN') & (side == 'corrected'))": {
+        "errors": "IN_PART",
+        "groups": "FALLS",
+        "overtakes": "STANDS",
+    },
+    "error = error - 0.03 * (momentum == 0)": {"limit": "FALLS"},
+    "error = error * 1.5 ** (threshold == 'median')": {"worse": "FALLS"},
+    "error = error + 0.05 * (model == 'GD-ReLU')": {"hl": "STANDS", "relu-gln": "IN_PART"},
+    "error = error + 0.05 * (model == 'SVM-RC')": {"lc-gln": "STANDS"},
+    "error = error + 0.05 * ((model == 'SVM-LC') & (units == 100))": {
+        "lc-rc": "FALLS",
+        "lc-width": "STANDS",
+    },
+    "error = error + (momentum > 0); disagreement = disagreement + (momentum > 0)": {
+        "momentum": "FALLS",
+    },
+    "gd_error = 1 - gd_error": {"rc": "FALLS", "weak": "STANDS"},
+    "disagreement = 2 * disagreement": {"tenth": "STANDS", "rc-chance": "FALLS"},
+    "disagreement = disagreement + 0.5": {"chance": "FALLS"},
+    "disagreement = disagreement + 0.1 * ((model == 'SVM-L2') & (side == 'corrected'))": {
+        "much-nearer": "STANDS",
+        "still-nearer": "STANDS",
+    },
+}
+Replication: TypeAlias = tuple[Tables, pd.DataFrame]
+
+
+@pytest.fixture(scope="module")
+def replication() -> Replication:
+    tables = Tables.read(Kept(catalogue.study("lippl2022"))).study()
+    return tables, all_values(tables)
+
+
+def exchanged(tables: Tables, one: str, other: str) -> Tables:
+    names = {one: other, other: one}
+    found = {}
+    for name in ("models", "pairs", "neighbours", "ten_seeds"):
+        frame = getattr(tables, name)
+        columns = {"model", "first", "second"} & set(frame)
+        if all((frame[[*columns]] == each).any(axis=None) for each in names):
+            changed = {column: frame[column].replace(names) for column in columns}
+            found[name] = frame.assign(**changed)
+    return replace(tables, **found)
+
+
+@pytest.mark.parametrize("change", OF_VALUES)
+def test_other_values_have_other_verdicts(change: str, replication: Replication) -> None:
+    tables, values = replication
+    if " = " in change:
+        values = changed(values, change)
+    else:
+        tables = exchanged(tables, *change.split(", "))
+        values = all_values(tables)
+    expected = OF_VALUES[change]
+    found = {name: claims.judge_one(name, values, tables).verdict.name for name in expected}
+    assert found == expected
+
+
+def test_claims_are_open_where_nothing_is_measured(replication: Replication) -> None:
+    tables, values = replication
+    nothing = {name: frame[:0] for name, frame in vars(tables).items()}
+    for name, judged in claims.judge(values[:0], Tables(**nothing)).items():
+        assert judged == Judged(), name
