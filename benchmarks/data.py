@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets import DATA_VARIABLE, DataError, load_mnist
-from implicit_bias.datasets.dataset import split_indices
+from implicit_bias.datasets import DATA_VARIABLE, DataError, load_mnist, split_indices
 
 # Separable sets of many classes: Gaussian clusters in 25 dimensions, with stored margins.
 SEPARABLE_SETS = ("k10-sigma1", "k10-sigma01", "k15-sigma01")

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from benchmarks.speed.exact import Exact, lower_bound, upper_bound
 from cases import PROOF_LIMIT, ROUNDING, dense
-from implicit_bias import Certificate, MarginProblem, Status
+from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
-from implicit_bias.solvers import Solution
 
 # Digits of the exact square roots.
 DIGITS = Fraction(1, 10**50)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from cli.test_cli import Shell
-from implicit_bias import GLNClassifier, Status, solve
+from implicit_bias import GLNClassifier, LimitConfig, Status, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.saved_models import load_model
@@ -25,7 +25,6 @@ from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.runner import inventory
 from implicit_bias.runs.store import Store
-from implicit_bias.training.limit import LimitConfig, train_to_limit
 from modules import known
 
 FIXTURES = Path(__file__).parent / "fixtures"

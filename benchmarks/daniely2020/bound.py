@@ -11,13 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.daniely2020.linear_methods import (
-    guaranteed_correlation,
-    hinge_loss,
-    hinge_lower_bound,
-    sets_of_size,
-    walsh_coefficients,
-)
+from benchmarks.daniely2020 import linear_methods as linear
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Rows, Verdict, whole
@@ -74,7 +68,7 @@ class Linear:
 def measure(quick: bool) -> Rows:
     """Norm, exact loss and bound of every method, draw of A and strength of the margin."""
     sizes = QUICK if quick else WHOLE
-    subsets = sets_of_size(sizes.n_bits, sizes.k)
+    subsets = linear.sets_of_size(sizes.n_bits, sizes.k)
     for name, method in linear_methods(sizes.n_bits, sizes.units).items():
         norms = correlations(method, sizes.n_bits)
         facts = {
@@ -84,7 +78,7 @@ def measure(quick: bool) -> Rows:
             "train_size": sizes.train_size,
             "units": sizes.units,
             "n_features": method.n_features,
-            "proved": guaranteed_correlation(sizes.n_bits, sizes.k, method.n_features),
+            "proved": linear.guaranteed_correlation(sizes.n_bits, sizes.k, method.n_features),
             "least_correlation": float(norms[subsets].min()),
             "mean_correlation": float(np.sqrt(np.mean(norms[subsets] ** 2))),
         }
@@ -123,8 +117,8 @@ def correlations(method: Linear, n_bits: int) -> Array:
     need one transform, the features none.
     """
     if method.gates.shape[1] == 1:
-        return np.linalg.norm(walsh_coefficients(method.X), axis=1)
-    squares = np.square(walsh_coefficients(method.gates)).sum(axis=1)
+        return np.linalg.norm(linear.walsh_coefficients(method.X), axis=1)
+    squares = np.square(linear.walsh_coefficients(method.gates)).sum(axis=1)
     rows = np.arange(2**n_bits)
     flipped = [squares[rows ^ (1 << i)] for i in range(n_bits)]
     return np.sqrt(reduce(np.add, flipped, squares))  # squares itself: the constant input
@@ -149,8 +143,8 @@ def soft_margins(method: Linear, norms: Array, sizes: Sizes, seed: int) -> Rows:
             "strength": strength,
             "correlation": correlation,
             "norm": norm,
-            "loss": hinge_loss(y, outputs, probabilities),
-            "bound": float(hinge_lower_bound(correlation, norm)),
+            "loss": linear.hinge_loss(y, outputs, probabilities),
+            "bound": float(linear.hinge_lower_bound(correlation, norm)),
         }
 
 
@@ -197,9 +191,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         rows = rows[rows["norm"] > 0]
         norms = np.geomspace(rows["norm"].min(), rows["norm"].max(), 200)
         for correlation in rows["correlation"].unique():
-            curve = hinge_lower_bound(correlation, norms)
+            curve = linear.hinge_lower_bound(correlation, norms)
             ax.plot(norms, curve, color=BLACK, linewidth=1, label="bound, these features and A")
-        proved = hinge_lower_bound(rows["proved"].iloc[0], norms)
+        proved = linear.hinge_lower_bound(rows["proved"].iloc[0], norms)
         ax.plot(norms, proved, "--", color=GREY, label="bound, any features, some A")
         colour, mark = LOOKS[str(name)]
         ax.plot(rows["norm"], rows["loss"], mark[0], color=colour, markersize=5)

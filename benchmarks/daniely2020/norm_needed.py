@@ -6,12 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from benchmarks.daniely2020 import linear_methods as linear
 from benchmarks.daniely2020 import parity_first_step as parity
-from benchmarks.daniely2020.linear_methods import (
-    guaranteed_correlation,
-    hinge_lower_bound,
-    published_lower_bound,
-)
 from benchmarks.harness import Experiment, Rows, Verdict, rows_of, whole
 from benchmarks.words import span
 from implicit_bias.datasets import parities
@@ -53,7 +49,7 @@ def of_size(k: int, n: int, sizes: Sizes) -> dict[str, float]:
         norms.append(
             np.linalg.norm(parity.label_averages(distribution, signs, n**-0.5, biases).uniform)
         )
-    published = 1.0 - 2.0 * float(published_lower_bound(n, k, n_features, 1e-6))
+    published = 1.0 - 2.0 * float(linear.published_lower_bound(n, k, n_features, 1e-6))
     return {
         "k": k,
         "n": n,
@@ -62,7 +58,7 @@ def of_size(k: int, n: int, sizes: Sizes) -> dict[str, float]:
         "n_features": n_features,
         # Norms at which each bound on the loss is LOSS; the published one is linear in B.
         "published": norm_at(published / 1e-6),
-        "sharper": norm_at(guaranteed_correlation(n, k, n_features)),
+        "sharper": norm_at(linear.guaranteed_correlation(n, k, n_features)),
         "correlation": float(np.mean(norms)),
         "least_correlation": float(np.min(norms)),
         "mean_needed": norm_at(float(np.mean(norms))),
@@ -72,7 +68,7 @@ def of_size(k: int, n: int, sizes: Sizes) -> dict[str, float]:
 def norm_at(correlation: float) -> float:
     """B with 1/2 - B/2 correlation = LOSS."""
     norm = (1.0 - 2.0 * LOSS) / correlation
-    assert math.isclose(float(hinge_lower_bound(correlation, norm)), LOSS)
+    assert math.isclose(float(linear.hinge_lower_bound(correlation, norm)), LOSS)
     return norm
 
 

@@ -13,8 +13,7 @@ from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adad
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Frames, Options, Rows, Run, Verdict, growing, parts
 from implicit_bias.base.wording import percent
-from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.datasets.images import load_digits, load_mnist
+from implicit_bias.datasets import Dataset, load_digits, load_mnist
 from implicit_bias.report.style import BLACK, GREY
 
 EVEN, ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)

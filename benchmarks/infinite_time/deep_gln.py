@@ -31,21 +31,19 @@ from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Frames, Misuse, Options, Rows, Run, Verdict, option
 from benchmarks.lippl2022 import gln_predictors as gln
 from benchmarks.words import span
+from implicit_bias import LimitConfig, MarginProblem, Solution, certify, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.bounds.certificate import certify
 from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Split
 from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import GLN
-from implicit_bias.problem import Architecture, MarginProblem, gated_linear
+from implicit_bias.problem import Architecture, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.style import BLUE, GREEN, ORANGE, PURPLE, VERMILION
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
-from implicit_bias.solvers import Solution, solve
-from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 # What the networks of a run have in common.
 GIVEN = ("dataset", "train_size", "units", "steps")

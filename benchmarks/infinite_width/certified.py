@@ -15,9 +15,8 @@ from benchmarks.sizes import sized
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.infinite_width import max_margin
+from implicit_bias.infinite_width import Activation, max_margin
 from implicit_bias.infinite_width.arrangement import Kinked
-from implicit_bias.infinite_width.problem import Activation
 from implicit_bias.infinite_width.sphere_search import ascend
 from implicit_bias.report.style import BLUE, GREEN, GREY, VERMILION
 

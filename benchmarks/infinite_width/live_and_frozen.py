@@ -16,13 +16,11 @@ from benchmarks.harness import Row, Rows, Verdict, parts
 from benchmarks.infinite_width.clusters import clusters, path_margin, train
 from benchmarks.sizes import grid, sized
 from benchmarks.words import span
+from implicit_bias import Certificate, MarginProblem, Status, certify, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Certificate, Status, certify
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.infinite_width.arrangement import cell_signs
-from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
-from implicit_bias.solvers import solve
 
 LEARNED, ALL = "gates of a trained network (SVM-LC)", "all cells"
 IN_CONES = "all cells, weights in their cones"

@@ -20,13 +20,12 @@ from benchmarks.infinite_width.clusters import clusters, path_margin, train, wei
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
 from benchmarks.infinite_width.pictures import Plane, grid_inputs
 from benchmarks.sizes import grid, margin_share, sized
-from implicit_bias import LimitConfig, train_to_limit
+from implicit_bias import LimitConfig, MarginProblem, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.infinite_width import InfiniteWidthSolution, max_margin
 from implicit_bias.networks import ReLUNetwork
-from implicit_bias.problem import MarginProblem, gated_linear
-from implicit_bias.solvers import solve
+from implicit_bias.problem import gated_linear
 
 FEATURES, FROZEN, LIVE, TRAINED, TRAINED_ON = PREDICTORS = (
     "random features",

@@ -44,8 +44,7 @@ from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.datasets.dataset import Dataset, Split, split
-from implicit_bias.datasets.images import load_mnist
+from implicit_bias.datasets import Dataset, Split, load_mnist, split
 from implicit_bias.estimators.svm import GatedSVC
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem import gated_linear

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from implicit_bias import GLNSVC, LimitConfig, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
-from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.networks import GLN, Network
 from implicit_bias.problem import Architecture
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts
@@ -31,7 +31,6 @@ from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.training.driver import Result
 from implicit_bias.training.history import HistoryPoint
-from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 Training: TypeAlias = Callable[[GLN, Array, Array], Result[Any, Any]]
 

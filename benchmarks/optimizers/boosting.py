@@ -26,10 +26,9 @@ from sklearn.tree import DecisionTreeClassifier
 from benchmarks.drawing import Figure, curves
 from benchmarks.harness import Row, Rows, Tabular, Verdict, parts, rows_of
 from benchmarks.sizes import grid, log_spaced, margin_share, sized
-from implicit_bias import max_margin, solve
+from implicit_bias import Certificate, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.bounds.certificate import Certificate
 from implicit_bias.report.style import GREY, panel
 
 # Rise of the share over a decade of rounds that says that a run is too short.

@@ -12,12 +12,7 @@ from scipy import stats
 
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, parts, whole
-from benchmarks.panigrahi2020.gram_spectrum import (
-    INITIALISATIONS,
-    KINKS,
-    circle_points,
-    sphere_eigenvalues,
-)
+from benchmarks.panigrahi2020 import gram_spectrum as spectrum
 from benchmarks.panigrahi2020.lower_bounds import close_points
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, power
 from benchmarks.words import span
@@ -59,13 +54,13 @@ REASONS = {
 def measure(quick: bool) -> Rows:
     """Distances from the limits, and smallest eigenvalues under standard initialisations."""
     widths, runs = ((64, 256), 2) if quick else ((64, 256, 1024, 4096, 16384), 5)
-    X = circle_points(N, 3)
+    X = spectrum.circle_points(N, 3)
     for activation in KINDS:
         phi = grams.ACTIVATIONS[activation]
         blocks = grams.infinite_gram(X, phi, readouts=np.eye(CLASSES))
         both = grams.infinite_gram(X, phi, train_readouts=True)
         limit = (
-            sphere_eigenvalues(X, phi)[-1]
+            spectrum.sphere_eigenvalues(X, phi)[-1]
             if activation == "tanh"
             else grams.eigenvalues(grams.infinite_gram(X, phi))[-1]
         )
@@ -89,12 +84,12 @@ def measure(quick: bool) -> Rows:
     )
     for activation, start in itertools.product(STARTED, STARTS):
         series: list[tuple[str, float, Array, int, int]] = [
-            *(("n", n, circle_points(n, 2), WIDTH, FEATURES) for n in sizes),
+            *(("n", n, spectrum.circle_points(n, 2), WIDTH, FEATURES) for n in sizes),
             *(("delta", shift, close_points(shift), WIDTH, FEATURES) for shift in shifts),
         ]
         if activation == "elu" and not quick:
             series += [("wide", shift, close_points(shift), WIDE, FEATURES) for shift in shifts]
-        circle = circle_points(N, 2)
+        circle = spectrum.circle_points(N, 2)
         if start == "fan-in":
             series += [("d", d, circle, WIDTH, d) for d in counts]
         else:
@@ -121,8 +116,8 @@ def started(
 
     The samples span two of the features, so that weights of these two are drawn alone.
     """
-    scheme = INITIALISATIONS[start]
-    weights, _, readouts = INITIALISATIONS["dzps"].draw(width, X.shape[1], seed=seed)
+    scheme = spectrum.INITIALISATIONS[start]
+    weights, _, readouts = spectrum.INITIALISATIONS["dzps"].draw(width, X.shape[1], seed=seed)
     weights = weights * math.sqrt(scheme.weights(width, n_features))
     generator = torch.Generator().manual_seed(2 * 10**6 + seed)
     biases = torch.randn(width, generator=generator, dtype=torch.float64)
@@ -135,7 +130,7 @@ def distances(
     X: Array, phi: grams.Activation, width: int, seed: int, blocks: Array, both: Array
 ) -> dict[str, float]:
     """Distances from the limits, over their norms, and the size of blocks of two classes."""
-    weights, _, _ = INITIALISATIONS["dzps"].draw(width, X.shape[1], seed=seed)
+    weights, _, _ = spectrum.INITIALISATIONS["dzps"].draw(width, X.shape[1], seed=seed)
     generator = torch.Generator().manual_seed(10**6 + seed)
     readouts = torch.randn((width, CLASSES), generator=generator, dtype=torch.float64)
     gram = grams.finite_gram(X, phi, [weights], readouts=readouts)
@@ -248,7 +243,7 @@ def tabulate(frame: pd.DataFrame) -> Rows:
     fits = powers(frame)
     series = frame.groupby(["activation", "start", "part"]).groups
     for activation, start in itertools.product(STARTED, STARTS):
-        allowed = ALLOWED.get((start, KINKS.get(activation, 0)), {})
+        allowed = ALLOWED.get((start, spectrum.KINKS.get(activation, 0)), {})
         cells = {}
         for part in ("n", "delta", "d", "m"):
             each = (activation, start, part)
@@ -265,7 +260,7 @@ def within(fits: Mapping[tuple[str, str, str], float], order: int, kink: int) ->
             # In delta no more than allowed, in n, d and m no less.
             (fits[activation, start, part] - most) * (1 if part == "delta" else -1) < 0.1
             for activation in STARTED
-            if KINKS.get(activation) == kink
+            if spectrum.KINKS.get(activation) == kink
             for part, most in ALLOWED[start, order].items()
         )
         for start in STARTS

@@ -33,13 +33,8 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
+from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.dual_kernels import UNIT, unit_rows, without_rounding
-from implicit_bias.kernels.gradient_gram import (
-    Activation,
-    gaussian_weights,
-    normalise,
-    squares_of_singular,
-)
 
 # Size below which a Hermite coefficient is rounding.
 ROUNDING = 1e-12
@@ -135,7 +130,7 @@ def smoothed_points(X: ArrayLike, noise: float, *, seed: int = 0) -> Array:
     X = unit_rows(X)
     basis = _span(X)
     gaussian = np.random.default_rng(seed).standard_normal((len(X), len(basis)))
-    return normalise(X + noise * gaussian @ basis)
+    return grams.normalise(X + noise * gaussian @ basis)
 
 
 def separation(X: ArrayLike) -> float:
@@ -181,7 +176,7 @@ class Initialisation:
 
     def draw(self, width: int, n_features: int, *, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """Draw weights (m, d), biases (m,) and readouts (m,) in float64."""
-        weights = torch.cat(list(gaussian_weights(width, n_features, seed=seed)))
+        weights = torch.cat(list(grams.gaussian_weights(width, n_features, seed=seed)))
         generator = torch.Generator().manual_seed(seed + 1)
         biases, readouts = torch.randn((2, width), generator=generator, dtype=torch.float64)
         return (
@@ -232,7 +227,7 @@ def polynomial_rank(degrees: Iterable[int], dimension: int, *, unit_norm: bool =
     return sum(math.comb(dimension + degree - 1, degree) for degree in counted)
 
 
-def eigenvalue_bounds(activation: Activation, n_samples: int, dimension: int) -> Array:
+def eigenvalue_bounds(activation: grams.Activation, n_samples: int, dimension: int) -> Array:
     """Bound the eigenvalues of G at infinite width by the tail of the Hermite series of phi'.
 
     The terms of degree k < P have a rank R(P) of at most `polynomial_rank`, and the others a
@@ -270,7 +265,7 @@ def eigenvalue_bounds(activation: Activation, n_samples: int, dimension: int) ->
     return bounds
 
 
-def circle_eigenvalues(activation: Activation, n_samples: int) -> Array:
+def circle_eigenvalues(activation: grams.Activation, n_samples: int) -> Array:
     """Compute the eigenvalues of G for n points, spread evenly over the whole circle.
 
     G is circulant, so they are n times the Fourier coefficients of the kernel, folded at n: of
@@ -308,7 +303,7 @@ def circle_eigenvalues(activation: Activation, n_samples: int) -> Array:
     return np.sort(n_samples * folded)[::-1]
 
 
-def sphere_eigenvalues(X: ArrayLike, activation: Activation) -> Array:
+def sphere_eigenvalues(X: ArrayLike, activation: grams.Activation) -> Array:
     """Compute the eigenvalues of `infinite_gram` far below its rounding, for smooth activations.
 
     On the unit sphere of d' dimensions <x, x'>^p is a sum of the zonal harmonics P_j, j <= p, with
@@ -357,7 +352,7 @@ def sphere_eigenvalues(X: ArrayLike, activation: Activation) -> Array:
         before, now = now, following / (order + dimension - 2)
     values, vectors = scipy.linalg.eigh(rest)
     columns.append(vectors * np.sqrt(np.clip(values, 0.0, None)))
-    return squares_of_singular(np.concatenate(columns, axis=1), len(X))
+    return grams.squares_of_singular(np.concatenate(columns, axis=1), len(X))
 
 
 def _n_harmonics(degree: int, dimension: int) -> int:
@@ -380,7 +375,7 @@ def _harmonic_shares(squares: Array, dimension: int) -> Array:
     return shares
 
 
-def _fast_squares(activation: Activation) -> Array:
+def _fast_squares(activation: grams.Activation) -> Array:
     """Return the squares of the Hermite coefficients of phi', if they fall fast."""
     squares = activation.hermite_squares
     if squares[-2:].sum() > ROUNDING * squares.sum():

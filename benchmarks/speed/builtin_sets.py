@@ -23,12 +23,10 @@ from sklearn.svm import SVC
 from benchmarks.harness import Experiment, Frames, Options, Row, Rows, Run, Verdict, growing, option
 from benchmarks.speed import runs
 from benchmarks.speed.exact import find_lies
+from implicit_bias import MarginProblem, Status, certify, solve
 from implicit_bias.base.processes import Pipe, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
-from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import solve
 
 SETS: dict[str, Callable[..., tuple[Array, Array]]] = {
     "iris": datasets.load_iris,

@@ -37,12 +37,10 @@ import scipy.linalg
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
+from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import gordan_vertex
 from implicit_bias.norms import GroupNorm, MaxOverGroups, Norm, Nuclear, Spectral, SumOverGroups
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution
 
 # Bits of roots and powers; of the vectors that bound singular values; sweeps that find these.
 ROOT_BITS, VECTOR_BITS, SWEEPS = 256, 200, 40

@@ -25,14 +25,11 @@ from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option
 from benchmarks.speed import runs
 from benchmarks.speed.on_disk import measure_on_disk
 from benchmarks.speed.scaling import Point
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.processes import GIB, Pipe
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.images import load_digits
-from implicit_bias.problem import MarginProblem, max_margin
+from implicit_bias.datasets import load, load_digits
 from implicit_bias.protocols import lippl2022
-from implicit_bias.solvers import solve
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.cvxpy_solver import SAFETY
 

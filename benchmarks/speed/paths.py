@@ -22,13 +22,12 @@ import torch
 
 from benchmarks import harness
 from benchmarks.words import span
+from implicit_bias import MarginProblem, ReLUClassifier, Solution, solve
 from implicit_bias.base.wording import percent
-from implicit_bias.estimators.networks import ReLUClassifier
-from implicit_bias.problem import Architecture, MarginProblem
+from implicit_bias.problem import Architecture
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data, load_data
 from implicit_bias.runs.models import ModelFactory
-from implicit_bias.solvers import Solution, solve
 from implicit_bias.solvers.paths import C_grid, solve_path
 
 # Steps of training between two problems of a path over learned gates, from the last one back.

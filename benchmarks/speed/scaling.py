@@ -36,8 +36,7 @@ from benchmarks.speed import runs
 from benchmarks.words import markdown_table, span
 from implicit_bias.base.processes import Pipe
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import split_indices
+from implicit_bias.datasets import load, split_indices
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import GateMatrix, HyperplaneContexts
 from implicit_bias.protocols import lippl2022

@@ -41,14 +41,13 @@ from benchmarks.speed.runs import (
     warm_up,
 )
 from benchmarks.words import span
+from implicit_bias import MarginProblem, Status, certify, solve
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
-from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.problem import MarginProblem
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
-from implicit_bias.solvers import Tolerances, solve
+from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver, Formulation
 

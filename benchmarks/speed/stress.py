@@ -36,23 +36,9 @@ from numpy.typing import NDArray
 from benchmarks.harness import Experiment, Options, Rows, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
 from benchmarks.speed.runs import Renewed, limit_processor_time
+from implicit_bias import MarginProblem, Solution, Status, norms, solve
 from implicit_bias.base.processes import Pipe, ProcessEnded, Reason
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import (
-    L1,
-    L2,
-    GroupNorm,
-    LInf,
-    Lp,
-    MaxOverGroups,
-    Norm,
-    Nuclear,
-    Spectral,
-    SumOverGroups,
-)
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution, solve
 
 SEED = 13
 MOST = 80
@@ -287,7 +273,7 @@ def _other(rng: np.random.Generator, family: str, facts: dict[str, Any]) -> Marg
     intercept = bool(len(np.unique(y)) > 1 and rng.random() < 0.3)
     if family == "metrics":
         metric = {g: P * 10.0 ** rng.uniform(-60, 60) for g, P in _metrics(rng, groups).items()}
-        norm: Norm = GroupNorm(groups, metric, apart=bool(K > 2 and rng.random() < 0.3))
+        norm: norms.Norm = norms.GroupNorm(groups, metric, apart=bool(K > 2 and rng.random() < 0.3))
         facts["norm"] = "groups"
     else:
         norm, facts["norm"] = _norm(rng, groups, D, apart=K > 2)
@@ -312,19 +298,28 @@ def _groups(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 def _norm(
     rng: np.random.Generator, groups: NDArray[np.int64], D: int, *, apart: bool
-) -> tuple[Norm, str]:
+) -> tuple[norms.Norm, str]:
     """Draw a norm, or a sum or maximum of norms over groups, with its name."""
-    inner = [L1(), L2(), LInf(), Spectral(), Nuclear(), Lp(float(rng.choice(POWERS)))]
+    inner = [
+        norms.L1(),
+        norms.L2(),
+        norms.LInf(),
+        norms.Spectral(),
+        norms.Nuclear(),
+        norms.Lp(float(rng.choice(POWERS))),
+    ]
     one = inner[rng.integers(len(inner))]
     name = type(one).__name__.lower()
     kind = rng.choice(["one", "sum", "max", "groups"], p=[0.5, 0.2, 0.15, 0.15])
     if kind == "one":
         return one, name
     if kind == "groups":
-        return GroupNorm(groups, apart=bool(apart and rng.random() < 0.3)), "groups"
+        return norms.GroupNorm(groups, apart=bool(apart and rng.random() < 0.3)), "groups"
     axis = int(rng.choice([-2, -1]))
     over = groups if axis == -2 else _groups(rng, D)
-    return (SumOverGroups if kind == "sum" else MaxOverGroups)(one, over, axis), f"{kind} of {name}"
+    return (norms.SumOverGroups if kind == "sum" else norms.MaxOverGroups)(
+        one, over, axis
+    ), f"{kind} of {name}"
 
 
 # --- answers ---------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import builtin_sets
 from benchmarks.speed.exact import find_lies
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.solvers import solve
+from implicit_bias import Status, solve
 
 
 def test_cases() -> None:

@@ -21,16 +21,7 @@ from benchmarks.panigrahi2020.gram_spectrum import (
 )
 from drawn import sphere
 from implicit_bias.base.validation import Array
-from implicit_bias.kernels.gradient_gram import (
-    ACTIVATIONS,
-    eigenvalues,
-    finite_eigenvalues,
-    finite_gram,
-    gaussian_weights,
-    infinite_gram,
-    normalise,
-    polynomial,
-)
+from implicit_bias.kernels import gradient_gram as grams
 
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.
 TIGHT, CLOSE = 1e-11, 1e-9
@@ -47,8 +38,8 @@ def monomials(X: Array, degree: int) -> Array:
 def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding(n: int) -> None:
     """On an even whole circle the harmonic of degree n / 2 has rank 1, and tanh n / 2 zeros."""
     X = circle_points(n, arc=2 * math.pi)
-    values = sphere_eigenvalues(X, ACTIVATIONS["tanh"])
-    expected = circle_eigenvalues(ACTIVATIONS["tanh"], n)
+    values = sphere_eigenvalues(X, grams.ACTIVATIONS["tanh"])
+    expected = circle_eigenvalues(grams.ACTIVATIONS["tanh"], n)
     np.testing.assert_allclose(values[: n // 2], expected[: n // 2], rtol=CLOSE)
     assert (values[n // 2 :] < 1e-22 * values[0]).all()
 
@@ -56,7 +47,9 @@ def test_what_opposite_points_leave_at_zero_is_no_root_of_rounding(n: int) -> No
 def test_eigenvalues_far_below_the_rounding_of_a_matrix() -> None:
     """At a width of one, rank 2: what is 0 is below 1e-30 of the largest, not below 1e-16."""
     X = circle_points(9, 2)
-    values = finite_eigenvalues(X, polynomial([0.0, 0.0, 1.0]), gaussian_weights(30, 2))
+    values = grams.finite_eigenvalues(
+        X, grams.polynomial([0.0, 0.0, 1.0]), grams.gaussian_weights(30, 2)
+    )
     assert values[2] > 1e-3 * values[0]
     assert (values[3:] < 1e-28 * values[0]).all()
 
@@ -73,18 +66,18 @@ def test_initialisations_have_their_variances(name: str) -> None:
 @pytest.mark.parametrize("dimension", [2, 3, 4, 7])
 @pytest.mark.parametrize("name", ["tanh", "swish", "cubic"])
 def test_eigenvalues_by_harmonics(name: str, dimension: int) -> None:
-    phi = ACTIVATIONS[name]
+    phi = grams.ACTIVATIONS[name]
     X = sphere(12, dimension)
     lifted = np.hstack([X, np.zeros((12, 2))])
-    expected = eigenvalues(infinite_gram(X, phi))
+    expected = grams.eigenvalues(grams.infinite_gram(X, phi))
     np.testing.assert_allclose(sphere_eigenvalues(lifted, phi), expected, atol=CLOSE * expected[0])
     with pytest.raises(ValueError, match="kink"):
-        sphere_eigenvalues(X, ACTIVATIONS["relu"])
+        sphere_eigenvalues(X, grams.ACTIVATIONS["relu"])
 
 
 def test_eigenvalues_by_harmonics_are_those_of_the_circle() -> None:
     """Far below the rounding of a matrix: 1e-17 of the largest."""
-    tanh = ACTIVATIONS["tanh"]
+    tanh = grams.ACTIVATIONS["tanh"]
     found = sphere_eigenvalues(circle_points(64), tanh)
     expected = circle_eigenvalues(tanh, 128)[:64] / 2
     assert found[-1] < 1e-17 * found[0]
@@ -150,11 +143,11 @@ def test_smoothed_points_stay_in_their_span() -> None:
 
 def test_opposite_samples_cost_relu_its_odd_frequencies() -> None:
     # On the whole circle phi' of ReLU is 1/2 plus an odd function: 3, 3 and 5 of 10 are lost.
-    relu = ACTIVATIONS["relu"]
+    relu = grams.ACTIVATIONS["relu"]
     X = circle_points(10, arc=2 * math.pi)
-    values = eigenvalues(infinite_gram(X, relu))
+    values = grams.eigenvalues(grams.infinite_gram(X, relu))
     assert np.count_nonzero(values < CLOSE) == 3
-    assert eigenvalues(infinite_gram(preprocess(X), relu))[-1] > 1e-3
+    assert grams.eigenvalues(grams.infinite_gram(preprocess(X), relu))[-1] > 1e-3
 
 
 @pytest.mark.parametrize("unit_norm", [True, False])
@@ -167,14 +160,14 @@ def test_zero_eigenvalues_of_polynomials(
     rng = np.random.default_rng(0)
     n = 40
     X = rng.standard_normal((n, dimension))
-    X = normalise(X) if unit_norm else X
+    X = grams.normalise(X) if unit_norm else X
     rank = polynomial_rank(degrees, dimension, unit_norm=unit_norm)
     features = np.column_stack([monomials(X, degree) for degree in degrees])
     assert np.linalg.matrix_rank(features) == rank < n
-    phi = polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
+    phi = grams.polynomial([float(degree in degrees) for degree in range(max(degrees) + 1)])
     basis, _ = np.linalg.qr(rng.standard_normal((6, dimension)))
     lifted = X @ basis.T
-    gram = finite_gram(lifted, phi, gaussian_weights(500, 6))
+    gram = grams.finite_gram(lifted, phi, grams.gaussian_weights(500, 6))
     assert np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == rank
 
 
@@ -182,15 +175,15 @@ def test_zero_eigenvalues_of_polynomials(
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension: int) -> None:
     X = sphere(30, dimension)
-    values = eigenvalues(infinite_gram(X, polynomial([0.0] * degree + [1.0])))
+    values = grams.eigenvalues(grams.infinite_gram(X, grams.polynomial([0.0] * degree + [1.0])))
     assert np.count_nonzero(values > CLOSE * values[0]) == polynomial_rank([degree], dimension)
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", grams.ACTIVATIONS)
 def test_eigenvalues_keep_to_their_bounds(name: str, dimension: int) -> None:
-    phi, n = ACTIVATIONS[name], 25
-    values = eigenvalues(infinite_gram(sphere(n, dimension), phi))
+    phi, n = grams.ACTIVATIONS[name], 25
+    values = grams.eigenvalues(grams.infinite_gram(sphere(n, dimension), phi))
     bounds = eigenvalue_bounds(phi, n, dimension)
     assert (values <= bounds + 1e-12 * values[0]).all()
     assert (np.diff(bounds) <= 0).all()
@@ -202,16 +195,16 @@ def test_eigenvalues_keep_to_their_bounds(name: str, dimension: int) -> None:
 @pytest.mark.parametrize("n", [7, 12])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_circle_in_closed_form(name: str, n: int) -> None:
-    phi = ACTIVATIONS[name]
-    values = eigenvalues(infinite_gram(circle_points(n, arc=2 * math.pi), phi))
+    phi = grams.ACTIVATIONS[name]
+    values = grams.eigenvalues(grams.infinite_gram(circle_points(n, arc=2 * math.pi), phi))
     np.testing.assert_allclose(circle_eigenvalues(phi, n), values, atol=CLOSE * values[0])
 
 
 @pytest.mark.parametrize("n", [8, 15])
 def test_half_circle(n: int) -> None:
     for name, share in (("tanh", 0.5), ("cubic", 0.5), ("swish", 1.0)):
-        phi = ACTIVATIONS[name]
-        values = eigenvalues(infinite_gram(circle_points(n), phi))
+        phi = grams.ACTIVATIONS[name]
+        values = grams.eigenvalues(grams.infinite_gram(circle_points(n), phi))
         whole = share * circle_eigenvalues(phi, 2 * n)[:n]
         assert (values <= whole + CLOSE * values[0]).all()
         if share == 0.5:  # phi' is even: equality
@@ -221,14 +214,14 @@ def test_half_circle(n: int) -> None:
 def test_decay_of_tanh_on_the_circle() -> None:
     # lambda_min / n ~ exp(-3/2 pi^(2/3) n^(2/3)); at n = 128 it is 1e-32, far below rounding.
     n = np.array([48, 64, 96, 128])
-    smallest = [circle_eigenvalues(ACTIVATIONS["tanh"], 2 * k)[k - 1] for k in n]
+    smallest = [circle_eigenvalues(grams.ACTIVATIONS["tanh"], 2 * k)[k - 1] for k in n]
     slope = np.polyfit(n ** (2 / 3), np.log(smallest / n), 1)[0]
     assert slope == pytest.approx(-1.5 * math.pi ** (2 / 3), rel=0.06)
 
 
 def test_closed_form_on_the_circle_needs_a_smooth_activation() -> None:
     with pytest.raises(ValueError, match="relu fall too slowly: it has a kink"):
-        circle_eigenvalues(ACTIVATIONS["relu"], 10)
+        circle_eigenvalues(grams.ACTIVATIONS["relu"], 10)
 
 
 @pytest.mark.parametrize(("name", "order"), KINKS.items())
@@ -237,7 +230,7 @@ def test_kinks_are_where_the_derivative_jumps(name: str, order: int) -> None:
     jumps = []
     for side in (-1e-9, 1e-9):
         z = torch.tensor(side, dtype=torch.float64, requires_grad=True)
-        value = ACTIVATIONS[name].value(z)
+        value = grams.ACTIVATIONS[name].value(z)
         found = [float(value.detach())]
         for _ in range(2):
             if not value.requires_grad:
@@ -257,6 +250,9 @@ def test_kinks_are_where_the_derivative_jumps(name: str, order: int) -> None:
 @pytest.mark.parametrize("name", KINKS)
 def test_power_of_a_kink(name: str) -> None:
     n = np.array([64, 96, 128])
-    smallest = [eigenvalues(infinite_gram(circle_points(k), ACTIVATIONS[name]))[-1] for k in n]
+    smallest = [
+        grams.eigenvalues(grams.infinite_gram(circle_points(k), grams.ACTIVATIONS[name]))[-1]
+        for k in n
+    ]
     slope = np.polyfit(np.log(n), np.log(smallest), 1)[0]
     assert slope == pytest.approx(1 - 2 * KINKS[name], abs=0.1)

@@ -6,21 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.daniely2020 import linear_methods as linear
 from benchmarks.daniely2020.digit_strips import draw_strips
-from benchmarks.daniely2020.linear_methods import (
-    guaranteed_correlation,
-    hinge_loss,
-    hinge_lower_bound,
-    least_hinge_loss,
-    published_lower_bound,
-    sets_of_size,
-    walsh_coefficients,
-)
 from drawn import on_the_cube
+from implicit_bias import MarginProblem, solve
 from implicit_bias.datasets import load_digits, parities
-from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import UnitGates
-from implicit_bias.solvers import solve
 
 ROUNDING = 1e-12
 
@@ -43,7 +34,7 @@ def test_strips_are_images_side_by_side_with_the_parity_of_their_sum() -> None:
 def test_walsh_coefficients_are_correlations_with_parities() -> None:
     bits = parities.cube(5)
     values = np.random.default_rng(0).normal(size=(32, 3))
-    coefficients = walsh_coefficients(values)
+    coefficients = linear.walsh_coefficients(values)
     for row in range(32):
         members = [i for i in range(5) if row >> i & 1]
         parity = bits[:, members].prod(axis=1)
@@ -53,7 +44,7 @@ def test_walsh_coefficients_are_correlations_with_parities() -> None:
 
 
 def test_sets_of_size() -> None:
-    rows = sets_of_size(6, 3)
+    rows = linear.sets_of_size(6, 3)
     assert len(rows) == math.comb(6, 3)
     assert parities.ParityDistribution(6, (1, 2, 5)).mask in rows
     assert all(int(row).bit_count() == 3 for row in rows)
@@ -62,19 +53,19 @@ def test_sets_of_size() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_some_parity_is_as_uncorrelated_as_proved(seed: int) -> None:
     features = np.random.default_rng(seed).uniform(-1, 1, size=(2**8, 12))
-    norms = np.linalg.norm(walsh_coefficients(features)[sets_of_size(8, 3)], axis=1)
-    assert norms.min() <= guaranteed_correlation(8, 3, 12)
+    norms = np.linalg.norm(linear.walsh_coefficients(features)[linear.sets_of_size(8, 3)], axis=1)
+    assert norms.min() <= linear.guaranteed_correlation(8, 3, 12)
 
 
 def test_the_guaranteed_correlation_is_attained_by_the_parities_themselves() -> None:
     """All parities of size k as features: each correlates with 1, N = binom(n, k)."""
-    rows = sets_of_size(7, 3)
+    rows = linear.sets_of_size(7, 3)
     bits = parities.cube(7)
     features = np.column_stack(
         [bits[:, [i for i in range(7) if row >> i & 1]].prod(axis=1) for row in rows]
     )
-    norms = np.linalg.norm(walsh_coefficients(features)[rows], axis=1)
-    np.testing.assert_allclose(norms, guaranteed_correlation(7, 3, len(rows)))
+    norms = np.linalg.norm(linear.walsh_coefficients(features)[rows], axis=1)
+    np.testing.assert_allclose(norms, linear.guaranteed_correlation(7, 3, len(rows)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,13 +75,13 @@ def test_no_linear_predictor_is_below_the_bound(seed: int) -> None:
     distribution = parities.ParityDistribution.random(8, 3, random_state=seed)
     bits, y, p = on_the_cube(distribution)
     features = rng.uniform(-1, 1, size=(len(bits), 20))
-    c = walsh_coefficients(features)[distribution.mask]
+    c = linear.walsh_coefficients(features)[distribution.mask]
     candidates = [c, *rng.normal(size=(20, 20))]
     for w in candidates:
         for norm in (0.01, 0.3, 1.0, 5.0):
             outputs = features @ (norm * w / np.linalg.norm(w))
-            least = hinge_lower_bound(np.linalg.norm(c), norm)
-            assert hinge_loss(y, outputs, p) >= least - ROUNDING
+            least = linear.hinge_lower_bound(np.linalg.norm(c), norm)
+            assert linear.hinge_loss(y, outputs, p) >= least - ROUNDING
 
 
 def test_the_bound_is_an_equality_for_the_correlated_direction_off_the_easy_half() -> None:
@@ -98,12 +89,12 @@ def test_the_bound_is_an_equality_for_the_correlated_direction_off_the_easy_half
     distribution = parities.ParityDistribution(7, (0, 1, 2))
     bits, y, _ = on_the_cube(distribution)
     features = np.random.default_rng(3).uniform(-1, 1, size=(len(bits), 10))
-    c = walsh_coefficients(features)[distribution.mask]
+    c = linear.walsh_coefficients(features)[distribution.mask]
     norm = 0.1
     outputs = norm * features @ (c / np.linalg.norm(c))
     assert (y * outputs < 1).all()
-    bound = hinge_lower_bound(np.linalg.norm(c), norm)
-    assert 0.5 * hinge_loss(y, outputs) == pytest.approx(bound)
+    bound = linear.hinge_lower_bound(np.linalg.norm(c), norm)
+    assert 0.5 * linear.hinge_loss(y, outputs) == pytest.approx(bound)
 
 
 def test_the_group_norm_svm_obeys_the_bound() -> None:
@@ -115,14 +106,14 @@ def test_the_group_norm_svm_obeys_the_bound() -> None:
         UnitGates.random(X, 6, threshold="zero", always_on=False, random_state=0).gates(X)
     )
     features = (gates[:, :, None] * X[:, None, :]).reshape(len(X), -1)  # row-major: unit, input
-    c = np.linalg.norm(walsh_coefficients(features)[distribution.mask])
+    c = np.linalg.norm(linear.walsh_coefficients(features)[distribution.mask])
     for C in (1e-3, 1e-1, 10.0):
         problem = MarginProblem(X, y, gates, np.arange(6), C=C)
         solution = solve(problem)
         norm = solution.group_norms.sum()
         assert norm >= np.linalg.norm(solution.coef) - ROUNDING
-        loss = hinge_loss(y, problem.decision(solution.coef), p)
-        assert loss >= hinge_lower_bound(c, norm) - ROUNDING
+        loss = linear.hinge_loss(y, problem.decision(solution.coef), p)
+        assert loss >= linear.hinge_lower_bound(c, norm) - ROUNDING
 
 
 def test_gates_through_the_origin_are_blind_to_odd_parities() -> None:
@@ -130,10 +121,10 @@ def test_gates_through_the_origin_are_blind_to_odd_parities() -> None:
     bits = parities.cube(7)
     gates = UnitGates(np.random.default_rng(1).normal(size=(5, 7)), np.zeros(5)).gates(bits)
     features = (gates[:, :, None] * bits[:, None, :]).reshape(len(bits), -1)
-    coefficients = walsh_coefficients(features)
+    coefficients = linear.walsh_coefficients(features)
     for k in (3, 5, 7):
-        np.testing.assert_allclose(coefficients[sets_of_size(7, k)], 0, atol=ROUNDING)
-    assert np.abs(coefficients[sets_of_size(7, 1)]).max() > 0.4
+        np.testing.assert_allclose(coefficients[linear.sets_of_size(7, k)], 0, atol=ROUNDING)
+    assert np.abs(coefficients[linear.sets_of_size(7, 1)]).max() > 0.4
 
 
 @pytest.mark.parametrize(("n", "k"), [(16, 1), (48, 3), (80, 5), (1600, 7)])
@@ -141,17 +132,19 @@ def test_gates_through_the_origin_are_blind_to_odd_parities() -> None:
 def test_the_published_bound_is_below_the_derived_one(n: int, k: int, n_features: int) -> None:
     """1/2 - sqrt(N) B / (sqrt(2) 2^k), against 1/2 - B/2 sqrt(N / binom(n, k))."""
     norm = 0.9 * 2**k / math.sqrt(2 * n_features)
-    published = published_lower_bound(n, k, n_features, norm)
+    published = linear.published_lower_bound(n, k, n_features, norm)
     assert published == pytest.approx(0.5 - math.sqrt(n_features) * norm / (math.sqrt(2) * 2**k))
     assert published == pytest.approx(0.05)
-    assert published <= hinge_lower_bound(guaranteed_correlation(n, k, n_features), norm)
+    assert published <= linear.hinge_lower_bound(
+        linear.guaranteed_correlation(n, k, n_features), norm
+    )
     # The step of the proof that takes k <= n/16.
     assert math.comb(n, k) >= (n / k) ** k >= 16**k
 
 
 def test_the_published_bound_takes_enough_bits() -> None:
     with pytest.raises(ValueError, match="n/16"):
-        published_lower_bound(47, 3, 1, 1.0)
+        linear.published_lower_bound(47, 3, 1, 1.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -165,7 +158,7 @@ def test_the_last_step_of_the_published_proof(seed: int) -> None:
 
 
 def test_bound_is_never_negative() -> None:
-    np.testing.assert_array_equal(hinge_lower_bound(0.5, [0.0, 1.0, 4.0]), [0.5, 0.25, 0.0])
+    np.testing.assert_array_equal(linear.hinge_lower_bound(0.5, [0.0, 1.0, 4.0]), [0.5, 0.25, 0.0])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -175,16 +168,16 @@ def test_least_hinge_loss_is_that_of_the_best_multiple(seed: int) -> None:
     outputs += 0.2 * seed * y
     margins = y * outputs
     kinks = 1 / margins[margins > 0]
-    losses = [hinge_loss(y, c * outputs) for c in (0, *kinks, *np.geomspace(1e-3, 1e3, 500))]
-    assert least_hinge_loss(y, outputs) == pytest.approx(min(losses))
+    losses = [linear.hinge_loss(y, c * outputs) for c in (0, *kinks, *np.geomspace(1e-3, 1e3, 500))]
+    assert linear.least_hinge_loss(y, outputs) == pytest.approx(min(losses))
 
 
 def test_least_hinge_loss_of_what_is_right_wrong_or_nothing() -> None:
     y = np.array([1.0, -1.0, 1.0])
     outputs = np.array([0.1, -3.0, 2.0])
-    assert least_hinge_loss(y, outputs) == 0.0
-    assert least_hinge_loss(y, -outputs) == 1.0  # no multiple is better than 0
-    assert least_hinge_loss(y, np.zeros(3)) == 1.0
+    assert linear.least_hinge_loss(y, outputs) == 0.0
+    assert linear.least_hinge_loss(y, -outputs) == 1.0  # no multiple is better than 0
+    assert linear.least_hinge_loss(y, np.zeros(3)) == 1.0
 
 
 def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
@@ -192,7 +185,7 @@ def test_theorem_2_bounds_the_hinge_loss_and_not_the_error() -> None:
     bits, y, p = on_the_cube(parities.ParityDistribution(3, (0, 1, 2)))
     outputs = bits @ [1.0, 1.0, -0.5]
     assert p[y * outputs <= 0].sum() == pytest.approx(1 / 8)
-    losses = [hinge_loss(y, c * outputs, p) for c in np.linspace(0, 4, 401)]
+    losses = [linear.hinge_loss(y, c * outputs, p) for c in np.linspace(0, 4, 401)]
     assert min(losses) >= 0.5 - ROUNDING
     # The bound is attained: by the mean of the relevant bits.
-    assert hinge_loss(y, bits.mean(axis=1), p) == pytest.approx(0.5)
+    assert linear.hinge_loss(y, bits.mean(axis=1), p) == pytest.approx(0.5)

@@ -10,9 +10,8 @@ import pytest
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import runs, scaling
+from implicit_bias import Status, solve
 from implicit_bias.base.processes import Pipe, Process
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.solvers import solve
 
 
 def point(N: int = 60, H: int = 3, C: int = 2, **other: Any) -> scaling.Point:

@@ -15,12 +15,9 @@ from benchmarks.__main__ import main
 from benchmarks.speed import exact, stress
 from benchmarks.speed.runs import Renewed
 from cases import cloud, mostly_slow
-from implicit_bias import norms
+from implicit_bias import MarginProblem, Solution, Status, max_margin, norms, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.separability import gordan_vertex, prove_not_separable
-from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import Solution, solve
 
 TOL = 1e-6
 

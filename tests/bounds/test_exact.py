@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import GAP_LIMIT, SEPARABLE, SOLVE_TOL, cloud, plain, separable
+from implicit_bias import MarginProblem, certify, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import certify
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import solve
 from oracles import exact_bounds, fractions
 
 

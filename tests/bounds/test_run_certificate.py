@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from cases import clusters as of_clusters
-from implicit_bias import certify_network, certify_run, max_margin, solve
+from implicit_bias import MarginProblem, certify_network, certify_run, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.run_certificate import loss_weights
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.norms import L1, L2, LInf, Norm, Spectral
-from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
 from oracles import check_overlap, cvxpy_optimum, hold
 

@@ -12,18 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import build, cloud, gln, linear, near_twin, separable
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify, grade
-from implicit_bias.bounds.separability import (
-    find_conflict,
-    gordan_vertex,
-    lacks_constant,
-    prove_not_separable,
-    scaling_advice,
-)
-from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import solve
+from implicit_bias.bounds import separability
+from implicit_bias.bounds.certificate import grade
 from oracles import feature_scale
 
 Data: TypeAlias = tuple[Array, Array]
@@ -72,7 +65,7 @@ INSEPARABLE = {
 def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> None:
     problem = replace(INSEPARABLE[name](), intercept=intercept)
     alpha = best_alpha(problem) + 1e-9 / problem.n_samples
-    proof = prove_not_separable(problem, alpha)
+    proof = separability.prove_not_separable(problem, alpha)
     assert proof is not None
     assert proof.correction < 1
     assert (proof.alpha >= 0).all()
@@ -100,13 +93,13 @@ def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> N
     near = np.zeros(60)
     near[[np.argmax(np.where(k < 0, k, -np.inf)), np.argmin(np.where(k > 0, k, np.inf))]] = 0.5
     for alpha in (near, best_alpha(problem), np.ones(60)):
-        assert prove_not_separable(problem, alpha) is None
+        assert separability.prove_not_separable(problem, alpha) is None
         graded = grade(problem, np.zeros((1, 2)), alpha, Status.NOT_SEPARABLE)
         assert graded.status in (Status.NEARLY_INSEPARABLE, Status.NUMERICAL_TROUBLE)
         assert np.isfinite(graded.certificate.lower)
     exact = grade(problem, np.array([[1.0, -offset]]), near, Status.ITERATION_LIMIT)
     assert np.isfinite(exact.certificate.upper)
-    advice = scaling_advice(problem)
+    advice = separability.scaling_advice(problem)
     if offset > 1e5:
         assert advice is not None
         assert "center features 0" in advice
@@ -132,7 +125,7 @@ def test_proofs_agree_with_a_linear_program(seed: int, n: int, d: int, intercept
         b_ub=-np.ones(n),
         bounds=(None, None),
     )
-    proof = prove_not_separable(problem, best_alpha(problem))
+    proof = separability.prove_not_separable(problem, best_alpha(problem))
     assert (proof is None) == (separator.status == 0)
 
 
@@ -142,13 +135,13 @@ def test_nearly_collinear_points_prove_nothing() -> None:
     n = problem.n_samples
     alpha = np.zeros(n)
     alpha[[0, n - 2, n - 1]] = [0.3, 0.7, 1.0]
-    assert prove_not_separable(problem, alpha) is None
+    assert separability.prove_not_separable(problem, alpha) is None
     graded = grade(problem, np.zeros((1, 25)), alpha, Status.NOT_SEPARABLE)
     assert graded.status is Status.NEARLY_INSEPARABLE
     assert graded.certificate.lower * feature_scale(problem) > 1e12  # any separator is huge
     X = np.vstack([problem.X[:-2], 2 * problem.X[0]])
     exact = MarginProblem(X, [*problem.y[:-2], -problem.y[0]], np.ones((n - 1, 1)), [0])  # type: ignore[arg-type]
-    proof = prove_not_separable(exact, np.array([2.0, *np.zeros(n - 3), 1.0]))
+    proof = separability.prove_not_separable(exact, np.array([2.0, *np.zeros(n - 3), 1.0]))
     assert proof is not None
     assert proof.method == "exact"
 
@@ -156,8 +149,8 @@ def test_nearly_collinear_points_prove_nothing() -> None:
 def test_separable_data_are_never_proven_inseparable() -> None:
     for name in ("gln", "linear", "metric-rank-deficient", "duplicated-rows", "small-margin"):
         problem = separable(name)
-        assert prove_not_separable(problem, np.ones(problem.n_samples)) is None
-        assert prove_not_separable(problem, np.zeros(problem.n_samples)) is None
+        assert separability.prove_not_separable(problem, np.ones(problem.n_samples)) is None
+        assert separability.prove_not_separable(problem, np.zeros(problem.n_samples)) is None
 
 
 def test_columns_that_are_equal_but_for_rounding_are_two() -> None:
@@ -167,8 +160,8 @@ def test_columns_that_are_equal_but_for_rounding_are_two() -> None:
     while z * x != above * x:
         z, above = above, np.nextafter(above, 2.0)
     problem = MarginProblem([[x], [x]], [1, -1], [[z, z], [z, above]], [0, 1])  # type: ignore[arg-type]
-    assert prove_not_separable(problem, np.ones(2)) is None
-    assert gordan_vertex(problem) is None
+    assert separability.prove_not_separable(problem, np.ones(2)) is None
+    assert separability.gordan_vertex(problem) is None
     assert solve(problem).status is not Status.NOT_SEPARABLE
 
 
@@ -177,16 +170,16 @@ def test_subnormal_features_are_proven_not_to_separate(unit: float) -> None:
     """Of samples at 1, 2 and 3 units the one between has the other label."""
     X = np.column_stack([np.ones(3), unit * np.array([1.0, 2.0, 3.0])])
     problem = max_margin(X, [1, -1, 1])
-    assert gordan_vertex(problem) is not None
+    assert separability.gordan_vertex(problem) is not None
     assert solve(problem).status is Status.NOT_SEPARABLE
-    assert gordan_vertex(max_margin(X, [1, 1, -1])) is None
+    assert separability.gordan_vertex(max_margin(X, [1, 1, -1])) is None
 
 
 def test_the_search_for_a_vertex_ends_when_its_time_is_up() -> None:
     mixed = INSEPARABLE["linear"]()
-    assert gordan_vertex(mixed, Deadline.after(None)) is not None
+    assert separability.gordan_vertex(mixed, Deadline.after(None)) is not None
     with pytest.raises(TimeoutError):
-        gordan_vertex(mixed, Deadline.after(1e-9))
+        separability.gordan_vertex(mixed, Deadline.after(1e-9))
 
 
 def test_an_intercept_predicts_where_no_gate_is_on() -> None:
@@ -194,10 +187,10 @@ def test_an_intercept_predicts_where_no_gate_is_on() -> None:
     gates = np.ones((12, 1))
     gates[3] = 0
     groups = np.zeros(1, dtype=int)
-    assert find_conflict(MarginProblem(X, y, gates, groups)) is not None
-    assert find_conflict(MarginProblem(X, y, gates, groups, intercept=True)) is None
+    assert separability.find_conflict(MarginProblem(X, y, gates, groups)) is not None
+    assert separability.find_conflict(MarginProblem(X, y, gates, groups, intercept=True)) is None
     gates[4] = 0
-    conflict = find_conflict(MarginProblem(X, y, gates, groups, intercept=True))
+    conflict = separability.find_conflict(MarginProblem(X, y, gates, groups, intercept=True))
     assert conflict is not None
     assert conflict.samples.tolist() == [3, 4]
 
@@ -205,22 +198,22 @@ def test_an_intercept_predicts_where_no_gate_is_on() -> None:
 def test_advice_names_offsets_and_ranges() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 6)), rng.choice([-1.0, 1.0], 50)
-    assert scaling_advice(build((X, y), linear)) is None
+    assert separability.scaling_advice(build((X, y), linear)) is None
     X[:, 2] += 1e7
     X[:, 4] *= 1e8
-    advice = scaling_advice(build((X, y), linear))
+    advice = separability.scaling_advice(build((X, y), linear))
     assert advice is not None
     assert "center features 2 (mean 1e+07" in advice
     assert "scale features 4" in advice
-    assert scaling_advice(build((np.ones((4, 2)), y[:4]), linear)) is None
+    assert separability.scaling_advice(build((np.ones((4, 2)), y[:4]), linear)) is None
 
 
 def test_constants_are_recognised() -> None:
     X, y = cloud()
-    assert not lacks_constant(build((X, y), linear))
-    assert lacks_constant(build((X[:, :-1], y), linear))
+    assert not separability.lacks_constant(build((X, y), linear))
+    assert separability.lacks_constant(build((X[:, :-1], y), linear))
     without = MarginProblem(X[:, :-1], y, np.ones((30, 1)), np.zeros(1, dtype=int), intercept=True)
-    assert not lacks_constant(without)
+    assert not separability.lacks_constant(without)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -242,7 +235,7 @@ def test_two_of_many_classes_that_conflict_are_enough(intercept: bool, gated: bo
     alpha[np.arange(n), 1 - y[:n]] = best_alpha(two) + 1e-9 / n
     for light in (0.0, 1e-12):
         alpha[n:, 0] = light
-        proof = prove_not_separable(problem, alpha)
+        proof = separability.prove_not_separable(problem, alpha)
         assert proof is not None
         assert proof.method == "interval"
         assert proof.correction < 1
@@ -256,6 +249,6 @@ def test_contexts_of_many_classes_are_proven() -> None:
     problem = MarginProblem(given.X, y, given.gates, given.groups)
     found = solve(problem, "interior-point", infeasibility_tol=1e-8)
     assert found.status is Status.NOT_SEPARABLE
-    proof = prove_not_separable(problem, found.alpha)
+    proof = separability.prove_not_separable(problem, found.alpha)
     assert proof is not None
     assert proof.method == "interval"

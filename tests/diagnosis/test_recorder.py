@@ -10,14 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from implicit_bias import Recorder, diagnose
-from implicit_bias.diagnosis import DiagnosisWarning
-from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias import DiagnosisWarning, HomogeneityError, Recorder, diagnose, max_margin, solve
 from implicit_bias.measure.optimizers import OptimizerError
 from implicit_bias.networks import GLN
-from implicit_bias.problem import max_margin
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.solvers import solve
 
 RNG = np.random.default_rng(0)
 CENTRES = 3.0 * RNG.normal(size=(3, 4))

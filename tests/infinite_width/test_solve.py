@@ -11,22 +11,16 @@ from numpy.typing import ArrayLike
 from benchmarks.infinite_width.clusters import clusters
 from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
+from implicit_bias import infinite_width as wide
 from implicit_bias import solve as solve_gated
 from implicit_bias.base.validation import Array
-from implicit_bias.infinite_width import (
-    Activation,
-    InfiniteWidthProblem,
-    certify,
-    max_margin,
-    max_margin_of_classes,
-)
 from implicit_bias.infinite_width.arrangement import cell_signs, maximise
 from implicit_bias.networks import ReLUNetwork
 from oracles import check_overlap
 
 GAP = 1e-6
 CHECKERBOARD = np.array([[1, i, j] for i in range(4) for j in range(4)])
-ACTIVATIONS: list[Activation] = ["relu", "leaky relu", "absolute value", "linear plus relu"]
+ACTIVATIONS: list[wide.Activation] = ["relu", "leaky relu", "absolute value", "linear plus relu"]
 
 
 def planar(n: int, seed: int, classes: int = 2) -> tuple[Array, Array]:
@@ -40,7 +34,7 @@ def planar(n: int, seed: int, classes: int = 2) -> tuple[Array, Array]:
     return X, y
 
 
-def pair_margins(problem: InfiniteWidthProblem, outputs: Array) -> list[Array]:
+def pair_margins(problem: wide.InfiniteWidthProblem, outputs: Array) -> list[Array]:
     """Margins over each rival, by loops."""
     if problem.classes is None:
         return [np.asarray(problem.y * outputs)]
@@ -49,7 +43,7 @@ def pair_margins(problem: InfiniteWidthProblem, outputs: Array) -> list[Array]:
     return [np.where(y == k, np.inf, own - outputs[:, k]) for k in range(problem.classes)]
 
 
-def over_a_grid(problem: InfiniteWidthProblem, count: int) -> float:
+def over_a_grid(problem: wide.InfiniteWidthProblem, count: int) -> float:
     """Smallest norm over directions of the plane, with those of all kinks, by CVXPY."""
     angles = np.linspace(0, 2 * np.pi, count, endpoint=False)
     across = np.array([[1], [-1]]) * np.column_stack([-problem.X[:, 1], problem.X[:, 0]])[:, None]
@@ -75,13 +69,13 @@ def over_a_grid(problem: InfiniteWidthProblem, count: int) -> float:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("classes", mostly_slow([None, 3], [None]))
 def test_rank_two_against_a_grid_of_directions(
-    activation: Activation, C: float, classes: int | None
+    activation: wide.Activation, C: float, classes: int | None
 ) -> None:
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(7, 2)), np.array([1.0, -1, 1, 1, -1, -1, 1])
     if classes:
         y = np.array([0, 1, 2, 1, 0, 2, 2])
-    solution = max_margin(X, y, C, activation=activation)
+    solution = wide.max_margin(X, y, C, activation=activation)
     count, tolerance = (240, 3e-4) if classes else (4000, 1e-4)
     value = over_a_grid(solution.problem, count)
     assert solution.status is Status.OPTIMAL
@@ -94,11 +88,11 @@ def test_rank_two_against_a_grid_of_directions(
     [*((each, 2) for each in ACTIVATIONS), ((-0.3, 0.7), 2), ("relu", 3), ((-0.3, 0.7), 4)],
 )
 @pytest.mark.parametrize("C", [np.inf, 1.0])
-def test_solution_is_what_it_says(activation: Activation, classes: int, C: float) -> None:
+def test_solution_is_what_it_says(activation: wide.Activation, classes: int, C: float) -> None:
     X, y = planar(30 if classes == 2 else 15, 1, classes)
     # Two classes have a linear program, whose vertices are exact; more have an interior point.
     height, slack = (1e-4, 1e-5) if classes == 2 else (1e-2, 1e-4)
-    solution = max_margin(X, y, C, activation=activation)
+    solution = wide.max_margin(X, y, C, activation=activation)
     certificate, problem = solution.certificate, solution.problem
     assert solution.status is Status.OPTIMAL
     assert certificate.gap < GAP
@@ -139,7 +133,7 @@ def test_linear_activation_is_the_linear_machine() -> None:
     X, _ = planar(40, 2)
     y = np.where(X[:, 1] > 0.3 * X[:, 2], 1.0, -1.0)
     linear = solve_gated(MarginProblem(X, y, np.ones((40, 1)), np.zeros(1, dtype=np.int64)))
-    solution = max_margin(X, y, activation=(1.0, 1.0))
+    solution = wide.max_margin(X, y, activation=(1.0, 1.0))
     assert solution.certificate.upper == pytest.approx(linear.certificate.upper, rel=1e-5)
     assert len(solution.coef) == 1
 
@@ -147,7 +141,7 @@ def test_linear_activation_is_the_linear_machine() -> None:
 def test_the_published_illustration() -> None:
     """Four by four clusters, 100 samples: the setting of figure 1 of Chizat and Bach."""
     X, y = clusters(4, 100, 0)
-    solution = max_margin(X, y)
+    solution = wide.max_margin(X, y)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.gap < GAP
     assert len(cell_signs(solution.problem.lines.normals)) == 9902
@@ -156,7 +150,7 @@ def test_the_published_illustration() -> None:
 
 def test_gated_relaxation_over_all_cells_is_lower() -> None:
     X, y = planar(12, 4)
-    solution = max_margin(X, y)
+    solution = wide.max_margin(X, y)
     lines = solution.problem.lines
     active = (cell_signs(lines.normals)[:, lines.line] * np.sign(lines.lengths) > 0).T
     gated = solve_gated(MarginProblem(X, y, active.astype(float), np.arange(active.shape[1])))
@@ -166,20 +160,20 @@ def test_gated_relaxation_over_all_cells_is_lower() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "classes"), [(40, 2), (60, 2), (80, 2), (30, 3), (60, 3), (30, 4)])
 def test_more_samples(n: int, classes: int) -> None:
-    assert max_margin(*planar(n, n, classes)).certificate.gap < GAP
+    assert wide.max_margin(*planar(n, n, classes)).certificate.gap < GAP
 
 
 @pytest.mark.slow
 def test_five_hundred_samples() -> None:
-    assert max_margin(*clusters(4, 500, 0)).certificate.gap < GAP
+    assert wide.max_margin(*clusters(4, 500, 0)).certificate.gap < GAP
 
 
 @pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
 def test_scaling_and_rotation(classes: int) -> None:
     X, y = planar(12, 4, classes)
-    norm = max_margin(X, y).certificate.upper
+    norm = wide.max_margin(X, y).certificate.upper
     rotation = 7.0 * np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0][:3]
-    lifted = max_margin(np.vstack([X, X]) @ rotation, np.append(y, y))
+    lifted = wide.max_margin(np.vstack([X, X]) @ rotation, np.append(y, y))
     assert lifted.certificate.upper == pytest.approx(norm / 7, rel=3e-6)
     assert lifted.directions.shape[1] == 6
 
@@ -188,8 +182,8 @@ def test_scaling_and_rotation(classes: int) -> None:
 def test_two_classes_with_two_outputs(C: float) -> None:
     """The optimum is that of one output over the root of 2."""
     X, y = planar(8, 3)
-    binary = max_margin(X, y, C).certificate
-    found = max_margin_of_classes(X, (y + 1) / 2, C * np.sqrt(0.5)).certificate
+    binary = wide.max_margin(X, y, C).certificate
+    found = wide.max_margin_of_classes(X, (y + 1) / 2, C * np.sqrt(0.5)).certificate
     assert found.lower <= binary.upper * np.sqrt(0.5)
     assert found.upper >= binary.lower * np.sqrt(0.5)
     assert found.gap < GAP
@@ -198,7 +192,7 @@ def test_two_classes_with_two_outputs(C: float) -> None:
 @pytest.mark.parametrize(("low", "high"), [(0.05, 1.0), (1.0, 1e6), (1e6, np.inf)])
 def test_soft_margin_rises_to_the_hard_one(low: float, high: float) -> None:
     X, y = planar(25, 5)
-    first, second = max_margin(X, y, low).certificate, max_margin(X, y, high).certificate
+    first, second = wide.max_margin(X, y, low).certificate, wide.max_margin(X, y, high).certificate
     assert first.lower <= second.upper
     if low == 1e6:
         assert first.upper == pytest.approx(second.upper, rel=1e-5)
@@ -209,7 +203,7 @@ def test_soft_margin_rises_to_the_hard_one(low: float, high: float) -> None:
 def test_rank_four_and_five(rank: int, n: int, classes: int) -> None:
     rng = np.random.default_rng(0)
     y = rng.choice([-1.0, 1.0], n) if classes == 2 else rng.integers(0, classes, n)
-    solution = max_margin(rng.normal(size=(n, rank)), y)
+    solution = wide.max_margin(rng.normal(size=(n, rank)), y)
     assert solution.status is Status.OPTIMAL
     assert solution.exact
     assert maximise(solution.problem.dual_function(solution.alpha)).upper <= 1 + 1e-9
@@ -225,7 +219,7 @@ def of_rank_six(classes: int) -> tuple[Array, Array]:
 @pytest.mark.parametrize("C", mostly_slow([np.inf, 0.5], [np.inf]))
 def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
     X, y = of_rank_six(classes)
-    solution = max_margin(X, y, C, max_rounds=8)
+    solution = wide.max_margin(X, y, C, max_rounds=8)
     certificate = solution.certificate
     assert solution.status is not Status.OPTIMAL
     assert not solution.exact
@@ -248,7 +242,7 @@ def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
 @pytest.mark.parametrize("C", mostly_slow([1e-6, 0.01], [0.01]))
 def test_errors_so_cheap_that_no_network_is_best(classes: int, C: float) -> None:
     """Beyond rank 5 too, where the lower bound is raised without a unit to start from."""
-    solution = max_margin(*of_rank_six(classes), C, max_rounds=3)
+    solution = wide.max_margin(*of_rank_six(classes), C, max_rounds=3)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.upper == pytest.approx(12 * C)
     assert len(solution.coef) == 0
@@ -259,10 +253,10 @@ def test_errors_so_cheap_that_no_network_is_best(classes: int, C: float) -> None
 def test_bounds_beyond_rank_five_contain_the_optimum_of_rank_three(C: float) -> None:
     """Data of rank 3 and a sixth direction in which nothing happens, nearly: the same optimum."""
     X, y = planar(12, 3)
-    low = max_margin(X, y, C)
+    low = wide.max_margin(X, y, C)
     rng = np.random.default_rng(0)
     lifted = np.column_stack([X, 1e-7 * rng.normal(size=(12, 3))])
-    high = max_margin(lifted, y, C, max_rounds=15)
+    high = wide.max_margin(lifted, y, C, max_rounds=15)
     assert high.problem.rank == 6
     assert not high.exact
     check_overlap(high.certificate, low.certificate, 1e-4)
@@ -287,7 +281,7 @@ def test_bounds_beyond_rank_five_contain_the_optimum_of_rank_three(C: float) -> 
     ],
 )
 def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> None:
-    solution = max_margin(X, y)
+    solution = wide.max_margin(X, y)
     assert solution.status is Status.NOT_SEPARABLE
     assert solution.conflict is not None
     assert "No network" in solution.statement
@@ -295,7 +289,7 @@ def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> N
     assert solution.problem.dual_function(solution.alpha).size < 1e-12
     assert solution.alpha.sum() == pytest.approx(1)
     assert solution.alpha.min() >= 0
-    soft = max_margin(X, y, 0.5)
+    soft = wide.max_margin(X, y, 0.5)
     assert soft.status is Status.OPTIMAL
     if not np.any(X):
         assert soft.certificate.upper == pytest.approx(0.5 * len(y))
@@ -317,7 +311,7 @@ def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> N
     ],
 )
 def test_degenerate_positions(X: ArrayLike, y: ArrayLike) -> None:
-    solution = max_margin(X, y)
+    solution = wide.max_margin(X, y)
     assert solution.status is Status.OPTIMAL
     assert solution.certificate.gap < GAP
     assert maximise(solution.problem.dual_function(solution.alpha)).upper <= 1 + 1e-9
@@ -327,7 +321,7 @@ def test_inseparable_by_three_classes_alone_is_no_optimum() -> None:
     """Opposite inputs of opposite order: linear functions alone, and they contradict each other."""
     half = np.array([[1.0, 0], [0, 1], [-1, -1]])
     X, y = np.vstack([half, -half]), [0, 1, 2, 1, 2, 0]
-    solution = max_margin(X, y)
+    solution = wide.max_margin(X, y)
     assert solution.certificate.lower > 0
     if solution.status is Status.OPTIMAL:
         margins = pair_margins(solution.problem, solution.decision(X))
@@ -338,12 +332,12 @@ def test_inseparable_by_three_classes_alone_is_no_optimum() -> None:
 
 def test_even_activations_cannot_tell_antipodes() -> None:
     X, y = [[1, 1], [-1, -1], [1, 0]], [1, -1, 1]
-    assert max_margin(X, y).status is Status.OPTIMAL
-    assert max_margin(X, y, activation="absolute value").status is Status.NOT_SEPARABLE
+    assert wide.max_margin(X, y).status is Status.OPTIMAL
+    assert wide.max_margin(X, y, activation="absolute value").status is Status.NOT_SEPARABLE
 
 
 def test_closed_form_of_one_sample() -> None:
-    solution = max_margin([[3.0, 4.0]], [-1])
+    solution = wide.max_margin([[3.0, 4.0]], [-1])
     assert solution.certificate.upper == pytest.approx(0.2)
     np.testing.assert_allclose(solution.directions, [[0.6, 0.8]], atol=1e-9)
     np.testing.assert_allclose(solution.coef, [-0.2])
@@ -378,13 +372,13 @@ def test_closed_form_of_one_sample() -> None:
 )
 def test_nearly_inseparable_data_are_not_called_inseparable(
     X: list[list[float]],
-    activation: Activation,
+    activation: wide.Activation,
     norm: float,
     statuses: set[Status],
 ) -> None:
     """``norm`` is that of a network of margin 1 at least, or exact arithmetic knows that one is."""
     y = [1, -1, 1][: len(X)]
-    solution = max_margin(X, y, activation=activation)
+    solution = wide.max_margin(X, y, activation=activation)
     assert solution.status in statuses
     assert solution.conflict is None
     assert 0 < solution.certificate.lower < np.inf
@@ -396,7 +390,7 @@ def test_nearly_inseparable_data_are_not_called_inseparable(
 def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
     """A solve ends early, says how much is hidden, and that is most of the gap."""
     X = [[1.0, 0.3], [1.0, 0.3 + apart], [1.0, 0.3 + 2 * apart]]
-    solution = max_margin(X, [1, -1, 1])
+    solution = wide.max_margin(X, [1, -1, 1])
     certificate = solution.certificate
     assert solution.status is Status.NUMERICAL_TROUBLE
     assert len(solution.history) < 50
@@ -434,7 +428,7 @@ def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = np.append([1.0, -1.0], rng.choice([-1.0, 1.0], 4)) * 10.0 ** rng.uniform(-30, 30, 6)
     norm = 1 / x[x > 0].min() + 1 / -x[x < 0].max()
-    certificate = max_margin(x[:, None], np.sign(x)).certificate
+    certificate = wide.max_margin(x[:, None], np.sign(x)).certificate
     assert certificate.lower <= norm * (1 + 1e-15)
     assert certificate.upper >= norm * (1 - 1e-15)
     assert certificate.gap < GAP
@@ -449,7 +443,7 @@ def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
     (a, b), (c, d) = [[Fraction(v) for v in x] for x in X.tolist()]
     assert a * d != b * c
     norm = float(np.linalg.norm(X, axis=1).sum()) / abs(float(a * d - b * c))
-    solution = max_margin(X, [1, -1])
+    solution = wide.max_margin(X, [1, -1])
     assert solution.status is not Status.NOT_SEPARABLE
     assert 0 < solution.certificate.lower <= norm * (1 + 1e-12)
     assert solution.certificate.upper >= norm * (1 - 1e-9)
@@ -458,17 +452,17 @@ def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
 @pytest.mark.parametrize("size", [1e160, 1e300, 1e-200, 1e-310])
 def test_inputs_whose_squares_are_lost_are_refused(size: float) -> None:
     with pytest.raises(ValueError, match="scale"):
-        max_margin([[size], [-size]], [1, -1])
+        wide.max_margin([[size], [-size]], [1, -1])
 
 
 @pytest.mark.parametrize("activation", ["relu", "leaky relu", "linear plus relu", (1.0, 1.0)])
-def test_what_antipodes_leave_is_a_linear_problem(activation: Activation) -> None:
+def test_what_antipodes_leave_is_a_linear_problem(activation: wide.Activation) -> None:
     """Opposite inputs of opposite labels let nothing but linear functions through."""
     half = np.array([[1.0, 0], [0, 1], [3, 3]])
     X = np.vstack([half, -half])
     for labels, separable in (([1.0, 1, 1], True), ([1.0, 1, -1], False)):
         y = np.append(labels, np.negative(labels))
-        solution = max_margin(X, y, activation=activation)
+        solution = wide.max_margin(X, y, activation=activation)
         assert (solution.status is Status.OPTIMAL) == separable
         assert (solution.status is Status.NOT_SEPARABLE) != separable
         if not separable:
@@ -501,7 +495,7 @@ def test_what_antipodes_leave_is_a_linear_problem(activation: Activation) -> Non
 def test_bad_input(changes: dict[str, object], word: str) -> None:
     arguments: dict[str, object] = {"X": [[1.0], [2.0]], "y": [1, 1], **changes}
     with pytest.raises((ValueError, TypeError), match=word):
-        max_margin(**arguments)  # type: ignore[arg-type]
+        wide.max_margin(**arguments)  # type: ignore[arg-type]
 
 
 # Grades of finite networks.
@@ -510,18 +504,18 @@ def test_bad_input(changes: dict[str, object], word: str) -> None:
 def test_time_ends_a_solve_with_the_bounds_so_far() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 6)), np.sign(rng.normal(size=40))
-    stopped = max_margin(X, y, max_seconds=1e-9)
+    stopped = wide.max_margin(X, y, max_seconds=1e-9)
     assert stopped.status is Status.TIME_LIMIT
     assert 0 < stopped.certificate.lower <= stopped.certificate.upper
     assert len(stopped.history) == 1
     with pytest.raises(ValueError, match="max_seconds"):
-        max_margin(X, y, max_seconds=0)
+        wide.max_margin(X, y, max_seconds=0)
 
 
 def test_grade_of_the_optimum_itself() -> None:
     X, y = planar(30, 1)
-    solution = max_margin(X, y)
-    grade = certify((solution.directions, solution.coef), X, y, solution=solution)
+    solution = wide.max_margin(X, y)
+    grade = wide.certify((solution.directions, solution.coef), X, y, solution=solution)
     assert grade.share[0] == pytest.approx(1, abs=1e-5)
     assert grade.refit_norm == pytest.approx(grade.norm, rel=1e-5)
     assert grade.escape_norm == pytest.approx(grade.norm, rel=1e-5)
@@ -533,14 +527,14 @@ def test_grade_of_a_random_network() -> None:
     weights = rng.normal(size=(200, 3))
     features = np.maximum(X @ weights.T, 0)
     readout = np.linalg.lstsq(features, y, rcond=None)[0]
-    grade = certify((weights, readout), X, y)
+    grade = wide.certify((weights, readout), X, y)
     assert grade.min_margin == pytest.approx(1, abs=1e-6)
     assert grade.norm >= grade.refit_norm * (1 - 1e-9)
     assert grade.refit_norm >= grade.solution.certificate.lower
     assert 0 < grade.share[0] <= grade.share[1] < 1
     assert grade.escape_value > 1
     # One more unit in that direction, and the best second layer has a smaller norm.
-    better = certify((np.vstack([weights, grade.escape]), np.append(readout, 0)), X, y)
+    better = wide.certify((np.vstack([weights, grade.escape]), np.append(readout, 0)), X, y)
     assert better.refit_norm == pytest.approx(grade.escape_norm, rel=1e-6)
     assert better.refit_norm < grade.refit_norm
 
@@ -548,7 +542,7 @@ def test_grade_of_a_random_network() -> None:
 def test_a_network_that_does_not_separate_lacks_a_unit() -> None:
     """Without a separator alpha has sum 1, and the oracle is above 0."""
     X, y = planar(15, 1)
-    grade = certify(([[1.0, 0.0, 0.0]], [1.0]), X, y)
+    grade = wide.certify(([[1.0, 0.0, 0.0]], [1.0]), X, y)
     assert grade.refit_norm == np.inf
     assert grade.alpha.sum() == pytest.approx(1.0)
     assert grade.escape_value > 0
@@ -557,7 +551,7 @@ def test_a_network_that_does_not_separate_lacks_a_unit() -> None:
 def test_grade_of_a_torch_network() -> None:
     X, y = planar(15, 1)
     network = ReLUNetwork(3, [16], seed=1)
-    grade = certify(network, X, y)
+    grade = wide.certify(network, X, y)
     assert grade.path_norm == pytest.approx(network.norm())
     assert grade.min_margin == pytest.approx(float(np.min(y * network.decision(X))))
     if grade.min_margin <= 0:
@@ -567,8 +561,8 @@ def test_grade_of_a_torch_network() -> None:
 
 def test_grade_refuses_what_does_not_fit() -> None:
     X, y = planar(10, 1)
-    solution = max_margin(X, y)
+    solution = wide.max_margin(X, y)
     with pytest.raises(ValueError, match="weights"):
-        certify((np.ones((2, 3)), np.ones(3)), X, y, solution=solution)
+        wide.certify((np.ones((2, 3)), np.ones(3)), X, y, solution=solution)
     with pytest.raises(ValueError, match="other data"):
-        certify((np.ones((2, 3)), np.ones(2)), X, -y, solution=solution)
+        wide.certify((np.ones((2, 3)), np.ones(2)), X, -y, solution=solution)

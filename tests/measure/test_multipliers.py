@@ -13,13 +13,8 @@ from torch.nn.utils import parameters_to_vector
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.measure import multipliers
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.multipliers import (
-    Multipliers,
-    TangentProgram,
-    best_multipliers,
-    loss_weights,
-)
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.norms import L1, L2, LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
@@ -64,7 +59,7 @@ def labelled(module: nn.Module, X: Tensor = X) -> MarginGradients:
 
 def scaled(
     module: nn.Module, degree: float, norm: ParameterNorm = NORMS["l2"]
-) -> tuple[TangentProgram, Array]:
+) -> tuple[multipliers.TangentProgram, Array]:
     """Pose the tangent program at margin 1; J by brute force."""
     gradients = labelled(module)
     outputs, y = module(X), gradients.labels
@@ -161,7 +156,7 @@ def by_cvxpy(gradients: MarginGradients, J: Array, degree: float, norm: Paramete
     return float(program.solve(solver=cp.CLARABEL))
 
 
-def check(found: Multipliers, J: Array, degree: float) -> None:
+def check(found: multipliers.Multipliers, J: Array, degree: float) -> None:
     """Check that multipliers, direction and scaling are what they claim to be."""
     assert (found.weights >= 0).all()
     np.testing.assert_allclose(found.combination, J.T @ found.weights, atol=1e-9)
@@ -184,7 +179,7 @@ KEPT = set(zip([*CASES, *CASES], NORMS, strict=True))
 def test_the_best_multipliers_are_those_of_brute_force(name: str, norm: str) -> None:
     degree, build = CASES[name]
     program, J = scaled(build(), degree, NORMS[norm])
-    found = best_multipliers(program)
+    found = multipliers.best_multipliers(program)
     optimum = by_cvxpy(program.gradients, J, degree, NORMS[norm])
     assert found.method == "exact"
     assert found.lower == pytest.approx(optimum, rel=1e-6)
@@ -210,9 +205,10 @@ class Wrapped:
 @pytest.mark.parametrize("norm", ["l1", "linf", "spectral"])
 def test_the_level_method_brackets_the_optimum(norm: str) -> None:
     program, J = scaled(relu(3), 2.0, as_parameter_norm(Wrapped(NORMS[norm])))
-    start = loss_weights(program.margins, 2)
+    start = multipliers.loss_weights(program.margins, 2)
     found, hurried = (
-        best_multipliers(program, seconds=seconds, starts=[start]) for seconds in (4.0, 0.0)
+        multipliers.best_multipliers(program, seconds=seconds, starts=[start])
+        for seconds in (4.0, 0.0)
     )
     optimum = by_cvxpy(program.gradients, J, 2.0, NORMS[norm])
     assert found.method == hurried.method == "level method"
@@ -236,8 +232,8 @@ def test_working_sets_exchange_their_pairs() -> None:
 
 def test_out_of_time_the_bounds_so_far_are_returned() -> None:
     program, J = scaled(relu(3), 2.0)
-    found = best_multipliers(program, deadline=Deadline.after(0.0))
-    best = best_multipliers(program)
+    found = multipliers.best_multipliers(program, deadline=Deadline.after(0.0))
+    best = multipliers.best_multipliers(program)
     assert (found.method, best.method) == ("stopped", "exact")
     assert 0 < found.lower <= best.lower * (1 + 1e-9)
     assert best.upper * (1 - 1e-9) <= found.upper <= program.size
@@ -266,9 +262,9 @@ def test_the_weights_of_the_loss_are_its_derivatives() -> None:
     margins = pairs.margins(outputs.detach().numpy())
     expected = slopes.numpy()
     expected[np.arange(5), labels] = 0.0
-    table = pairs.alpha(loss_weights(margins, 2))
+    table = pairs.alpha(multipliers.loss_weights(margins, 2))
     np.testing.assert_allclose(table, expected / expected.max())
-    huge = loss_weights(np.array([800.0, 801.0]), 1)
+    huge = multipliers.loss_weights(np.array([800.0, 801.0]), 1)
     np.testing.assert_allclose(huge, [1.0, np.exp(-1.0)])
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from implicit_bias import MarginProblem, solve
+from implicit_bias import MarginProblem, SolveError, solve
 from implicit_bias.measure.single_samples import per_sample_adam_metric
 from implicit_bias.norms import GroupNorm
-from implicit_bias.solvers import SolveError
 
 
 def test_the_norm_of_single_samples_is_a_fixed_point() -> None:

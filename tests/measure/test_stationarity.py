@@ -10,23 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from cases import ROUNDING, SOLVE_TOL, cloud, mostly_slow
-from implicit_bias import GLNClassifier
-from implicit_bias.base.validation import Array
-from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.stationarity import (
-    Stationarity,
-    balance,
+from implicit_bias import (
+    GLNClassifier,
+    HomogeneityError,
+    LimitConfig,
+    MarginProblem,
+    SeparationError,
+    Solution,
     certify_network,
-    kkt_measure,
-    stationarity,
+    solve,
+    train_to_limit,
 )
-from implicit_bias.measure.subject import SeparationError
+from implicit_bias.base.validation import Array
+from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.stationarity import Stationarity, balance, kkt_measure, stationarity
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.solvers import Solution, solve
-from implicit_bias.training.limit import LimitConfig, train_to_limit
 from modules import frozen, known, linear, of, own_labels, scale_weights, seeded, set_weights
 
 X, Y = cloud()

@@ -14,10 +14,9 @@ import pytest
 from gmpy2 import mpfr, mpq
 
 from cases import random_metric
-from implicit_bias import Status, max_margin, solve
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import certify
 from implicit_bias.norms import (
     L1,
     L2,
@@ -35,7 +34,6 @@ from implicit_bias.norms import (
     SumOverGroups,
     as_norm,
 )
-from implicit_bias.problem import MarginProblem
 
 # Values of a norm and of its dual.
 Pair: TypeAlias = tuple[Callable[[Array], mpfr], Callable[[Array], mpfr]]

@@ -8,8 +8,7 @@ import torch
 
 from implicit_bias.networks import GLN
 from implicit_bias.protocols import lippl2022
-from implicit_bias.training.configuration import TrainingConfig
-from implicit_bias.training.minibatch import train
+from implicit_bias.training import TrainingConfig, train
 from mnist import contexts, needs_mnist, parts
 
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (301, 30))

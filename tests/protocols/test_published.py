@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from implicit_bias import MarginProblem, Solution, Status, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem import MarginProblem, gated_linear
+from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import Gating, NoGates, UnitGates
 from implicit_bias.protocols import lippl2022
-from implicit_bias.solvers import Solution, solve
 from mnist import contexts, mnist, needs_mnist, parts
 
 pytestmark = [pytest.mark.slow, needs_mnist]

@@ -8,12 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from implicit_bias import GLNSVC, GLNClassifier, MarginProblem, certify, compare
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import certify
-from implicit_bias.comparison import compare
-from implicit_bias.estimators import GLNSVC, GLNClassifier
 from implicit_bias.networks import GLN, ReLUNetwork
-from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import (

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from implicit_bias import GLNClassifier, solve
+from implicit_bias import GLNClassifier, LimitConfig, SolveError, solve
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -15,8 +15,6 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grading import grade
 from implicit_bias.runs.models import ModelFactory
-from implicit_bias.solvers import SolveError
-from implicit_bias.training.limit import LimitConfig
 from modules import known
 
 CONFIG = RunConfig(dataset="blobs", train_size=40, units=3)

@@ -14,23 +14,10 @@ from benchmarks.speed import stress
 from benchmarks.speed.exact import find_lies
 from cases import GATES, Stranger, mostly_slow, plain
 from cases import NORMS as OF_NAMES
-from implicit_bias import MarginProblem, Status, max_margin, solve
+from implicit_bias import MarginProblem, Status, max_margin, norms, solve
 from implicit_bias.bounds.exact import certify_exact
-from implicit_bias.norms import (
-    L2,
-    GroupNorm,
-    InRows,
-    Lp,
-    MaxOverGroups,
-    Norm,
-    Nuclear,
-    Spectral,
-    SumOverGroups,
-    as_norm,
-)
+from implicit_bias.solvers import MultiPrecision, Tolerances
 from implicit_bias.solvers.barrier import Ball, Entries, MatrixFraction, Powers, SpectralBall, Term
-from implicit_bias.solvers.base import Tolerances
-from implicit_bias.solvers.multiprecision import MultiPrecision
 from oracles import check_overlap
 
 N, D, M = 6, 3, 2
@@ -38,23 +25,25 @@ TIGHT = MultiPrecision(tolerances=Tolerances(gap=1e-9))
 # Those of gates are of two here.
 NORMS: dict[str, Any] = {
     **{name: norm for name, norm in OF_NAMES.items() if not hasattr(norm, "groups")},
-    "l1.5": Lp(1.5),
-    "almost linf": Lp(1e16),
-    "groups": GroupNorm(np.array([0, 1])),
-    "groups of classes": GroupNorm(np.array([0, 1]), apart=True),
-    "metric": GroupNorm(np.arange(M), {0: np.array([[2.0]])}),
-    "sum of nuclear": SumOverGroups(Nuclear(), GATES, axis=-1),
-    "sum of powers": SumOverGroups(Lp(3.0), np.array([0, 1])),
-    "max of l2": MaxOverGroups(L2(), np.array([0, 1])),
-    "max of spectral": MaxOverGroups(Spectral(), GATES, axis=-1),
-    "rows": InRows(Nuclear(), 2),
+    "l1.5": norms.Lp(1.5),
+    "almost linf": norms.Lp(1e16),
+    "groups": norms.GroupNorm(np.array([0, 1])),
+    "groups of classes": norms.GroupNorm(np.array([0, 1]), apart=True),
+    "metric": norms.GroupNorm(np.arange(M), {0: np.array([[2.0]])}),
+    "sum of nuclear": norms.SumOverGroups(norms.Nuclear(), GATES, axis=-1),
+    "sum of powers": norms.SumOverGroups(norms.Lp(3.0), np.array([0, 1])),
+    "max of l2": norms.MaxOverGroups(norms.L2(), np.array([0, 1])),
+    "max of spectral": norms.MaxOverGroups(norms.Spectral(), GATES, axis=-1),
+    "rows": norms.InRows(norms.Nuclear(), 2),
 }
 
 
 TERMS = ("l1", "l2", "l3", "spectral", "nuclear", "groups of classes")
 
 
-def drawn(norm: Norm, classes: int, C: float = np.inf, intercept: bool = False) -> MarginProblem:
+def drawn(
+    norm: norms.Norm, classes: int, C: float = np.inf, intercept: bool = False
+) -> MarginProblem:
     rng = np.random.default_rng(5)
     X, gates = rng.normal(size=(N, D)), np.abs(rng.normal(size=(N, M)))
     y: Any = np.arange(N) % classes if classes > 2 else np.where(np.arange(N) % 2, 1.0, -1.0)
@@ -95,8 +84,8 @@ def test_every_norm(name: str, classes: int, C: float, intercept: bool) -> None:
 def test_classes_without_samples_share_their_coefficients() -> None:
     X = np.random.default_rng(2).normal(size=(4, 2))
     y = np.where(X[:, 0] > 0, 0, 3)
-    by_features = SumOverGroups(Lp(3.0), np.array([0, 1]), -1)
-    for norm in (L2(), Lp(1.5), Spectral(), Nuclear(), by_features):
+    by_features = norms.SumOverGroups(norms.Lp(3.0), np.array([0, 1]), -1)
+    for norm in (norms.L2(), norms.Lp(1.5), norms.Spectral(), norms.Nuclear(), by_features):
         problem = plain(X, y, norm=norm, classes=9)
         found = solve(problem, TIGHT)
         assert found.status is Status.OPTIMAL
@@ -169,7 +158,7 @@ def test_features_near_the_smallest_numbers(size: float) -> None:
 def test_answers_that_float64_cannot_hold() -> None:
     """Offsets of 1e20 leave no digit of a difference of 1 in the coefficients' products."""
     X = 1e20 + np.array([[0.0], [1e5], [2e5]])
-    problem = plain(X, np.array([0, 1, 2]), norm=Spectral(), intercept=True)
+    problem = plain(X, np.array([0, 1, 2]), norm=norms.Spectral(), intercept=True)
     found = solve(problem, MultiPrecision())
     assert found.status is Status.OPTIMAL
     exact = found.exact
@@ -180,7 +169,7 @@ def test_answers_that_float64_cannot_hold() -> None:
 
 def test_what_is_not_separable_has_no_optimum() -> None:
     X = np.array([[1.0], [2.0], [3.0]])
-    problem = max_margin(X, np.array([0, 1, 2]), Lp(3.0))
+    problem = max_margin(X, np.array([0, 1, 2]), norms.Lp(3.0))
     found = solve(problem, MultiPrecision())
     assert found.status is not Status.OPTIMAL
     assert np.isinf(found.certificate.upper)
@@ -190,7 +179,7 @@ def test_what_is_not_separable_has_no_optimum() -> None:
 def test_a_class_without_samples_never_wins_under_any_norm() -> None:
     X = np.random.default_rng(2).normal(size=(6, 2))
     y = np.where(X[:, 0] > 0, 0, 2)
-    problem = plain(X, y, norm=as_norm(Stranger()), intercept=True, classes=4)
+    problem = plain(X, y, norm=norms.as_norm(Stranger()), intercept=True, classes=4)
     found = solve(problem, TIGHT)
     assert found.status is Status.OPTIMAL
     assert found.certificate.min_margin > 0.999
@@ -200,7 +189,7 @@ def test_norms_of_matrices_are_not_taken_for_those_of_their_entries() -> None:
     def largest(zeta: Any, shape: Any, cp: Any) -> Any:
         return cp.norm(cp.reshape(zeta, (shape[0], shape[1] * shape[2]), order="C"), 2)
 
-    problem = max_margin(np.eye(3), np.arange(3), as_norm(Stranger(said=largest)))
+    problem = max_margin(np.eye(3), np.arange(3), norms.as_norm(Stranger(said=largest)))
     with pytest.raises(ValueError, match="vectors"):
         solve(problem, MultiPrecision())
 

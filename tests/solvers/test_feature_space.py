@@ -8,10 +8,9 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
 import cases
+from implicit_bias import MarginProblem, Solution, Status, certify, solve
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution, Tolerances, solve
+from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import count_features
 from implicit_bias.solvers.feature_space import FeatureSpace, peak_memory

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from cases import Stub, cloud, mostly_slow, separable
-from implicit_bias import solve
-from implicit_bias.bounds.certificate import Status, certify
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
-from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
 from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
 from oracles import check_overlap

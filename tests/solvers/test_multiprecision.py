@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from cases import cloud, mostly_slow, plain
-from implicit_bias import solvers
-from implicit_bias.bounds.certificate import Status, certify
+from implicit_bias import MarginProblem, Status, certify, max_margin, solvers
 from implicit_bias.bounds.exact import certify_exact
-from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers.choice import alternatives
 
 

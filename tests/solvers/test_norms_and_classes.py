@@ -13,9 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cases import NORMS, clusters, separable
-from implicit_bias import Status, max_margin, solve
+from implicit_bias import MarginProblem, Status, max_margin, solve
 from implicit_bias.norms import L1, L2, LInf, Lp, MaxOverGroups, Norm, Nuclear, SumOverGroups
-from implicit_bias.problem import MarginProblem
 from oracles import check_attained, check_overlap
 
 DATA = Path(os.environ.get("IMPLICIT_BIAS_DATA", "data")) / "multiclass-separable"

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from cases import GAP_LIMIT, OBJECTIVE_RTOL, SOLVE_TOL, separable
-from implicit_bias.bounds.certificate import Status
+from implicit_bias import MarginProblem, Status, max_margin, solve
 from implicit_bias.norms import L2
-from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import Tolerances, solve
-from implicit_bias.solvers.active_set import OneGroup
-from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers import InteriorPoint, OneGroup, Tolerances
 
 TIGHT = Tolerances(gap=SOLVE_TOL)
 ALONE = OneGroup(tolerances=TIGHT, fallback=InteriorPoint(tolerances=TIGHT))

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 import cases
-from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.problem import MarginProblem, max_margin
-from implicit_bias.solvers import BoundsAt, Solution, solve
-from implicit_bias.solvers.active_set import ActiveSet
+from implicit_bias import MarginProblem, Solution, Status, certify, max_margin, solve
+from implicit_bias.solvers import ActiveSet, BoundsAt, InteriorPoint
 from implicit_bias.solvers.base import Candidate, Start
-from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import nothing_yet
 from implicit_bias.solvers.paths import C_grid, largest_C, path_over_C, smallest_C, solve_path
 from implicit_bias.solvers.scaled_problem import peak_memory

@@ -10,12 +10,10 @@ import pytest
 import torch
 
 import cases
-from implicit_bias.bounds.certificate import Status
-from implicit_bias.problem import MarginProblem
+from implicit_bias import MarginProblem, Solution, Status, solve
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.solvers import BoundsAt, Solution, Tolerances, interior_point, solve
-from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers import BoundsAt, InteriorPoint, Tolerances, interior_point
 from implicit_bias.solvers.newton import Newton
 from implicit_bias.solvers.relaxation import relax
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from cases import cloud, separable
-from implicit_bias import solve
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.options import SOLVER_NAMES, SolverName
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.norms import Lp, Norm, Schatten, Spectral, SumOverGroups
-from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet, OneGroup

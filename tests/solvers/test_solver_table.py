@@ -12,9 +12,8 @@ import cases
 import oracles
 from benchmarks.speed.exact import is_inseparable
 from cases import asked
-from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import BoundsAt, Solution, solve
+from implicit_bias import MarginProblem, Solution, Status, certify, solve
+from implicit_bias.solvers import BoundsAt
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS
 
 # What is left of bounds that were computed in float32.

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 import cases
 import oracles
-from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers import Solution, SolveError, solve
+from implicit_bias import MarginProblem, Solution, SolveError, Status, certify, solve
 
 Change: TypeAlias = Callable[[MarginProblem], MarginProblem]
 

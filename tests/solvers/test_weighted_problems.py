@@ -8,17 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cases import (
-    GAP_LIMIT,
-    OBJECTIVE_RTOL,
-    WEIGHTED,
-    asked,
-    build,
-    gln,
-    mostly_slow,
-    separable,
-    units,
-)
+import cases
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import dual_scale, grade
@@ -28,17 +18,17 @@ from implicit_bias.problem.gating import Gating
 from implicit_bias.solvers.paths import C_grid, path_over_C, smallest_C
 from oracles import exact_bounds, fractions
 
-TWO, THREE = separable("l2-binary-weights-intercept"), separable("l2-weights-intercept")
+TWO, THREE = cases.separable("l2-binary-weights-intercept"), cases.separable("l2-weights-intercept")
 N = TWO.n_samples
 
 
-@pytest.mark.parametrize("gating", [gln(3), units(3)], ids=["gln", "units"])
+@pytest.mark.parametrize("gating", [cases.gln(3), cases.units(3)], ids=["gln", "units"])
 @pytest.mark.parametrize("solver", ["auto", "working-set", "active-set", "ecos"])
 def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gating]) -> None:
     """ECOS solves the dual, so that it says the box in another way than the native methods."""
-    problem = replace(build((TWO.X, TWO.y), gating), C=TWO.C)
+    problem = replace(cases.build((TWO.X, TWO.y), gating), C=TWO.C)
     assert problem.n_groups >= 3
-    found = solve(problem, **asked(solver, 1e-6, 6))
+    found = solve(problem, **cases.asked(solver, 1e-6, 6))
     reference = solve(problem, "clarabel", 1e-7)
     assert found.status is Status.OPTIMAL
     assert found.certificate.upper == pytest.approx(reference.certificate.upper, rel=1e-5)
@@ -48,15 +38,21 @@ def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gati
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(WEIGHTED, ("features-binary-weights-intercept", "linf-weights-intercept"))
+    "name",
+    cases.mostly_slow(
+        cases.WEIGHTED, ("features-binary-weights-intercept", "linf-weights-intercept")
+    ),
 )
 def test_a_sample_twice_has_twice_the_weight(name: str) -> None:
-    problem = separable(name)
+    problem = cases.separable(name)
     again = np.append(np.arange(N), [3, 7])
     twice = problem.subset(again)
     doubled = np.where(np.isin(np.arange(N), [3, 7]), 2.0, 1.0) * problem.C
-    one, other = solve(twice, tol=GAP_LIMIT), solve(replace(problem, C=doubled), tol=GAP_LIMIT)
-    assert one.certificate.upper == pytest.approx(other.certificate.upper, rel=OBJECTIVE_RTOL)
+    one, other = (
+        solve(twice, tol=cases.GAP_LIMIT),
+        solve(replace(problem, C=doubled), tol=cases.GAP_LIMIT),
+    )
+    assert one.certificate.upper == pytest.approx(other.certificate.upper, rel=cases.OBJECTIVE_RTOL)
 
 
 def test_equal_weights_are_a_number() -> None:

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
+from implicit_bias import HomogeneityError, LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import GLN, ReLUNetwork

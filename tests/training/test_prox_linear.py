@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
-from implicit_bias.measure.homogeneity import HomogeneityError
+from implicit_bias import HomogeneityError, LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
