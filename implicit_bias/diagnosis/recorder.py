@@ -23,7 +23,7 @@ from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import check_count, check_flag, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_arguments, as_module, evaluating
-from implicit_bias.measure.optimizers import geometry_of
+from implicit_bias.measure.optimizers import each_of, geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
 from implicit_bias.networks import Network
 from implicit_bias.norms import tensors
@@ -132,7 +132,8 @@ class Recorder:
             given = as_arguments(inputs)  # into which the loop may write
             own = tuple(x.detach().clone() if isinstance(x, Tensor) else x.copy() for x in given)
             gradients = margins_of(self.module, own, labels, norms=found)
-            self.subject, _, said = checked(gradients, {}, None, leading=leading)
+            optimizers = [one for norm in several for one in each_of(norm)]
+            self.subject, _, said = checked(gradients, {}, optimizers, leading=leading)
         for text in said:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
         self.rows: list[dict[str, float]] = []

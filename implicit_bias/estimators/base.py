@@ -272,8 +272,8 @@ def checked_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
 
 
 def _check_labelled(labels: NDArray[Any]) -> None:
-    """Refuse objects of which some stand for a missing label."""
-    if labels.dtype.kind == "O":
+    """Refuse objects or dates of which some stand for a missing label."""
+    if labels.dtype.kind in "OMm":
         import pandas as pd  # which knows all that stand for one
 
         if lacking := int(pd.isna(labels).sum()):
@@ -375,6 +375,8 @@ def sample_weights(
     ValueError
         Negative, not finite, all 0, of another shape, or names of classes that do not occur.
     """
+    if sample_weight is not None:
+        sample_weight = validation.as_numbers(sample_weight, "sample_weight")
     weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
     if class_weight is not None:
         classes, codes = np.unique(y, return_inverse=True)

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from implicit_bias.base import validation
 from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
@@ -144,15 +145,14 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             shared = ("steps", "batch_size", "momentum", "optimizer", "loss", "rule")
             rate = self._learning_rate(X)
             config = TrainingConfig(seed=seed, learning_rate=rate, **attributes(self, *shared))
-            if not all(0 <= step <= self.steps for step in self.checkpoints):
-                raise ValueError(
-                    f"checkpoints must be steps from 0 to {self.steps}, got {self.checkpoints}"
-                )
-            steps = tuple(sorted({*config.recorded_steps, *self.checkpoints}))
+            kept = np.atleast_1d(self.checkpoints).tolist()
+            for step in kept:
+                validation.check_count(step, "each step of checkpoints", 0, self.steps)
+            steps = tuple(sorted({*config.recorded_steps, *kept}))
             self.checkpoints_ = {}
 
             def keep(point: HistoryPoint) -> None:
-                if point.step in self.checkpoints:
+                if point.step in kept:
                     self.checkpoints_[point.step] = deepcopy(network)
 
             config = replace(config, record=steps)

@@ -26,7 +26,7 @@ from implicit_bias.base.validation import Array, as_features, as_finite, check_c
 from implicit_bias.bounds.separability import Conflict
 from implicit_bias.bounds.status import Status
 from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, check_C
 from implicit_bias.solvers.solve import solve
 
 Activation: TypeAlias = (
@@ -96,7 +96,7 @@ class InfiniteWidthProblem:
                 f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, where "
                 "their squares overflow or underflow: scale X to entries of about 1"
             )
-        check_number(self.C, "C", "(0, inf]")
+        object.__setattr__(self, "C", check_C(self.C))
         if not isinstance(self.activation, str):
             if np.shape(self.activation) != (2,):
                 raise TypeError(

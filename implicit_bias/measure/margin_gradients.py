@@ -235,7 +235,11 @@ class MarginGradients:
                 vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
                 for rows in self._blocks()
             ]
-        return torch.cat(parts).reshape(-1).cpu().numpy()
+        found = torch.cat(parts).reshape(-1)
+        if not found.isfinite().all():  # at 0 second derivatives of a root are not
+            places = torch.arange(len(found), device=theta.device)
+            found = torch.cat([rows @ direction for rows in self._rows(theta, places)])
+        return found.cpu().numpy()
 
     def _transpose(self, rows: slice, theta: Tensor) -> Callable[[Tensor], tuple[Tensor]]:
         """J' of some samples, as a function of their weights (m, K - 1)."""
@@ -302,12 +306,12 @@ class MarginGradients:
     def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
         """J (m, P) of some pairs, for few of them."""
         places = torch.tensor(chosen, device=theta.device)
-        size = max(1, self.entries // len(theta))
-        parts = [
-            self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
-            for block in torch.split(places, size)
-        ]
-        return torch.cat(parts).cpu().numpy()
+        return torch.cat([*self._rows(theta, places)]).cpu().numpy()
+
+    def _rows(self, theta: Tensor, places: Tensor) -> Iterator[Tensor]:
+        """J of some pairs, block by block."""
+        for block in torch.split(places, max(1, self.entries // len(theta))):
+            yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
 
     def _gram_by_blocks(
         self, theta: Tensor, places: Tensor, others: Tensor, names: Mapping[str, float]

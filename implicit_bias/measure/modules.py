@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from itertools import chain, combinations
 from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
@@ -21,6 +22,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils import parametrize
 
 from implicit_bias.base.validation import Array, as_finite, check_not_masked, pointing_to_the_page
 
@@ -33,8 +35,8 @@ RECOMPUTED = (
     "it computes parts anew in its backward pass, when other parameters are in it: switch off "
     "activation checkpointing, which torch.utils.checkpoint does"
 )
-# Tables of attributes of a module's parts, and copies of them.
-Attributes: TypeAlias = list[tuple[dict[Any, Any], dict[Any, Any]]]
+# Tables and lists of attributes of a module's parts, and copies of them.
+Attributes: TypeAlias = list[tuple[Any, Any]]
 
 
 @pointing_to_the_page()
@@ -152,20 +154,23 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
 def _attributes(module: nn.Module) -> Attributes:
     kept: Attributes = []
     for part in module.modules():
-        attributes = vars(part)
-        tables = [attributes, *(value for value in attributes.values() if isinstance(value, dict))]
-        kept += [(table, dict(table)) for table in tables]
+        own = vars(part)
+        held = [own, *(value for value in own.values() if isinstance(value, (dict, list)))]
+        kept += [(table, copy(table)) for table in held]
     return kept
+
+
+def _identities(table: Any) -> list[int]:
+    """Say what is in a table or list; == would compare tensors entry by entry."""
+    return [*map(id, chain(*table.items()) if isinstance(table, dict) else table)]
 
 
 def _put_back(kept: Attributes) -> None:
     try:
         for table, before in kept:
-            # Comparing items with == would compare tensors entry by entry.
-            now = [*map(id, chain(*table.items()))]
-            if now != [*map(id, chain(*before.items()))]:
+            if _identities(table) != _identities(before):
                 table.clear()
-                table.update(before)
+                (table.update if isinstance(table, dict) else table.extend)(before)
     except KeyboardInterrupt:  # it fell in between
         _put_back(kept)
         raise
@@ -222,8 +227,10 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             for name, child in list(part._modules.items()):
                 found = None if child is None else _compiled(child)
                 part._modules[name] = child if found is None else found
+        parametrize._cache.clear()  # of `parametrize.cached`: made of the tensors exchanged
         outputs = module(*inputs)
     finally:
+        parametrize._cache.clear()
         _put_back(kept)
     dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
     if not dense or outputs.is_complex() or outputs.dtype == torch.bool:

@@ -163,7 +163,7 @@ def _tensors(optimizer: Any) -> Iterator[tuple[float, float, Tensor]]:
             continue
         now = float(group["lr"])
         first = float(group.get("initial_lr", now))
-        if not first > 0:
+        if not 0 < first < math.inf:
             raise OptimizerError(
                 f"the rate of a group of {name_of(optimizer)} is {first:g}, so its tensors are "
                 "not trained, or it has been set to 0 by hand: pass it with the rate that it had, "
@@ -202,11 +202,12 @@ def _limit(optimizer: object) -> str:
             f"{name} with amsgrad divides by the largest gradients that there were, so it ends as "
             f"gradient descent in a metric of the run's own, not in a norm that is known: {cure}"
         )
-    if name == "Muon" and any("adjust_lr_fn" not in group for group in groups):
-        raise OptimizerError(
-            "this Muon does not say how it scales its steps (adjust_lr_fn), so the weights of its "
-            f"norm are not known: take torch.optim.Muon, or {cure}"
-        )
+    for key in ("lr", "adjust_lr_fn") if name == "Muon" else ("lr",):
+        if any(key not in group for group in groups):
+            raise OptimizerError(
+                f"this {name} does not say in its param_groups how it scales its steps ({key}), so "
+                f"the weights of its norm are not known: take one of torch.optim, or {cure}"
+            )
     return known[name.lower()]
 
 

@@ -480,10 +480,12 @@ class Architecture:
         inputs = self.inputs(X)
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
-        norm = self.norm or GroupNorm(groups, self.metric, apart=self.apart)
+        norm, metric = self.norm, self.metric
+        if norm is None:
+            norm, metric = GroupNorm(groups, metric, apart=self.apart), None
         labels = cast(Array, y)  # `MarginProblem` checks and converts them
         return MarginProblem(
-            inputs, labels, gates, groups, None, C, norm, intercept, classes=classes
+            inputs, labels, gates, groups, metric, C, norm, intercept, classes=classes
         )
 
     def decision(self, X: ArrayLike, coef: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     OptimizerFactory: TypeAlias = Callable[[list[nn.Parameter]], Optimizer]
 
 Rule: TypeAlias = Literal["gradient", "local"]
+
+
+def _make_plain(config: TrainingConfig | LimitConfig) -> None:
+    """Make int and float of its numbers, those of numpy say, which torch or JSON refuse."""
+    for name, value in vars(config).items():
+        if isinstance(value, Real):
+            plain = int(value) if isinstance(value, Integral) else float(value)
+            object.__setattr__(config, name, plain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +127,7 @@ class TrainingConfig:
             from implicit_bias.training.losses import as_loss
 
             as_loss(self.loss)
+        _make_plain(self)
 
     def step_size(self, step: int) -> float:
         """Step size of the update that follows ``step`` updates."""
@@ -224,6 +234,7 @@ class LimitConfig:
             from implicit_bias.training.losses import as_loss, check_exponential_like
 
             check_exponential_like(as_loss(self.loss))
+        _make_plain(self)
 
     @property
     def geometry(self) -> ParameterNorm:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from implicit_bias.base.progress import progress_bar, say, showing
+from implicit_bias.base.validation import check_flag
 from implicit_bias.base.wording import html_table, number, percent, text_table
 from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
@@ -169,6 +170,7 @@ def drive(
     progress : bool
         Show a progress bar on standard error.
     """
+    check_flag(progress, "progress")
     started, config, history, ending = time.perf_counter(), run.config, run.history, None
 
     def is_behind() -> bool:

@@ -218,7 +218,7 @@ def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]
             yield slice(None)
         else:
             order = torch.randperm(n_samples, generator=generator)
-            yield from torch.split(order, config.batch_size)
+            yield from torch.split(order, min(n_samples, config.batch_size))
 
 
 def _check_finite(loss: float, step: int, run: _Run) -> None:

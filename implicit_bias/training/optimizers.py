@@ -27,7 +27,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 
 from implicit_bias.base.options import OptimizerName
 from implicit_bias.training.configuration import TrainingConfig
@@ -123,8 +123,19 @@ def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) 
     ------
     ValueError
         Muon of parameters that are no matrices.
+    TypeError
+        The function makes no optimizer of them, or one that evaluates the loss itself.
     """
     trained = list(parameters)
     if callable(config.optimizer):
-        return config.optimizer(trained)
+        made = config.optimizer(trained)
+        groups = made.param_groups if isinstance(made, Optimizer) else []
+        held = {id(p) for group in groups for p in group["params"]}
+        if isinstance(made, LBFGS) or held.isdisjoint(map(id, trained)):
+            raise TypeError(
+                "optimizer must be a function of the list of parameters to a torch optimizer of "
+                f"these, that steps by the gradient alone, not to {made!r:.99}: lambda "
+                "parameters: torch.optim.SGD(parameters, lr=0.1), say"
+            )
+        return made
     return OPTIMIZERS[config.optimizer](trained, config)

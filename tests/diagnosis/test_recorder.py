@@ -89,6 +89,11 @@ def test_norms_are_read_from_optimizers() -> None:
         assert hurried[f"gap_{norm}"] >= free[f"gap_{norm}"] - 1e-6
     assert hurried["gap_l2"] > free["gap_l2"] + 0.05  # the search was stopped
     assert tuple(Recorder(module, X, LABELS, norms=both).norms) == (read.norm,)
+    with pytest.warns(DiagnosisWarning, match="not among those of the optimizer"):
+        half = Recorder(module, X, LABELS, norms=both[:1])
+    with pytest.warns(DiagnosisWarning, match="not among those of the optimizer"):
+        gap = diagnose(module, X, LABELS, optimizer=both[0]).gap
+    assert half.record()["gap_linf"] == pytest.approx(gap, abs=1e-3)
     for of_another in (both, both[:1], [both[1]]):
         with pytest.raises(OptimizerError, match="none of the module's parameters"):
             Recorder(nn.Linear(4, 3, bias=False), X, LABELS, norms=of_another)

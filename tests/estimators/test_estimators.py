@@ -118,6 +118,7 @@ def test_models_of_one_kind_share_their_defaults() -> None:
 def test_a_gln_keeps_checkpoints_and_a_relu_network_has_one_rule() -> None:
     model = ib.GLNClassifier(2, steps=5, checkpoints=(0, 5), random_state=0).fit(MOONS.X, MOONS.y)
     assert set(model.checkpoints_) == {0, 5}
+    assert set(model.set_params(checkpoints=3).fit(MOONS.X, MOONS.y).checkpoints_) == {3}
     assert "rule" not in ib.ReLUClassifier().get_params()
 
 
@@ -391,7 +392,10 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
         (ib.GLNClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
         (ib.ReLUClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
         (ib.ReLUClassifier(True, steps=1), "n_units.* must be a whole number"),
-        (ib.ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be steps from 0 to 5"),
+        (ib.ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be at most 5"),
+        (ib.ReLUClassifier(steps=5, checkpoints=cast(Any, "3")), "checkpoints must be a whole"),
+        (ib.GatedSVC(norm=cast(Any, 0)), "norm must be"),
+        (ib.GatedSVC(norm=ib.norms.L1(), metric={0: np.eye(1)}), "metric belongs"),
         (ib.GatedReLUSVC(True), "n_units must be a whole number"),
         *(
             (ib.GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]
@@ -427,6 +431,7 @@ def test_bad_parameters(model: BinaryClassifier, message: str) -> None:
         (np.linspace(0, 1, 60), "continuous"),
         (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
         (np.where(np.arange(60) == 3, cast(Any, None), "a"), "lacks"),
+        (pd.to_datetime(["NaT", *["2020", "2021"] * 29, "2020"]), "lacks"),
         (pd.array([pd.NA, *"ab" * 29, "a"], dtype="string"), "lacks"),
         ([1, *"ab" * 29, "a"], "Unknown label type.*of the type int, str"),
         (np.array([1, "a"] * 30, dtype=object), "Unknown label type.*of the type int, str"),

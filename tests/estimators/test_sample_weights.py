@@ -134,6 +134,8 @@ def test_balanced_classes_are_those_of_the_weights() -> None:
         ({}, np.full(N, np.inf), "sample_weight contains inf|infinity"),
         ({}, W[1:], "sample_weight"),
         ({}, 0 * W, "zero"),
+        ({}, np.ma.masked_less(W, 2), "masked"),
+        ({}, W.astype("m8[s]"), "durations"),
         ({"C": W}, None, "pass a number"),
         ({"class_weight": "even"}, None, "class_weight"),
         ({"class_weight": {"up": -1.0}}, None, "negative"),

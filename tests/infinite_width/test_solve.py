@@ -473,7 +473,7 @@ def test_what_antipodes_leave_is_a_linear_problem(activation: wide.Activation) -
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        *(({"C": C}, "C must") for C in (0.0, "a", None, True)),
+        *(({"C": C}, "C must") for C in (0.0, "a", None, True, 1e308)),
         ({"activation": 3}, "two slopes"),
         ({"activation": (1.0, "a")}, "slope"),
         ({"activation": (np.nan, 1.0)}, "slopes"),

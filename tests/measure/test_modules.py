@@ -103,7 +103,7 @@ class Counting(nn.Module):
         self.register_buffer("passes", torch.tensor(0), persistent=False)
         self.register_buffer("rebound", torch.tensor(0.0))
         self.register_buffer("absent", None)
-        self.calls, self.cache = 0, dict[str, Tensor]()
+        self.calls, self.cache, self.seen = 0, dict[str, Tensor](), list[Tensor]()
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale."""
@@ -111,6 +111,7 @@ class Counting(nn.Module):
         self.rebound = self.rebound + 1
         self.calls += 1
         self.last = self.cache["last"] = x
+        self.seen.append(x)
         return self.scale * x
 
 
@@ -217,6 +218,7 @@ def state_of(module: nn.Module, *, values: bool = True) -> list[Any]:
             # The weight that the old weight norm leaves behind is of the last forward pass.
             kept = [(k, v) for k, v in table.items() if values or not isinstance(v, Tensor)]
             found += [id(table), [(key, id(value)) for key, value in kept]]
+        found += [[*map(id, v)] for v in vars(part).values() if isinstance(v, list)]
         for label, tensor in (*part.named_parameters(), *part.named_buffers()):
             found += [label, id(tensor), type(tensor), tensor.dtype, tensor.requires_grad]
             found += [tensor.is_leaf, id(tensor.grad)]
@@ -416,6 +418,14 @@ def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
     return Computed(
         lambda m, x: made(sum((part(x) for part in unseen), start=m.first(x))), first=linear(D)
     ).double()
+
+
+def test_a_cache_of_parametrisations_is_not_measured() -> None:
+    module, inputs, labels = built("parametrised", torch.float64, training=False)
+    expected = ib.diagnose(module, inputs, labels).gap
+    with parametrize.cached(), warnings.catch_warnings(action="error"):
+        module(inputs)
+        assert ib.diagnose(module, inputs, labels).gap == pytest.approx(expected)
 
 
 def in_one_memory(kind: str) -> nn.Module:

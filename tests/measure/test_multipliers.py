@@ -48,6 +48,12 @@ def mixed(outputs: int) -> nn.Module:
     )
 
 
+def pooled() -> nn.Module:
+    """Take the Euclidean norm of each pair of units."""
+    pool: Any = nn.LPPool1d(2, 2)
+    return seeded(nn.Sequential(linear(D, 8), nn.ReLU(), pool, linear(4)), 2)
+
+
 def relu(outputs: int) -> nn.Module:
     return seeded(layers(D, 8, outputs), 2)
 
@@ -83,6 +89,8 @@ CASES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
     "relu-classes": (2.0, lambda: relu(3)),
     "mixed-binary": (4.0, lambda: mixed(1)),
     "mixed-classes": (4.0, lambda: mixed(3)),
+    # Where all units of a root are off, its second derivative is not finite.
+    "pooled-binary": (2.0, lambda: pooled()),
 }
 
 
@@ -165,7 +173,7 @@ def check(found: multipliers.Multipliers, J: Array, degree: float) -> None:
 
 
 # In the fast run, each norm and each module once.
-KEPT = set(zip([*CASES, *CASES], NORMS, strict=True))
+KEPT = set(zip([*CASES, *list(CASES)[:3]], NORMS, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,10 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     assert best.lower == pytest.approx(best.upper, rel=1e-6)
 
 
+class SignSGD(Optimizer):
+    """An optimizer whose steps nothing is known of but their name."""
+
+
 def drifting(module: nn.Module) -> list[Optimizer]:
     first, last = module.parameters()
     several: list[Optimizer] = [Adam([first], lr=0.1), Adam([last], lr=0.1)]
@@ -192,6 +196,8 @@ def drifting(module: nn.Module) -> list[Optimizer]:
         (lambda m: torch.optim.Adagrad(m.parameters()), "not known"),
         (lambda m: Adam(m.parameters(), amsgrad=True), "amsgrad"),
         (lambda m: Adam(groups(m, 0.1, 0.0)), "rate"),
+        (lambda m: SGD(groups(m, 0.1, math.inf)), "rate"),
+        (lambda m: SignSGD(m.parameters(), {"eta": 0.1}), r"\(lr\)"),
         (drifting, "schedule"),
         (
             lambda m: [SGD([m[0].weight], lr=0.1), Adam([m[2].weight], lr=0.1)],
@@ -210,6 +216,8 @@ def drifting(module: nn.Module) -> list[Optimizer]:
         "adagrad",
         "amsgrad",
         "zero",
+        "infinite",
+        "own",
         "schedules",
         "mixed",
         "twice",

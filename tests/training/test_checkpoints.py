@@ -53,7 +53,7 @@ TRAININGS = {
     "plain": of_blobs(method="plain", loss="logistic"),
     "momentum": of_blobs(method="momentum", loss="logistic"),
     "accelerated": of_blobs(method="accelerated", loss="logistic"),
-    "steepest": of_four(30, norm="spectral", chunk=9),
+    "steepest": of_four(30, norm="spectral", chunk=np.int8(9), record=np.int64(20)),
     "prox-linear": of_four(20, norm="linf", method="prox-linear"),
 }
 

@@ -35,7 +35,9 @@ def weights_after(config: TrainingConfig, network: Network | None = None) -> Arr
 def test_what_does_not_change_the_training() -> None:
     """One batch of all samples is a full batch, up to the order; what is recorded is no step."""
     full = weights_after(replace(SHORT, batch_size=None))
-    np.testing.assert_allclose(weights_after(replace(SHORT, batch_size=len(Y))), full, rtol=1e-10)
+    np.testing.assert_allclose(
+        weights_after(replace(SHORT, batch_size=np.array([len(Y)])[0])), full, rtol=1e-10
+    )
     np.testing.assert_array_equal(weights_after(SHORT), weights_after(replace(SHORT, record=2)))
 
 
@@ -285,6 +287,8 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
     train(gln(), X, Y, SHORT)
     assert capsys.readouterr() == ("", "")
     train(gln(), X, Y, SHORT, progress=True)
+    with pytest.raises(TypeError, match="progress"):
+        train(gln(), X, Y, SHORT, progress="no")  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert out == ""
     assert "100%" in err

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, softplus
-from torch.optim import Optimizer
+from torch.optim import Adam, Optimizer
 
 from implicit_bias import GLNClassifier
 from implicit_bias.base.options import OPTIMIZER_LIMITS, OPTIMIZER_NAMES, OptimizerName
@@ -137,6 +137,10 @@ def test_bad_use_is_refused() -> None:
         TrainingConfig(optimizer="muon", rule="local")
     with pytest.raises(ValueError, match="muon"):
         RunConfig(models=("local-gln",), optimizer="muon")
+    own: list[Any] = [lambda weights: None, torch.optim.LBFGS, lambda _: Adam(gln().parameters())]
+    for makes in own:
+        with pytest.raises(TypeError, match="optimizer of these"):
+            train(gln(), X, Y, TrainingConfig(steps=1, optimizer=makes))
     with pytest.raises(ValueError, match="readout_bias"):
         train(GLN([GATING], readout_bias=True), X, Y, TrainingConfig(optimizer="muon"))
 
