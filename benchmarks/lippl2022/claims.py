@@ -266,6 +266,7 @@ def errors_agree(values: pd.DataFrame, tables: Tables) -> Judged:
 
 def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
     """Correlation of SVM-L2 with the network."""
+    values = pd.concat([values, tables.more_seeds])
     ours = _with_network(_medians(_corrected(values, ("SVM-GLN", "SVM-L2"))))
     of_l2 = ours[ours["model"] == "SVM-L2"]
     weak, weaker = (~_beyond(of_l2, bound) for bound in (0.5, 0.7))
@@ -311,14 +312,16 @@ def _beyond(rows: pd.DataFrame, bound: float) -> pd.Series[bool]:
 def _sure(rows: pd.DataFrame, bound: float) -> str:
     """Say at which N the whole interval is on one side of a bound."""
     z = np.arctanh(bound)
-    sure = [f"{size:,}" for size, each in _within(rows).items() if each.low > z or each.high < z]
-    return f"The interval is on one side of the bound at N = {' and '.join(sure) or 'none'} alone."
+    sure = [size for size, each in _within(rows).items() if each.low > z or each.high < z]
+    where = f"at N = {_listed(pd.Series(sure, dtype=float))}" if sure else "at no N"
+    return f"The interval is on one side of the bound {where}."
 
 
 def _by_seeds(rows: pd.DataFrame) -> str:
     """Say the correlations within each N, with their intervals over the seeds."""
     texts = (
         f"{np.tanh(z.mean):.2f} [{np.tanh(z.low):.2f} to {np.tanh(z.high):.2f}] at N = {size:,}"
+        + (f", {z.seeds} seeds" if z.seeds > ten_seeds.RELEASED_SEEDS else "")
         for size, z in _within(rows).items()
     )
     return "; ".join(texts).replace("-", "−")

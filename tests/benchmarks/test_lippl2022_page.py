@@ -1,6 +1,7 @@
 """The replication study: points and figures, from frames of known answers."""
 
 import re
+from dataclasses import replace
 from io import BytesIO
 from itertools import combinations
 from typing import Any
@@ -15,7 +16,7 @@ from PIL import Image
 from benchmarks import catalogue
 from benchmarks.drawing import of_few_colours
 from benchmarks.lippl2022 import claims, figures, published
-from benchmarks.lippl2022.values import Tables, all_values
+from benchmarks.lippl2022.values import Tables, all_values, our_values
 from implicit_bias.report.style import COLOURS, style
 
 SEEDS = (1, 2, 3)
@@ -235,6 +236,22 @@ def test_the_published_solver_is_preferred(study: Study) -> None:
 
 
 # --- claims ------------------------------------------------------------------------------------
+
+
+def test_correlations_of_errors_are_of_further_seeds_too(study: Study) -> None:
+    """And of the first three alone where there are no others."""
+    further = Study()
+    for seed in range(1, 11):
+        of = study if seed <= 3 else further
+        for units, error in ((10, 0.2), (20, 0.1 + 0.004 * seed), (50, 0.1)):
+            of.cell({"gd-gln": error, "svm-l2": 0.9 * error**1.1}, units=units, seed=seed)
+    study.print("SVM-L2", 0.7)
+    tables, values = study.tables(), study.values()
+    cells, models, pairs = map(pd.DataFrame, (further.cells, further.models, further.pairs))
+    more = our_values(Tables(cells, models, pairs, points=pd.DataFrame()), "corrected")
+    assert "seeds" not in claims.judge_one("weak", values, tables).result
+    found = claims.judge_one("weak", values, replace(tables, more_seeds=more))
+    assert "at N = 500, 10 seeds." in found.result
 
 
 def test_every_claim_of_the_paper_has_its_own_words_and_a_judge() -> None:
