@@ -10,7 +10,7 @@ relu-wide          ReLU networks of 500 and 1,000 units: figure 3c         svm-g
 osqp               the published SVM-L2 by the published solver            svm-l2-osqp
 limit, -wider      infinite time beside finite time                        limit-gln
 splits             two more splits into training and validation samples
-gln-seeds          seven more seeds at N = 500
+gln-, relu-seeds   more seeds at N = 500
 large              5,000 to 48,000 training samples
 odd, loops         other classes of digits
 fashion            Fashion-MNIST
@@ -67,6 +67,7 @@ MODELS: dict[str, MoreModels] = {
     "limit-wider": limit_models,
     "relu-wide": relu_models,
     "gln-seeds": no_more,
+    "relu-seeds": no_more,
 }
 
 
