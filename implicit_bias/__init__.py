@@ -10,7 +10,7 @@ The names below are imported on first use, so that ``import implicit_bias`` is q
 from typing import TYPE_CHECKING, Any
 
 from implicit_bias.base import lazy
-from implicit_bias.base.version import VERSION
+from implicit_bias.base.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from implicit_bias.bounds.certificate import Certificate, Status, certify
@@ -42,12 +42,6 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.solve import solve
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
-__version__ = VERSION
-
-ESTIMATORS = (
-    *("GLNSVC", "GatedReLUSVC", "GatedSVC", "HiddenLayerSVC", "InfiniteWidthSVC", "MaxMarginSVC"),
-    *("GLNClassifier", "ReLUClassifier", "GaLUClassifier", "GaLURegressor"),
-)
 # Documented under these names before they found their rooms.
 FORMER_NAMES = {
     "counts": "base.counts",
@@ -62,23 +56,9 @@ FORMER_NAMES = {
 }
 lazy.add_former_names(__name__, FORMER_NAMES)
 
-HOMES = {
-    "bounds.certificate": ("Certificate", "Status", "certify"),
-    "comparison": ("Comparison", "compare"),
-    "diagnosis": ("Diagnosis", "DiagnosisWarning", "WhichNorm", "diagnose", "which_norm"),
-    "estimators": (*ESTIMATORS, "NotSeparableWarning"),
-    "problem": ("MarginProblem", "attention_margin", "max_margin"),
-    "diagnosis.recorder": ("Recorder",),
-    "bounds.run_certificate": ("certify_run",),
-    "solvers": ("Solution", "SolveError", "solve"),
-    "solvers.out_of_core": ("solve_out_of_core",),
-    "measure.stationarity": ("HomogeneityError", "SeparationError", "certify_network"),
-    "training.limit": ("LimitConfig", "train_to_limit"),
-}
-
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,9 @@
 """Packages that import what they offer on first use, so that importing them is quick."""
 
+import ast
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -9,17 +11,34 @@ from types import ModuleType
 from typing import Any
 
 
-def find(package: str, homes: Mapping[str, Sequence[str]], name: str) -> Any:
+@cache
+def homes(package: str) -> dict[str, str]:
+    """Return the names that a package offers, and the module that each of them comes from.
+
+    They are what its text imports from modules of ours under their own names, at once or for type
+    checkers alone: but for this module, they are said nowhere else.
+    """
+    loader: Any = sys.modules[package].__loader__
+    tree = ast.parse(loader.get_source(package))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {
+        alias.name: node.module
+        for node in imports
+        if node.module is not None and node.module.startswith("implicit_bias.")
+        for alias in node.names
+        if alias.name != "lazy" and alias.asname is None
+    }
+
+
+def find(package: str, name: str) -> Any:
     """Return what a package offers under a name: the body of its ``__getattr__``.
 
     Parameters
     ----------
     package : str
         The package's name.
-    homes : mapping from module to names
-        What each module of the package gives to it. All of these together are its ``__all__``.
     name : str
-        What is asked for.
+        What is asked for: one of the names that its text imports, or ``__all__`` of them.
 
     Raises
     ------
@@ -27,10 +46,9 @@ def find(package: str, homes: Mapping[str, Sequence[str]], name: str) -> Any:
         No such name.
     """
     if name == "__all__":
-        return sorted(offered for names in homes.values() for offered in names)
-    for module, names in homes.items():
-        if name in names:
-            return getattr(import_module(f"{package}.{module}"), name)
+        return sorted(homes(package))
+    if name in homes(package):
+        return getattr(import_module(homes(package)[name]), name)
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
 

@@ -191,6 +191,7 @@ class InfiniteWidthSolution:
         return self.problem.decision(X, self.directions, self.coef)
 
 
+@showing("solving at infinite width")
 def max_margin(
     X: ArrayLike,
     y: ArrayLike,
@@ -250,14 +251,40 @@ def max_margin(
     >>> solution.status.name, len(solution.coef)
     ('OPTIMAL', 3)
     """
+    began = time.perf_counter()
+    deadline = Deadline.asked(max_seconds)
     problem = InfiniteWidthProblem(X, y, activation, C, classes)  # type: ignore[arg-type]
-    return solve(
+    validation.check_number(tol, "tol", "(0, inf)")
+    validation.check_count(max_rounds, "max_rounds")
+    if start is not None:
+        start = validation.as_features(start, problem.X.shape[1], "start")
+    generation = _Generation(problem, Oracle(problem, random_state), start)
+    conflict = find_conflict(problem)
+    if conflict is not None:
+        lower = upper = np.inf
+        generation.alpha, min_margin, status = conflict.alpha, np.nan, Status.NOT_SEPARABLE
+        directions, coef = generation.primal
+    else:
+        status = generation.run(tol, max_rounds, deadline)
+        directions, coef = generation.fewest_neurons(tol)
+        lower = generation.lower
+        upper, min_margin = primal_bound(problem, directions, coef)
+        if np.isinf(problem.C) and min_margin > 0:
+            coef, min_margin = coef / min_margin, 1.0
+    return InfiniteWidthSolution(
         problem,
-        tol,
-        max_rounds=max_rounds,
-        max_seconds=max_seconds,
-        start=start,
-        random_state=random_state,
+        directions,
+        coef,
+        generation.alpha,
+        status,
+        Certificate(
+            lower, upper, relative_gap(lower, upper), min_margin, np.array([generation.largest])
+        ),
+        tuple(generation.history),
+        exact=generation.oracle.exact,
+        seconds=time.perf_counter() - began,
+        conflict=conflict,
+        rounding=generation.rounding,
     )
 
 
@@ -314,53 +341,6 @@ def max_margin_of_classes(
         max_seconds=max_seconds,
         random_state=random_state,
         classes=2 if largest < 2 else None,
-    )
-
-
-@showing("solving at infinite width")
-def solve(
-    problem: InfiniteWidthProblem,
-    tol: float = 1e-6,
-    *,
-    max_rounds: int = 300,
-    max_seconds: float | None = None,
-    start: ArrayLike | None = None,
-    random_state: int | np.random.Generator = 0,
-) -> InfiniteWidthSolution:
-    """Solve a problem; `max_margin` builds it from data."""
-    began = time.perf_counter()
-    deadline = Deadline.asked(max_seconds)
-    validation.check_number(tol, "tol", "(0, inf)")
-    validation.check_count(max_rounds, "max_rounds")
-    if start is not None:
-        start = validation.as_features(start, problem.X.shape[1], "start")
-    generation = _Generation(problem, Oracle(problem, random_state), start)
-    conflict = find_conflict(problem)
-    if conflict is not None:
-        lower = upper = np.inf
-        generation.alpha, min_margin, status = conflict.alpha, np.nan, Status.NOT_SEPARABLE
-        directions, coef = generation.primal
-    else:
-        status = generation.run(tol, max_rounds, deadline)
-        directions, coef = generation.fewest_neurons(tol)
-        lower = generation.lower
-        upper, min_margin = primal_bound(problem, directions, coef)
-        if np.isinf(problem.C) and min_margin > 0:
-            coef, min_margin = coef / min_margin, 1.0
-    return InfiniteWidthSolution(
-        problem,
-        directions,
-        coef,
-        generation.alpha,
-        status,
-        Certificate(
-            lower, upper, relative_gap(lower, upper), min_margin, np.array([generation.largest])
-        ),
-        tuple(generation.history),
-        exact=generation.oracle.exact,
-        seconds=time.perf_counter() - began,
-        conflict=conflict,
-        rounding=generation.rounding,
     )
 
 

@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from implicit_bias.report.page import report_on, write_limit, write_report, write_trajectory
     from implicit_bias.report.words import conclusions
 
-HOMES = {
-    "figures.diagnosis": ("draw_diagnosis", "draw_support"),
-    "figures.overview": ("overview",),
-    "figures.recorder": ("draw_recorder",),
-    "page": ("report_on", "write_limit", "write_report", "write_trajectory"),
-    "words": ("conclusions",),
-}
-
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, name)

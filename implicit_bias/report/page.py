@@ -56,6 +56,11 @@ WRITTEN = (
     *(f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")),
 )
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+# Neither image states when it was made: the same numbers give the same bytes.
+PRINT = {
+    "png": (FigureCanvasAgg, {"Software": None}),
+    "svg": (FigureCanvasSVG, {"Date": None, "Creator": None}),
+}
 # Characters that neither HTML nor SVG can hold, and what is shown for them.
 CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code) not in "\t\n\r"}
 
@@ -274,28 +279,15 @@ def _write_pictures(
     files = []
     for kind in kinds:
         image = BytesIO()
-        PRINT[kind](figure, image)
+        canvas, metadata = PRINT[kind]
+        getattr(canvas(figure), f"print_{kind}")(image, metadata=metadata)
         figure.set_layout_engine("none")  # the first drawing has made the layout
         files.append(folder / f"{name}.{kind}")
-        write_atomically(files[-1], methodcaller("write_bytes", image.getvalue()))
+        data = image.getvalue()
+        if kind == "svg":
+            data = data.decode().translate(CONTROLS).encode()
+        write_atomically(files[-1], methodcaller("write_bytes", data))
     return files
-
-
-# Neither image states when it was made: the same numbers give the same bytes.
-def _print_png(figure: Figure, image: BytesIO) -> None:
-    canvas: Any = FigureCanvasAgg(figure)  # its methods have no types
-    canvas.print_png(image, metadata={"Software": None})
-
-
-def _print_svg(figure: Figure, image: BytesIO) -> None:
-    canvas: Any = FigureCanvasSVG(figure)
-    canvas.print_svg(image, metadata={"Date": None, "Creator": None})
-    legal = image.getvalue().decode().translate(CONTROLS)
-    image.seek(0)
-    image.write(legal.encode())
-
-
-PRINT = {"png": _print_png, "svg": _print_svg}
 
 
 # --- files ---------------------------------------------------------------------------------

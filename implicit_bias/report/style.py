@@ -57,21 +57,14 @@ class Look:
 
 
 class Role(Enum):
-    """What a model is beside the others; the value is the colours it is drawn in."""
+    """What a model is beside the others; the value is its colours, its line and its markers."""
 
-    NETWORK = (BLUE, SKY)
-    ITS_SVM = (VERMILION, ORANGE)
-    OTHER_SVM = (GREEN, PURPLE)
-    OTHER = (BLACK, GREY)
+    NETWORK = ((BLUE, SKY), "-", ("o", "P"))
+    ITS_SVM = ((VERMILION, ORANGE), "--", ("^", "v"))
+    OTHER_SVM = ((GREEN, PURPLE), "-.", ("s", "D"))
+    OTHER = ((BLACK, GREY), ":", ("X", "*"))
 
 
-ROLE_LINES = {Role.NETWORK: "-", Role.ITS_SVM: "--", Role.OTHER_SVM: "-.", Role.OTHER: ":"}
-ROLE_MARKERS = {
-    Role.NETWORK: ("o", "P"),
-    Role.ITS_SVM: ("^", "v"),
-    Role.OTHER_SVM: ("s", "D"),
-    Role.OTHER: ("X", "*"),
-}
 # What stands for a colour in the dark: lighter, with a contrast of 4.5 to the ground at least.
 DARK = {
     BLACK: "#e6edf3",

@@ -26,18 +26,8 @@ from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.report.page import WRITTEN, write_limit, write_report
 from implicit_bias.report.words import names_of
+from implicit_bias.runs import command
 from implicit_bias.runs.beside_svm import train_beside_svm
-from implicit_bias.runs.command import (
-    CONFIG_FILE,
-    LIMIT_SUFFIX,
-    TRAIN_GROUPS,
-    WANTED_EXCESS,
-    WANTED_STEPS,
-    command_line,
-    limit_file,
-    train_on,
-    written,
-)
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, chosen, group
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
@@ -67,7 +57,7 @@ def free_folder(folder: Path) -> Path:
         Where files of other names are no obstacle. If it holds an earlier comparison, or any
         other file of a name that a comparison writes, FOLDER-2, FOLDER-3, ... are tried.
     """
-    kept = (CONFIG_FILE, MODELS, *WRITTEN)
+    kept = (command.CONFIG_FILE, MODELS, *WRITTEN)
     return free_path(folder, lambda there: any((there / name).exists() for name in kept))
 
 
@@ -100,7 +90,7 @@ def fit_comparison(
         In the order of ``config.models``.
     """
     fitted: dict[str, BinaryClassifier] = {}
-    write_text(folder / CONFIG_FILE, strict_json.dumps(config.metadata(), indent=2))
+    write_text(folder / command.CONFIG_FILE, strict_json.dumps(config.metadata(), indent=2))
     for name, model in ModelFactory(config, data, progress=progress).fit():
         fitted[name] = model
         made = data.parts.train.preparation
@@ -128,7 +118,7 @@ def train_and_save(
     )
     save_model(file, classifier, config.metadata(), samples.preparation)
     assert isinstance(classifier.training_, LimitResult)
-    name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(LIMIT_SUFFIX)
+    name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(command.LIMIT_SUFFIX)
     return classifier, write_limit(file.parent, name, classifier.training_)
 
 
@@ -136,9 +126,9 @@ def train_further(folder: Path, config: RunConfig, data: Data) -> dict[str, Bina
     """Train the GLN of a comparison, if it has one, until it is near the SVM; see `train_on`."""
     if GLN not in config.models:
         return {}
-    file, limit = limit_file(folder, GLN), LimitConfig(steps=WANTED_STEPS)
-    alone = RunConfig(models=(GLN,), **chosen(config, *TRAIN_GROUPS))
-    network, _ = train_and_save(alone, data, file, limit, until_excess=WANTED_EXCESS)
+    file, limit = command.limit_file(folder, GLN), LimitConfig(steps=command.WANTED_STEPS)
+    alone = RunConfig(models=(GLN,), **chosen(config, *command.TRAIN_GROUPS))
+    network, _ = train_and_save(alone, data, file, limit, until_excess=command.WANTED_EXCESS)
     return {file.stem: network}
 
 
@@ -161,10 +151,11 @@ def read_comparison(
         The folder holds no configuration, or no model of it; or a network has other data or gates,
         or the name of another model.
     """
-    file = folder / CONFIG_FILE
+    file = folder / command.CONFIG_FILE
     if not file.is_file():
         raise FolderError(
-            f"{folder} holds no {CONFIG_FILE}: give a folder that `{written('compare')}` wrote"
+            f"{folder} holds no {command.CONFIG_FILE}: give a folder that "
+            f"`{command.written('compare')}` wrote"
         )
     config = _config_of(file)
     files = {name: model_file(folder, name) for name in config.models}
@@ -205,9 +196,12 @@ def write_comparison(
     config: RunConfig,
     data: Data,
     models: Mapping[str, BinaryClassifier],
-    command: str = "",
+    again: str = "",
 ) -> tuple[Comparison, Path]:
-    """Compare fitted models, write report and tables into the folder, and return the page, too."""
+    """Compare fitted models, write report and tables into the folder, and return the page, too.
+
+    ``again`` is the command that makes the page again, where it is not that of the comparison.
+    """
     comparison = data.compare(models)
     weights = ", ".join(config.class_weight or ())
     facts = {
@@ -240,8 +234,8 @@ def write_comparison(
         evaluation=held_out,
         facts=facts,
         made=_made(folder, models),
-        command=command or command_line("compare", config, *COMPARE_GROUPS),
-        train_on=train_on(config, folder, models),
+        command=again or command.command_line("compare", config, *COMPARE_GROUPS),
+        train_on=command.train_on(config, folder, models),
         meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
     )
     return comparison, page

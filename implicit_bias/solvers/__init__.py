@@ -39,9 +39,10 @@ from implicit_bias.solvers.base import (
     Tolerances,
 )
 from implicit_bias.solvers.choice import INTERIOR_POINT_LIMIT, choose_solver
-from implicit_bias.solvers.relaxation import Relaxed
-from implicit_bias.solvers.solve import solve, solve_relaxed
+from implicit_bias.solvers.relaxation import Relaxed, solve_relaxed
+from implicit_bias.solvers.solve import solve
 
+# The methods are imported on first use: they need torch or CVXPY.
 if TYPE_CHECKING:
     from implicit_bias.solvers.active_set import ActiveSet, OneGroup
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
@@ -52,22 +53,6 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
     from implicit_bias.solvers.working_set import WorkingSet
 
-# All that the package offers; the methods are imported on first use: they need torch or CVXPY.
-HOMES = {
-    "base": ("BoundsAt", "Solution", "SolveError", "SolveStats", "Solver", "Tolerances"),
-    "choice": ("INTERIOR_POINT_LIMIT", "SOLVER_NAMES", "SolverName", "choose_solver"),
-    "relaxation": ("OnFailure", "Relaxed"),
-    "solve": ("solve", "solve_relaxed"),
-    "active_set": ("ActiveSet", "OneGroup"),
-    "cvxpy_solver": ("CvxpySolver",),
-    "feature_space": ("FeatureSpace",),
-    "interior_point": ("InteriorPoint",),
-    "linear_program": ("LinearProgram",),
-    "multiprecision": ("MultiPrecision",),
-    "out_of_core": ("OutOfCoreSolution", "solve_out_of_core"),
-    "working_set": ("WorkingSet",),
-}
-
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, name)

@@ -65,7 +65,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import flint
 import numpy as np
@@ -600,16 +600,16 @@ class Term(ABC):
     """A self-concordant barrier of some of the variables, at these places of x."""
 
     places: Places
+    # Whether the square of the gradient is to be added to what is given of the Hessian.
+    adds_square: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def parameter(self) -> int:
-        """Nesterov and Nemirovskii's: by how much it may change along a line through the domain."""
+        """Nesterov and Nemirovskii's: by how much it may change along a line through the domain.
 
-    @property
-    def adds_square(self) -> bool:
-        """Whether the square of the gradient is to be added to what is given of the Hessian."""
-        return False
+        That of many cones is the number of their variables.
+        """
+        return len(self.places)
 
     @abstractmethod
     def value(self, x: Vector) -> Number | None:
@@ -631,6 +631,7 @@ class Ball(Term):
 
     places: Places
     weights: Vector
+    adds_square: ClassVar[bool] = True  # the Hessian is diagonal but for it
 
     @property
     def parameter(self) -> int:
@@ -648,11 +649,6 @@ class Ball(Term):
         each = np.arange(len(x))
         return 2 * signs * x / rest, each, each, 2 * signs / rest
 
-    @property
-    def adds_square(self) -> bool:
-        """The Hessian is diagonal but for the square of the gradient."""
-        return True
-
     def _rest(self, x: Vector) -> Number:
         return x[-1] * x[-1] - (self.weights * x[:-1]) @ x[:-1]
 
@@ -663,11 +659,6 @@ class Powers(Term):
 
     places: Places
     a: Number
-
-    @property
-    def parameter(self) -> int:
-        """Three a cone."""
-        return len(self.places)
 
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""
@@ -708,11 +699,6 @@ class Entries(Term):
     """-sum_j log(t_j^2 - z_j^2) of x = (z, t)."""
 
     places: Places
-
-    @property
-    def parameter(self) -> int:
-        """Two an entry."""
-        return len(self.places)
 
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""

@@ -18,20 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from implicit_bias import norms
 from implicit_bias.base.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
-from implicit_bias.norms import (
-    BALLS,
-    L2,
-    InRows,
-    MaxOverGroups,
-    Nuclear,
-    Spectral,
-    SumOverGroups,
-    entries_of,
-    nuclear_groups,
-)
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
@@ -145,14 +135,14 @@ class _Facts:
             return "gates"
         groups = problem.norm.partition(problem.norm_shape)
         if problem.metric is not None or (groups is not None and groups.inner == "l2"):
-            return "l2" if problem.norm == L2() else "groups"
-        if groups is None and entries_of(problem.norm) is not None:
+            return "l2" if problem.norm == norms.L2() else "groups"
+        if groups is None and norms.entries_of(problem.norm) is not None:
             return "powers"
         if isinstance(problem.norm, Entrywise):
             return "entries"
-        if problem.norm in BALLS:
+        if problem.norm in norms.BALLS:
             return "matrix"
-        if nuclear_groups(problem.norm) is not None:
+        if norms.nuclear_groups(problem.norm) is not None:
             return "matrices"
         return "other" if groups is None else "maxima"
 
@@ -255,11 +245,11 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def _in_words(norms: tuple[Structure, ...]) -> str:
+def _in_words(structures: tuple[Structure, ...]) -> str:
     """Name structures of norms, all that are Euclidean, and all but the first, as one."""
-    if norms == ANOTHER:
+    if structures == ANOTHER:
         return "any other"
-    found = "; ".join(STRUCTURES[name] for name in norms)
+    found = "; ".join(STRUCTURES[name] for name in structures)
     return found.replace("; ".join(STRUCTURES[name] for name in EUCLIDEAN), "sums of l2")
 
 
@@ -273,13 +263,14 @@ def count_features(problem: MarginProblem) -> int:
 def _semidefinite_entries(problem: MarginProblem) -> int:
     """Entries of the cones that a matrix norm, or a sum or maximum of such, needs; else 0."""
     norm, (K, M, D) = problem.norm, problem.norm_shape
-    if isinstance(norm, InRows):
+    if isinstance(norm, norms.InRows):
         K, norm = norm.n_rows, norm.norm
     orders = np.array([K + M * D])
-    if isinstance(norm, SumOverGroups | MaxOverGroups):
+    if isinstance(norm, norms.SumOverGroups | norms.MaxOverGroups):
         orders = K + (D if norm.axis == -2 else M) * np.bincount(norm.groups)
         norm = norm.norm
-    return int((orders * (orders + 1) // 2).sum()) if norm in (Nuclear(), Spectral()) else 0
+    semidefinite = norm in (norms.Nuclear(), norms.Spectral())
+    return int((orders * (orders + 1) // 2).sum()) if semidefinite else 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.options import OnFailure as OnFailure
+from implicit_bias.base.options import DEFAULTS, OnFailure, SolverOptions
 from implicit_bias.base.validation import Array, check_number
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import C_in_words, MarginProblem
 from implicit_bias.solvers.base import Solution
+from implicit_bias.solvers.solve import solve
 
 # C of the soft margin where the user names none, in units of 1 / (root mean square feature norm):
 # then it does not depend on the scale of the data.
@@ -61,23 +61,40 @@ class Relaxed:
         return "; ".join(first if said else [*first, self.solution.message])
 
 
-def relax(
+def solve_relaxed(
     problem: MarginProblem,
-    solve: Callable[[MarginProblem], Solution],
-    on_failure: OnFailure,
-    soft_C: float | None,
+    on_failure: OnFailure = "raise",
+    soft_C: float | None = None,
+    solving: SolverOptions = DEFAULTS,
     weights: Array | float = 1.0,
 ) -> Relaxed:
-    """Solve a problem, or its relaxation where its samples are not separable."""
+    """Solve a margin problem; where its samples are not separable, a relaxation of it.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    on_failure : {"raise", "warn", "soft", "drop"}
+        "raise" and "warn" (the caller does either) solve no relaxation; "soft" solves the soft
+        margin; "drop" leaves out the samples that the soft margin misclassifies, and solves the
+        hard margin on the rest.
+    soft_C : float or None
+        C of the soft margin, positive and finite; None is 100 over the root mean square of the
+        feature norms.
+    solving : SolverOptions
+        Solver, tolerance and device, as in `solve`.
+    weights : float or ndarray of shape (N,)
+        Of the samples in the soft margin: their C is ``soft_C`` times these.
+    """
     if soft_C is None:
         soft_C = DEFAULT_SOFT_C / problem.scale
     check_number(soft_C, "soft_C", "(0, inf)")
-    solution = solve(problem)
+    solution = solve(problem, *solving)
     nothing = np.zeros(0, dtype=np.int64)
     if not solution.status.inseparable or on_failure in ("raise", "warn"):
         return Relaxed(solution, problem.C, nothing)
     posed = replace(problem, C=soft_C * weights)
-    soft, said = solve(posed), C_in_words(posed.C)
+    soft, said = solve(posed, *solving), C_in_words(posed.C)
     if on_failure == "soft":
         done = f"solved the soft margin with C={said} instead"
         return Relaxed(soft, posed.C, nothing, solution, done)
@@ -89,6 +106,6 @@ def relax(
     if len(np.unique(problem.y[kept])) < 2:
         done = f"the soft margin with C={said} classifies one class only: try a larger soft_C"
         return Relaxed(solution, problem.C, nothing, solution, done)
-    padded = solve(problem.subset(kept)).among(problem.n_samples, kept)
+    padded = solve(problem.subset(kept), *solving).among(problem.n_samples, kept)
     done = f"left out {len(dropped)} samples that the soft margin misclassifies"
     return Relaxed(padded, problem.C, dropped, solution, done)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import QUIET, Graded, Status, grade
@@ -40,7 +39,6 @@ from implicit_bias.solvers.base import (
     no_report,
 )
 from implicit_bias.solvers.iteration import finite, nothing_yet
-from implicit_bias.solvers.relaxation import OnFailure, Relaxed, relax
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
@@ -438,34 +436,6 @@ def _has_another_norm(problem: MarginProblem) -> bool:
     """Whether the Euclidean norm may find a separator, or a proof of none, that holds here too."""
     other = problem.norm not in (L2(), problem.gate_norm)
     return other and problem.hard_margin and problem.metric is None
-
-
-def solve_relaxed(
-    problem: MarginProblem,
-    on_failure: OnFailure = "raise",
-    soft_C: float | None = None,
-    solving: SolverOptions = DEFAULTS,
-    weights: Array | float = 1.0,
-) -> Relaxed:
-    """Solve a margin problem; where its samples are not separable, a relaxation of it.
-
-    Parameters
-    ----------
-    problem : MarginProblem
-        The problem.
-    on_failure : {"raise", "warn", "soft", "drop"}
-        "raise" and "warn" (the caller does either) solve no relaxation; "soft" solves the soft
-        margin; "drop" leaves out the samples that the soft margin misclassifies, and solves the
-        hard margin on the rest.
-    soft_C : float or None
-        C of the soft margin, positive and finite; None is 100 over the root mean square of the
-        feature norms.
-    solving : SolverOptions
-        Solver, tolerance and device, as in `solve`.
-    weights : float or ndarray of shape (N,)
-        Of the samples in the soft margin: their C is ``soft_C`` times these.
-    """
-    return relax(problem, lambda posed: solve(posed, *solving), on_failure, soft_C, weights)
 
 
 def _checked(solver: Solver, options: choice.MethodOptions) -> Solver:

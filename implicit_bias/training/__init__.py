@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint, Observer, history_frame
     from implicit_bias.training.minibatch import OwnResult, TrainingDiverged, TrainingResult, train
 
-HOMES = {
-    "configuration": ("LimitConfig", "OwnLoop", "TrainingConfig"),
-    "frozen": ("Divergence", "FrozenComparison", "train_beside_frozen"),
-    "history": ("HistoryPoint", "Observer", "history_frame"),
-    "minibatch": ("OwnResult", "TrainingDiverged", "TrainingResult", "train"),
-}
-
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, HOMES, name)
+    return lazy.find(__name__, name)

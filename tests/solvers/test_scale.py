@@ -13,9 +13,15 @@ import cases
 from implicit_bias import MarginProblem, Solution, Status, solve
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.solvers import BoundsAt, InteriorPoint, Tolerances, interior_point
+from implicit_bias.solvers import (
+    BoundsAt,
+    InteriorPoint,
+    Tolerances,
+    interior_point,
+    relaxation,
+    solve_relaxed,
+)
 from implicit_bias.solvers.newton import Newton
-from implicit_bias.solvers.relaxation import relax
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
 from oracles import check_gordan
 
@@ -301,21 +307,24 @@ def check_interrupted(
     return found
 
 
-def test_no_samples_are_dropped_after_an_interrupted_relaxation() -> None:
+def test_no_samples_are_dropped_after_an_interrupted_relaxation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A soft margin cut short says nothing about which samples are in the way."""
     problem = cases.twin("gln")
 
-    def pressed(posed: MarginProblem) -> Solution:
+    def pressed(posed: MarginProblem, *solving: Any) -> Solution:
         if posed.hard_margin:
-            return solve(posed)
+            return solve(posed, *solving)
 
         def press(line: BoundsAt) -> None:
             if line.iteration == 1:
                 raise KeyboardInterrupt
 
-        return solve(posed, on_progress=press)
+        return solve(posed, *solving, on_progress=press)
 
-    relaxed = relax(problem, pressed, "drop", None)
+    monkeypatch.setattr(relaxation, "solve", pressed)
+    relaxed = solve_relaxed(problem, "drop")
     assert relaxed.solution.status is Status.INTERRUPTED
     assert len(relaxed.dropped) == 0
     assert "Ctrl-C" in relaxed.message

@@ -15,7 +15,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.comparison import Comparison, ModelResult, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
-from implicit_bias.report.style import ROLE_LINES, ROLE_MARKERS, Look, Role
+from implicit_bias.report.style import Look, Role
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +128,9 @@ def look(comparison: Comparison, name: str) -> Look:
     roles = {model.name: role(comparison, model) for model in comparison.models}
     mine = roles[name]
     number = [other for other, part in roles.items() if part is mine].index(name)
-    colours, markers = mine.value, ROLE_MARKERS[mine]
-    line = ROLE_LINES[mine] if number % 2 == 0 else (0, (1 + number, 2))
-    return Look(colours[number % len(colours)], line, markers[number // 2 % len(markers)])
+    colours, line, markers = mine.value
+    drawn = line if number % 2 == 0 else (0, (1 + number, 2))
+    return Look(colours[number % len(colours)], drawn, markers[number // 2 % len(markers)])
 
 
 def short_label(name: str) -> str:

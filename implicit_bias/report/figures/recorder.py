@@ -5,16 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from implicit_bias.report.style import (
-    COLOURS,
-    GREY,
-    HEIGHT,
-    LINES,
-    MARKERS,
-    WIDTH,
-    logarithmic,
-    style,
-)
+from implicit_bias.report import style
 
 # From this many steps on their axis is logarithmic, so that step 0 is not shown.
 MANY_STEPS = 100
@@ -32,8 +23,8 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
     gaps : bool
         Whether gaps were recorded, too.
     """
-    with style():
-        figure = Figure(figsize=((1 + gaps) * WIDTH, HEIGHT), layout="constrained")
+    with style.style():
+        figure = Figure(figsize=((1 + gaps) * style.WIDTH, style.HEIGHT), layout="constrained")
         margins, *others = figure.subplots(1, 1 + gaps, squeeze=False)[0]
         for i, name in enumerate(norms):
             margin = frame[f"margin_{name}"].where(frame["min_margin"] > 0)
@@ -46,9 +37,9 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
                 ax.plot(
                     frame["step"][shown],
                     values[shown],
-                    LINES[i % len(LINES)],
-                    color=COLOURS[i % len(COLOURS)],
-                    marker=MARKERS[i % len(MARKERS)],
+                    style.LINES[i % len(style.LINES)],
+                    color=style.COLOURS[i % len(style.COLOURS)],
+                    marker=style.MARKERS[i % len(style.MARKERS)],
                     markersize=3.5,
                     markevery=max(1, len(frame) // 12),
                     label=name,
@@ -58,7 +49,7 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
             ax.set(title="Distance from a KKT point", ylabel="KKT gap")
         for ax in (margins, *others):
             ax.set(xlabel="steps")
-            logarithmic(ax)
+            style.logarithmic(ax)
             if frame["step"].max() < MANY_STEPS:
                 ax.set_xscale("linear")
             _before_separation(ax, frame)
@@ -76,7 +67,7 @@ def _before_separation(ax: Axes, frame: pd.DataFrame) -> None:
     shown = steps[steps > 0] if ax.get_xscale() == "log" else steps
     low, high = (shown.min(), shown.max()) if len(shown) else (1, 1)
     for start, end in zip(steps[missing], np.append(steps[1:], steps[-1])[missing], strict=True):
-        ax.axvspan(max(start, low), max(end, low), color=GREY, alpha=0.2, linewidth=0)
+        ax.axvspan(max(start, low), max(end, low), color=style.GREY, alpha=0.2, linewidth=0)
     ax.set_xlim(low, high if high > low else low + 1)
     if missing.all():
         ax.set(yscale="linear", ylim=(0, 1.05))
