@@ -9,20 +9,6 @@ Their order is the table of `lippl2022`. Batches are pieces of 128 of an epoch's
 last one shorter. Each network sees 400,000 samples; the step size 0.04 is multiplied by 0.25 after
 half of the epochs.
 
-The gradients are written out, because automatic differentiation takes twice as long as the
-arithmetic of networks as small as these; but every product and its order are the same:
-
-=========  ======  =================================================================
-symbol     shape   meaning
-=========  ======  =================================================================
-W, w, b            hidden weights (R, D), readout (H,), its bias
-x, t       (B, .)  a batch and its targets
-h          (B, H)  hidden outputs: z (W x), z the gates
-s          (B,)    slope of the loss in f, (p - t) / B
-=========  ======  =================================================================
-
-    dL/dw = h' s,    dL/db = sum s,    dL/dW = (z (s w'))' x
-
 The gates of GLNs do not move, and their accuracies do not depend on rounding. Where an image
 crosses the gate of a ReLU early on, the last bit of a weight decides: narrow ReLU networks then
 differ by some images between machines, with momentum 0.9 by some tens.
@@ -39,7 +25,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -153,6 +138,7 @@ def released_relu(n_features: int, n_units: int, *, seed: int) -> ReLUNetwork:
     return ReLUNetwork(n_features, [n_units], dtype=torch.float32, seed=seed)
 
 
+@torch.inference_mode(False)  # nor torch.no_grad
 def train_as_released(
     network: GLN | ReLUNetwork,
     X: ArrayLike,
@@ -334,127 +320,49 @@ def _epochs(n_samples: int, config: TrainingConfig) -> Iterator[tuple[Tensor, ..
 class _Descent:
     """Gradient descent with momentum on a network's trained weights, a batch at a time.
 
-    The products, their order and torch's own kernels are those of automatic differentiation
-    through torch's linear layers, so that every rounding is the same.
+    Of a shallow GLN, which has more rows than samples, only those that occur are descended on.
     """
 
     @torch.no_grad()
     def __init__(
         self, network: Network, prepared: tuple[Tensor, ...], labels: Tensor, momentum: float
     ) -> None:
-        inputs, *rows = prepared
-        self.targets = (labels > 0).to(inputs)
-        self.hidden = _hidden_layer(network.hidden_weights[0].detach(), inputs, rows, momentum)
-        self.readout = network.readout.detach()
-        self.bias = None if network.readout_bias is None else network.readout_bias.detach()[None]
-        self.trains_readout = network.readout.requires_grad
-        self.readout_velocity = _Velocity(self.readout, momentum)
-        self.bias_velocity = _Velocity(torch.zeros(1), momentum)
+        self.network, self.momentum = network, momentum
+        (self.inputs, *self.rows), self.targets = prepared, (labels > 0).to(prepared[0])
+        self.weights: Tensor = network.hidden_weights[0]
+        self.occurring: Tensor | None = None
+        if self.rows and self.rows[0].shape[1] == 1:
+            found = np.unique(self.rows[0][:, 0].numpy(), return_inverse=True)
+            self.occurring, places = map(torch.tensor, found)
+            self.weights = self.weights[self.occurring].requires_grad_()
+            self.rows = [places[:, None]]
+        parts = (self.weights, network.readout, network.readout_bias)
+        self.trained = [part for part in parts if part is not None and part.requires_grad]
+        self.velocities = [torch.zeros_like(weights) for weights in self.trained]
 
-    @torch.no_grad()
     def step(self, batch: Tensor, rate: float) -> float:
         """Descend from the loss of a batch, and return it."""
-        hidden, targets = self.hidden.outputs(batch), self.targets[batch]
-        outputs = nn.functional.linear(hidden, self.readout, self.bias)[:, 0]
+        hidden = self._hidden(self.inputs[batch], *(rows[batch] for rows in self.rows))
+        offset = self.network.readout_bias
+        bias = None if offset is None else offset[None]
+        outputs = nn.functional.linear(hidden, self.network.readout, bias)[:, 0]
         if not torch.isfinite(outputs).all():
             raise TrainingDiverged("training diverged: an output is not finite. Scale the inputs")
-        p = torch.sigmoid(outputs)
-        loss = nn.functional.binary_cross_entropy(p, targets)
-        one, mean = torch.ones_like(loss), 1
-        slopes = torch.ops.aten.binary_cross_entropy_backward(one, p, targets, None, mean)
-        slopes = torch.ops.aten.sigmoid_backward(slopes, p)[:, None]
-        # The hidden layer's slopes are those at the readout before its step.
-        hidden_slopes = slopes * self.readout
-        if self.trains_readout:
-            self.readout.sub_(self.readout_velocity.after(slopes.T @ hidden), alpha=rate)
-        if self.bias is not None:
-            self.bias.sub_(self.bias_velocity.after(slopes.sum(dim=0)), alpha=rate)
-        self.hidden.descend(hidden_slopes, rate)
+        loss = nn.functional.binary_cross_entropy(torch.sigmoid(outputs), self.targets[batch])
+        gradients = torch.autograd.grad(loss, self.trained)
+        with torch.no_grad():
+            for weights, velocity, slope in zip(
+                self.trained, self.velocities, gradients, strict=True
+            ):
+                weights.sub_(velocity.mul_(self.momentum).add_(slope), alpha=rate)
+            if self.occurring is not None:
+                self.network.hidden_weights[0][self.occurring] = self.weights
         return loss.item()
 
-
-class _Velocity:
-    """Sum of the gradients so far, the latest with weight 1, each one before with momentum less."""
-
-    def __init__(self, weights: Tensor, momentum: float) -> None:
-        self.momentum = momentum
-        self.sum = torch.zeros_like(weights) if momentum else None
-
-    def after(self, gradient: Tensor) -> Tensor:
-        """Return the velocity after one more gradient."""
-        return gradient if self.sum is None else self.sum.mul_(self.momentum).add_(gradient)
-
-
-def _hidden_layer(
-    weights: Tensor, inputs: Tensor, rows: list[Tensor], momentum: float
-) -> _HiddenLayer:
-    """Return the layer with weights (R, D) that a GLN's rows (N, H), if any, select from."""
-    if not rows:
-        return _Rectified(weights, inputs, momentum)
-    one_unit = rows[0].shape[1] == 1
-    return (_OneUnit if one_unit else _Contexts)(weights, inputs, rows[0], momentum)
-
-
-class _HiddenLayer(Protocol):
-    """Hidden weights (R, D), and how the outputs on the training inputs (N, D) follow from them."""
-
-    def outputs(self, batch: Tensor) -> Tensor:
-        """Hidden outputs (B, H) of the samples in a batch."""
-
-    def descend(self, slopes: Tensor, rate: float) -> None:
-        """Step down from the slopes (B, H) of the loss in the last `outputs`."""
-
-
-class _Contexts:
-    """Hidden layer of a GLN: unit h has row ``rows[n, h]`` for sample n."""
-
-    def __init__(self, weights: Tensor, inputs: Tensor, rows: Tensor, momentum: float) -> None:
-        self.weights, self.inputs, self.rows = weights, inputs, rows
-        self.velocity = _Velocity(weights, momentum)
-
-    def outputs(self, batch: Tensor) -> Tensor:
-        self.x, self.selected = self.inputs[batch], self.rows[batch]
-        return (self.x @ self.weights.T).gather(1, self.selected)
-
-    def descend(self, slopes: Tensor, rate: float) -> None:
-        of_rows = slopes.new_zeros(len(slopes), len(self.weights))
-        of_rows.scatter_(1, self.selected, slopes)
-        self.weights.sub_(self.velocity.after(of_rows.T @ self.x), alpha=rate)
-
-
-class _OneUnit:
-    """Hidden layer of a shallow GLN: more rows than samples, so only those that occur move."""
-
-    def __init__(self, weights: Tensor, inputs: Tensor, rows: Tensor, momentum: float) -> None:
-        self.weights, self.inputs, self.rows = weights, inputs, rows[:, 0]
-        occurring, position = np.unique(self.rows.numpy(), return_inverse=True)
-        self.occurring, self.position = torch.tensor(occurring), torch.tensor(position)
-        self.gradient = weights.new_empty(len(occurring), weights.shape[1])
-        self.velocity = _Velocity(self.gradient, momentum)
-
-    def outputs(self, batch: Tensor) -> Tensor:
-        self.x, self.batch = self.inputs[batch], batch
-        return (self.x * self.weights[self.rows[batch]]).sum(dim=1, keepdim=True)
-
-    def descend(self, slopes: Tensor, rate: float) -> None:
-        self.gradient.zero_().index_add_(0, self.position[self.batch], slopes * self.x)
-        change = self.velocity.after(self.gradient)
-        self.weights.index_add_(0, self.occurring, change, alpha=-rate)
-
-
-class _Rectified:
-    """Hidden layer of a ReLU network. Its gates are open at 0, as in the released code."""
-
-    def __init__(self, weights: Tensor, inputs: Tensor, momentum: float) -> None:
-        self.weights, self.inputs = weights, inputs
-        self.velocity = _Velocity(weights, momentum)
-
-    def outputs(self, batch: Tensor) -> Tensor:
-        self.x = self.inputs[batch]
-        products = self.x @ self.weights.T
-        self.open = products >= 0
-        return products * self.open
-
-    def descend(self, slopes: Tensor, rate: float) -> None:
-        gradient = (slopes * self.open).T @ self.x
-        self.weights.sub_(self.velocity.after(gradient), alpha=rate)
+    def _hidden(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return hidden outputs (B, H), of a GLN by its rows (B, H) of hidden weights (R, D)."""
+        if rows is not None and rows.shape[1] == 1:
+            return (x * nn.functional.embedding(rows[:, 0], self.weights)).sum(dim=1, keepdim=True)
+        products = x @ self.weights.T
+        # The gates of a ReLU are open at 0, as in the released code.
+        return products * (products >= 0) if rows is None else products.gather(1, rows)
