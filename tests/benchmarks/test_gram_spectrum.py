@@ -219,11 +219,6 @@ def test_decay_of_tanh_on_the_circle() -> None:
     assert slope == pytest.approx(-1.5 * math.pi ** (2 / 3), rel=0.06)
 
 
-def test_closed_form_on_the_circle_needs_a_smooth_activation() -> None:
-    with pytest.raises(ValueError, match="relu fall too slowly: it has a kink"):
-        circle_eigenvalues(grams.ACTIVATIONS["relu"], 10)
-
-
 @pytest.mark.parametrize(("name", "order"), KINKS.items())
 def test_kinks_are_where_the_derivative_jumps(name: str, order: int) -> None:
     """Condition J_r: one-sided derivatives at 0 by autograd; those of ReLU and ELU jump by 1."""

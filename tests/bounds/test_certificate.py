@@ -271,23 +271,24 @@ def test_errors_name_cause_and_cure(arguments: dict[str, Any], message: str) -> 
 # --- where rounding could fool the certificate -----------------------------------------------
 
 
-def test_what_the_metric_does_not_see_does_not_predict() -> None:
-    singular = {0: np.diag([1.0, 0.0])}
-    gates = np.array([[1e-6, 1e4], [1e-6, 1e4]])
-    problem = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.zeros(2, dtype=int), singular)
-    # The second coefficient is within rounding of the metric's range, yet it makes the margins.
-    found = certify(problem, coef=[[1.0], [5e-10]], alpha=[1.0, 1.0])
-    assert found.lower == pytest.approx(1e6)
-    assert found.upper == pytest.approx(1e6)
-
-
-def test_a_metric_rounded_below_zero_is_cut_off() -> None:
-    rounded = {0: np.diag([1.0, -1.9e-10])}
-    gates = np.array([[1.0, 1e5], [1.0, 1e5]])
-    problem = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.zeros(2, dtype=int), rounded)
-    found = certify(problem, coef=[[1.0], [0.0]], alpha=[0.5, 0.5])
-    assert found.lower == pytest.approx(1.0)
-    assert found.upper == pytest.approx(1.0)
+@pytest.mark.parametrize(
+    ("gates", "metric", "coef", "C", "optimum"),
+    [
+        # Within rounding of the metric's range, yet it makes the margins.
+        ([1e-6, 1e4], [1.0, 0.0], [1.0, 5e-10], np.inf, 1e6),
+        # A metric rounded below zero is cut off.
+        ([1.0, 1e5], [1.0, -1.9e-10], [1.0, 0.0], np.inf, 1.0),
+        # Zero features are those of their own group, and 10 = C hides no sample.
+        *(([1.0, 1e13], [1.0, 0.0], [1.0, 0.0], C, 1.0) for C in (np.inf, 10.0)),
+    ],
+)
+def test_what_the_metric_does_not_see_does_not_predict(
+    gates: list[float], metric: list[float], coef: list[float], C: float, optimum: float
+) -> None:
+    one, groups, P = np.ones((2, 1)), np.zeros(2, dtype=int), {0: np.diag(metric)}
+    problem = MarginProblem(one, np.ones(2), np.array([gates, gates]), groups, P, C)
+    found = certify(problem, np.reshape(coef, (2, 1)), [1.0, 1.0])
+    assert (found.lower, found.upper) == pytest.approx((optimum, optimum))
 
 
 def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,19 +360,9 @@ def test_offsets_do_not_fool_the_bounds(offset: float) -> None:
     )
 
 
-def test_zero_features_are_those_of_their_own_group() -> None:
-    """Gates and metrics of a wide range: the optimum is 1, and 10 = C hides no sample."""
-    wide = np.array([[1.0, 1e13], [1.0, 1e13]])
-    one, labels = np.ones((2, 1)), np.ones(2)
-    singular = {0: np.diag([1.0, 0.0])}
-    groups = np.zeros(2, dtype=int)
-    for C in (np.inf, 10.0):
-        found = certify(MarginProblem(one, labels, wide, groups, singular, C), [[1], [0]], [1, 1])
-        assert found.lower == pytest.approx(1)
-        assert found.upper == pytest.approx(1)
-    beside = MarginProblem(
-        one, labels, [[1.0, 0.0], [1.0, 1.0]], np.arange(2), {0: np.array([[1e-26]])}
-    )
+def test_small_features_are_those_of_their_own_group() -> None:
+    gates, metric = np.array([[1.0, 0.0], [1.0, 1.0]]), {0: np.array([[1e-26]])}
+    beside = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.arange(2), metric)
     assert not beside.zero_features.any()
     assert find_conflict(beside) is None
 
