@@ -250,6 +250,7 @@ def test_other_values_have_other_verdicts(change: str, replication: Replication)
     tables, values = replication
     if " = " in change:
         values = changed(values, change)
+        tables = replace(tables, more_seeds=changed(tables.more_seeds, change))
     else:
         tables = exchanged(tables, *change.split(", "))
         values = all_values(tables)
