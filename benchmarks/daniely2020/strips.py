@@ -209,15 +209,15 @@ def draw(frame: pd.DataFrame) -> Figure:
         for (model, strips), points in parts(rows, "model", "strips"):
             colour, mark = LOOKS[model]
             curve = 100 * (1 - points.groupby("epoch")["test_error"].mean())
-            label = f"{model}, {strips:,}"
-            look = {} if strips == main else {"marker": "", "linestyle": line_of[strips]}
-            (line,) = ax.plot(curve.index, curve, mark, color=colour, label=label)
-            line.set(**look)
+            (line,) = ax.plot(curve.index, curve, mark, color=colour, label=model)
+            if strips != main:
+                label = f"{model}, {strips:,} strips"
+                line.set(marker="", linestyle=line_of[strips], label=label)
         ax.axhline(50, color=GREY, linestyle="--", linewidth=1, label="chance")
         if k == frame["k"].max():
             label = "paper, ReLU network: almost 80 %"
             ax.axhline(80, color=BLACK, linewidth=1, label=label)
-        ax.set(xlabel="epoch", title=f"strips of k = {k}")
+        ax.set(xlabel="epoch", title=f"k = {k}, {main:,} strips where not said")
         ax.set_xticks(range(0, int(frame["epoch"].max()) + 1, 5))
     panels[0].set(ylabel="test accuracy, %")
     return common_legend(figure, panels, 3)
