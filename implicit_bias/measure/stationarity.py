@@ -70,7 +70,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base.strict_json import attributes
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, check_flag
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.modules import as_module, double, evaluating
@@ -310,7 +310,8 @@ def certify_network(
     Raises
     ------
     TypeError
-        A classifier, or a module that is none of this package's networks.
+        A classifier, or a module that is none of this package's networks; ``multipliers`` that is
+        no bool.
     ValueError
         More than one hidden layer; data that do not fit.
 
@@ -332,6 +333,7 @@ def certify_network(
             f"certify_network takes a network of this package, not a {type(network).__name__}: of "
             "a classifier pass classifier.network_; for another torch module use stationarity"
         )
+    check_flag(multipliers, "multipliers")
     problem = network.architecture().problem(X, y, classes=network.classes)
     coef, units = network.coef(), network.unit_groups()
     dual_norms = np.full(len(units), np.nan)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from cases import mostly_slow
 from diagnosis.test_traps import X, quiet, relu, single
 from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
 from implicit_bias.base.wording import percent_bounds
@@ -86,7 +87,10 @@ def test_who_minimised_the_logarithm_is_not_told_to() -> None:
     assert "not exponential-like" in flat.warnings[0]
 
 
-@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam])
+@pytest.mark.parametrize(
+    "kind",
+    mostly_slow([torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam], [torch.optim.Adam]),
+)
 def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
     module = of_margin(5.0)
     large, small = (kind(module.parameters(), eps=e, weight_decay=0.0) for e in (1.0, 1e-30))

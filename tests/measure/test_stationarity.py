@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -367,6 +367,11 @@ def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
 def test_what_is_no_network_has_no_certificate(module: Any) -> None:
     with pytest.raises(TypeError, match="pass classifier.network_; for another torch module use"):
         certify_network(module, X, Y)
+
+
+def test_whether_multipliers_are_wanted_is_no_word() -> None:
+    with pytest.raises(TypeError, match="multipliers must be True or False, got 'no'"):
+        certify_network(biased(0.1), X, Y, multipliers=cast("bool", "no"))
 
 
 def test_a_deep_network_has_no_certificate() -> None:

@@ -28,6 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
+from cases import mostly_slow
 from implicit_bias import (
     GLNSVC,
     Comparison,
@@ -231,7 +232,7 @@ def test_models_must_be_those_of_the_comparison(tmp_path: Path) -> None:
 # --- the page --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["digits", "plane"])
+@pytest.mark.parametrize("name", mostly_slow(["digits", "plane"], ["digits"]))
 def test_a_page_is_safe_self_contained_and_described(
     name: str, request: pytest.FixtureRequest
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_box_of_any_size() -> None:
     assert found.certificate.gap <= 1e-6
 
 
-@pytest.mark.parametrize("size", mostly_slow([1e-300, 1e-305, 5e-324], [1e-300, 5e-324]))
+@pytest.mark.parametrize("size", mostly_slow([1e-300, 1e-305, 5e-324], [5e-324]))
 def test_features_near_the_smallest_numbers(size: float) -> None:
     """They alone separate these samples: an optimum beyond 1e308 is said to be out of reach."""
     X, y = np.array([[1.0, size], [1.0, -size], [1.0, 3 * size]]), np.array([1.0, -1.0, 1.0])
