@@ -85,8 +85,9 @@ CLEAR = 0.3
 STIFFNESS = 10.0
 LEAST_LEAVING = 0.1
 STILL_CLEAR = 0.1
-# The solver aims a little below the tolerance, because the certificate rounds differently.
-AIM = 0.9
+# The solver aims a little below the tolerance, because the certificate rounds differently; but a
+# gap that has not fallen for this many steps will do.
+AIM, SETTLED = 0.9, 2
 # Progress of a bound or the gap in a step, relative; with less for a while, stagnation is
 # attributed to rounding.
 LEAST_PROGRESS = 1e-3
@@ -372,7 +373,8 @@ def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
     if view.gordan_ratio > 1.0 / tolerances.infeasibility:
         best.alpha = view.of_bound
         return Status.NOT_SEPARABLE
-    if best.gap <= AIM * tolerances.gap and view.violation <= tolerances.feasibility:
+    aim = AIM if best.waited < SETTLED else 1.0
+    if best.gap <= aim * tolerances.gap and view.violation <= tolerances.feasibility:
         return Status.OPTIMAL
     return None
 
