@@ -263,7 +263,7 @@ def in_function_space(
         Limit on the time of the solver, whose bounds are farther apart then.
     """
     gradients, in_l2 = program.gradients, program.norm == PARAMETER_NORMS["l2"]
-    geometry = up_to_scales(program.norm)[0]
+    geometry = up_to_scales(program.norm)
     if is_gated(gradients.module):
         return _gated(program, max_seconds) if in_l2 else None
     if not _of_one_argument(gradients):

@@ -157,13 +157,18 @@ class TangentProgram:
         """||theta||."""
         return self.norm.value(self.gradients.parameters(self.theta))
 
+    @property
+    def scales(self) -> dict[str, float]:
+        """Scale of each tensor in the norm; see `norms.tensors`."""
+        unit = self.norm.unit if isinstance(self.norm, ComposedNorm) else lambda name: 1.0
+        return {name: unit(name) for name in self.gradients.shapes}
+
     @cached_property
     def units(self) -> Tensor:
-        """Scale of each parameter (P,) in the norm; see `norms.tensors`."""
-        unit = self.norm.unit if isinstance(self.norm, ComposedNorm) else lambda name: 1.0
-        shapes = self.gradients.shapes
+        """The same, of each parameter (P,)."""
+        scales, shapes = self.scales, self.gradients.shapes
         return self.gradients.flat(
-            {name: torch.full(shape, unit(name)).to(self.theta) for name, shape in shapes.items()}
+            {k: torch.full(shape, scales[k]).to(self.theta) for k, shape in shapes.items()}
         )
 
     def slopes(self, direction: Tensor) -> Array:
@@ -222,6 +227,12 @@ class Multipliers:
     direction: Tensor
     method: Method
 
+    def raised(self, found: Multipliers) -> Multipliers:
+        """Take over weights that prove a higher lower bound; the upper bound stays."""
+        if found.lower <= self.lower:
+            return self
+        return replace(found, upper=self.upper, direction=self.direction, method=self.method)
+
     @property
     def gap(self) -> float:
         """Relative KKT gap of these multipliers, in [0, 1]."""
@@ -279,7 +290,7 @@ def best_multipliers(
         The search ends where the gap is known to this, or to a tenth of itself if that is less. By
         default where it is known exactly in l2, to `KNOWN` otherwise.
     """
-    kind, _ = up_to_scales(tangent.norm)
+    kind = up_to_scales(tangent.norm)
     if kind == "l2":
         return _in_l2(tangent, None if starts is None else starts[0], deadline, known)
     candidates, own = list[Array](), deadline.within(seconds)
@@ -366,14 +377,9 @@ def _in_balls(tangent: TangentProgram, deadline: Deadline, known: float | None) 
             path.advance()
         except (Breakdown, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             break
-        found = judged(path.J, path.weights)
-        if found.lower > best.lower:
-            best = replace(
-                best, weights=found.weights, combination=found.combination, lower=found.lower
-            )
         w = units * path.w
         slopes = tangent.slopes(w)
-        best = tangent.with_direction(best, w, slopes)
+        best = tangent.with_direction(best.raised(judged(path.J, path.weights)), w, slopes)
         asked = 0.0 if known is None else accuracy(best.gap, known)
         last, excess = (excess, mu), best.upper / best.lower - 1.0
         mu = path.mu
@@ -383,8 +389,8 @@ def _in_balls(tangent: TangentProgram, deadline: Deadline, known: float | None) 
         width = best.gap - best.gap_lower
         if done or width <= asked or deadline.passed or (half.passed and width > WIDE):
             break
+        near = path.m + NEAR * float(np.median(slopes[chosen] - path.m))
         slopes[chosen] = np.inf
-        near = path.m + NEAR * float(path.slack.median())
         joining = worst_rows(slopes, pairs, near, int(GROWTH * len(chosen)) + 1)
         if (len(chosen) + len(joining)) * len(units) > ROW_ENTRIES:
             break
@@ -436,7 +442,7 @@ def _in_l2(
     exactly, directions between the best one and a new one are tried, too: the former has slack
     where the latter breaks a constraint.
     """
-    scale, tolerance = up_to_scales(tangent.norm)[1], CONSTRAINT_TOLERANCE
+    scale, tolerance = tangent.scales, CONSTRAINT_TOLERANCE
     pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
     gram, chosen, kept = np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
     if start is None:
@@ -456,8 +462,7 @@ def _in_l2(
         w = tangent.units**2 * found.combination
         slopes = tangent.slopes(w)
         rose = found.lower > (1.0 + CONSTRAINT_TOLERANCE) * best.lower
-        better = found if found.lower > best.lower else best
-        best = replace(better, upper=best.upper, direction=best.direction)
+        best = best.raised(found)
         direction, its_slopes = best.direction, along
         for share in BLENDS if known is not None else (1.0,):
             mixed = share * slopes + (1.0 - share) * its_slopes
@@ -483,7 +488,7 @@ def _program(
     tangent: TangentProgram, chosen: NDArray[np.int64], deadline: Deadline
 ) -> tuple[Array, Tensor]:
     """Best multipliers in any norm that a solver takes, and w."""
-    kind, _ = up_to_scales(tangent.norm)
+    kind = up_to_scales(tangent.norm)
     rows = tangent.gradients.rows(tangent.theta, chosen)
     norm: Any = FlatNorm(tangent.norm, tangent.gradients)
     if kind in LINEAR_ENTRIES:  # of theta over its scales, a norm that linear programs take

@@ -147,7 +147,8 @@ class SingularBall(TensorBall):
         R = cholesky(self.P)
         _, self._d, right = torch.linalg.svd(R.T @ L)
         root = self._d.sqrt()[:, None]
-        self._G, self._into = L @ (right.T / root.T), root * right @ _inverse_of(L)
+        self._G = L @ (right.T / root.T)
+        self._into = torch.linalg.solve_triangular(L, root * right, upper=False, left=False)
         self._S = self._into.T @ self._into
         k = self._rows
         left, below = _inverse_root(self._S[:k, :k]), _inverse_root(self._S[k:, k:])
@@ -209,10 +210,6 @@ class SingularBall(TensorBall):
         return torch.cat([0.5 * (same + apart), 2.0**exponent * rest], dim=-1)
 
 
-def _inverse_of(L: Tensor) -> Tensor:
-    return torch.linalg.solve_triangular(L, torch.eye(len(L)).to(L), upper=False)
-
-
 def _inverse_root(A: Tensor) -> Tensor:
     """A^(-1/2)."""
     sizes, Q = torch.linalg.eigh(A)
@@ -272,11 +269,6 @@ class CentralPath:
         self.mu = bound / len(J)
         self._multipliers: Sequence[Tensor | None] = [None] * len(shapes)
 
-    @property
-    def slack(self) -> Tensor:
-        """J w - m."""
-        return self.J @ self.w - self.m
-
     def join(self, rows: Tensor) -> None:
         """Add rows, with products mu."""
         self.m = min(self.m, float((rows @ self.w).min()) - ROOM * self.mu)
@@ -294,7 +286,8 @@ class CentralPath:
         """
         parts = zip(self._kinds, self._parts(self.w), self._multipliers, strict=True)
         balls = [kind(w, P, self.mu) for kind, w, P in parts]
-        s, J = self.slack, self.J
+        J = self.J
+        s = J @ self.w - self.m
         products = float(self.weights @ s) + sum(float((x.X * x.P).sum()) for x in balls)
         self.mu = products / (len(s) + sum(ball.count for ball in balls))
         scaled = [ball.scaled(rows) for ball, rows in zip(balls, self._parts(J), strict=True)]

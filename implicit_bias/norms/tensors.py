@@ -286,16 +286,13 @@ PARAMETER_NORMS: dict[str, ComposedNorm] = {
 }
 
 
-def up_to_scales(norm: ParameterNorm) -> tuple[str, Mapping[str, float]]:
-    """Return the name of the norm of the table that this one is but for scales, and these.
-
-    Names are empty for all other norms.
-    """
+def up_to_scales(norm: ParameterNorm) -> str:
+    """Return the name of the norm of the table that this one is but for scales; "" of others."""
     if isinstance(norm, ComposedNorm):
         for name, plain in PARAMETER_NORMS.items():
             if (norm.inner, norm.outer) == (plain.inner, plain.outer):
-                return name, norm.scale
-    return "", {}
+                return name
+    return ""
 
 
 GivenNorm: TypeAlias = ParameterNorm | HasParameterNorm | Norm | str | Mapping[str, Norm | str]

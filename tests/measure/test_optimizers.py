@@ -19,7 +19,7 @@ from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import best_multipliers
 from implicit_bias.measure.optimizers import OptimizerError, geometry_of
 from implicit_bias.measure.subject import Subject
-from implicit_bias.norms.tensors import as_parameter_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm, as_parameter_norm
 from implicit_bias.training.optimizers import SignDescent
 from modules import Square, drawn, layers, linear, own_labels, seeded
 
@@ -176,6 +176,21 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
 
 class SignSGD(Optimizer):
     """An optimizer whose steps nothing is known of but their name."""
+
+
+@pytest.mark.parametrize("kind", ["l2", "linf"])
+def test_scales_of_parts_are_those_of_their_tensors(kind: str) -> None:
+    module = network()
+    gradients = MarginGradients(module, (X,), own_labels(module, X))
+    plain = PARAMETER_NORMS[kind]
+    by_name, by_part = (
+        best_multipliers(
+            Subject(gradients, 3.0).at_margin_1(ComposedNorm(plain.inner, plain.outer, scale=scale))
+        )
+        for scale in ({"0.weight": 2.0, "2.weight": 0.5}, {"0": 2.0, "2": 0.5})
+    )
+    assert by_part.method == "exact"
+    assert by_part.gap == pytest.approx(by_name.gap)
 
 
 def drifting(module: nn.Module) -> list[Optimizer]:
