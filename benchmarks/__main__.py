@@ -162,7 +162,7 @@ def _run(study: Study, entry: Entry, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"\ninterrupted: --folder {folder} goes on from what is kept there", file=sys.stderr)
         return INTERRUPTED
-    Console(width=140).print(Markdown(page.findings(study, entry, frame)))
+    Console(width=140).print(Markdown(page.findings(page.Result(study, entry, frame))))
     print(f"\n{study.table(entry, folder)}")
     if experiment.draw is not None:
         print(study.picture(entry, folder))

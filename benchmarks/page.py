@@ -11,7 +11,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -22,8 +22,8 @@ import pandas as pd
 from benchmarks import harness
 from benchmarks.catalogue import HOME, Claim, Entry, Section, Statement, Study
 from benchmarks.drawing import of_few_colours
+from benchmarks.harness import Experiment, Verdict, load, measured_at, otherwise
 from benchmarks.harness import Judged as Judged
-from benchmarks.harness import Verdict, load, measured_at, otherwise
 from benchmarks.words import decisive, filled, markdown_table, table, wrapped
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.report.style import style
@@ -39,12 +39,50 @@ STATEMENTS = (
 
 
 @dataclass(frozen=True, eq=False)
+class Result:
+    """What the table of an experiment says, each asked once."""
+
+    study: Study
+    entry: Entry
+    frame: pd.DataFrame
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The experiment."""
+        return load(self.study, self.entry)
+
+    @cached_property
+    def found(self) -> str:
+        """What the table shows, in Markdown."""
+        return self.experiment.found(self.frame)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether the claim of the experiment stands."""
+        return self.experiment.verdict(self.frame)
+
+    @cached_property
+    def otherwise(self) -> str:
+        """What becomes of the claim under its other bound, if it has one."""
+        if self.entry.other is None:
+            return ""
+        bound, called = self.entry.other
+        return otherwise(self.experiment.verdict(self.frame, bound), called)
+
+    @cached_property
+    def judged(self) -> Mapping[str, Judged]:
+        """What the table says of each claim of the study that rests on it."""
+        return self.experiment.judge(self.frame)
+
+
+@dataclass(frozen=True, eq=False)
 class Kept:
-    """The tables of a study under a folder, each read once, and what its module says of them."""
+    """The tables of a study under a folder, each read once, and what is said of them."""
 
     study: Study
     folder: Path = HOME
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    results: dict[str, Result] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         """Return the table of an experiment; DataError names the command that measures it."""
@@ -52,9 +90,11 @@ class Kept:
             self.tables[name] = harness.read(self.study, self.study.entry(name), self.folder)
         return self.tables[name]
 
-    def verdict(self, name: str) -> Verdict:
-        """Judge an experiment by its table."""
-        return load(self.study, self.study.entry(name)).verdict(self[name])
+    def result(self, name: str) -> Result:
+        """Return what the table of an experiment says."""
+        if name not in self.results:
+            self.results[name] = Result(self.study, self.study.entry(name), self[name])
+        return self.results[name]
 
     @property
     def module(self) -> ModuleType | None:
@@ -74,7 +114,7 @@ class Kept:
             found |= self.module.judge(self)
         for entry in self.study.experiments:
             if self.study.claims_of(entry.name):
-                found |= load(self.study, entry).judge(self[entry.name])
+                found |= self.result(entry.name).judged
         return found
 
 
@@ -87,14 +127,6 @@ def worded(study: Study, entry: Entry) -> Entry:
     return replace(entry, **texts | {"how": texts["how"] or _middle_of(module.__doc__)})
 
 
-def _otherwise(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
-    """Say what becomes of the claim of an experiment under its other bound, if it has one."""
-    if entry.other is None:
-        return ""
-    bound, called = entry.other
-    return otherwise(load(study, entry).verdict(frame, bound), called)
-
-
 def _middle_of(doc: str | None) -> str:
     """Return the paragraphs of a module's head between its first line and its source."""
     paragraphs = (doc or "").strip().split("\n\n")
@@ -104,35 +136,34 @@ def _middle_of(doc: str | None) -> str:
 # --- an experiment -----------------------------------------------------------------------------
 
 
-def findings(study: Study, entry: Entry, frame: pd.DataFrame) -> str:
+def findings(result: Result) -> str:
     """Write heading, claims, how they were measured, results and verdicts of a table."""
-    entry, experiment = worded(study, entry), load(study, entry)
-    claims, found = study.claims_of(entry.name), experiment.judge(frame)
-    verdict = f"{experiment.verdict(frame).value}{_otherwise(study, entry, frame)}. {entry.rule}"
+    entry, claims = worded(result.study, result.entry), result.study.claims_of(result.entry.name)
+    verdict = f"{result.verdict.value}{result.otherwise}. {entry.rule}"
     return "\n\n".join(
         [
             f"## {entry.title}",
             *([wrapped(f"**The paper.** {entry.quote}")] if entry.quote else []),
             *([wrapped(f"**Claim.** {entry.claim}")] if entry.claim else []),
             wrapped(f"**How.** {entry.how}"),
-            wrapped(f"**Measured.** {experiment.found(frame)}"),
+            wrapped(f"**Measured.** {result.found}"),
             *(
-                [_claim(each, found[each.name]) for each in claims]
+                [_claim(each, result.judged[each.name]) for each in claims]
                 or [wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]} {entry.why}".strip())]
             ),
-            markdown_table(pd.DataFrame(experiment.tabulate(frame))),
+            markdown_table(pd.DataFrame(result.experiment.tabulate(result.frame))),
         ]
     )
 
 
-def _experiment(kept: Kept, entry: Entry) -> str:
-    study, frame = kept.study, kept[entry.name]
-    entry = worded(study, entry)
+def _experiment(result: Result) -> str:
+    study, frame = result.study, result.frame
+    entry = worded(study, result.entry)
     cost = entry.cost
     if "cpu_seconds" in frame.attrs:
         cost = f"{frame.attrs['cpu_seconds']:.0f} s on one core"
-    parts = [f'<a id="{entry.name}"></a>', findings(study, entry, frame)]
-    if load(study, entry).draw is not None:
+    parts = [f'<a id="{entry.name}"></a>', findings(result)]
+    if result.experiment.draw is not None:
         parts.append(f"![{entry.alt}](../pictures/{study.name}/{entry.name}.png)")
     if study.timed:
         parts.append(wrapped(measured_at(frame)))
@@ -204,10 +235,9 @@ def _rows(kept: Kept, found: Mapping[str, Judged]) -> list[_Row]:
         rows.append(_Row(*words, judged.result, judged.verdict, judged.remark))
     for entry in (worded(kept.study, each) for each in kept.study.experiments):
         if entry.quote or entry.claim:
-            other = _otherwise(kept.study, entry, kept[entry.name])
+            result = kept.result(entry.name)
             words = (entry.name, entry.title, entry.claim, entry.quote)
-            result = decisive(load(kept.study, entry).found(kept[entry.name]))
-            rows.append(_Row(*words, result, kept.verdict(entry.name), other))
+            rows.append(_Row(*words, decisive(result.found), result.verdict, result.otherwise))
     return rows
 
 
@@ -252,7 +282,7 @@ def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
         ]
         parts.append(table(("statement", "ours", "agrees?"), rows))
     parts += [_section(each, kept, say) for each in study.sections]
-    parts += [_experiment(kept, entry) for entry in study.experiments]
+    parts += [_experiment(kept.result(entry.name)) for entry in study.experiments]
     return "\n\n".join(parts) + "\n"
 
 
@@ -283,7 +313,7 @@ def _agrees(kept: Kept, statement: Statement, found: Mapping[str, Judged]) -> st
     ]
     for name in statement.experiments:
         entry = kept.study.entry(name)
-        parts.append(f"{kept.verdict(name).value} ([{entry.title}](#{entry.name}))")
+        parts.append(f"{kept.result(name).verdict.value} ([{entry.title}](#{entry.name}))")
     return "; ".join(parts)
 
 

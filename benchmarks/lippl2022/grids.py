@@ -25,12 +25,11 @@ Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.runner import inventory, run_grid
-from implicit_bias.runs.store import Record, Store
+from implicit_bias.runs.store import Record, Store, record_of
 
 GRIDS = Path(__file__).parent / "grids"
 
@@ -151,21 +150,20 @@ def exported(grids: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Lay out the records of grids as tables of cells, models and pairs, with a column ``grid``."""
     frames: dict[str, list[pd.DataFrame]] = {}
     for grid, packed in grids.items():
-        for name, frame in tables(unpacked(packed)).items():
+        for name, frame in unpacked(packed).items():
             if len(frame):
                 frames.setdefault(name, []).append(frame.assign(grid=grid))
     return {name: pd.concat(some, ignore_index=True) for name, some in frames.items()}
 
 
-def unpacked(packed: pd.DataFrame) -> list[Record]:
-    """Read packed records as a store does, which verifies them."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store(folder)
-        store.file("").parent.mkdir()
-        for key, text in packed[["cell", "record"]].itertuples(index=False):
-            store.file(key).write_text(text, encoding="utf-8")
-        found = [store.read(key) for key in packed["cell"]]
-    return [record for record in found if record is not None]
+def unpacked(packed: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+    """Lay out packed records, which are verified, as tables of cells, models and pairs."""
+    return _unpacked(tuple(packed["cell"]), tuple(packed["record"]))
+
+
+@lru_cache(maxsize=len(MODELS))
+def _unpacked(keys: tuple[str, ...], texts: tuple[str, ...]) -> Mapping[str, pd.DataFrame]:
+    return tables(map(record_of, keys, texts))
 
 
 def clean_commit(run: Run[Any]) -> str | None:
@@ -203,7 +201,7 @@ def _measure(name: str, run: Run[GridOptions]) -> Frames:
 
 
 def _found(frame: pd.DataFrame) -> str:
-    cells = tables(unpacked(frame))["cells"]
+    cells = unpacked(frame)["cells"]
     failed = int((cells["status"] != "done").sum())
     return (
         f"{len(frame)} cells, {cells['seconds'].sum() / 60:.0f} minutes of wall time; {failed} of "
@@ -212,13 +210,13 @@ def _found(frame: pd.DataFrame) -> str:
 
 
 def _verdict(frame: pd.DataFrame) -> Verdict:
-    done = (tables(unpacked(frame))["cells"]["status"] == "done").all()
+    done = (unpacked(frame)["cells"]["status"] == "done").all()
     return Verdict.ANSWERED if done else Verdict.OPEN
 
 
 def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    models = tables(unpacked(frame))["models"]
+    models = unpacked(frame)["models"]
     for model, cells in parts(models, "model") if len(models) else ():  # none if all failed
         gaps = cells.loc[cells["status"] == Status.OPTIMAL.label, "gap"]
         rows.append(

@@ -175,22 +175,13 @@ class Store:
         DamagedRecord
             The file is not what was written.
         """
+        file = self.file(key)
         try:
-            content = strict_json.loads(self.file(key).read_text(encoding="utf-8"))
-            fields = content["record"]
-            # Python writes a number as the shortest text that reads back to it, so text and
-            # checksum are the same again.
-            if _digest(json.dumps(fields)) != content["sha256"]:
-                raise ValueError("the checksum is wrong")
-            record = _record(fields)
+            return record_of(key, file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            reason = f"{self.file(key)} is damaged: {error}"
-            raise DamagedRecord(reason) from error
-        if record.key != key:
-            raise DamagedRecord(f"{self.file(key)} holds another cell, {record.key}")
-        return record
+        except (OSError, ValueError) as error:
+            raise DamagedRecord(f"{file} is damaged: {error}") from error
 
     def inventory(self, keys: Iterable[str]) -> Inventory:
         """Read the records of these cells."""
@@ -250,10 +241,29 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _record(fields: Mapping[str, Any]) -> Record:
-    outcome = dict(fields["outcome"])
-    outcome["origin"] = Origin(**outcome["origin"])
-    outcome["warnings"] = tuple(outcome["warnings"])
-    for table in ("models", "pairs"):
-        outcome[table] = tuple(strict_json.decode(outcome[table]))
-    return Record(fields["key"], fields["setting"], Outcome(**outcome))
+def record_of(key: str, text: str) -> Record:
+    """Read the record of a cell from the text of its file.
+
+    Raises
+    ------
+    ValueError
+        The text is not what was written, or is that of another cell.
+    """
+    content = strict_json.loads(text)
+    try:
+        fields = content["record"]
+        # Python writes a number as the shortest text that reads back to it, so text and checksum
+        # are the same again.
+        if _digest(json.dumps(fields)) != content["sha256"]:
+            raise ValueError("the checksum is wrong")
+        outcome = dict(fields["outcome"])
+        outcome["origin"] = Origin(**outcome["origin"])
+        outcome["warnings"] = tuple(outcome["warnings"])
+        for table in ("models", "pairs"):
+            outcome[table] = tuple(strict_json.decode(outcome[table]))
+        record = Record(fields["key"], fields["setting"], Outcome(**outcome))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if record.key != key:
+        raise ValueError(f"it holds another cell, {record.key}")
+    return record

@@ -68,4 +68,4 @@ def test_quick_paths_go_on(tmp_path: Path) -> None:
     said: list[str] = []
     harness.run(study, entry, quick=True, folder=tmp_path, say=said.append)
     assert said == ["base digits N=300 H=10, path N, tol 1e-06"]
-    assert "|" in page.findings(study, entry, frame)
+    assert "|" in page.findings(page.Result(study, entry, frame))

@@ -40,7 +40,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again[kept], second[kept])
     assert again.attrs["done"] == 2
     assert next(experiment.measure(run(first, quick=False))).attrs["done"] == 1
-    assert "so far: 1 of 4" in page.findings(STUDY, entry, first)
+    assert "so far: 1 of 4" in page.findings(page.Result(STUDY, entry, first))
 
 
 def test_clusters_as_published() -> None:

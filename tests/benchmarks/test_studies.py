@@ -57,7 +57,7 @@ def test_every_experiment_is_listed(study: Study) -> None:
 def test_quick_version(study: Study, entry: Entry, tmp_path: Path) -> None:
     frame = harness.run(study, entry, quick=True, folder=tmp_path)
     assert len(frame)
-    assert "|" in page.findings(study, entry, frame)
+    assert "|" in page.findings(page.Result(study, entry, frame))
     drawn = harness.load(study, entry).draw is not None
     assert study.picture(entry, tmp_path).is_file() == drawn
 
