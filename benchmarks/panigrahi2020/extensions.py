@@ -301,7 +301,9 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         judged[name] = Judged(
             verdict=within(means, order, order),
             result=f"{shown}: {'; '.join(said)}.",
-            remark=otherwise(within(means, order, 1), "r = 1, as printed") if order == 2 else "",
+            remark=otherwise(within(means, order, 1), "r = 1, as printed")
+            if order == 2
+            else ", in n and delta: the bounds are illegible in our copy",
             evidence=(REASONS[name].format(wide=" and ".join(wide)),),
         )
     kept = means_of(above_rounding(frame))

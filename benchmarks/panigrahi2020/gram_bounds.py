@@ -138,11 +138,12 @@ def polynomial_constraints(degree: int, dimension: int) -> int:
 def zero_index(
     n_samples: int, dimension: int, degree: int, *, train_readouts: bool = False
 ) -> int | None:
-    """Index k from which lambda_k = 0 for a polynomial of degree p: theorem 4.3, second part.
+    """Index k from which lambda_k = 0 for a polynomial of degree p: theorem F.3.
 
-    ceil(n / d') if C(d' + p, p) - 1 <= n / d'; ceil(2 n / d') for G + H (theorem M.3). A bound,
-    but for one case: where C(d' + p, p) - 1 equals n / d', the rank may be that number, and the
-    eigenvalue of that very index, counted from 1, is not 0 (not in the paper; derived here).
+    ceil(n / d') if C(d' + p, p) - 1 <= n / d'; ceil(2 n / d') for G + H (theorem M.3). Theorems 4.3
+    and M.3 print d' = O(n^(1/p)), which is too wide. A bound, but for one case: where
+    C(d' + p, p) - 1 equals n / d', the rank may be that number, and the eigenvalue of that very
+    index, counted from 1, is not 0 (not in the paper; derived here).
 
     Returns
     -------

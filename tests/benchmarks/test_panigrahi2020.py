@@ -49,7 +49,10 @@ def test_kept_zeros(kept: dict[str, pd.DataFrame]) -> None:
     wrong = zeros.wrong_indices(frame)
     assert (wrong["constraints"] * wrong["dimension"] == wrong["n"]).all()
     assert len(wrong) == 1
-    assert zeros.judge(frame)["theorem-4-3"].verdict is Verdict.STANDS
+    # The printed condition is too wide, by the exact rank alone.
+    assert zeros.as_printed(frame, "exact") == zeros.as_printed(frame, "finite")
+    judged = zeros.judge(frame)
+    assert {judged[name].verdict for name in ("theorem-4-3", "theorem-m3")} == {Verdict.IN_PART}
     # One eigenvalue that is not 0 where its index is proved.
     proved = frame[frame["index"].notna() & (frame["constraints"] < frame["index"])].index[0]
     off = frame.astype({"finite": float})
