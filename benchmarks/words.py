@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from scipy import stats
 
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -53,6 +54,14 @@ def span(values: pd.Series[Any] | Array, write: str | Callable[[Any], str] = "")
 def share_span(shares: pd.Series[float]) -> str:
     """Write the least and the largest of some shares, with one digit behind the point."""
     return span(shares, lambda share: percent(share, 1))
+
+
+def with_interval(draws: pd.Series[Any] | Array, write: str = ".2f") -> str:
+    """Write the mean of some draws and, of several, its 95 % interval by Student's t."""
+    if len(draws) < 2:
+        return format(draws.mean(), write)
+    half = stats.t.ppf(0.975, len(draws) - 1) * stats.sem(draws)
+    return f"{draws.mean():{write}} ± {half:{write}}"
 
 
 def vanishing(value: float) -> str:

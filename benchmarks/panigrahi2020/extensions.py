@@ -8,14 +8,13 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import torch
-from scipy import stats
 
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_spectrum as spectrum
 from benchmarks.panigrahi2020.lower_bounds import close_points
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, power
-from benchmarks.words import span
+from benchmarks.words import span, with_interval
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK
@@ -213,12 +212,6 @@ def above_rounding(frame: pd.DataFrame) -> pd.DataFrame:
 def means_of(frame: pd.DataFrame) -> pd.DataFrame:
     """Means of eigenvalues under a start over the draws."""
     return frame.groupby(EIGENVALUE, sort=False)[["smallest", "largest"]].mean().reset_index()
-
-
-def with_interval(draws: Array) -> str:
-    """Write the mean power of a series over the draws, and its interval by Student's t."""
-    half = stats.t.ppf(0.975, len(draws) - 1) * stats.sem(draws)
-    return f"{draws.mean():.2f} ± {half:.2f}"
 
 
 def found(frame: pd.DataFrame) -> str:

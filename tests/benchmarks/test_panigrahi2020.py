@@ -10,6 +10,7 @@ from benchmarks import catalogue, harness
 from benchmarks.harness import Verdict
 from benchmarks.panigrahi2020 import cifar_training, extensions, smooth, smoothed, training, zeros
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
+from benchmarks.words import with_interval
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.gated_least_squares import predicted_losses
 
@@ -116,7 +117,7 @@ def test_powers_have_an_interval_over_the_draws() -> None:
         for run in range(3)
     ]
     fits = extensions.powers(pd.DataFrame(cells))
-    assert extensions.with_interval(fits["elu", "fan-in", "delta"]) == "3.00 ± 2.48"
+    assert with_interval(fits["elu", "fan-in", "delta"]) == "3.00 ± 2.48"
 
 
 @pytest.mark.parametrize("name", training.FAST)

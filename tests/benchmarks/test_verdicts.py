@@ -41,6 +41,13 @@ CHANGES: dict[str, dict[str, str]] = {
         "k = 7; n = 7 ** 10; pairs = 100; loss = 0.1 * loss": "UNTESTED",
     },
     "daniely2020/later_steps/lemmas_14_to_16": {"lemma_14 = 1.2": "FALLS"},
+    "daniely2020/strips": {
+        "test_error = test_error + 0.01 * ((k == 1) & (model == 'ReLU network'))": "IN_PART",
+        "test_error = test_error + 0.03 * ((k == 1) & (model == 'Gaussian features'))": "IN_PART",
+        "test_error = test_error + 0.05 * ((k == 3) & (model == 'ReLU network'))": "IN_PART",
+        "test_error = test_error - 0.1 * ((k == 3) & (model == 'NTK regime'))": "IN_PART",
+        "test_error = 0.5 - 0.2 * (model == 'NTK regime')": "FALLS",
+    },
     "fiat2019/constants/theorem_4": {"ours = 0.1": "FALLS"},
     "fiat2019/generalisation": {
         "width = 10 ** 30; loss = 10 / m ** 1.2": "STANDS",
@@ -123,6 +130,11 @@ CHANGES: dict[str, dict[str, str]] = {
     },
     "panigrahi2020/extensions/corollary-k6": {
         "smallest = smallest / x ** (1 * (part == 'delta'))": "IN_PART",
+    },
+    "panigrahi2020/zeros/theorem-4-3": {
+        "dimension == 2 and n > 50": "STANDS",
+        "finite = finite + 1": "FALLS",
+        "infinite = n": "FALLS",
     },
     "panigrahi2020/training/figure-1-elu": {"loss = loss * 10 ** (activation == 'elu')": "FALLS"},
     "panigrahi2020/training/figure-1-relu": {
