@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
@@ -581,6 +582,7 @@ def first_svm(models: Iterable[ModelResult]) -> ModelResult | None:
     return next((model for model in models if model.known_margin.status is not None), None)
 
 
+@own_settings()
 def compare(
     models: Mapping[str, Predicts],
     X: ArrayLike,

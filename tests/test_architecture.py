@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import py_compile
 import pydoc
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from importlinter.cli import lint_imports
 
 import implicit_bias
+from implicit_bias.base import lazy
 from system import python
 
 PACKAGE = Path(implicit_bias.__file__).parent
@@ -99,6 +101,23 @@ def test_packages_offer_what_they_import_later(package: str) -> None:
     imported: dict[str, object] = {}
     exec(f"from implicit_bias.{package} import *", imported)
     assert {*module.__all__} == {*imported} - {"__builtins__"}
+
+
+def test_what_a_package_offers_is_known_without_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen programs are installed as what Python has compiled."""
+    text, home = tmp_path / "text.py", "implicit_bias.solvers"
+    text.write_text(
+        "from typing import TYPE_CHECKING as checking\nfrom implicit_bias.base import lazy\n"
+        f"if checking:\n    from {home} import one, two as other, three\n    import os.path\n"
+    )
+    compiled = py_compile.compile(str(text), str(tmp_path / "textless.pyc"))
+    text.unlink()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert compiled is not None
+    importlib.import_module("textless")
+    assert lazy.homes("textless") == {"one": home, "three": home}
 
 
 def test_unknown_name() -> None:

@@ -20,7 +20,8 @@ class Deadline:
     @classmethod
     def after(cls, seconds: float | None) -> Self:
         """Stop so many seconds from now; None is never."""
-        return cls() if seconds is None else cls(time.perf_counter() + seconds)
+        # As a float of 64 bits, which one of 16 would make the clock one of.
+        return cls() if seconds is None else cls(time.perf_counter() + float(seconds))
 
     @classmethod
     def asked(cls, max_seconds: float | None) -> Self:

@@ -1,12 +1,13 @@
 """Packages that import what they offer on first use, so that importing them is quick."""
 
-import ast
 import sys
 from collections.abc import Mapping
+from dis import get_instructions
 from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -15,19 +16,19 @@ from typing import Any
 def homes(package: str) -> dict[str, str]:
     """Return the names that a package offers, and the module that each of them comes from.
 
-    They are what its text imports from modules of ours under their own names, at once or for type
-    checkers alone: but for this module, they are said nowhere else.
+    They are what its code imports from modules of ours under their own names, at once or for type
+    checkers alone: but for this module, they are said nowhere else. The code is that which Python
+    has compiled, since programs are also installed without their text.
     """
     loader: Any = sys.modules[package].__loader__
-    tree = ast.parse(loader.get_source(package))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    return {
-        alias.name: node.module
-        for node in imports
-        if node.module is not None and node.module.startswith("implicit_bias.")
-        for alias in node.names
-        if alias.name != "lazy" and alias.asname is None
-    }
+    found, module = dict[str, str](), ""
+    for one, following in pairwise(get_instructions(loader.get_code(package))):
+        if one.opname == "IMPORT_NAME":
+            module = one.argval
+        imports = one.opname == "IMPORT_FROM" and module.startswith("implicit_bias.")
+        if imports and one.argval == following.argval != "lazy":
+            found[one.argval] = module
+    return found
 
 
 def find(package: str, name: str) -> Any:

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
@@ -67,11 +68,9 @@ TRY_PROOF = 1e7
 # Dual variables beyond their boxes by less than this are cut. Of others only the scale is changed:
 # all would be smaller for the one that is the farthest beyond its own.
 NEAR_BOX = 1.01
-# No bound takes what overflows for a number: it is then infinite, or 0.
-QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
-@QUIET
+@own_settings()
 def certify(
     problem: MarginProblem,
     coef: ArrayLike | None = None,
@@ -156,7 +155,7 @@ def _certificate(
     )
 
 
-@QUIET
+@own_settings()
 def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     """Upper bounds on ||sum_n weights_n z(x_n) (x) x_n||_g, shape (G,), of weights of any sign.
 
@@ -174,7 +173,7 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     return ldexp_up(norms.magnitude, exponent)
 
 
-@QUIET
+@own_settings()
 def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Array) -> Enclosure:
     """Smallest margin of each sample, (N,), with what rounding may have added to it.
 
@@ -195,7 +194,7 @@ def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Arra
 # --- scaling and grading of a candidate ------------------------------------------------------
 
 
-@QUIET
+@own_settings()
 def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     """Estimate the smallest primal value of c * coef over c >= 0, given its margins (N,).
 
@@ -262,7 +261,7 @@ class Graded:
     margins: Array
 
 
-@QUIET
+@own_settings()
 def grade(
     problem: MarginProblem,
     coef: Array,

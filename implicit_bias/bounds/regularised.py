@@ -34,9 +34,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear, minimize_scalar
 from scipy.special import entr, expit
 
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.rounding import UNIT, Enclosure, down, sum_up, up
 from implicit_bias.base.validation import Array, as_finite, check_choice, check_number, check_shape
-from implicit_bias.bounds.certificate import QUIET, dual_norm_bounds
+from implicit_bias.bounds.certificate import dual_norm_bounds
 from implicit_bias.bounds.status import CONTRADICTION
 from implicit_bias.bounds.upper import score_enclosures
 from implicit_bias.problem import MarginProblem, check_problem
@@ -153,7 +154,7 @@ LOSSES: dict[str, _Loss] = {
 }
 
 
-@QUIET
+@own_settings()
 def certify_regularised(
     problem: MarginProblem,
     coef: ArrayLike,

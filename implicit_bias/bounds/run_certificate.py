@@ -30,9 +30,10 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, as_finite, as_numbers, check_choice, check_shape
 from implicit_bias.bounds.balance import repaired
-from implicit_bias.bounds.certificate import QUIET, Certificate, certify
+from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.bounds.lower import checked_values, unit_values
 from implicit_bias.bounds.upper import checked_offsets
 from implicit_bias.problem import MarginProblem, check_problem
@@ -40,7 +41,7 @@ from implicit_bias.problem import MarginProblem, check_problem
 RunLoss: TypeAlias = Literal["logistic", "exponential"]
 
 
-@QUIET
+@own_settings()
 def certify_run(
     problem: MarginProblem,
     model: Any,

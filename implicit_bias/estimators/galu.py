@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, RandomState, as_generator, as_numbers
 from implicit_bias.estimators import base
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
@@ -112,12 +113,14 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
     True
     """
 
+    @own_settings()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
         X, y = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
         self._fit_targets(X, as_numbers(y, "y"))
         return self
 
+    @own_settings()
     def predict(self, X: ArrayLike) -> Array:
         """Predictions, shape (n,) or (n, p)."""
         return self._decide(X)
@@ -159,6 +162,7 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
 
     classes_: NDArray[Any]
 
+    @own_settings()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and labels y (n,).
 
@@ -173,6 +177,7 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         self._fit_targets(X, targets[:, 1] if len(self.classes_) == 2 else targets)
         return self
 
+    @own_settings()
     def decision_function(self, X: ArrayLike) -> Array:
         """Predictor, shape (n,), positive for ``classes_[1]``; (n, K) for more classes."""
         return self._decide(X)

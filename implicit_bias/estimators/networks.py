@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.base import validation
 from implicit_bias.base.options import OptimizerName
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
 from implicit_bias.estimators import base
@@ -224,6 +225,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         return self
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @own_settings()
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class, shape (n, K), that the logistic loss has fitted.
 

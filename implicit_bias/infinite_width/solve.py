@@ -63,6 +63,7 @@ from numpy.typing import ArrayLike
 from implicit_bias.base import validation
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.linear import linprog
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status
@@ -192,6 +193,7 @@ class InfiniteWidthSolution:
 
 
 @showing("solving at infinite width")
+@own_settings()
 def max_margin(
     X: ArrayLike,
     y: ArrayLike,

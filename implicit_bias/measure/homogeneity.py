@@ -110,7 +110,11 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
     except HomogeneityError as error:
         if degree is not None or isinstance(error, OtherGradientsError):
             raise
-        raise HomogeneityError(f"{_cause(gradients)} ({error.deviation})") from error
+        try:
+            cause = _cause(gradients)
+        except ValueError as failed:  # of the module, at parameters for which it has no value
+            cause = f"the module is not homogeneous, and {failed}"
+        raise HomogeneityError(f"{cause} ({error.deviation})") from error
     if goes_on(gradients, L):
         return L
     used = functions_used(gradients.module, gradients.inputs, TRAPS, gradients.shapes)
@@ -154,7 +158,15 @@ def measured_degree(
         theta = scale * gradients.theta
         return gradients.margins(theta), gradients.combine(theta, weights).cpu().numpy()
 
-    original, scaled = at(1.0), {scale: at(scale) for scale in (2.0, 0.5)}
+    original = at(1.0)
+    parts = gradients.parameters(torch.from_numpy(original[1])).items()
+    if broken := [name for name, part in parts if not part.isfinite().all()]:
+        raise OtherGradientsError(
+            f"gradients in {listed(broken)} are NaN or infinite, though the outputs are finite: is "
+            "there a root or a norm at 0, or a torch.where whose other branch is NaN?",
+            "clamp what such a branch is given, before it computes",
+        )
+    scaled = {scale: at(scale) for scale in (2.0, 0.5)}
     with np.errstate(all="ignore"):  # no degree fits where outputs vanish or overflow
         # Squares of the margins may underflow or overflow, their shares of the largest do not.
         largest = np.abs(original[0]).max()

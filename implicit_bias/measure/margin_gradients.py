@@ -198,7 +198,7 @@ class MarginGradients:
 
     def outputs(self, theta: Tensor) -> Array:
         """Compute the outputs (N, K), or (N, 1)."""
-        with torch.no_grad():
+        with torch.no_grad(), defined():
             parts = [self.outputs_at(theta, *self._inputs(rows)) for rows in self._blocks()]
         return torch.cat(parts).cpu().numpy()
 
@@ -208,7 +208,7 @@ class MarginGradients:
 
     def margins(self, theta: Tensor) -> Array:
         """Margins q (n,) of all pairs."""
-        with torch.no_grad():
+        with torch.no_grad(), defined():
             parts = [self._margins(rows, theta) for rows in self._blocks()]
         return torch.cat(parts).reshape(-1).cpu().numpy()
 
@@ -427,6 +427,25 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
         for name in parts[0]
         if all(name in part for part in parts)
     }
+
+
+@contextmanager
+def defined() -> Iterator[None]:
+    """Say that a module has no outputs at other parameters than its own, scaled or 0, say.
+
+    Raises
+    ------
+    ValueError
+        The module raised an error, which is its cause.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        raise ValueError(
+            "the module has outputs at its own parameters, but not at all multiples of them "
+            f"({type(error).__name__}: {error}): let its forward pass invert no trained matrix, "
+            "and check no sizes of numbers"
+        ) from error
 
 
 @contextmanager

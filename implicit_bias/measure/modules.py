@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
+from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
 from implicit_bias.base.validation import Array, as_finite, check_not_masked, pointing_to_the_page
 
 # Samples on which a module is checked.
@@ -145,7 +146,8 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     """
     kept = _attributes(module)
     try:
-        with torch.random.fork_rng([*{p.device for p in module.parameters() if p.is_cuda}]):
+        cuda = {p.device for p in module.parameters() if p.is_cuda}
+        with torch.random.fork_rng([*cuda]), own_settings():
             yield
     finally:
         _put_back(kept)
@@ -228,7 +230,8 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
                 found = None if child is None else _compiled(child)
                 part._modules[name] = child if found is None else found
         parametrize._cache.clear()  # of `parametrize.cached`: made of the tensors exchanged
-        outputs = module(*inputs)
+        with settings_of_the_caller():
+            outputs = module(*inputs)
     finally:
         parametrize._cache.clear()
         _put_back(kept)

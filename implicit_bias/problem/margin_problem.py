@@ -48,6 +48,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -585,7 +586,8 @@ def check_C(given: object) -> float:  # noqa: N802 - C is a name
     # Of float32, the limits would overflow.
     scalar = isinstance(given, (np.generic, np.ndarray)) and given.ndim == 0
     C: Any = cast(Any, given).item() if scalar else given
-    if not isinstance(C, (int, float)) or isinstance(C, bool) or not C > 0:
+    is_number = isinstance(C, Real) and not isinstance(C, bool)
+    if not (is_number and C > 0):
         raise ValueError(
             f"C must be in (0, inf], got {given!r:.99}: pass a number (not text), and "
             "use inf for the hard margin; leave samples of weight 0 out"

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.progress import showing
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array
@@ -117,6 +118,7 @@ class OutOfCoreSolution:
 
 
 @showing("solving out of core")
+@own_settings()
 def solve_out_of_core(
     X: Any,
     y: ArrayLike | Any,

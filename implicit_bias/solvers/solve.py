@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import Array, UnsuitableError
-from implicit_bias.bounds.certificate import QUIET, Graded, Status, grade
+from implicit_bias.bounds.certificate import Graded, Status, grade
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
 from implicit_bias.bounds.separability import (
     find_conflict,
@@ -52,7 +53,7 @@ UNSETTLED = (
 
 
 @showing("solving")
-@QUIET
+@own_settings()
 def solve(
     problem: MarginProblem,
     solver: str | Solver = "auto",
@@ -266,9 +267,7 @@ def _found_by(
             raise
 
     try:
-        # What overflows is not finite, and is left out below: no warning is needed.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return finite(problem, method.run(problem, relay, start))
+        return finite(problem, method.run(problem, relay, start))
     except BaseException as error:
         if error in of_user:
             raise

@@ -43,6 +43,12 @@ def computed(function: Callable[..., Any], outputs: int = 1) -> nn.Module:
     return seeded(Computed(lambda m, x: function(m.first, x), first=linear(D, outputs)), 1)
 
 
+def of_an_inverse() -> nn.Module:
+    """Degree 0, and without a value where the matrix is 0."""
+    matrix, last = torch.empty(D, D), torch.empty(D, 1)
+    return Computed(lambda m, x: x @ torch.linalg.inv(m.matrix) @ m.last, matrix=matrix, last=last)
+
+
 def layered(extra: nn.Module) -> nn.Module:
     return seeded(nn.Sequential(linear(D, 6), extra, nn.ReLU(), linear(6)), 1)
 
@@ -265,6 +271,11 @@ def test_what_an_optimizer_says_of_the_training() -> None:
         ),
         (depths, r"different degrees.*1 at.*2 at"),
         (lambda: computed(lambda f, x: f(x) * f(x).detach().abs()), r"Euler.*detach\(\)"),
+        (
+            lambda: computed(lambda f, x: torch.where(f(x) > 0, f(x).sqrt() ** 2, f(x))),
+            r"'first\.weight' are NaN",
+        ),
+        (lambda: seeded(of_an_inverse()), "invert no trained"),
     ],
     ids=[
         *("bias", "last-bias", "two-biases", "layer-norm", "batch-norm", "skip", "residual"),
@@ -278,6 +289,8 @@ def test_what_an_optimizer_says_of_the_training() -> None:
             "prelu",
             "degrees",
             "detached",
+            "nan",
+            "inverse",
         ),
     ],
 )

@@ -4,6 +4,7 @@ import copy
 import itertools
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "dates": ({"X": X.astype("M8[s]")}, "X is not a numeric array: dates"),
     "durations": ({"gates": X.astype("m8[s]")}, "gates is not a numeric array: dates"),
     "c-complex": ({"C": np.complex64(1)}, "C must be in"),
+    "c-beyond": ({"C": Fraction(10**400)}, "C must be between"),
     "foreign-column": ({"gates": with_index(3)}, "gates is a damaged sparse array"),
     "column-before": ({"gates": with_index(-1)}, "gates is a damaged sparse array"),
     "sparse-x": ({"X": sp.csr_array(X)}, r"X must be dense.*pass X.toarray\(\)"),
@@ -266,8 +268,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_numbers_of_numpy_are_taken_without_a_warning() -> None:
-    numbers: list[Any] = [np.float32(2), np.float16(2), np.int8(2)]
+def test_numbers_of_any_kind_are_taken_without_a_warning() -> None:
+    numbers: list[Any] = [np.float32(2), np.float16(2), np.int8(2), Fraction(2), np.longdouble(2)]
     for C in numbers:
         assert MarginProblem(**GOOD, C=C).C == 2
 

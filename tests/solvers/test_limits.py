@@ -10,6 +10,7 @@ import pytest
 
 from cases import Stub, cloud, mostly_slow, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
 from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
@@ -141,6 +142,11 @@ def test_time_is_a_limit_of_all_solvers(solver: str) -> None:
     assert found.status in (Status.TIME_LIMIT, Status.OPTIMAL)
     assert "time limit" in found.message or found.status is Status.OPTIMAL
     assert found.certificate.lower <= found.certificate.upper
+
+
+def test_a_limit_of_few_bits_is_one_of_the_same_seconds() -> None:
+    """A clock that is added to 16 bits would be one of hours."""
+    assert type(Deadline.asked(np.float16(5.0)).end) is float  # type: ignore[arg-type]
 
 
 def test_bounds_by_the_time_limit_are_kept() -> None:

@@ -1,0 +1,103 @@
+"""What a caller sets for computations of his own changes no answer, and stays as he set it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from implicit_bias import (
+    GLNSVC,
+    GaLUClassifier,
+    GLNClassifier,
+    InfiniteWidthSVC,
+    LimitConfig,
+    MaxMarginSVC,
+    Recorder,
+    certify,
+    certify_network,
+    compare,
+    diagnose,
+    max_margin,
+    solve,
+    train_to_limit,
+    which_norm,
+)
+from modules import Computed, drawn, of, own_labels
+
+X = drawn(12, 3)
+TRAINED = of(np.array([[1.0, 0.1, 0.0]]))
+Y = own_labels(TRAINED, X)
+PROBLEM = max_margin(X.numpy(), Y)
+FITTED = GLNClassifier(3, steps=30, random_state=0).fit(X.numpy(), Y)
+FEW = LimitConfig(steps=3)
+
+ANSWERS: dict[str, Callable[[], object]] = {
+    "diagnose": lambda: diagnose(TRAINED, X, Y).gap,
+    "which_norm": lambda: str(which_norm(TRAINED, X, Y, norms=("l2", "linf"))),
+    "Recorder": lambda: Recorder(TRAINED, X, Y).record(),
+    "train_to_limit": lambda: train_to_limit(deepcopy(TRAINED), X, Y, FEW).history[-1].norm,
+    "certify_network": lambda: certify_network(FITTED.network_, X.numpy(), Y).certificate.gap,
+    "solve": lambda: solve(PROBLEM).certificate.upper,
+    "certify": lambda: certify(PROBLEM, np.ones((1, 3)), np.full(12, 1e-320)).lower,
+    "MaxMarginSVC": lambda: MaxMarginSVC(C=1e-3).fit(X.numpy(), Y).decision_function(X.numpy()),
+    "GLNSVC": lambda: GLNSVC(3, random_state=0).fit(X.numpy(), Y).decision_function(X.numpy()),
+    "GLNClassifier": lambda: (
+        GLNClassifier(3, steps=3, random_state=0).fit(X.numpy(), Y).predict_proba(1e3 * X.numpy())
+    ),
+    "GaLUClassifier": lambda: (
+        GaLUClassifier(3, random_state=0).fit(X.numpy(), Y).decision_function(X.numpy())
+    ),
+    "InfiniteWidthSVC": lambda: InfiniteWidthSVC().fit(X.numpy(), Y).predict(X.numpy()),
+    "compare": lambda: compare({"gln": FITTED}, X, Y, train=(X, Y)).models[0].scores[1],
+}
+
+
+@contextmanager
+def default_device() -> Iterator[None]:
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+SETTINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "errors-of-numpy": lambda: np.errstate(all="raise"),
+    "default-device": default_device,
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("ask", ANSWERS.values(), ids=ANSWERS)
+def test_settings_of_the_caller(
+    setting: Callable[[], AbstractContextManager[object]], ask: Callable[[], object]
+) -> None:
+    expected = ask()
+    with setting():
+        here, errors = torch.empty(0).device, np.geterr()
+        answer = ask()
+        assert (torch.empty(0).device, np.geterr()) == (here, errors)
+    same = (
+        pytest.approx(expected, rel=1e-9, nan_ok=True)
+        if not isinstance(expected, str)
+        else expected
+    )
+    assert answer == same
+
+
+def test_a_forward_pass_has_the_default_device_of_its_caller() -> None:
+    found = []
+
+    def noting(module: Any, x: torch.Tensor) -> torch.Tensor:
+        found.append(torch.empty(0).device.type)
+        return x @ module.weight
+
+    module = Computed(noting, weight=torch.tensor([[1.0], [0.1], [0.0]], dtype=torch.float64))
+    with default_device():
+        diagnose(module, X, Y)
+        train_to_limit(module, X, Y, FEW)
+    assert {*found} == {"meta"}
