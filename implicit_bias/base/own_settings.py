@@ -1,8 +1,8 @@
 """Settings that a caller has made for computations of his own, and that do not reach ours.
 
-`numpy.seterr(all="raise")` makes an error of each number that rounds to 0, and
-`torch.set_default_device` says where tensors are that are made without a device. Bounds rely on the
-former, and tensors that are made here on the latter.
+`numpy.seterr(all="raise")` makes an error of each number that rounds to 0,
+`torch.set_default_device` says where tensors are that are made without a device, and loops that
+measure switch gradients off.
 """
 
 import sys
@@ -31,9 +31,12 @@ def own_settings() -> Iterator[None]:
     """
     torch = sys.modules.get("torch")  # without it, nobody has set its device
     with np.errstate(all="ignore"), ExitStack() as stack:
-        if torch is not None and (theirs := torch.empty(0).device).type != "cpu":
-            stack.callback(_OF_THE_CALLER.reset, _OF_THE_CALLER.set(theirs))
-            stack.enter_context(torch.device("cpu"))
+        if torch is not None:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            if (theirs := torch.empty(0).device).type != "cpu":
+                stack.callback(_OF_THE_CALLER.reset, _OF_THE_CALLER.set(theirs))
+                stack.enter_context(torch.device("cpu"))
         yield
 
 

@@ -182,8 +182,7 @@ def _put_back(kept: Attributes) -> None:
 def evaluating(module: nn.Module) -> Iterator[dict[nn.Module, bool]]:
     """Put a module into evaluation mode, undisturbed; yields which of its parts were training."""
     modes = {part: part.training for part in module.modules()}
-    # The caller may have switched gradients off, as loops do where they measure.
-    with undisturbed(module), torch.inference_mode(False), torch.enable_grad():
+    with undisturbed(module):
         # Not by `eval()`: a part may have one of its own, that merges weights, say.
         set_modes(dict.fromkeys(modes, False))
         yield modes
@@ -419,7 +418,9 @@ def as_inputs(
         )
     if any(tensor.is_meta for tensor in inputs):
         raise ValueError("inputs on the meta device have no values: pass those on another one")
-    return tuple(double(tensor).to(device) for tensor in inputs)
+    converted = (double(tensor).to(device) for tensor in inputs)
+    # Tensors that were made in inference mode cannot be in a graph, unlike copies of them.
+    return tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in converted)
 
 
 def _as_tensor(array: Array) -> Tensor:

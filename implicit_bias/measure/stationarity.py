@@ -69,6 +69,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, check_flag
 from implicit_bias.bounds.certificate import Certificate, certify
@@ -275,6 +276,7 @@ def stationarity(
     )
 
 
+@own_settings()
 def certify_network(
     network: Network,
     X: ArrayLike,

@@ -281,6 +281,11 @@ class _ModuleTrainee(Trainee):
         if not given:
             raise ValueError(NO_PARAMETER)
         for name, w in given.items():
+            if w.is_inference():
+                raise ValueError(
+                    f"the parameter {name!r} was made in torch.inference_mode(), so it cannot be "
+                    "set: make the module, or a deepcopy of it, outside"
+                )
             if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
                 raise ValueError(
                     f"entries of the parameter {name!r} share memory, so that none can be set: "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from implicit_bias import (
     GLNSVC,
@@ -35,11 +36,19 @@ PROBLEM = max_margin(X.numpy(), Y)
 FITTED = GLNClassifier(3, steps=30, random_state=0).fit(X.numpy(), Y)
 FEW = LimitConfig(steps=3)
 
+TRAINEE = deepcopy(TRAINED)
+
+
+def untrained() -> nn.Module:
+    TRAINEE.load_state_dict(TRAINED.state_dict())
+    return TRAINEE
+
+
 ANSWERS: dict[str, Callable[[], object]] = {
     "diagnose": lambda: diagnose(TRAINED, X, Y).gap,
     "which_norm": lambda: str(which_norm(TRAINED, X, Y, norms=("l2", "linf"))),
     "Recorder": lambda: Recorder(TRAINED, X, Y).record(),
-    "train_to_limit": lambda: train_to_limit(deepcopy(TRAINED), X, Y, FEW).history[-1].norm,
+    "train_to_limit": lambda: train_to_limit(untrained(), X, Y, FEW).history[-1].norm,
     "certify_network": lambda: certify_network(FITTED.network_, X.numpy(), Y).certificate.gap,
     "solve": lambda: solve(PROBLEM).certificate.upper,
     "certify": lambda: certify(PROBLEM, np.ones((1, 3)), np.full(12, 1e-320)).lower,
@@ -68,6 +77,8 @@ def default_device() -> Iterator[None]:
 SETTINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "errors-of-numpy": lambda: np.errstate(all="raise"),
     "default-device": default_device,
+    "no-gradients": torch.no_grad,
+    "inference": torch.inference_mode,
 }
 
 
@@ -78,9 +89,9 @@ def test_settings_of_the_caller(
 ) -> None:
     expected = ask()
     with setting():
-        here, errors = torch.empty(0).device, np.geterr()
+        before = torch.empty(0).device, np.geterr(), torch.is_grad_enabled()
         answer = ask()
-        assert (torch.empty(0).device, np.geterr()) == (here, errors)
+        assert (torch.empty(0).device, np.geterr(), torch.is_grad_enabled()) == before
     same = (
         pytest.approx(expected, rel=1e-9, nan_ok=True)
         if not isinstance(expected, str)

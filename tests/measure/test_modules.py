@@ -502,7 +502,13 @@ def test_what_cannot_be_set_or_is_kept_is_not_trained() -> None:
     shared: Any = Computed(lambda m, x: m.first(x), first=linear(D)).double()
     shared.first.weight = nn.Parameter(torch.ones(1, 1, dtype=torch.float64).expand(1, D))
     cached = Cached(linear(D).double())
-    for module, match in [(shared, "share memory"), (cached, "any more")]:
+    with torch.inference_mode():
+        inferred = linear(D).double()
+    for module, match in [
+        (shared, "share memory"),
+        (cached, "any more"),
+        (inferred, "inference_mode"),
+    ]:
         with pytest.raises(ValueError, match=match):
             limit(module, X, np.ones(len(X)))
 
