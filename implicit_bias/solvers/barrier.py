@@ -58,16 +58,12 @@ m       ()            smallest margin of coefficients of norm 1
 from __future__ import annotations
 
 import math
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-import flint
 import numpy as np
 from numpy.typing import NDArray
 
@@ -77,6 +73,26 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.solvers.base import Answer
+from implicit_bias.solvers.digits import (
+    Number,
+    Vector,
+    as_matrix,
+    entries_of,
+    exp,
+    fractions,
+    inverse_of,
+    log,
+    log_det,
+    mid,
+    number,
+    numbers,
+    positive,
+    precision_of,
+    product,
+    root,
+    solve,
+    zeros,
+)
 from implicit_bias.solvers.iteration import NativeSolver, Run, Steps, nothing_yet
 
 # Products of numbers: half a minute. Fewer steps than these lead nowhere. A product takes longer by
@@ -98,8 +114,6 @@ SHARE, FAR = 0.9, 1e3
 SMALLEST_MARGIN = 2.0**-1024
 BYTES_A_NUMBER = 200
 
-Vector = NDArray[np.object_]
-Number = Any  # flint.arb, which has no type hints
 Places = NDArray[np.int64]
 
 
@@ -122,12 +136,12 @@ class BarrierRun(Run):
     def steps(self) -> Steps:
         """Follow the central path, with more bits where these do not lower the function."""
         program = self.program
-        with _precision_of(self.bits):
+        with precision_of(self.bits):
             at = program.start()
             tau, growth, taken = program.first_tau(at), FIRST_GROWTH, 0
         allowed = int(MOST_WORK / program.work)
         for _ in range(allowed if allowed >= FEWEST_STEPS else 0):
-            with _precision_of(self.bits):
+            with precision_of(self.bits):
                 step = program.step(at, tau)
                 if step is None:
                     self.bits *= 2
@@ -152,7 +166,7 @@ class BarrierRun(Run):
         """Return what attains the bounds of the last minimiser."""
         if self.found is None:
             return nothing_yet(self.program.problem)
-        with _precision_of(self.bits):
+        with precision_of(self.bits):
             exact = self.program.exact(self.found)
         problem = self.program.problem
         alpha = exact.alpha.astype(np.float64)
@@ -194,7 +208,7 @@ class CentralPoint:
 
     def after(self, growth: float) -> CentralPoint:
         """Return the point with the same alpha when tau has grown."""
-        return CentralPoint(self.x, _mid(self.beta * growth))
+        return CentralPoint(self.x, mid(self.beta * growth))
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,38 +257,38 @@ class BarrierProgram:
         size = shape[1] * shape[2]
         places[own] = vectors[:, None, None] * size + np.arange(size).reshape(shape[1:])
         bits = _bits(problem)
-        with _precision_of(bits):
+        with precision_of(bits):
             features = _features(problem.features.of_rows(rows), rows.width, own[firsts])
             J, hard = rows.offsets.shape[1], problem.hard_margin
             epigraph = Epigraph(features.shape[1] + J)
-            unit = _number(1.0) if hard else _first_norm(problem)
+            unit = number(1.0) if hard else _first_norm(problem)
             head = epigraph.new(unit)
             _norm(problem, places[own], epigraph).below(epigraph, head, unit)
             if hard:
                 # In units of the features: of others, they and the norm would need more bits.
-                smallest = -_number(float(problem.feature_norms.max()) or 1.0)
+                smallest = -number(float(problem.feature_norms.max()) or 1.0)
                 last = np.full(len(rows), epigraph.new(smallest))
             else:
                 samples = np.unique(rows.samples, return_inverse=True)[1]
-                last = epigraph.several(int(samples.max()) + 1, _number(2.0))
+                last = epigraph.several(int(samples.max()) + 1, number(2.0))
                 epigraph.alone.extend(last.tolist())
                 for place in last:
-                    epigraph.add_positive(np.array([place]), _numbers([1.0]))
+                    epigraph.add_positive(np.array([place]), numbers([1.0]))
                 last = last[samples]
             if len(rows) < features.shape[1] and all(t.adds_square for t in epigraph.terms):
                 epigraph.alone = [*range(features.shape[1]), *epigraph.alone]
-            A = _zeros(len(rows) + len(epigraph.sums), epigraph.size)
-            r = _numbers(np.zeros(len(A)))
+            A = zeros(len(rows) + len(epigraph.sums), epigraph.size)
+            r = numbers(np.zeros(len(A)))
             A[: len(rows), : features.shape[1]] = features
-            A[: len(rows), features.shape[1] : head] = _numbers(rows.offsets)
-            A[np.arange(len(rows)), last] = _number(-1.0 if hard else 1.0)
+            A[: len(rows), features.shape[1] : head] = numbers(rows.offsets)
+            A[np.arange(len(rows)), last] = number(-1.0 if hard else 1.0)
             for row, (members, weights) in zip(A[len(rows) :], epigraph.sums, strict=True):
                 row[members] = weights
-            cost = _zeros(epigraph.size)
-            cost[last] = _number(-1.0) if hard else _numbers(problem.box[rows.samples])
+            cost = zeros(epigraph.size)
+            cost[last] = number(-1.0) if hard else numbers(problem.box[rows.samples])
             if not hard:
-                r[: len(rows)] = cost[head] = _number(1.0)
-            begin = _zeros(epigraph.size)
+                r[: len(rows)] = cost[head] = number(1.0)
+            begin = zeros(epigraph.size)
             begin[list(epigraph.begin)] = list(epigraph.begin.values())
             places_of_all = np.arange(epigraph.size)
             return cls(
@@ -307,7 +321,7 @@ class BarrierProgram:
 
     @cached_property
     def _matrix(self) -> Any:
-        return _matrix(self.A)
+        return as_matrix(self.A)
 
     @cached_property
     def _wide(self) -> Places:
@@ -352,18 +366,18 @@ class BarrierProgram:
 
     def start(self) -> CentralPoint:
         """Return a feasible point."""
-        return CentralPoint(self.begin, _mid(1 / self.slacks(self.begin)))
+        return CentralPoint(self.begin, mid(1 / self.slacks(self.begin)))
 
     def slacks(self, x: Vector) -> Vector:
         """s(x), shape (P,)."""
-        return _mid(_entries(self._matrix * _matrix(x[:, None]))[:, 0]) - self.r
+        return entries_of(self._matrix * as_matrix(x[:, None]))[:, 0] - self.r
 
     def barrier(self, x: Vector) -> Number | None:
         """F(x); None outside of its domain."""
         slacks = self.slacks(x)
-        if not _positive(slacks):
+        if not positive(slacks):
             return None
-        total = -_log(slacks).sum()
+        total = -log(slacks).sum()
         for term in self.terms:
             value = term.value(x[term.places])
             if value is None:
@@ -377,13 +391,13 @@ class BarrierProgram:
         kept, alone = self._kept, self.alone
         place = np.full(len(at.x), -1)  # in `kept`; of those that are eliminated, -2 - the place
         place[kept], place[alone] = np.arange(len(kept)), -2 - np.arange(len(alone))
-        matrix, across = _zeros(len(kept), len(kept)), _zeros(len(kept), len(alone))
-        diagonal = _zeros(len(alone))
+        matrix, across = zeros(len(kept), len(kept)), zeros(len(kept), len(alone))
+        diagonal = zeros(len(alone))
         for term in self.terms:
             slope, rows, columns, curvature = term.derivatives(at.x[term.places])
             np.add.at(gradient, term.places, slope)
             if term.adds_square:
-                squares.append(_zeros(1, len(at.x)))
+                squares.append(zeros(1, len(at.x)))
                 squares[-1][0, term.places] = slope
             i, j = place[term.places[rows]], place[term.places[columns]]
             for chosen, target, index in (
@@ -392,11 +406,11 @@ class BarrierProgram:
                 ((i < -1) & (i == j), diagonal, (-2 - i,)),
             ):
                 np.add.at(target, tuple(part[chosen] for part in index), curvature[chosen])
-        roots = _root(at.beta / slacks)[:, None]
+        roots = root(at.beta / slacks)[:, None]
         wide = np.vstack([self.A[self._wide] * roots[self._wide], *squares])
         for rows, columns in self._tiles:
-            part = _mid(self.A[np.ix_(rows, kept[columns])] * roots[rows])
-            matrix[np.ix_(columns, columns)] += _product(part.T, part)
+            part = mid(self.A[np.ix_(rows, kept[columns])] * roots[rows])
+            matrix[np.ix_(columns, columns)] += product(part.T, part)
         rows, columns = self._met
         entries = self.A[rows, alone[columns]] * roots[rows, 0]
         np.add.at(diagonal, columns, entries * entries)
@@ -404,7 +418,7 @@ class BarrierProgram:
         np.add.at(across.T, columns, entries)
         gradient = gradient[self._ordered]
         parts = matrix, across, diagonal, wide[:, kept], wide[:, alone]
-        return _mid(gradient), NewtonSystem(*map(_mid, parts))
+        return mid(gradient), NewtonSystem(*map(mid, parts))
 
     def first_tau(self, at: CentralPoint) -> Number:
         """Return the tau whose minimiser is nearest to x, by the length of Newton's step.
@@ -424,29 +438,29 @@ class BarrierProgram:
         """
         x, slacks = at.x, self.slacks(at.x)
         gradient, newton = self.newton(at, slacks)
-        gradient = _mid(tau * self.cost[self._ordered] + gradient)
-        direction = _zeros(len(x))
+        gradient = mid(tau * self.cost[self._ordered] + gradient)
+        direction = zeros(len(x))
         direction[self._ordered] = newton.solve(-gradient)
         squared = float(-(gradient @ direction[self._ordered]).mid())
         if not math.isfinite(squared) or squared < 0:
             return None
-        along = _entries(self._matrix * _matrix(direction[:, None]))[:, 0]
-        length: Number | None = _number(1.0)
+        along = entries_of(self._matrix * as_matrix(direction[:, None]))[:, 0]
+        length: Number | None = number(1.0)
         if squared > NEAR or self.barrier(x + direction) is None:
             length = self._length(x, tau, direction, slacks, along)
         if length is None:
             return None
-        moved = _mid(x + length * direction)
+        moved = mid(x + length * direction)
         change = 1 / slacks - at.beta - at.beta / slacks * along
         reach = [-b / d for b, d in zip(at.beta, change, strict=True) if d.mid() < 0]
-        share = min([_number(1.0), *(SHARE * length for length in reach)])
+        share = min([number(1.0), *(SHARE * length for length in reach)])
         # Far from the minimiser they say nothing of it.
         center = 1 / self.slacks(moved)
         beta = np.minimum(np.maximum(at.beta + share * change, center / FAR), center * FAR)
         # Newton's matrix is that of F where beta s is 1: elsewhere a decrement says less.
         if max(abs(beta / center - 1)) > NEAR:
             squared = max(squared, 1.0)
-        return CentralPoint(moved, _mid(beta)), squared
+        return CentralPoint(moved, mid(beta)), squared
 
     def _length(
         self, x: Vector, tau: Number, direction: Vector, slacks: Vector, along: Vector
@@ -464,8 +478,8 @@ class BarrierProgram:
             found = self.barrier(at := x + length * direction)
             return None if found is None else found + tau * (self.cost @ at)
 
-        length = _number(1.0) if longest is None else min(_number(1.0), longest / 2)
-        best, now = value(length), value(_number(0.0))
+        length = number(1.0) if longest is None else min(number(1.0), longest / 2)
+        best, now = value(length), value(number(0.0))
         assert now is not None
         shortest = length * SHORTEST
         while best is None or not best < now:
@@ -473,7 +487,7 @@ class BarrierProgram:
             if length < shortest:
                 return None
             best = value(length)
-        for factor in (4, _number(1) / 4):
+        for factor in (4, number(1) / 4):
             changed = False
             while (further := value((length * factor).mid())) is not None and further < best:
                 best, length, changed = further, (length * factor).mid(), True
@@ -489,28 +503,28 @@ class BarrierProgram:
         value = (self.cost @ x * (-1 if hard else 1)).mid()
         alpha, rest = 1 / (tau * self.slacks(x)[: len(self.rows)]), (self.nu / tau).mid()
         hopeless = hard and value + rest < SMALLEST_MARGIN
-        return _Central(x, _mid(alpha), value, rest, hopeless)
+        return _Central(x, mid(alpha), value, rest, hopeless)
 
     def exact(self, found: _Central) -> ExactAnswer:
         """Return what attains the bounds in rational numbers, at smallest margin 1."""
         problem, rows = self.problem, self.rows
-        alpha, unit = found.alpha, _number(1.0)
+        alpha, unit = found.alpha, number(1.0)
         if problem.hard_margin and found.value.mid() > 0 and not found.hopeless:
             alpha, unit = alpha / (found.value + found.rest), 1 / found.value
-        coef = _zeros(*self.places.shape)
+        coef = zeros(*self.places.shape)
         kept = self.places >= 0
         coef[kept] = found.x[self.places[kept]] * unit
         first = int(self.places.max()) + 1
-        offsets = _fractions(found.x[first : first + rows.offsets.shape[1]] * unit)
+        offsets = fractions(found.x[first : first + rows.offsets.shape[1]] * unit)
         intercept = rows.of_classes(offsets) + Fraction(0)
         if problem.intercept and len(rows.absent):
-            gates, X = _numbers(problem.plain_gates.toarray()), _numbers(problem.X)
-            scores = [_fractions((X @ part.T * gates).sum(axis=1)) for part in coef]
+            gates, X = numbers(problem.plain_gates.toarray()), numbers(problem.X)
+            scores = [fractions((X @ part.T * gates).sum(axis=1)) for part in coef]
             lowered = problem.constraints.with_absent_below(np.stack(scores, axis=1), intercept, 1)
             intercept[rows.absent] = Fraction(math.floor(lowered[rows.absent[0]]))
-        whole = rows.alpha(_fractions(alpha), Fraction(0))
+        whole = rows.alpha(fractions(alpha), Fraction(0))
         whole = rows.shared(whole) if problem.norm.treats_classes_alike else whole
-        by_class = _fractions(coef).reshape(*problem.coef_shape[:-2], *coef.shape[-2:])
+        by_class = fractions(coef).reshape(*problem.coef_shape[:-2], *coef.shape[-2:])
         offset: Any = problem.as_intercept(intercept)
         return ExactAnswer(by_class, repaired(problem, whole), offset)
 
@@ -532,15 +546,15 @@ class NewtonSystem:
         """Solve with this matrix, those that are eliminated last."""
         n, m = len(self.H), len(self.U)
         across = np.vstack([self.G, self.W])
-        matrix = _zeros(n + m, n + m)
+        matrix = zeros(n + m, n + m)
         matrix[:n, :n], matrix[n:, :n], matrix[:n, n:] = self.H, self.U, self.U.T
-        matrix[np.arange(n, n + m), np.arange(n, n + m)] = _number(-1)
-        first, last = np.append(right[:n], _zeros(m)), right[n:]
+        matrix[np.arange(n, n + m), np.arange(n, n + m)] = number(-1)
+        first, last = np.append(right[:n], zeros(m)), right[n:]
         if len(last):
-            scaled = _mid(across / self.d)
-            matrix, first = matrix - _product(scaled, across.T), first - scaled @ last
-        found = _solve(matrix, _mid(first)[:, None])[:, 0]
-        return np.asarray(_mid(np.append(found[:n], (last - found @ across) / self.d)))
+            scaled = mid(across / self.d)
+            matrix, first = matrix - product(scaled, across.T), first - scaled @ last
+        found = solve(matrix, mid(first)[:, None])[:, 0]
+        return np.asarray(mid(np.append(found[:n], (last - found @ across) / self.d)))
 
 
 def _norm(problem: MarginProblem, places: Places, epigraph: Epigraph) -> Expression:
@@ -570,8 +584,8 @@ def _kinds(problem: MarginProblem) -> Places:
 
 def _features(rows: Features, width: int, classes: Places) -> Vector:
     """Return b_p (x) phi_p, exactly, of the columns of some classes, shape (P, classes M' D)."""
-    gates = _numbers(rows.sparse_gates.toarray().reshape(len(rows), width, -1)[:, classes])
-    inputs = _numbers(rows.X)
+    gates = numbers(rows.sparse_gates.toarray().reshape(len(rows), width, -1)[:, classes])
+    inputs = numbers(rows.X)
     return np.asarray((gates[..., None] * inputs[:, None, None, :]).reshape(len(rows), -1))
 
 
@@ -589,8 +603,8 @@ def _bits(problem: MarginProblem) -> int:
 def _first_norm(problem: MarginProblem) -> Number:
     """Return a norm to begin with: no optimum of a soft margin is above the sum of C."""
     sizes = problem.feature_norms[problem.feature_norms > 0]
-    most = _numbers(problem.box).sum()
-    return min(most, 1 / _number(float(np.median(sizes)))) if len(sizes) else most
+    most = numbers(problem.box).sum()
+    return min(most, 1 / number(float(np.median(sizes)))) if len(sizes) else most
 
 
 # --- barriers of epigraphs -----------------------------------------------------------------------
@@ -645,7 +659,7 @@ class Ball(Term):
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
         """Return the gradient, and the Hessian by its places and values."""
-        rest, signs = self._rest(x), np.append(self.weights, _number(-1.0))
+        rest, signs = self._rest(x), np.append(self.weights, number(-1.0))
         each = np.arange(len(x))
         return 2 * signs * x / rest, each, each, 2 * signs / rest
 
@@ -663,12 +677,12 @@ class Powers(Term):
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""
         z, r, t = x.reshape(3, -1)
-        if not (_positive(r) and _positive(t)):
+        if not (positive(r) and positive(t)):
             return None
         rest = self._power(r, t) - z * z
-        if not _positive(rest):
+        if not positive(rest):
             return None
-        return -(_log(rest) + (1 - self.a) * _log(r) + self.a * _log(t)).sum()
+        return -(log(rest) + (1 - self.a) * log(r) + self.a * log(t)).sum()
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
         """Return the gradient, and the Hessian by its places and values."""
@@ -677,8 +691,8 @@ class Powers(Term):
         power = self._power(r, t)
         rest = power - z * z
         slopes = np.stack([-2 * z, a * power / r, b * power / t])
-        bends = _zeros(3, 3, len(z))
-        bends[0, 0] = _number(-2)
+        bends = zeros(3, 3, len(z))
+        bends[0, 0] = number(-2)
         bends[1, 1] = a * (a - 1) * power / (r * r)
         bends[1, 2] = bends[2, 1] = a * b * power / (r * t)
         bends[2, 2] = b * (b - 1) * power / (t * t)
@@ -691,7 +705,7 @@ class Powers(Term):
         return gradient.ravel(), rows.ravel(), columns.ravel(), hessian.ravel()
 
     def _power(self, r: Vector, t: Vector) -> Vector:
-        return np.asarray(_exp(2 * self.a * _log(r) + (2 - 2 * self.a) * _log(t)))
+        return np.asarray(exp(2 * self.a * log(r) + (2 - 2 * self.a) * log(t)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -704,7 +718,7 @@ class Entries(Term):
         """Return the barrier; None outside of its domain."""
         z, t = x.reshape(2, -1)
         rest = t * t - z * z
-        return -_log(rest).sum() if _positive(rest) and _positive(t) else None
+        return -log(rest).sum() if positive(rest) and positive(t) else None
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
         """Return the gradient, and the Hessian by its places and values."""
@@ -740,27 +754,27 @@ class SpectralBall(Term):
         Z, t = (x[:-1] * self.scales).reshape(self.shape), x[-1]
         if not t.mid() > 0:
             return None
-        small = -_product(Z, Z.T) / t
+        small = -product(Z, Z.T) / t
         small[np.diag_indices(len(Z))] += t
-        log_det = _log_det(small)
-        return None if log_det is None else -log_det - Z.shape[1] * t.log()
+        volume = log_det(small)
+        return None if volume is None else -volume - Z.shape[1] * t.log()
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
         """Return the gradient, and the Hessian by its places and values."""
         (K, n), Z = self.shape, (x[:-1] * self.scales).reshape(self.shape)
-        whole = _zeros(K + n, K + n)
+        whole = zeros(K + n, K + n)
         whole[:K, K:], whole[K:, :K] = Z, Z.T
         whole[np.diag_indices(K + n)] = x[-1]
-        S = _mid(_entries(_matrix(whole).inv()))
-        square = _product(S, S)
+        S = inverse_of(whole)
+        square = product(S, S)
         one = np.multiply.outer(S[:K, :K], S[K:, K:]).transpose(0, 2, 1, 3)
         two = np.multiply.outer(S[:K, K:], S[:K, K:]).transpose(0, 3, 2, 1)
-        hessian = _zeros(len(x), len(x))
+        hessian = zeros(len(x), len(x))
         hessian[:-1, :-1] = 2 * (one + two).reshape(K * n, K * n)
         hessian[-1, :-1] = hessian[:-1, -1] = 2 * square[:K, K:].ravel()
         hessian[-1, -1] = np.trace(square)
         gradient = np.append(-2 * S[:K, K:].ravel(), -np.trace(S))
-        scales = np.append(self.scales, _number(1.0))
+        scales = np.append(self.scales, number(1.0))
         return _dense(gradient * scales, hessian * np.outer(scales, scales))
 
 
@@ -782,47 +796,47 @@ class MatrixFraction(Term):
         return np.triu_indices(self.shape[0])
 
     def _parts(self, x: Vector) -> tuple[Vector, Vector]:
-        (K, n), P = self.shape, _zeros(self.shape[0], self.shape[0])
+        (K, n), P = self.shape, zeros(self.shape[0], self.shape[0])
         P[self._upper] = P.T[self._upper] = x[K * n : -1]
         return (x[: K * n] * self.scales).reshape(K, n), P
 
     def value(self, x: Vector) -> Number | None:
         """Return the barrier; None outside of its domain."""
         Z, P = self._parts(x)
-        log_det = _log_det(P)
-        if log_det is None:
+        volume = log_det(P)
+        if volume is None:
             return None
-        rest = x[-1] - (Z * _solve(P, Z)).sum()
-        return -rest.log() - self.shape[1] * log_det if rest.mid() > 0 else None
+        rest = x[-1] - (Z * solve(P, Z)).sum()
+        return -rest.log() - self.shape[1] * volume if rest.mid() > 0 else None
 
     def derivatives(self, x: Vector) -> tuple[Vector, Places, Places, Vector]:
         """Return the gradient, and the Hessian by its places and values."""
         (K, n), (Z, P) = self.shape, self._parts(x)
         a, b = self._upper
         times = np.where(a == b, 1, 2)
-        inverse = _mid(_entries(_matrix(P).inv()))
-        Y = _product(inverse, Z)
+        inverse = inverse_of(P)
+        Y = product(inverse, Z)
         rest = (x[-1] - (Z * Y).sum()).mid()
-        slope = np.concatenate([-2 * Y.ravel(), times * _product(Y, Y.T)[a, b], _numbers([1.0])])
+        slope = np.concatenate([-2 * Y.ravel(), times * product(Y, Y.T)[a, b], numbers([1.0])])
         gradient = -slope / rest
         gradient[K * n : -1] -= n * times * inverse[a, b]
         # The second derivative of tr Z' P^-1 Z along (dZ, E) is 2 tr Q' P^-1 Q, Q = dZ - E Y.
-        change = _zeros(K, n, K * n + len(a))
+        change = zeros(K, n, K * n + len(a))
         for i in range(K):
             for j in range(n):
-                change[i, j, i * n + j] = _number(1.0)
+                change[i, j, i * n + j] = number(1.0)
         for column, (i, j) in enumerate(zip(a, b, strict=True), start=K * n):
             change[i, :, column] -= Y[j]
             if i != j:
                 change[j, :, column] -= Y[i]
         flat = change.reshape(K * n, -1)
-        bent = _product(flat.T, _product(inverse, change.reshape(K, -1)).reshape(K * n, -1))
+        bent = product(flat.T, product(inverse, change.reshape(K, -1)).reshape(K * n, -1))
         hessian = np.outer(slope, slope) / (rest * rest)
         hessian[:-1, :-1] += 2 * bent / rest
         pairs = inverse[np.ix_(a, a)] * inverse[np.ix_(b, b)]
         pairs = pairs + inverse[np.ix_(a, b)] * inverse[np.ix_(b, a)]
         hessian[K * n : -1, K * n : -1] += n * pairs * np.outer(times, times) / 2
-        scales = np.concatenate([self.scales, _numbers(np.ones(len(a) + 1))])
+        scales = np.concatenate([self.scales, numbers(np.ones(len(a) + 1))])
         return _dense(gradient * scales, hessian * np.outer(scales, scales))
 
 
@@ -841,7 +855,7 @@ class Coefficients:
     def counted(self) -> tuple[Places, Vector]:
         """Return the places, each once, and how often they occur."""
         places, counts = np.unique(self.places, return_counts=True)
-        return places, _numbers(counts)
+        return places, numbers(counts)
 
 
 class Expression(ABC):
@@ -872,7 +886,7 @@ class SumOfNorms(Expression):
         """Bound each part by a variable of its own, and their sum."""
         share = begin / (2 * len(self.parts))
         heads = epigraph.several(len(self.parts), share)
-        epigraph.add_less(heads, _numbers(np.ones(len(heads))), head)
+        epigraph.add_less(heads, numbers(np.ones(len(heads))), head)
         for part, own in zip(self.parts, heads, strict=True):
             part.below(epigraph, int(own), share)
 
@@ -912,7 +926,7 @@ class EntryNorm(Expression):
             else:
                 shared = np.full(len(places), head)
                 triples = np.concatenate([places, own, shared])
-                epigraph.terms.append(Powers(triples, 1 / _number(self.p)))
+                epigraph.terms.append(Powers(triples, 1 / number(self.p)))
 
 
 @dataclass(frozen=True)
@@ -929,18 +943,18 @@ class MatrixNorm(Expression):
         if rows.shape[0] > rows.shape[1]:
             rows, weights = rows.T, weights.T
         shape = (rows.shape[0], rows.shape[1])
-        scales = _root(_numbers(weights.ravel()))
+        scales = root(numbers(weights.ravel()))
         if not self.total:
             epigraph.terms.append(SpectralBall(np.append(rows, head), shape, scales))
             return
         upper = np.transpose(np.triu_indices(shape[0]))
         P = np.array(
-            [epigraph.new(begin / (2 * shape[0]) if i == j else _number(0.0)) for i, j in upper]
+            [epigraph.new(begin / (2 * shape[0]) if i == j else number(0.0)) for i, j in upper]
         )
         s = epigraph.new(begin / 2)
         epigraph.terms.append(MatrixFraction(np.concatenate([rows.ravel(), P, [s]]), shape, scales))
         parts = np.append(P[upper[:, 0] == upper[:, 1]], s)
-        epigraph.add_less(parts, _numbers(np.ones(len(parts))), head, 2.0)
+        epigraph.add_less(parts, numbers(np.ones(len(parts))), head, 2.0)
 
 
 class Epigraph:
@@ -972,7 +986,7 @@ class Epigraph:
 
     def add_less(self, parts: Places, weights: Vector, head: int, times: float = 1.0) -> None:
         """Bound a sum of variables, with weights, by a multiple of another."""
-        self.add_positive(np.append(parts, head), np.append(-weights, _number(times)))
+        self.add_positive(np.append(parts, head), np.append(-weights, number(times)))
 
     def add_positive(self, members: Places, weights: Vector) -> None:
         """Keep a sum of variables, with weights, positive."""
@@ -1005,76 +1019,3 @@ class Epigraph:
     def maximum(self, *parts: Expression | float) -> Expression:
         """Return the largest of functions, none of which is negative."""
         return MaximumOfNorms(tuple(part for part in parts if isinstance(part, Expression)))
-
-
-# --- numbers -------------------------------------------------------------------------------------
-
-_number = flint.arb
-# FLINT's precision is one for all threads.
-_lock = threading.RLock()
-
-
-@contextmanager
-def _precision_of(bits: int) -> Iterator[None]:
-    """Compute with this precision, one thread at a time."""
-    with _lock, flint.ctx.workprec(bits):
-        yield
-
-
-_log = np.frompyfunc(lambda v: v.log(), 1, 1)
-_exp = np.frompyfunc(lambda v: v.exp(), 1, 1)
-_root = np.frompyfunc(lambda v: v.sqrt(), 1, 1)
-# Radii of arb's balls are not used: they grow, and what is found is certified afterwards.
-_mid = np.frompyfunc(lambda v: v.mid(), 1, 1)
-
-
-def _numbers(values: Any) -> Vector:
-    """Return float64 as they are, in multiple precision."""
-    return np.asarray(np.frompyfunc(lambda v: _number(float(v)), 1, 1)(values), dtype=object)
-
-
-def _zeros(*shape: int) -> Vector:
-    return np.full(shape, _number(0), dtype=object)
-
-
-def _positive(values: Vector) -> bool:
-    return all(value.mid() > 0 for value in values)
-
-
-def _matrix(values: Vector) -> Any:
-    return flint.arb_mat(*values.shape, values.ravel().tolist())
-
-
-def _entries(matrix: Any) -> Vector:
-    return np.array(matrix.entries(), dtype=object).reshape(matrix.nrows(), matrix.ncols())
-
-
-def _product(A: Vector, B: Vector) -> Vector:
-    return np.asarray(_mid(_entries(_matrix(A) * _matrix(B))))
-
-
-def _solve(A: Vector, B: Vector) -> Vector:
-    return np.asarray(_mid(_entries(_matrix(A).solve(_matrix(B), algorithm="approx"))))
-
-
-def _log_det(A: Vector) -> Number | None:
-    """Return log det of a symmetric matrix; None unless it is positive definite."""
-    A, total = A.copy(), _number(0)
-    for k in range(len(A)):
-        if not A[k, k].mid() > 0:
-            return None
-        total += A[k, k].log()
-        column = A[k + 1 :, k]
-        if len(column):
-            A[k + 1 :, k + 1 :] = _mid(A[k + 1 :, k + 1 :] - np.outer(column, column / A[k, k]))
-    return total.mid()
-
-
-def _fractions(values: Vector) -> Vector:
-    """Return the same real numbers as fractions."""
-
-    def fraction(value: Number) -> Fraction:
-        mantissa, exponent = value.mid().man_exp()
-        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
-
-    return np.asarray(np.frompyfunc(fraction, 1, 1)(values), dtype=object)

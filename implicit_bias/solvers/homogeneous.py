@@ -299,11 +299,11 @@ class Cones:
         inner = 0.5 * (x.minus * d.plus + x.plus * d.minus) - sums(x.across * d.across)
         share = (inner + d.head) / (x.head + 1.0)
         along, across = d.along - share * x.along, d.across - share[groups] * x.across
-        return float((self.program.sqrt(along**2 + sums(across**2)) - inner).max())
+        return float((self.program.sqrt(along * along + sums(across * across)) - inner).max())
 
     def excess(self, x: ConeVectors, norm: Vector) -> Vector:
         """x_0 - ||x_1||, given the norm."""
-        return (x.minus * x.plus - self.program.group_sums(x.across**2)) / (x.head + norm)
+        return (x.minus * x.plus - self.program.group_sums(x.across * x.across)) / (x.head + norm)
 
 
 class Equations:
@@ -339,8 +339,8 @@ class Newton(ABC):
         cone = self.cones.s.times(*(-1.0 / p.tau,) * 3)
         v, alpha, z = self.solve(q, cone, 0.0 * p.v, 1.0)
         self.of_tau = v + p.v / tau, alpha, z
-        slope = (p.s / p.alpha) @ alpha**2 + self.cones.square(z)
-        self.slope = slope + (p.xi / p.beta) @ (program.C - program.boxed(alpha)) ** 2
+        beta, slope = program.C - program.boxed(alpha), (p.s / p.alpha) @ (alpha * alpha)
+        self.slope = slope + self.cones.square(z) + (p.xi / p.beta) @ (beta * beta)
 
     @abstractmethod
     def factorise(self) -> None:

@@ -1,10 +1,10 @@
 r"""Interior point in multiple precision: small problems that float64 numbers cannot hold.
 
 Where features differ by many orders of magnitude, or vary little about a large offset, neither
-the Newton system nor the answer survives rounding to float64. Here both have ``bits`` bits: gmpy2's
-numbers in numpy's arrays of objects, a thousand times slower than float64, and in no need of
-scaling, pivoting or refinement. The method is that of `homogeneous`, with T = I but for the
-intercept, in samples scaled to features of norm 1. With D as there its Newton step is
+the Newton system nor the answer survives rounding to float64. Here both have ``bits`` bits, the
+numbers of `digits`: a thousand times slower than float64, and in no need of scaling or refinement.
+The method is that of `homogeneous`, with T = I but for the intercept, in samples scaled to features
+of norm 1. With D as there its Newton step is
 
     few features    dv = (B'diag(h) B + D)^-1 (...),         dalpha = h (q - B dv)
     few samples     dalpha = (diag(1/h) + B D^-1 B')^-1 (...),   dv = D^-1 (... + B'dalpha)
@@ -19,37 +19,43 @@ intercept's column:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import gmpy2
 import numpy as np
-from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import Array, check_count
+from implicit_bias.base.validation import check_count
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import barrier, homogeneous
 from implicit_bias.solvers.base import Answer, Start
+from implicit_bias.solvers.digits import (
+    Number,
+    Vector,
+    fractions,
+    inverse_of,
+    mid,
+    number,
+    numbers,
+    precision_of,
+    product,
+    root,
+    zeros,
+)
 from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, nothing_yet
 
 # Powers of two between C and what it is for features of size 1, up to which the bits hold both.
 MOST_POWER = 200
 # With kappa / tau above this, and tau below its inverse, alpha is taken for Gordan's. Separators
 # may be enormous, and tau as small, before kappa vanishes.
-INSEPARABLE = gmpy2.mpfr(10) ** 60
+INSEPARABLE = 10**60
 # Scales that make an answer feasible leave this share of room for their own rounding.
-ROOM = gmpy2.mpfr(2) ** -200
+ROOM = number(2.0**-200)
 BYTES_A_NUMBER = 160
-
-Vector = NDArray[np.object_]
-Number = Any  # gmpy2.mpfr, which has no type hints
-_sqrt = np.frompyfunc(gmpy2.sqrt, 1, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +127,11 @@ class _MultiPrecisionRun(Run):
 
     def steps(self) -> Steps:
         bits = self.solver.bits
-        with gmpy2.context(gmpy2.get_context(), precision=bits):
+        with precision_of(bits):
             program = _Program(self.problem, self.deadline)
             point = program.start()
         for _ in range(self.solver.embedding_limit):
-            with gmpy2.context(gmpy2.get_context(), precision=bits):
+            with precision_of(bits):
                 self.deadline.check()
                 view = homogeneous.Equations(program, point)
                 found = program.bounds(point, view.margins)
@@ -135,8 +141,11 @@ class _MultiPrecisionRun(Run):
             if ended := self._ended(point):
                 return ended
             try:
-                with gmpy2.context(gmpy2.get_context(), precision=bits):
-                    point = _Newton(program, point, view).next()
+                with precision_of(bits):
+                    moved = _Newton(program, point, view).next()
+                    point = replace(
+                        moved, **{name: mid(part) for name, part in vars(moved).items()}
+                    )
             except Breakdown:
                 return Status.NUMERICAL_TROUBLE
         return Status.ITERATION_LIMIT
@@ -185,42 +194,42 @@ class _Found:
 
     @property
     def gap(self) -> Number:
-        return (self.upper - self.lower) / self.lower if self.lower > 0 else gmpy2.inf()
+        return (self.upper - self.lower) / self.lower if self.lower > 0 else math.inf
 
     @property
     def separates(self) -> bool:
-        return bool(gmpy2.is_finite(self.upper))
+        return bool(self.upper < math.inf)
 
     def exact(self, problem: MarginProblem) -> ExactAnswer:
         """Return the same numbers as fractions; those of an intercept balanced exactly."""
-        alpha = repaired(problem, _fractions(self.alpha))
-        return ExactAnswer(_fractions(self.coef), alpha, Fraction(*_ratio(self.b)))
+        alpha = repaired(problem, fractions(self.alpha))
+        return ExactAnswer(fractions(self.coef), alpha, fractions(np.array([self.b]))[0])
 
 
 class _Program(homogeneous.Program):
     """The problem in scaled samples, in units in which the largest c is 1.
 
-    A single step of a large one takes minutes: the loops of its products and factors end, with
-    TimeoutError, when the deadline has passed.
+    A single step of a large one takes minutes: before each of its products it ends, with
+    TimeoutError, if the deadline has passed.
     """
 
-    sqrt, where = staticmethod(_sqrt), staticmethod(np.where)
+    sqrt, where = staticmethod(root), staticmethod(np.where)
 
     def __init__(self, problem: MarginProblem, deadline: Deadline) -> None:
         self.problem, self.deadline = problem, deadline
         # Columns of a group stand side by side.
         self.order = np.argsort(problem.plain_groups, kind="stable")
-        gates, X = _numbers(problem.plain_gates.toarray()[:, self.order]), _numbers(problem.X)
-        X = X * _numbers(problem.y)[:, None]
+        gates, X = numbers(problem.plain_gates.toarray()[:, self.order]), numbers(problem.X)
+        X = X * numbers(problem.y)[:, None]
         Phi = (gates[:, :, None] * X[:, None, :]).reshape(len(X), -1)
         squares = (Phi * Phi).sum(axis=1)
-        norms = _sqrt(np.where(problem.zero_features, gmpy2.mpfr(1), squares))
-        self.unit = 1 / min(norms)  # coefficients are those of the program times this
-        self.Phi = Phi / norms[:, None]
-        self.B, self.c = self.Phi, 1 / (norms * self.unit)
+        norms = root(np.where(problem.zero_features, number(1), squares))
+        self.unit = (1 / min(norms)).mid()  # coefficients are those of the program times this
+        self.Phi = mid(Phi / norms[:, None])
+        self.B, self.c = self.Phi, mid(1 / (norms * self.unit))
         if problem.intercept:
-            self.B = np.column_stack([self.Phi, _numbers(problem.y) / norms])
-        self.C = self.c[:0] if problem.hard_margin else _numbers(problem.box) * norms
+            self.B = np.column_stack([self.Phi, mid(numbers(problem.y) / norms)])
+        self.C = self.c[:0] if problem.hard_margin else mid(numbers(problem.box) * norms)
         groups = np.repeat(problem.plain_groups[self.order], X.shape[1])
         _, self._starts, self.groups = np.unique(groups, return_index=True, return_inverse=True)
         self.n_groups = len(self._starts)
@@ -238,30 +247,23 @@ class _Program(homogeneous.Program):
 
     def product(self, A: Vector, B: Vector) -> Vector:
         """Return A B of two matrices."""
-        result = np.empty((len(A), B.shape[1]), dtype=object)
-        for i, row in enumerate(A):
-            self.deadline.check()
-            result[i] = row @ B
-        return result
+        self.deadline.check()
+        return product(A, B)
 
     def start(self) -> homogeneous.EmbeddingPoint:
         """Return the identity of the cones."""
-
-        def full(size: int, value: int) -> Vector:
-            return np.full(size, gmpy2.mpfr(value), dtype=object)
-
-        n, n_boxes, n_features = len(self.c), len(self.C), len(self.groups)
+        n, n_boxes = len(self.c), len(self.C)
         return homogeneous.EmbeddingPoint(
-            v=full(self.B.shape[1], 0),
-            V=full(n_features, 0),
-            e=full(self.n_groups, 1),
-            f=full(self.n_groups, 1),
-            s=full(n, 1),
-            alpha=full(n, 1),
-            xi=full(n_boxes, 1),
-            beta=full(n_boxes, 1),
-            tau=full(1, 1),
-            kappa=full(1, 1),
+            v=zeros(self.B.shape[1]),
+            V=zeros(len(self.groups)),
+            e=zeros(self.n_groups) + 1,
+            f=zeros(self.n_groups) + 1,
+            s=zeros(n) + 1,
+            alpha=zeros(n) + 1,
+            xi=zeros(n_boxes) + 1,
+            beta=zeros(n_boxes) + 1,
+            tau=zeros(1) + 1,
+            kappa=zeros(1) + 1,
         )
 
     def coef(self, v: Vector) -> Vector:
@@ -270,27 +272,27 @@ class _Program(homogeneous.Program):
 
     def pulled(self, V: Vector) -> Vector:
         """T' V, (P',)."""
-        return np.append(V, _numbers(np.zeros(self.B.shape[1] - len(V))))
+        return np.append(V, zeros(self.B.shape[1] - len(V)))
 
     def group_sums(self, values: Vector) -> Vector:
         """Sum the entries of each group, (G,)."""
-        return np.asarray(np.add.reduceat(values, self._starts))
+        return np.asarray(mid(np.add.reduceat(values, self._starts)))
 
     def positive(self, values: Vector) -> Vector:
         """Return 1 in place of what is not positive."""
-        return np.where(values > 0, values, gmpy2.mpfr(1))
+        return np.where(values > 0, values, number(1))
 
     def bounds(self, at: homogeneous.EmbeddingPoint, margins: Vector) -> _Found:
         """Scale an iterate to feasible variables of the unscaled program."""
-        w, b = self.coef(at.v) / at.tau, sum(at.v[len(self.groups) :] / at.tau, gmpy2.mpfr(0))
+        w, b = self.coef(at.v) / at.tau, sum(at.v[len(self.groups) :] / at.tau, number(0))
         values, norm = margins / at.tau, self.group_norms(self.coef(at.v)).sum() / at.tau[0]
-        hard, scale = self.problem.hard_margin, gmpy2.mpfr(1)
+        hard, scale = self.problem.hard_margin, number(1)
         if hard:
             smallest = min(values / self.c)
             scale = (1 + ROOM) / smallest if smallest > 0 else scale
-            upper = norm * scale if smallest > 0 else gmpy2.inf()
+            upper = norm * scale if smallest > 0 else math.inf
         else:
-            upper = norm + self.C @ np.maximum(self.c - values, gmpy2.mpfr(0))
+            upper = norm + self.C @ np.maximum(self.c - values, number(0))
         alpha = self.balanced(at.alpha)
         largest = max(self.group_norms(alpha @ self.Phi))
         if not hard:
@@ -298,22 +300,18 @@ class _Program(homogeneous.Program):
         alpha = alpha / (largest * (1 + ROOM)) if largest > 0 else alpha
         coef = np.empty((len(self.order), self.problem.X.shape[1]), dtype=object)
         coef[self.order] = w.reshape(coef.shape) * (scale * self.unit)
-        return _Found(
-            alpha * self.c * self.unit,
-            coef,
-            b * scale * self.unit,
-            self.c @ alpha * self.unit if largest > 0 else gmpy2.mpfr(0),
-            upper * self.unit,
-        )
+        lower = self.c @ alpha * self.unit if largest > 0 else number(0)
+        alpha, b = alpha * self.c * self.unit, b * scale * self.unit
+        return _Found(*map(mid, (alpha, coef, b, lower, upper * self.unit)))
 
 
 class _Newton(homogeneous.Newton):
-    """By a Cholesky factor of order N, or P' where that is less; see the module's head."""
+    """By the inverse of a matrix of order N, or P' where that is less; see the module's head."""
 
     program: _Program
 
     def factorise(self) -> None:
-        """Factorise the matrix."""
+        """Invert the matrix."""
         program, cones, n = self.program, self.cones, len(self.h)
         self.few = program.B.shape[1] < n
         # Of D^-1, along the axis of each cone and across it: (G,).
@@ -325,12 +323,16 @@ class _Newton(homogeneous.Newton):
                 matrix[block, block] += np.outer(axis, axis) * (1 / self.along[g] - across)
                 matrix[block, block] += np.diag(np.full(len(axis), across))
         else:
-            matrix = np.diag(1 / self.h) + gmpy2.mpfr(0)
+            matrix = np.diag(1 / self.h)
             for g, block in enumerate(program.blocks):
                 U = program.Phi[:, block] @ cones.axis[block]
                 bent = (self.along[g] - self.across[g]) * np.outer(U, U)
                 matrix = matrix + self.across[g] * program.grams[g] + bent
-        self.factor = _cholesky(matrix, program.deadline)
+        program.deadline.check()
+        try:
+            self.inverse = inverse_of(matrix)
+        except ZeroDivisionError as error:
+            raise Breakdown from error
 
     def solve(
         self, q: Vector, cone: homogeneous.ConeVectors, pull: Vector, tau: float
@@ -340,18 +342,19 @@ class _Newton(homogeneous.Newton):
         still = cones.dual_change(cone, program.coef(0 * pull), tau)
         pull = pull + program.pulled(cones.tail(still))
         if self.few:
-            v = _cholesky_solve(self.factor, pull + program.B.T @ (self.h * q))
+            v = self.inverse @ (pull + program.B.T @ (self.h * q))
             alpha = self.h * (q - program.B @ v)
         else:
             right = q - program.Phi @ self._over(program.coef(pull))
-            alpha = _cholesky_solve(self.factor, right)
+            alpha = self.inverse @ right
             b = pull[len(program.groups) :]
             if len(b):
                 e = program.B[:, -1]
-                by_b = _cholesky_solve(self.factor, e)
+                by_b = self.inverse @ e
                 b = (e @ alpha + b) / (e @ by_b)
                 alpha = alpha - b * by_b
             v = np.append(self._over(program.coef(pull) + alpha @ program.Phi), b)
+        v, alpha = mid(v), mid(alpha)
         return v, alpha, cones.dual_change(cone, program.coef(v), tau)
 
     def _over(self, w: Vector) -> Vector:
@@ -359,46 +362,3 @@ class _Newton(homogeneous.Newton):
         axis, groups = self.cones.axis, self.program.groups
         inner = (self.along - self.across) * self.program.group_sums(axis * w)
         return self.across[groups] * w + inner[groups] * axis
-
-
-# --- numbers -------------------------------------------------------------------------------------
-
-
-def _numbers(values: Array) -> Vector:
-    """Return float64 as they are, in multiple precision."""
-    return np.asarray(np.frompyfunc(gmpy2.mpfr, 1, 1)(values), dtype=object)
-
-
-def _ratio(value: Number) -> tuple[int, int]:
-    numerator, denominator = value.as_integer_ratio()
-    return int(numerator), int(denominator)
-
-
-def _fractions(values: Vector) -> Vector:
-    """Return the same real numbers as fractions."""
-    return np.asarray(np.frompyfunc(lambda v: Fraction(*_ratio(v)), 1, 1)(values), dtype=object)
-
-
-def _cholesky(matrix: Vector, deadline: Deadline) -> Vector:
-    """Return the lower factor, its upper half undefined."""
-    factor = matrix.copy()
-    for k in range(len(factor)):
-        deadline.check()
-        if not factor[k, k] > 0:
-            raise Breakdown
-        factor[k, k] = gmpy2.sqrt(factor[k, k])
-        factor[k + 1 :, k] /= factor[k, k]
-        for j in range(k + 1, len(factor)):
-            factor[j:, j] -= factor[j:, k] * factor[j, k]
-    return factor
-
-
-def _cholesky_solve(factor: Vector, right: Vector) -> Vector:
-    """Solve with the matrix of a lower factor."""
-    x = right.copy()
-    for k in range(len(x)):
-        x[k] /= factor[k, k]
-        x[k + 1 :] -= factor[k + 1 :, k] * x[k]
-    for k in reversed(range(len(x))):
-        x[k] = (x[k] - (factor[k + 1 :, k] @ x[k + 1 :] if k + 1 < len(x) else 0)) / factor[k, k]
-    return x

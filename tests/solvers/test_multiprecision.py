@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-import gmpy2
+import flint
 import numpy as np
 import pytest
 
@@ -101,15 +101,15 @@ def test_auto_takes_it_where_float64_fails() -> None:
 
 
 def test_precision_is_local() -> None:
-    before = gmpy2.get_context().precision
+    before = flint.ctx.prec
     seen: list[solvers.BoundsAt] = []
 
     def on_progress(bounds: solvers.BoundsAt) -> None:
-        assert gmpy2.get_context().precision == before
+        assert flint.ctx.prec == before
         seen.append(bounds)
 
     found = solvers.solve(dates(1e8), solvers.MultiPrecision(), on_progress=on_progress)
-    assert gmpy2.get_context().precision == before
+    assert flint.ctx.prec == before
     assert found.stats.history == tuple(seen)
 
 
