@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from benchmarks.catalogue import Statement
-from benchmarks.fiat2019 import constants, image_width, too_few_parameters
+from benchmarks.fiat2019 import constants, image_width, noisy_clusters, too_few_parameters
 from benchmarks.harness import otherwise
 from benchmarks.page import Judged, Kept
 
@@ -20,15 +20,18 @@ def words(kept: Kept) -> dict[str, object]:
 def judge(kept: Kept) -> Mapping[str, Judged]:
     """Judge the claims that are one of several of their table."""
     images = kept["image_width"]
-    similar, nearer = (
-        image_width.compared(images, image_width.RELU, image_width.GALU, share)
-        for share in (0.5, 0.25)
+    similar, farther = (
+        image_width.compared(images, image_width.RELU, image_width.GALU, share, image_width.LINEAR)
+        for share in (0.5, 1.0)
     )
     return {
         "theorem_4": constants.theorem_4_judged(kept["constants"]),
         "theorem_5": constants.theorem_5_judged(),
         "twice": too_few_parameters.twice(kept["too_few_parameters"]),
-        "figure_3": replace(similar, remark=otherwise(nearer.verdict, "a quarter of the way")),
+        "redrawn": too_few_parameters.redrawn(kept["too_few_parameters"]),
+        "more_steps": noisy_clusters.more_steps(kept["noisy_clusters"]),
+        "both_layers": noisy_clusters.both_layers(kept["noisy_clusters"]),
+        "figure_3": replace(similar, remark=otherwise(farther.verdict, "the whole way")),
         "footnote_1": image_width.compared(images, "GaLU0", image_width.HARD),
     }
 

@@ -24,9 +24,20 @@ from benchmarks.fiat2019.gated_layers import GatedLayers
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
 from benchmarks.fiat2019.theorems_1_and_2 import expected_loss
-from benchmarks.harness import Experiment, Frames, Judged, Row, Rows, Run, Verdict, growing
+from benchmarks.harness import (
+    Experiment,
+    Frames,
+    Judged,
+    Row,
+    Rows,
+    Run,
+    Verdict,
+    growing,
+    otherwise,
+)
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import percent
 from implicit_bias.kernels.least_squares import gated_features, least_squares
 from implicit_bias.problem.gating import UnitGates
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, VERMILION
@@ -236,6 +247,23 @@ def twice(frame: pd.DataFrame) -> Judged:
         Verdict.of(bool((np.abs(ours) < 0.05).all()), bool((ours > 0).all())),
         "The loss of ReLU minus that of GaLU with twice the units is "
         f"{span(ours, '+.3f')} (published {span(theirs, '+.3f')}), at kd/m = {span(share)}.",
+    )
+
+
+def redrawn(frame: pd.DataFrame) -> Judged:
+    """Judge how far filters that are redrawn bring GaLU to ReLU, of the same sizes."""
+    sizes = frame.loc[frame["network"] == IMPROVED, ["m", "d", "k"]].drop_duplicates()
+    means = by_share(frame.merge(sizes))[["loss", "published"]].unstack()
+    means = means[means.index < 1]  # at 1 GaLU has a loss of 0
+    losses, published = means["loss"], means["published"]
+    ahead, theirs = (each["ReLU"] - each[IMPROVED] for each in (losses, published))
+    way = (losses["GaLU"] - losses[IMPROVED]) / (losses["GaLU"] - losses["ReLU"])
+    return Judged(
+        Verdict.of((way > 0.5).all(), (way > 0).all()),
+        f"{IMPROVED} goes {span(way, percent)} of the way from GaLU to ReLU, at kd/m = "
+        f"{span(losses.index.to_numpy())}: the loss of ReLU minus its is "
+        f"{span(ahead, '+.3f')} (published {span(theirs, '+.3f')}).",
+        remark=otherwise(Verdict.of((way > 1).all(), (way > 0).all()), "the whole way"),
     )
 
 

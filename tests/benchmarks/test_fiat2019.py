@@ -52,7 +52,7 @@ def test_the_tables_carry_what_the_page_says() -> None:
     assert (gap / gap.mean() - 1).abs().max() < 0.2  # the rule of figure 4
 
     images = image_width.errors_of(harness.read(STUDY, STUDY.entry("image_width")))
-    middle = (images[image_width.RELU] + images["linear"]).dropna() / 2
+    middle = (images[image_width.RELU] + images[image_width.LINEAR]).dropna() / 2
     assert (images[image_width.GALU].dropna() > middle).all()  # nearer to a linear network
 
     losses = harness.read(STUDY, STUDY.entry("linear_convergence"))
