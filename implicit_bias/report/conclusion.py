@@ -19,16 +19,17 @@ NOT_AT_LIMIT      its norm is above that
 SOLVED            no network, or data of one's own: all models by errors, a sentence of `words`
 ================  ============================================================================
 
-A sentence is made of text and of `Term`, a number or word with a definition that a page can link.
+A sentence is text in which `term` marks numbers and words with a definition, which a page links,
+and `command` what is to be typed.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
 
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import NO_BREAK, percent, percent_range
@@ -41,31 +42,29 @@ CLOSE = 0.01
 LISTED = 6
 
 
-class Term(NamedTuple):
-    """Text in a sentence that stands for something defined under ``key``."""
-
-    text: str
-    key: str
+# Key and text of what is marked, within signs that no font has and no page shows.
+MARKED = re.compile("\ue000(.*?)\ue001(.*?)\ue002", re.DOTALL)
 
 
-class Command(NamedTuple):
-    """Text in a sentence that is to be typed."""
-
-    text: str
-
-
-Sentence: TypeAlias = tuple[str | Term | Command, ...]
+def term(text: str, key: str) -> str:
+    """Mark text in a sentence that stands for something defined under a key."""
+    return f"\ue000{key}\ue001{text}\ue002"
 
 
-def plain(sentence: Sentence) -> str:
-    """Write a sentence without its links.
+def command(text: str) -> str:
+    """Mark text in a sentence that is to be typed."""
+    return term(text, "")
+
+
+def plain(sentence: str) -> str:
+    """Write a sentence without its marks.
 
     Examples
     --------
-    >>> plain(("the norm is ", Term("12 %", "excess"), " above"))
+    >>> plain(f"the norm is {term('12 %', 'excess')} above")
     'the norm is 12 % above'
     """
-    return "".join(part if isinstance(part, str) else part.text for part in sentence)
+    return MARKED.sub(r"\2", sentence)
 
 
 class Verdict(Enum):
@@ -159,14 +158,14 @@ class Conclusion:
 
     Examples
     --------
-    >>> print(Conclusion(Verdict.SOLVED, ("svm is wrong on 3 of 90",), (("Certified.",),)))
+    >>> print(Conclusion(Verdict.SOLVED, "svm is wrong on 3 of 90", ("Certified.",)))
     svm is wrong on 3 of 90
     Certified.
     """
 
     verdict: Verdict
-    headline: Sentence
-    evidence: tuple[Sentence, ...] = ()
+    headline: str
+    evidence: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -216,101 +215,96 @@ def _verdict(standing: Standing) -> Verdict:
     return Verdict.HELD_BACK if len(standing.dead) else Verdict.NOT_AT_LIMIT
 
 
-def _headline(verdict: Verdict, s: Standing) -> Sentence:
-    excess = Term(percent(s.excess), "excess")
-    onward: Sentence = (" Train on: ", Command(s.train_on)) if s.train_on else ()
+def _headline(verdict: Verdict, s: Standing) -> str:
+    excess = term(percent(s.excess), "excess")
+    onward = f" Train on: {command(s.train_on)}" if s.train_on else ""
     now = "with the gates it has now " if s.gates_moved else ""
     match verdict:
         case Verdict.OTHER_GEOMETRY:
             return (
                 f"Another geometry: training moves {s.network} in the {s.geometry} norm, and "
-                f"{s.svm} is where training in the l2 norm goes.",
+                f"{s.svm} is where training in the l2 norm goes."
             )
         case Verdict.LOCAL:
             return (
                 f"No SVM is known to be the limit of {s.network}: each of its units learned by "
-                "itself.",
+                "itself."
             )
         case Verdict.INSEPARABLE:
             gates = "With the gates it has now there" if s.gates_moved else "There"
             return (
-                *_errors(s),
-                f"{gates} is no limit to go to: no weights with the gates of {s.network} separate "
-                f"the training samples (proven by {s.svm}).",
+                f"{_errors(s)}{gates} is no limit to go to: no weights with the gates of "
+                f"{s.network} separate the training samples (proven by {s.svm})."
             )
         case Verdict.SOFT:
-            return (*_errors(s), f"The SVM has a soft margin, C = {s.soft}.")
+            return f"{_errors(s)}The SVM has a soft margin, C = {s.soft}."
         case Verdict.NOT_SEPARATED:
-            wrong = "some" if s.train_wrong is None else str(s.train_wrong)
+            wrong = term("some" if s.train_wrong is None else str(s.train_wrong), "train_error")
             return (
-                "Not separated yet: ",
-                Term(wrong, "train_error"),
-                f" training samples are on the wrong side of {s.network}, so {now}no scaling of "
-                "its weights gives all a margin of 1, where norms are compared.",
-                *onward,
+                f"Not separated yet: {wrong} training samples are on the wrong side of "
+                f"{s.network}, so {now}no scaling of its weights gives all a margin of 1, where "
+                f"norms are compared.{onward}"
             )
         case Verdict.AT_LIMIT:
-            return ("As close as ", excess, f": {now}{s.network} is its SVM.")
+            return f"As close as {excess}: {now}{s.network} is its SVM."
         case Verdict.HELD_BACK:
             one = len(s.dead) == 1
             units = f"unit {s.dead[0]}" if one else f"units {', '.join(map(str, s.dead[:LISTED]))}"
             if len(s.dead) > LISTED:
                 units = f"{len(s.dead)} units"
-            verb = "is" if one else "are"
             return (
-                f"Not at its limit, and it may never get there: {units} of {s.network} {verb} ",
-                Term("dead", "dead"),
-                f", and {s.svm} uses {'it' if one else 'them'}.",
+                f"Not at its limit, and it may never get there: {units} of {s.network} "
+                f"{'is' if one else 'are'} {term('dead', 'dead')}, and {s.svm} uses "
+                f"{'it' if one else 'them'}."
             )
         case Verdict.NOT_AT_LIMIT:
-            start = f"Not at its limit: {now}the norm of {s.network} is "
-            return (start, excess, " above the smallest possible.", *onward)
+            return (
+                f"Not at its limit: {now}the norm of {s.network} is {excess} above the smallest "
+                f"possible.{onward}"
+            )
+    unknown = f"How far {s.network} is from its limit is not known: "
     if s.relaxed and s.svm is not None:
         return (
-            f"How far {s.network} is from its limit is not known: its norm is ",
-            excess,
-            f" above the optimum of {s.svm}, a lower bound, because that program lets each class "
-            "have weights that the network does not have.",
+            f"{unknown}its norm is {excess} above the optimum of {s.svm}, a lower bound, because "
+            "that program lets each class have weights that the network does not have."
         )
-    reason = s.no_svm or "no SVM of its program is among the models"
-    return (*_errors(s), f"How far {s.network} is from its limit is not known: {reason}.")
+    return f"{_errors(s)}{unknown}{s.no_svm or 'no SVM of its program is among the models'}."
 
 
-def _errors(s: Standing) -> Sentence:
+def _errors(s: Standing) -> str:
     """Say on how many samples network and SVM are wrong, and differ; nothing where unknown."""
     if s.wrong is None:
-        return ()
-    said: Sentence = (f"{s.network} is wrong on ", Term(percent(s.wrong.share), "error"))
-    said = (*said, f" of the {SAMPLES[s.held_out]}")
+        return ""
+    said = f"{s.network} is wrong on {term(percent(s.wrong.share), 'error')} of the "
+    said += SAMPLES[s.held_out]
     if s.svm_wrong is None or s.agreement is None:
-        return (*said, ". ")
-    differ = Term(percent(1 - s.agreement.share), "disagreement")
-    theirs = Term(percent(s.svm_wrong.share), "error")
-    return (*said, f", {s.svm} on ", theirs, "; the two differ on ", differ, ". ")
+        return f"{said}. "
+    differ = term(percent(1 - s.agreement.share), "disagreement")
+    theirs = term(percent(s.svm_wrong.share), "error")
+    return f"{said}, {s.svm} on {theirs}; the two differ on {differ}. "
 
 
-def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
+def _evidence(verdict: Verdict, s: Standing) -> Iterator[str]:
+    excess = term(percent(s.excess), "excess")
     if verdict is Verdict.HELD_BACK:
         yield (
-            "Its norm is ",
-            Term(percent(s.excess), "excess"),
-            " above the smallest possible. A dead unit gets no gradient: start from other weights.",
+            f"Its norm is {excess} above the smallest possible. A dead unit gets no gradient: "
+            "start from other weights."
         )
     if verdict is Verdict.INSEPARABLE:
         soft = f"{s.svm} has the soft margin of C = {s.soft} instead; "
         yield (
-            soft if s.soft else "Data with errors in them need a finite C: ",
-            Command("--C auto"),
-            f' (in Python C="auto") chooses {"a C" if s.soft else "one"} by cross-validation. Else '
-            "give the network more units or contexts.",
+            f"{soft if s.soft else 'Data with errors in them need a finite C: '}"
+            f'{command("--C auto")} (in Python C="auto") chooses {"a C" if s.soft else "one"} by '
+            "cross-validation. Else give the network more units or contexts."
         )
     if verdict is Verdict.SOFT:
         yield (
             f"How far {s.network} is from its limit is not known: that is the hard margin, and the "
-            f"C = {s.soft} of {s.svm} is finite, so that is another program.",
+            f"C = {s.soft} of {s.svm} is finite, so that is another program."
         )
     if verdict is Verdict.LOCAL and math.isfinite(s.excess):
-        yield ("Its norm is ", Term(percent(s.excess), "excess"), f" above the optimum of {s.svm}.")
+        yield f"Its norm is {excess} above the optimum of {s.svm}."
     if s.agreement is not None and s.agreement.total:
         chance = ""
         if math.isfinite(s.by_chance):
@@ -318,8 +312,7 @@ def _evidence(verdict: Verdict, s: Standing) -> Iterator[Sentence]:
         no_limit = (Verdict.NOT_SEPARATED, Verdict.INSEPARABLE, Verdict.SOFT)
         verb = "agrees on" if verdict in no_limit else "explains"
         yield (
-            f"{s.svm} {verb} ",
-            Term(percent(s.agreement.share), "agreement"),
-            f" of the predictions: the two agree on {s.agreement} {SAMPLES[s.held_out]} (95 % "
-            f"interval {percent_range(*s.agreement.interval)}){chance}.",
+            f"{s.svm} {verb} {term(percent(s.agreement.share), 'agreement')} of the predictions: "
+            f"the two agree on {s.agreement} {SAMPLES[s.held_out]} (95 % interval "
+            f"{percent_range(*s.agreement.interval)}){chance}."
         )

@@ -14,6 +14,7 @@ figures/*.png, figures/*.svg      each figure of the page; images of pixels as P
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -36,6 +38,7 @@ from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import TRUE, Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import dense
+from implicit_bias.report.conclusion import MARKED
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.limit import limit_plots, unit_weights_plots
 from implicit_bias.report.figures.sections import sections
@@ -148,6 +151,7 @@ def write_report(
             command=command,
             conclusions=conclusions(comparison, held_out=comparison.held_out, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),
+            linked=_linked,
             tables=rows,
             definitions=definitions(rows),
             sections=drawn,
@@ -355,6 +359,16 @@ def _dark_style() -> bytes:
     ]
     sheet = f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
     return f"<defs><style>{sheet}</style>".encode()
+
+
+def _linked(sentence: str) -> Markup:
+    """Write a sentence of `conclusion` with links to definitions, and commands as code."""
+
+    def written(found: re.Match[str]) -> str:
+        key, text = found.groups()
+        return f'<a href="#def-{key}">{text}</a>' if key else f"<code>{text}</code>"
+
+    return Markup(MARKED.sub(written, escape(sentence)))
 
 
 def _minute(made: datetime) -> str:

@@ -189,11 +189,11 @@ def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str,
     return tuple(f"{place % count} of class {place // count}" for place in places)
 
 
-def _baseline(comparison: Comparison, best: ModelResult) -> conclusion.Sentence:
+def _baseline(comparison: Comparison, best: ModelResult) -> str:
     """Say how often the class would be wrong that most training samples have, beside the best."""
     of, own = comparison.of, comparison.own
     if of is None or of.train is None:
-        return ()
+        return ""
     classes, counts = np.unique(np.asarray(of.train[1]), return_counts=True)
     most = classes[counts.argmax()]
     name = f"{most:g}" if isinstance(most, float | np.floating) else most
@@ -204,41 +204,44 @@ def _baseline(comparison: Comparison, best: ModelResult) -> conclusion.Sentence:
         tail = ", and no model is better."
     elif not against.decided:
         tail = f", and too few samples tell {best.name} from that."
-    error = conclusion.Term(percent(float(wrong.mean())), "error")
-    return (f" Always answering “{name}” would be wrong on ", error, tail)
+    error = conclusion.term(percent(float(wrong.mean())), "error")
+    return f" Always answering “{name}” would be wrong on {error}{tail}"
 
 
-def unlike(comparison: Comparison) -> conclusion.Sentence:
+def unlike(comparison: Comparison) -> str:
     """Say why the headline does not rank: soft margins are there for want of hard ones."""
     found = [model for model in comparison.models if model.count.total]
     fitted = {m.name: m.fitted for m in found if m.fitted is not None and m.fitted.solution}
     hard = [name for name, f in fitted.items() if f.failure is None and np.isinf(f.C).all()]
     soft = [name for name, f in fitted.items() if f.failure and np.isfinite(f.C).all()]
     if not (hard and soft and _ranks(comparison)):
-        return ()
+        return ""
     return (
         f"No ranking: a hard margin ({', '.join(hard)}) is beside a soft one ({', '.join(soft)}), "
-        "which was solved for want of a hard one; ",
-        conclusion.Command("--C auto"),
-        ' (in Python C="auto") chooses a C for each. ',
+        f"which was solved for want of a hard one; {conclusion.command('--C auto')} (in Python "
+        'C="auto") chooses a C for each. '
     )
 
 
 def _least(
     comparison: Comparison, found: Sequence[ModelResult], best: ModelResult, samples: str
-) -> conclusion.Sentence:
+) -> str:
     """Say which model is wrong least often, as far as the samples tell."""
     apart = {m.name: comparison.difference(best.name, m.name) for m in found if m is not best}
     level = [name for name, gap in apart.items() if gap is None or not gap.decided]
-    error, count = conclusion.Term(percent(best.error), "error"), f"{best.count} {samples}"
+    error, count = conclusion.term(percent(best.error), "error"), f"{best.count} {samples}"
     refusal = unlike(comparison)
     if level and not refusal:
-        end = f" ({count}), and too few samples tell it from {', '.join(level)}."
-        return (f"No ranking: {best.name} is wrong on ", error, end)
+        return (
+            f"No ranking: {best.name} is wrong on {error} ({count}), and too few samples tell it "
+            f"from {', '.join(level)}."
+        )
     ranked = apart and not refusal
-    start = f"{best.name} is wrong {'least often, on' if ranked else 'on'} "
-    end = f" ({count}; 95 % interval {percent_range(*best.count.interval)})"
-    return (*refusal, start, error, f"{end}{'; no other is level with it' if ranked else ''}.")
+    return (
+        f"{refusal}{best.name} is wrong {'least often, on' if ranked else 'on'} {error} ({count}; "
+        f"95 % interval {percent_range(*best.count.interval)})"
+        f"{'; no other is level with it' if ranked else ''}."
+    )
 
 
 def _ranking(comparison: Comparison, samples: str) -> conclusion.Conclusion:
@@ -247,27 +250,20 @@ def _ranking(comparison: Comparison, samples: str) -> conclusion.Conclusion:
     if not found:
         return conclusion.Conclusion(
             conclusion.Verdict.INSEPARABLE,
-            (f"{names_of(comparison.models)}: not separable, proven. There is no predictor.",),
+            f"{names_of(comparison.models)}: not separable, proven. There is no predictor.",
         )
     best = min(found, key=lambda model: model.error)
-    headline = (*_least(comparison, found, best, samples), *_baseline(comparison, best))
-    evidence: list[conclusion.Sentence] = []
+    headline = _least(comparison, found, best, samples) + _baseline(comparison, best)
+    evidence = []
     if len(found) == 2:
         differ = comparison.pair(*(model.name for model in found)).disagreement
-        evidence.append(
-            ("The two differ on ", conclusion.Term(percent(differ), "disagreement"), ".")
-        )
+        evidence.append(f"The two differ on {conclusion.term(percent(differ), 'disagreement')}.")
     certified = [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]
     if certified:
-        worst = max(m.known_margin.gap for m in certified)
+        worst = number(max(m.known_margin.gap for m in certified), 1)
         evidence.append(
-            (
-                f"{names_of(certified)}: norm certified within ",
-                conclusion.Term(number(worst, 1), "gap"),
-                " of the optimum (relative).",
-            )
+            f"{names_of(certified)}: norm certified within {conclusion.term(worst, 'gap')} of the "
+            "optimum (relative)."
         )
-    for model in solved:
-        if not model.count.total:
-            evidence.append((f"{model.name}: not separable, proven.",))
+    evidence += [f"{m.name}: not separable, proven." for m in solved if not m.count.total]
     return conclusion.Conclusion(conclusion.Verdict.SOLVED, headline, tuple(evidence))

@@ -389,7 +389,7 @@ def test_soft_margins_are_compared_by_errors(moons: Report) -> None:
     said = conclusions(moons.comparison)[0]
     assert said.verdict is Verdict.SOFT
     differ = percent(moons.comparison.pair("net", "soft").disagreement)
-    assert "".join(part if isinstance(part, str) else part.text for part in said.headline) == (
+    assert plain(said.headline) == (
         f"net is wrong on {percent(net.error)} of the unseen samples, soft on "
         f"{percent(soft.error)}; the two differ on {differ}. The SVM has a soft margin, C = 1."
     )
