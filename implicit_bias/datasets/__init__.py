@@ -7,6 +7,7 @@ dataset.py     `Dataset`, `Split`, and how samples are split
 images.py      digits, MNIST and Fashion-MNIST
 toys.py        toy sets in the plane
 own.py         a file of the user's own: CSV, Parquet, NPZ, libsvm's text
+labels.py      its labels as classes: their names, and which are on which side
 files.py       where files are looked for, downloaded from, and verified
 catalogue.py   all of them by name
 =============  =============================================================================

@@ -14,6 +14,7 @@ import tempfile
 import textwrap
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -206,3 +207,16 @@ def _parse_idx(content: bytes) -> NDArray[np.uint8]:
     """
     shape = struct.unpack_from(f">{content[3]}I", content, 4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+
+
+def digest(file: str | Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    file = Path(file)
+    state = file.stat()
+    return _digest(file, (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size))
+
+
+@lru_cache(maxsize=16)
+def _digest(file: Path, state: tuple[int, ...]) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import check_choice
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.files import FILE_PREFIXES, Subset, load_file
-from implicit_bias.datasets.own import ClassName, select
+from implicit_bias.datasets.labels import ClassName, select
 
 POSITIVE_DIGITS = (0, 1, 2, 3, 4)
 NEGATIVE_DIGITS = (5, 6, 7, 8, 9)

@@ -21,19 +21,15 @@ offset outside its norm.
 from __future__ import annotations
 
 import bz2
-import difflib
 import gzip
-import hashlib
 import re
-import unicodedata
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,36 +37,25 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import Missing
 from implicit_bias.base.validation import Array, as_numbers, check_choice
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.labels import ClassName, alike, class_names, listed, select
 from implicit_bias.datasets.preparation import Preparation, Texts, encode, first_date, texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# How a user names a class: its label, as text or as a number.
-ClassName: TypeAlias = str | int
 TABLES = (".csv", ".tsv", ".parquet")
 LIBSVM = (".svm", ".libsvm", ".svmlight", ".txt")
 COMPRESSED = (".gz", ".bz2")
-# Different labels beyond which a column of fractions is no column of classes.
-MOST_FRACTIONS = 20
 # How the labels of the file are called beside the classes that several of them are in.
 WRITTEN = "label in the file"
-# What stands for all classes.
-ALL = ("all",)
 # Values (8 bytes each) that a sparse file may have once its zeros are written out.
 MOST_VALUES = 2**29
 # What pandas calls a column without a name, such as an index that it has written.
 UNNAMED = re.compile(r"(Unnamed: \d+)?")
-# Around a name: white space, and signs without width, such as a byte order mark.
-UNSEEN = re.compile(r"^[\s\u200b\u2060\ufeff]+|[\s\u200b\u2060\ufeff]+$")
 # Columns of whole numbers that lack some stay whole numbers, where numpy would make them floats.
 WITH_GAPS: Literal["numpy_nullable"] = "numpy_nullable"
 # Whole numbers from here on are not told apart as float64.
 LARGE = 2**53
-# Share of a common label's samples up to which one like it may be a slip.
-RARE = 0.1
-# Names listed in an error.
-LISTED = 10
 # Numbers that are written so that no program reads them as such: 1,5 and 1 500 and 15 %.
 DIGITS = re.compile(r"[^0-9a-zA-Z]*[0-9]+([., '][0-9]+)*(e[+-]?[0-9]+)?[^0-9a-zA-Z]*")
 # A number with zeros before it, as identifiers have them.
@@ -179,7 +164,7 @@ def load_own(
     except (ValueError, MemoryError) as error:
         kind = MemoryError if isinstance(error, MemoryError) else ValueError
         raise kind(f"{file}: {error}") from error
-    for said in (*found.doubts, *_alike(names, numbers)):
+    for said in (*found.doubts, *alike(names, numbers)):
         warnings.warn(f"{file.name}: {said}", stacklevel=2)
     kept, written = found.inputs[chosen], np.array(names)[numbers[chosen]]
     constant = not (kept.shape[1] and (kept[:, -1] == 1.0).all())
@@ -199,210 +184,6 @@ def load_own(
         complete=not np.isnan(kept).any(),
         carried=carried,
         preparation=Preparation(*found.columns, labels, constant),
-    )
-
-
-def digest(file: str | Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
-    file = Path(file)
-    state = file.stat()
-    return _digest(file, (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size))
-
-
-@lru_cache(maxsize=16)
-def _digest(file: Path, state: tuple[int, ...]) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the names of the classes, in order, and the number (n,) of each label's class.
-
-    Raises
-    ------
-    ValueError
-        Labels that are fractions with many different values.
-    """
-    if labels.dtype.kind in "UO":
-        values = [_seen(v) if isinstance(v, str) else v for v in labels.tolist()]
-        labels = np.array(values, dtype=object)
-    classes, numbers = np.unique(labels, return_inverse=True)
-    fractions = classes.dtype.kind == "f" and not (classes == np.floor(classes)).all()
-    if fractions and len(classes) > MOST_FRACTIONS:
-        raise ValueError(
-            f"the labels are {len(classes)} different fractions, which are no classes: name a "
-            "column of classes as the target"
-        )
-    # 1.0 is called 1: so it reads in the file, and so the user writes it. Integers keep all their
-    # digits, which tell long identifiers apart.
-    text = [f"{c + 0.0:.12g}" if classes.dtype.kind == "f" else str(c) for c in classes.tolist()]
-    if len(set(text)) < len(text):
-        text = [repr(c) for c in classes.tolist()]
-    if odd := [name for name in text if not name or any(ord(sign) < 32 for sign in name)]:
-        raise ValueError(
-            f"{odd[0][:50]!r} is no name of a class: is a label missing, or a quote not closed?"
-        )
-    return tuple(text), numbers.astype(np.int64)
-
-
-def _alike(names: Sequence[str], numbers: NDArray[np.int64]) -> Iterator[str]:
-    """Ask of rare labels whether they are common ones, of other capitals or spaces."""
-    counts, common = np.bincount(numbers, minlength=len(names)), dict[str, int]()
-    for k in np.argsort(-counts, kind="stable").tolist():
-        other = common.setdefault("".join(names[k].casefold().split()), k)
-        if other != k and counts[k] <= RARE * counts[other]:
-            yield (
-                f"{names[k]!r} is the label of {counts[k]} of the samples, and {names[other]!r} of "
-                f"{counts[other]}: if these are one class, write them alike"
-            )
-
-
-def _seen(name: str) -> str:
-    """Return what one sees of a name, which is what tells classes apart."""
-    return UNSEEN.sub("", unicodedata.normalize("NFC", name))
-
-
-def two_classes(
-    names: Sequence[str],
-    numbers: NDArray[np.int64],
-    positive: Collection[ClassName] | None,
-    negative: Collection[ClassName] | None,
-) -> tuple[Array, tuple[str, str]]:
-    """Label samples of several classes with +1 and -1, or 0 for one of neither.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the classes.
-    numbers : ndarray of shape (n,)
-        The class of each sample, as an index of ``names``.
-    positive, negative : collection of str or int, optional
-        See `load_own`.
-
-    Returns
-    -------
-    signs : ndarray of shape (n,)
-        +1, -1 or 0.
-    class_names : tuple of two str
-        Of -1 and of +1.
-
-    Raises
-    ------
-    ValueError
-        More than two classes and no ``positive``, one class only, an unknown name, or a class on
-        both sides.
-    """
-    if len(names) < 2:
-        raise ValueError(f"there is one class only, {', '.join(names)}: two are needed")
-    if positive is None and negative is None and len(names) > 2:
-        raise ValueError(
-            f"there are {len(names)} classes ({_listed(names)}): name those of +1 by --positive "
-            "(in Python positive=[...]), and the rest are -1; or keep all apart by --classes all "
-            "(classes=['all'])"
-        )
-    chosen = [
-        None if asked is None else {find_class(name, names) for name in asked}
-        for asked in (negative, positive)
-    ]
-    everything = set(range(len(names)))
-    minus, plus = chosen
-    if plus is None:
-        plus = {len(names) - 1} if minus is None else everything - minus
-    if minus is None:
-        minus = everything - plus
-    if common := sorted(minus & plus):
-        both = ", ".join(names[k] for k in common)
-        raise ValueError(f"{both} are both positive and negative: name each once")
-    if not minus or not plus:
-        raise ValueError(
-            "no class is left for the other side: name one at least, and leave one out of the names"
-        )
-    signs = np.isin(numbers, list(plus)).astype(np.float64) - np.isin(numbers, list(minus))
-    joined = [", ".join(names[k] for k in sorted(side)) for side in (minus, plus)]
-    return signs, (joined[0], joined[1])
-
-
-def several_classes(
-    names: Sequence[str], numbers: NDArray[np.int64], classes: Collection[ClassName]
-) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
-    """Label samples with the places 0 .. K - 1 of some classes among these.
-
-    Parameters
-    ----------
-    names, numbers
-        As in `two_classes`.
-    classes : collection of str or int
-        Names of classes, in any order: they keep that of ``names``. ("all",) is all of them.
-
-    Returns
-    -------
-    labels : ndarray of shape (m,)
-        Of the samples of these classes: 0 .. K - 1, or, of two classes, -1 and +1.
-    chosen : ndarray of bool, shape (n,)
-        Which samples these are.
-    class_names : tuple of K str
-        Their names.
-
-    Raises
-    ------
-    ValueError
-        Fewer than two classes, or an unknown name.
-
-    Examples
-    --------
-    >>> labels, chosen, called = several_classes("abcd", np.array([3, 0, 1, 2]), ["d", "a", "c"])
-    >>> labels.tolist(), chosen.tolist(), called
-    ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
-    """
-    asked = set() if tuple(classes) == ALL else {find_class(name, names) for name in classes}
-    places = list(range(len(names))) if tuple(classes) == ALL else sorted(asked)
-    if len(places) < 2:
-        raise ValueError(f"name two classes or more, of {_listed(names)}; or all")
-    place_of = np.full(len(names), -1)
-    place_of[places] = np.arange(len(places))
-    chosen = place_of[numbers] >= 0
-    labels = place_of[numbers[chosen]]
-    signs_or_places = labels if len(places) > 2 else 2.0 * labels - 1.0
-    return signs_or_places, chosen, tuple(names[k] for k in places)
-
-
-def select(
-    names: Sequence[str],
-    numbers: NDArray[np.int64],
-    positive: Collection[ClassName] | None,
-    negative: Collection[ClassName] | None,
-    classes: Collection[ClassName] | None,
-) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
-    """Label samples as `several_classes` does, or, without ``classes``, as `two_classes` does."""
-    if classes is None:
-        signs, called = two_classes(names, numbers, positive, negative)
-        return signs[signs != 0], signs != 0, called
-    if positive is not None or negative is not None:
-        raise ValueError(
-            "classes are kept apart, positive and negative are two sides: leave one of them out"
-        )
-    return several_classes(names, numbers, classes)
-
-
-def find_class(asked: ClassName, names: Sequence[str]) -> int:
-    """Return the index of a class by its name; capitals count only where they must.
-
-    Raises
-    ------
-    ValueError
-        No class, or several, of that name.
-    """
-    text = _seen(str(asked))
-    if text in names:
-        return list(names).index(text)
-    alike = [k for k, name in enumerate(names) if name.casefold() == text.casefold()]
-    if len(alike) == 1:
-        return alike[0]
-    if text.isdecimal() and str(int(text)) in names:  # 01 in the file was read as 1
-        return list(names).index(str(int(text)))
-    raise ValueError(
-        f"no class is called {text!r}: the classes are {_listed(names, text)}; on a command line "
-        "several are separated by commas"
     )
 
 
@@ -532,27 +313,39 @@ def _check_padding(labels: Iterable[str]) -> None:
             )
 
 
-def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _Samples:
+@dataclass(frozen=True)
+class _Roles:
+    """What the columns of a table are, by their places; -1 for labels that are not there."""
+
+    labels: int
+    inputs: list[int]
+    text: list[int]  # inputs of text, dates among them
+    dates: set[int]
+    doubts: tuple[str, ...]
+
+
+def _roles(table: pd.DataFrame, target: str | None, columns: Columns) -> _Roles:
+    """Tell what each column is, and say at once all that is wrong with them."""
     names = [str(name) for name in table.columns]
     if unnamed := [str(n) for n, name in enumerate(names, 1) if UNNAMED.fullmatch(name)]:
         raise ValueError(
-            f"columns without a name: number {_listed(unnamed)}. Name them, or leave them out (an "
+            f"columns without a name: number {listed(unnamed)}. Name them, or leave them out (an "
             "index that pandas wrote: to_csv(..., index=False))"
         )
     if not len(table):
         raise ValueError("there are no inputs: the table has no rows")
-    wrong = []  # all of it is said at once
+    wrong = []
     aside = {*columns.ignore, *columns.id}
     if unknown := sorted(aside - set(names)):
-        wrong.append(f"--ignore and --id name {_listed(unknown)}, which is no column")
+        wrong.append(f"--ignore and --id name {listed(unknown)}, which is no column")
     if target in aside:
         wrong.append(f"{target} is the target: --ignore and --id cannot leave it out")
     if target is None:
-        wrong.append(f"name the column of the labels by --target: {_listed(names)}")
+        wrong.append(f"name the column of the labels by --target: {listed(names)}")
     elif names.count(target) != 1:
         what = "several columns are" if target in names else "no column is"
         one = " (are they separated by commas?)" if len(names) == 1 else ""
-        wrong.append(f"{what} called {target!r}: there are {_listed(names, target)}{one}")
+        wrong.append(f"{what} called {target!r}: there are {listed(names, target)}{one}")
     inputs = [n for n, name in enumerate(names) if name not in {target, *aside}]
     # Durations count as numbers, but of a unit that is not seen.
     kinds = [getattr(kind, "kind", "O") for kind in table.dtypes]
@@ -576,7 +369,7 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
     if text and not columns.encode:
         but = " (but for the labels)" if place < 0 else ""
         wrong.append(
-            f"not numbers, but text or dates: {_listed([names[n] for n in text])}. Encode these "
+            f"not numbers, but text or dates: {listed([names[n] for n in text])}. Encode these "
             f"columns{but} as one input a text, or the days of dates, by --encode (in Python "
             "encode=True), or leave them out by --ignore"
         )
@@ -587,25 +380,30 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
             except (ValueError, TypeError) as error:
                 wrong.append(str(error))
         raise ValueError("; ".join((*wrong, *said.values())))
+    return _Roles(place, inputs, text, dated, tuple(said.values()))
+
+
+def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _Samples:
+    roles, names = _roles(table, target, columns), [str(name) for name in table.columns]
     carried = {"row": np.arange(1, len(table) + 1)}
     carried |= {name: table.iloc[:, names.index(name)].to_numpy() for name in columns.id}
     if columns.missing == "drop":
-        kept = ~table.iloc[:, [*inputs, place]].isna().any(axis=1).to_numpy()
+        kept = ~table.iloc[:, [*roles.inputs, roles.labels]].isna().any(axis=1).to_numpy()
         table, carried = table[kept], {name: values[kept] for name, values in carried.items()}
         if not len(table):
             raise ValueError("each row lacks a value: leave columns out by --ignore")
-    for n in inputs:
-        if kinds[n] in "iu":
+    for n in roles.inputs:
+        if getattr(table.dtypes.iloc[n], "kind", "O") in "iu":
             as_numbers(table.iloc[:, n].dropna().to_numpy(), names[n])  # refuses what it rounds
     known: dict[int, Texts] = {
-        n: first_date(column) if n in dated else texts_of(column, columns.missing == "median")
-        for n, column in ((n, table.iloc[:, n]) for n in text)
+        n: first_date(column) if n in roles.dates else texts_of(column, columns.missing == "median")
+        for n, column in ((n, table.iloc[:, n]) for n in roles.text)
     }
-    texts = tuple(known.get(n) for n in inputs)
-    values = encode(table.iloc[:, inputs], texts)
-    found = _checked(values, table.iloc[:, place].to_numpy(), columns.missing, carried)
-    of_inputs = (tuple(names[n] for n in inputs), texts)
-    return replace(found, columns=of_inputs, doubts=tuple(said.values()))
+    texts = tuple(known.get(n) for n in roles.inputs)
+    values = encode(table.iloc[:, roles.inputs], texts)
+    found = _checked(values, table.iloc[:, roles.labels].to_numpy(), columns.missing, carried)
+    of_inputs = (tuple(names[n] for n in roles.inputs), texts)
+    return replace(found, columns=of_inputs, doubts=roles.doubts)
 
 
 def _names_rows(column: pd.Series[Any]) -> bool:
@@ -633,14 +431,14 @@ def _gaps(table: pd.DataFrame, target: str | None, missing: Missing) -> Iterator
     }
     if missing == "refuse" and where:
         yield (
-            f"values are missing in {_listed(list(where.values()))}: leave these rows out by "
+            f"values are missing in {listed(list(where.values()))}: leave these rows out by "
             "--missing drop, fill them in by --missing median, or leave the columns out by "
             "--ignore (an empty field, NA, None or null is a missing value)"
         )
     if missing == "median" and target in where:
         yield f"labels are missing in {where[target]}: leave these rows out by --missing drop"
     if empty := [str(name) for name, gap in zip(table.columns, gaps.T, strict=True) if gap.all()]:
-        yield f"{_listed(empty)} has no value at all: leave it out by --ignore"
+        yield f"{listed(empty)} has no value at all: leave it out by --ignore"
 
 
 def _not_kinds(columns: Mapping[int, pd.Series[Any]]) -> Iterator[tuple[list[int], str]]:
@@ -653,7 +451,7 @@ def _not_kinds(columns: Mapping[int, pd.Series[Any]]) -> Iterator[tuple[list[int
     def said(odd: list[int], usual: re.Pattern[str]) -> str:
         examples = texts[odd[0]]
         example = next((text for text in examples if not usual.fullmatch(text)), examples[0])
-        return f"such as {example[:50]!r} in {_listed([str(columns[n].name) for n in odd])}"
+        return f"such as {example[:50]!r} in {listed([str(columns[n].name) for n in odd])}"
 
     if dates := mostly(DATE):
         yield (
@@ -669,7 +467,7 @@ def _not_kinds(columns: Mapping[int, pd.Series[Any]]) -> Iterator[tuple[list[int
         )
     rest = (n for n in texts if n not in {*dates, *numbers})
     if many := [n for n in rest if len(texts[n]) > MOST_TEXTS]:
-        names = _listed([str(columns[n].name) for n in many])
+        names = listed([str(columns[n].name) for n in many])
         yield many, f"more than {MOST_TEXTS} different texts: leave {names} out by --ignore"
 
 
@@ -683,13 +481,13 @@ def _from_arrays(file: Path, target: str, missing: Missing) -> _Samples:
         if len(arrays) < len(archive.files):
             raise ValueError("two of its arrays have one name")
         if other := [name for name in arrays if not isinstance(arrays[name], np.ndarray)]:
-            raise ValueError(f"{_listed(other)} is no array: leave it out")
+            raise ValueError(f"{listed(other)} is no array: leave it out")
     if target not in arrays:
-        cure = _listed(list(arrays), target)
+        cure = listed(list(arrays), target)
         raise ValueError(f"no array is called {target!r}: name the labels by --target, of {cure}")
     labels = arrays.pop(target)
     if "X" not in arrays and len(arrays) != 1:
-        raise ValueError(f"which array has the inputs, {_listed(list(arrays))}? Call it X")
+        raise ValueError(f"which array has the inputs, {listed(list(arrays))}? Call it X")
     inputs = arrays["X"] if "X" in arrays else next(iter(arrays.values()))
     if labels.ndim != 1 or inputs.ndim < 2 or len(labels) != len(inputs):
         raise ValueError(
@@ -771,11 +569,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _listed(names: Sequence[str], near: str | None = None) -> str:
-    """Join names, the ones most like ``near`` first; of many only some."""
-    close = [] if near is None else difflib.get_close_matches(near, names, 2)
-    ordered = [*close, *(name for name in names if name not in close)]
-    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
-    return ", ".join(ordered[:LISTED]) + more

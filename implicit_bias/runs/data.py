@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
-from implicit_bias.datasets.own import find_class, load_own
+from implicit_bias.datasets.labels import find_class
+from implicit_bias.datasets.own import load_own
 from implicit_bias.runs.configuration import RunConfig, chosen
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, Self
 
 from implicit_bias.base import strict_json
-from implicit_bias.datasets.own import digest
+from implicit_bias.datasets.files import digest
 from implicit_bias.runs.configuration import RunConfig, holds_list, typed
 
 if TYPE_CHECKING:

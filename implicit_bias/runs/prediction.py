@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.counts import Count
 from implicit_bias.comparison import TRUE, score_columns, scores_of
-from implicit_bias.datasets.own import class_names, read_table
+from implicit_bias.datasets.labels import class_names
+from implicit_bias.datasets.own import read_table
 from implicit_bias.estimators.saved_models import SavedModel
 
 

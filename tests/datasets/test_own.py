@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from implicit_bias.datasets import load_fashion_mnist, load_own
 from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
-from implicit_bias.datasets.own import find_class, two_classes
+from implicit_bias.datasets.labels import find_class, two_classes
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from modules import known

@@ -1,0 +1,229 @@
+"""Labels as classes: their names, and which of them are +1 and -1, or 0 .. K - 1.
+
+Names are as one sees them: white space around them, and signs without width, do not count.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from implicit_bias.base.validation import Array
+
+# How a user names a class: its label, as text or as a number.
+ClassName: TypeAlias = str | int
+# Different labels beyond which a column of fractions is no column of classes.
+MOST_FRACTIONS = 20
+# What stands for all classes.
+ALL = ("all",)
+# Around a name: white space, and signs without width, such as a byte order mark.
+UNSEEN = re.compile(r"^[\s\u200b\u2060\ufeff]+|[\s\u200b\u2060\ufeff]+$")
+# Share of a common label's samples up to which one like it may be a slip.
+RARE = 0.1
+# Names listed in an error.
+LISTED = 10
+
+
+def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the names of the classes, in order, and the number (n,) of each label's class.
+
+    Raises
+    ------
+    ValueError
+        Labels that are fractions with many different values.
+    """
+    if labels.dtype.kind in "UO":
+        values = [_seen(v) if isinstance(v, str) else v for v in labels.tolist()]
+        labels = np.array(values, dtype=object)
+    classes, numbers = np.unique(labels, return_inverse=True)
+    fractions = classes.dtype.kind == "f" and not (classes == np.floor(classes)).all()
+    if fractions and len(classes) > MOST_FRACTIONS:
+        raise ValueError(
+            f"the labels are {len(classes)} different fractions, which are no classes: name a "
+            "column of classes as the target"
+        )
+    # 1.0 is called 1: so it reads in the file, and so the user writes it. Integers keep all their
+    # digits, which tell long identifiers apart.
+    text = [f"{c + 0.0:.12g}" if classes.dtype.kind == "f" else str(c) for c in classes.tolist()]
+    if len(set(text)) < len(text):
+        text = [repr(c) for c in classes.tolist()]
+    if odd := [name for name in text if not name or any(ord(sign) < 32 for sign in name)]:
+        raise ValueError(
+            f"{odd[0][:50]!r} is no name of a class: is a label missing, or a quote not closed?"
+        )
+    return tuple(text), numbers.astype(np.int64)
+
+
+def alike(names: Sequence[str], numbers: NDArray[np.int64]) -> Iterator[str]:
+    """Ask of rare labels whether they are common ones, of other capitals or spaces."""
+    counts, common = np.bincount(numbers, minlength=len(names)), dict[str, int]()
+    for k in np.argsort(-counts, kind="stable").tolist():
+        other = common.setdefault("".join(names[k].casefold().split()), k)
+        if other != k and counts[k] <= RARE * counts[other]:
+            yield (
+                f"{names[k]!r} is the label of {counts[k]} of the samples, and {names[other]!r} of "
+                f"{counts[other]}: if these are one class, write them alike"
+            )
+
+
+def _seen(name: str) -> str:
+    """Return what one sees of a name, which is what tells classes apart."""
+    return UNSEEN.sub("", unicodedata.normalize("NFC", name))
+
+
+def two_classes(
+    names: Sequence[str],
+    numbers: NDArray[np.int64],
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+) -> tuple[Array, tuple[str, str]]:
+    """Label samples of several classes with +1 and -1, or 0 for one of neither.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the classes.
+    numbers : ndarray of shape (n,)
+        The class of each sample, as an index of ``names``.
+    positive, negative : collection of str or int, optional
+        See `load_own`.
+
+    Returns
+    -------
+    signs : ndarray of shape (n,)
+        +1, -1 or 0.
+    class_names : tuple of two str
+        Of -1 and of +1.
+
+    Raises
+    ------
+    ValueError
+        More than two classes and no ``positive``, one class only, an unknown name, or a class on
+        both sides.
+    """
+    if len(names) < 2:
+        raise ValueError(f"there is one class only, {', '.join(names)}: two are needed")
+    if positive is None and negative is None and len(names) > 2:
+        raise ValueError(
+            f"there are {len(names)} classes ({listed(names)}): name those of +1 by --positive "
+            "(in Python positive=[...]), and the rest are -1; or keep all apart by --classes all "
+            "(classes=['all'])"
+        )
+    chosen = [
+        None if asked is None else {find_class(name, names) for name in asked}
+        for asked in (negative, positive)
+    ]
+    everything = set(range(len(names)))
+    minus, plus = chosen
+    if plus is None:
+        plus = {len(names) - 1} if minus is None else everything - minus
+    if minus is None:
+        minus = everything - plus
+    if common := sorted(minus & plus):
+        both = ", ".join(names[k] for k in common)
+        raise ValueError(f"{both} are both positive and negative: name each once")
+    if not minus or not plus:
+        raise ValueError(
+            "no class is left for the other side: name one at least, and leave one out of the names"
+        )
+    signs = np.isin(numbers, list(plus)).astype(np.float64) - np.isin(numbers, list(minus))
+    joined = [", ".join(names[k] for k in sorted(side)) for side in (minus, plus)]
+    return signs, (joined[0], joined[1])
+
+
+def several_classes(
+    names: Sequence[str], numbers: NDArray[np.int64], classes: Collection[ClassName]
+) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
+    """Label samples with the places 0 .. K - 1 of some classes among these.
+
+    Parameters
+    ----------
+    names, numbers
+        As in `two_classes`.
+    classes : collection of str or int
+        Names of classes, in any order: they keep that of ``names``. ("all",) is all of them.
+
+    Returns
+    -------
+    labels : ndarray of shape (m,)
+        Of the samples of these classes: 0 .. K - 1, or, of two classes, -1 and +1.
+    chosen : ndarray of bool, shape (n,)
+        Which samples these are.
+    class_names : tuple of K str
+        Their names.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two classes, or an unknown name.
+
+    Examples
+    --------
+    >>> labels, chosen, called = several_classes("abcd", np.array([3, 0, 1, 2]), ["d", "a", "c"])
+    >>> labels.tolist(), chosen.tolist(), called
+    ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
+    """
+    asked = set() if tuple(classes) == ALL else {find_class(name, names) for name in classes}
+    places = list(range(len(names))) if tuple(classes) == ALL else sorted(asked)
+    if len(places) < 2:
+        raise ValueError(f"name two classes or more, of {listed(names)}; or all")
+    place_of = np.full(len(names), -1)
+    place_of[places] = np.arange(len(places))
+    chosen = place_of[numbers] >= 0
+    labels = place_of[numbers[chosen]]
+    signs_or_places = labels if len(places) > 2 else 2.0 * labels - 1.0
+    return signs_or_places, chosen, tuple(names[k] for k in places)
+
+
+def select(
+    names: Sequence[str],
+    numbers: NDArray[np.int64],
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+    classes: Collection[ClassName] | None,
+) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
+    """Label samples as `several_classes` does, or, without ``classes``, as `two_classes` does."""
+    if classes is None:
+        signs, called = two_classes(names, numbers, positive, negative)
+        return signs[signs != 0], signs != 0, called
+    if positive is not None or negative is not None:
+        raise ValueError(
+            "classes are kept apart, positive and negative are two sides: leave one of them out"
+        )
+    return several_classes(names, numbers, classes)
+
+
+def find_class(asked: ClassName, names: Sequence[str]) -> int:
+    """Return the index of a class by its name; capitals count only where they must.
+
+    Raises
+    ------
+    ValueError
+        No class, or several, of that name.
+    """
+    text = _seen(str(asked))
+    if text in names:
+        return list(names).index(text)
+    alike = [k for k, name in enumerate(names) if name.casefold() == text.casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    if text.isdecimal() and str(int(text)) in names:  # 01 in the file was read as 1
+        return list(names).index(str(int(text)))
+    raise ValueError(
+        f"no class is called {text!r}: the classes are {listed(names, text)}; on a command line "
+        "several are separated by commas"
+    )
+
+
+def listed(names: Sequence[str], near: str | None = None) -> str:
+    """Join names, the ones most like ``near`` first; of many only some."""
+    close = [] if near is None else difflib.get_close_matches(near, names, 2)
+    ordered = [*close, *(name for name in names if name not in close)]
+    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
+    return ", ".join(ordered[:LISTED]) + more
