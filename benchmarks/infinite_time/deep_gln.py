@@ -196,7 +196,7 @@ def found(frame: pd.DataFrame) -> str:
         f"so that all depths see the same contexts; {first['steps']:,} accelerated steps from "
         f"{shown['seed'].nunique()} initial weights each, of {shown['draw'].nunique()} draws of "
         "hyperplanes, smallest to largest.\n\n"
-        "- **With two layers the norm predicts everything: one limit, from all initial weights "
+        "- **With two layers the norm predicts the limit, one from all initial weights "
         f"(norm / bound {span(two['ratio'], '.4f')}); with more layers norms are "
         f"{span(deep['ratio'], '.2f')} times the bound, and limits from different weights disagree "
         f"on {span(deep['from_seeds'], percent)}.**\n"

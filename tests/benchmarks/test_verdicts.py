@@ -456,8 +456,16 @@ OF_VALUES: dict[str, dict[str, str]] = {
     "error = error + 0.1 * ((model == 'SVM-L2') & (side == 'corrected'))": {
         **dict.fromkeys(("l2", "further", "essential"), "STANDS"),
         "layers": "FALLS",
-        "alike": "IN_PART",
+        **dict.fromkeys(("alike", "hardly"), "IN_PART"),
     },
+    "error = error + 0.1 * ((model == 'SVM-L2') & (side == 'corrected') & (units == 10))": {
+        "few": "STANDS",
+    },
+    "error = error + 0.1 * ((model == 'SVM-L2') & (side == 'corrected') & (units == 100))": {
+        "few": "FALLS",
+    },
+    "error = error + 0.05 * ((model == 'SVM-L2') & (side == 'corrected'))": {"l2": "STANDS"},
+    "error = error + 0.035 * ((model == 'SVM-L2') & (side == 'corrected'))": {"l2": "FALLS"},
     "error = error + 0.02 * ((model == 'SVM-GLN') & (side == 'corrected'))": {
         "errors": "IN_PART",
         "groups": "FALLS",
@@ -471,10 +479,16 @@ OF_VALUES: dict[str, dict[str, str]] = {
         "lc-rc": "FALLS",
         "lc-width": "STANDS",
     },
+    "error = error + 0.05 * ((model == 'SVM-LC') & (units == 10) & (train_size == 500))": {
+        "lc-rc": "IN_PART",
+    },
     "error = error + (momentum > 0); disagreement = disagreement + (momentum > 0)": {
         "momentum": "FALLS",
     },
     "gd_error = 1 - gd_error": {"rc": "FALLS", "weak": "STANDS"},
+    "gd_error = gd_error.where(train_size != 500, 1 - gd_error)": {
+        **dict.fromkeys(("rc", "weak"), "IN_PART"),
+    },
     "disagreement = 2 * disagreement": {"tenth": "STANDS", "rc-chance": "FALLS"},
     "disagreement = disagreement + 0.5": {"chance": "FALLS"},
     "disagreement = disagreement + 0.1 * ((model == 'SVM-L2') & (side == 'corrected'))": {
