@@ -202,7 +202,7 @@ def test_deep_linear_networks_go_to_the_svm(depth: int) -> None:
     optimum = linear_svm(X, y).certificate.lower
     layer = HyperplaneContexts.random(X, 5, 0, random_state=0)
     network = GLN([layer] * (depth - 1), seed=1)
-    result = train_to_limit(network, X, y, LimitConfig(steps=1000), measure=kkt_measure(X, y))
+    result = train_to_limit(network, X, y, LimitConfig(steps=400), measure=kkt_measure(X, y))
     w = network.decision(np.eye(4))
     assert np.linalg.norm(w) / (y * (X @ w)).min() == pytest.approx(optimum, rel=1e-3)
     found, last = measure(network, X, y), result.history[-1]

@@ -234,7 +234,7 @@ def test_log_loss_far_below_underflow() -> None:
 def test_a_linear_network_goes_to_the_hard_margin_svm(loss: MarginLoss) -> None:
     network = GLN([NO_HYPERPLANES])
     solution = solve(problem_of(network), tol=1e-9)
-    train_to_limit(network, X, Y, LimitConfig(steps=1000, loss=loss))
+    train_to_limit(network, X, Y, LimitConfig(steps=500, loss=loss))
     found, expected = network.coef()[0], solution.coef[0]
     found, expected = found / np.linalg.norm(found), expected / np.linalg.norm(expected)
     np.testing.assert_allclose(found, expected, atol=1e-3)
