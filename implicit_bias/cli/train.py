@@ -99,7 +99,6 @@ def train(
         return
     data = load_data(config)
     from implicit_bias.base.atomic import check_writable
-    from implicit_bias.bounds.status import norm_at_margin_1
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX, train_and_save
     from implicit_bias.training.limit import LimitResult
 
@@ -115,19 +114,7 @@ def train(
         )
     samples, result = data.parts.train, classifier.training_
     assert isinstance(result, LimitResult)
-    last = result.history[-1]
-    values = {
-        "file": file,
-        "steps": last.step,
-        "planned_steps": result.config.steps,
-        "interrupted": result.interrupted,
-        "ending": result.ending.message,
-        **strict_json.attributes(last, "evaluations", "log_loss", "min_margin"),
-        "norm": norm_at_margin_1(last.norm, last.min_margin),
-        **({} if norm == "l2" else _in_norm(result, samples)),
-        **strict_json.attributes(last, "excess", "disagreement", "balance"),
-        **last.measures,
-    }
+    values = {"file": file, **_facts(result, samples)}
     if as_json:
         print_json({**values, "pictures": pictures})
     else:
@@ -141,10 +128,23 @@ def train(
         raise typer.Exit(INTERRUPTED)
 
 
-def _in_norm(result: LimitResult, samples: Dataset) -> dict[str, object]:
-    """Return the norm of a training's geometry, and the KKT gap in it at the end."""
+def _facts(result: LimitResult, samples: Dataset) -> dict[str, object]:
+    """Return where a training has ended; in another norm than l2 with the KKT gap in it."""
+    from implicit_bias.bounds.status import norm_at_margin_1
     from implicit_bias.training.trainee import as_trainee
 
-    config = result.config
-    trained = as_trainee(result.network, samples.X, samples.y, config.geometry, config.chunk)
-    return {"limit_norm": config.limit_norm, "kkt_gap_in_its_norm": trained.gap()}
+    config, last, of_norm = result.config, result.history[-1], dict[str, object]()
+    if config.limit_norm != "l2":
+        trained = as_trainee(result.network, samples.X, samples.y, config.geometry, config.chunk)
+        of_norm = {"limit_norm": config.limit_norm, "kkt_gap_in_its_norm": trained.gap()}
+    return {
+        "steps": last.step,
+        "planned_steps": config.steps,
+        "interrupted": result.interrupted,
+        "ending": result.ending.message,
+        **strict_json.attributes(last, "evaluations", "log_loss", "min_margin"),
+        "norm": norm_at_margin_1(last.norm, last.min_margin),
+        **of_norm,
+        **strict_json.attributes(last, "excess", "disagreement", "balance"),
+        **last.measures,
+    }

@@ -858,6 +858,7 @@ def test_train_so_many_steps_towards_the_limit(shell: Shell) -> None:
     assert facts["steps"] == 200
     assert facts["excess"] is None
     assert 0.0 < facts["residual"] < 1.0
+    assert "limit_norm" not in facts  # it is l2, whether that is said or not
     names = {Path(picture).name for picture in facts["pictures"]}
     assert "gd-relu-limit-residual.png" in names
     assert "gd-relu-limit-excess.png" not in names
