@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
+from implicit_bias.base import validation
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.strict_json import attributes
@@ -633,7 +634,7 @@ linear. Always answering “-1” would be wrong on 50 %, and too few samples te
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
     _check_given(models, train)
-    labels = np.asarray(y)
+    labels = _one_each(y)
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one evaluation sample")
     lasts = {name: last_step(model) for name, model in models.items()}
@@ -641,6 +642,7 @@ linear. Always answering “-1” would be wrong on 50 %, and too few samples te
     classes = _classes(lasts, said, labels)
     margins, of_train = dict[str, MarginResult](), dict[str, Predictions]()
     if train is not None:
+        train = train[0], _one_each(train[1])
         of_train = {name: last.predictions(*train) for name, last in lasts.items()}
         margins = _margin_results(lasts, of_train, train[1])
     results = tuple(
@@ -668,7 +670,7 @@ linear. Always answering “-1” would be wrong on 50 %, and too few samples te
         models=results,
         pairs=tuple(_pair(a, b, said, len(classes)) for a, b in pairs),
         n_samples=len(labels),
-        n_train=0 if train is None else len(np.asarray(train[1])),
+        n_train=0 if train is None else len(train[1]),
         classes=classes,
         of=Compared(dict(models), X, y, train),
     )
@@ -847,6 +849,15 @@ def _check_given(models: object, train: object) -> None:
             raise TypeError(f"models must be {wanted}, got {name!r}: {type(model).__name__}")
     if train is not None and not (isinstance(train, tuple | list) and len(train) == 2):
         raise ValueError("train must be a pair: pass the inputs and their labels, train=(X, y)")
+
+
+def _one_each(y: ArrayLike) -> NDArray[Any]:
+    """Return labels (n,) of any type."""
+    validation.check_not_masked(y, "y")
+    labels = np.asarray(validation.detached(y))
+    if labels.ndim != 1:
+        raise ValueError(f"y must have one label a sample, got shape {labels.shape}")
+    return labels
 
 
 def _classes(

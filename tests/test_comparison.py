@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
@@ -240,6 +241,10 @@ def test_what_is_compared_is_checked() -> None:
         (models, np.where(TEST.y > 0, "a", "b"), None, "labels must be among the fitted classes"),
         (models, TEST.y[:1], None, "one label a sample"),
         (models, TEST.y[:, None], None, "one label a sample"),
+        (models, "a", None, "one label a sample"),
+        (models, torch.tensor(TEST.y).to_sparse(), None, "cannot hold"),
+        (models, np.ma.masked_less(TEST.y, 0), None, "masked"),
+        (models, TEST.y, (TRAIN.X, np.ma.masked_less(TRAIN.y, 0)), "masked"),
         (models, TEST.y, (TRAIN.X,), "pair"),
         (models, TEST.y, TRAIN.X, "pair"),
     ]

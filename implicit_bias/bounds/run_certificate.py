@@ -164,6 +164,7 @@ def _coefficients(
         coef = coef.reshape(problem.coef_shape)
     meaning = "(K,) M, D: one row a class, or one in all for two classes, and one column a feature"
     check_shape(coef, "the model's coefficients", problem.coef_shape, meaning)
+    coef = as_finite(coef, "coef", coef.ndim)
     if intercept is None:
         return coef, problem.no_offset
     offsets, shape = as_numbers(intercept, "intercept"), np.shape(problem.no_offset)

@@ -293,9 +293,13 @@ def checked_samples(
         if parameter.init and (optional or parameter.type in (bool, "bool")):
             validation.check_flag(value, parameter.name)
     validation.check_not_masked(y, "y")
-    y = validation.detached(y)
+    y = _plain(validation.detached(y), "y")
+    if sp.issparse(y):
+        raise ValueError("y must be dense, but is sparse: pass y.toarray()")
     if y is not None:
-        _check_labelled(np.asarray(y))
+        labels = np.asarray(y)
+        _check_labelled(labels)
+        y = labels.astype(object) if labels.dtype.kind == "T" else y
     inputs, y = _validated(estimator, X, y, **how)
     return inputs, np.asarray(y)
 
@@ -325,6 +329,21 @@ def checked_classes(
     return X, labels
 
 
+def _plain(table: Any, name: str) -> Any:
+    """Return what scikit-learn takes of a frame; anything else as it is.
+
+    Raises
+    ------
+    ValueError
+        Several columns of one name.
+    """
+    names = list(getattr(table, "columns", ()))
+    if len(names) > len({*map(str, names)}):
+        raise ValueError(f"{name} has several columns of one name: rename them")
+    filled = hasattr(table, "sparse") and any(kind.fill_value != 0 for kind in table.dtypes)
+    return table.sparse.to_dense() if filled else table
+
+
 def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     """Check as scikit-learn does, and what it does not: no mask, dates or rounding gets lost.
 
@@ -340,6 +359,7 @@ def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     for column in X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)]:
         if getattr(column, "kind", "") in validation.DATES:
             raise ValueError("X has dates or durations: pass numbers of a unit that you choose")
+    X = _plain(X, "X")
     try:
         checked = validate_data(estimator, X, *y, **AS_INPUTS, **how)
     except OverflowError as error:

@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.validation import Array, RandomState, as_generator, as_numbers
+from implicit_bias.base.validation import (
+    Array,
+    RandomState,
+    as_generator,
+    as_numbers,
+    check_told_apart,
+)
 from implicit_bias.estimators import base
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
 from implicit_bias.problem.gating import GateFunction, UnitGates
@@ -116,8 +122,10 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
     @own_settings()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
-        X, y = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
-        self._fit_targets(X, as_numbers(y, "y"))
+        X, checked = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
+        targets = as_numbers(checked, "y")
+        check_told_apart(y, targets, "y")
+        self._fit_targets(X, targets)
         return self
 
     @own_settings()

@@ -34,7 +34,7 @@ BATCH_TOLERANCE = 1e-9
 
 RECOMPUTED = (
     "it computes parts anew in its backward pass, when other parameters are in it: switch off "
-    "activation checkpointing, which torch.utils.checkpoint does"
+    "activation checkpointing, which torch.utils.checkpoint does, and hooks of saved tensors"
 )
 # Tables and lists of attributes of a module's parts, and copies of them.
 Attributes: TypeAlias = list[tuple[Any, Any]]
@@ -73,6 +73,11 @@ def as_module(module: object) -> nn.Module:
             raise ValueError(
                 f"{name!r} has no values yet: initialise the module (call a lazy one on a batch, "
                 "move one on the meta device with to_empty and draw its weights)"
+            )
+        if tensor.grad_fn is not None:
+            raise ValueError(
+                f"the buffer {name!r} was computed from tensors that require a gradient, and does "
+                "not follow them: compute it in forward, or keep its .detach()"
             )
     for name, parameter in module.named_parameters():
         coarse = parameter.is_floating_point() and parameter.itemsize < 2
@@ -128,7 +133,8 @@ def values_of(module: nn.Module) -> dict[str, Tensor]:
 
 def double(tensor: Tensor) -> Tensor:
     """Floating point as float64; indices and masks as they are."""
-    return tensor.detach().double() if tensor.is_floating_point() else tensor.detach()
+    plain = tensor.detach().resolve_neg()
+    return plain.double() if plain.is_floating_point() else plain
 
 
 def drawn_like(tensor: Tensor, seed: int = 0) -> Tensor:
@@ -391,7 +397,7 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     if array.ndim != 1:
-        one_hot = np.isin(array, (0, 1)).all()
+        one_hot = array.ndim == 2 and np.isin(array, (0, 1)).all()
         cure = "of one-hot rows pass labels.argmax(1)" if one_hot else "pass the inputs before them"
         raise ValueError(
             f"labels must be (N,) or (N, 1), one a sample, got shape {array.shape}: {cure}"

@@ -182,8 +182,9 @@ class TangentProgram:
         """
         v = self.gradients.combine(self.theta, weights) if v is None else v
         size = self.norm.dual(self.gradients.parameters(v))
-        scale = self.degree * float(weights.sum()) / size**2 if size > 0 else 0.0
-        bounds = scale * size, self.size
+        lower = self.degree * float(weights.sum()) / size if size > 0 else 0.0
+        scale = lower / size if size > 0 else 0.0  # the square of a size may be 0
+        bounds = lower, self.size
         return Multipliers(self, scale * weights, scale * v, *bounds, self.theta, "exact")
 
     def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:

@@ -354,11 +354,13 @@ class Subject:
                 "these samples out"
             )
         exponent = math.log2(smallest) / self.degree
-        if abs(exponent) > MOST_BITS:
+        spread = math.log2(float(self.margins.max())) - math.log2(smallest)
+        if max(abs(exponent), spread) > MOST_BITS:
             raise homogeneity.HomogeneityError(
                 f"the module is homogeneous of degree {self.degree:.4g}: scaled to smallest margin "
-                "1, its parameters leave the range of float64",
-                "use layers whose outputs grow with the parameters, not with a small power of them",
+                "1, its parameters or the largest margins leave the range of float64",
+                "use layers whose outputs grow with the parameters, not with a small power of "
+                "them, and inputs that are less far apart in size",
             )
         theta = at_margin_1(self.gradients.theta, self.degree, smallest)
         scale = smallest ** (1.0 / self.degree)

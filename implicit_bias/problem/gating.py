@@ -541,7 +541,7 @@ def l2_metric(n_units: int, n_contexts: int) -> Array:
 
 def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:
     """Projections of X (n, D) on weights (..., D): shape (n, ...), row-major."""
-    flat = weights.reshape(-1, weights.shape[-1])
+    flat = weights.reshape(math.prod(weights.shape[:-1]), weights.shape[-1])
     if single_precision:
         import torch
 
@@ -567,6 +567,8 @@ def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: A
         return given
     check_choice(threshold, "threshold", get_args(ThresholdRule), "an array")
     if threshold == "median":
+        if not len(reference):
+            raise ValueError("no samples have a median: pass at least one, or other thresholds")
         return _median(_projections(reference, weights))
     return drawn if threshold == "random" else np.zeros_like(drawn)
 

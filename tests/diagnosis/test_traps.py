@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -399,6 +400,8 @@ def test_options_that_are_none_are_named() -> None:
         quiet(relu(), norm="l7")
     with pytest.raises(TypeError, match="loss"):
         quiet(relu(), loss=3)
+    with pytest.raises(ValueError, match="labels must be"):
+        diagnose(relu(), X, sp.csr_array(np.ones((1, len(X)))))
 
 
 def test_labels_and_inputs_of_any_type() -> None:
@@ -408,6 +411,7 @@ def test_labels_and_inputs_of_any_type() -> None:
         (X, torch.tensor(labels, dtype=torch.bfloat16)),
         (X.numpy()[::-1], labels[::-1]),
         (X.numpy().astype(">f8"), labels),
+        (torch._neg_view(-X), torch._neg_view(-torch.tensor(labels))),
     ):
         assert diagnose(module, inputs, given).gap == pytest.approx(expected, abs=1e-12)
 

@@ -464,6 +464,7 @@ TWO = np.array([[2**53 + 1, 1], [2**53, -1]])
         (pd.DataFrame({k: pd.to_timedelta([1, 2], unit="s") for k in "ab"}), "X has dates"),
         (pa.table({k: pd.to_datetime(["2020", "2021"]) for k in "ab"}), "X has dates"),
         (list(np.ma.masked_less(TWO, 0)), "X is a masked array"),
+        (pd.DataFrame(np.eye(2), columns=["a", "a"]), "X has several columns of one name"),
     ],
 )
 def test_inputs_that_would_be_misread_are_refused(X: Any, message: str) -> None:
@@ -474,6 +475,18 @@ def test_inputs_that_would_be_misread_are_refused(X: Any, message: str) -> None:
     fitted = ib.MaxMarginSVC(fit_intercept=False).fit(np.eye(np.shape(X)[1]), range(np.shape(X)[1]))
     with pytest.raises(ValueError, match=message):
         fitted.predict(X)
+
+
+def test_tables_and_labels_of_any_kind() -> None:
+    """Also those that scikit-learn refuses with an error of other packages."""
+    sparse = pd.DataFrame(MOONS.X).astype(pd.SparseDtype("float"))
+    expected = ib.MaxMarginSVC(C=1.0).fit(MOONS.X, MOONS.y).decision_function(MOONS.X)
+    text = MOONS.y.astype(str).astype(np.dtypes.StringDType())
+    for X, y in ((sparse, MOONS.y), (MOONS.X, text)):
+        assert ib.MaxMarginSVC(C=1.0).fit(X, y).decision_function(X) == pytest.approx(expected)
+    for targets, message in ((sp.csr_array(TWO), "y must be dense"), (TWO, "y has whole numbers")):
+        with pytest.raises(ValueError, match=message):
+            ib.GaLURegressor(3).fit(np.eye(2), targets)
 
 
 def test_a_mask_is_not_dropped() -> None:

@@ -420,6 +420,13 @@ def returning(made: Callable[[Tensor], Any], *unseen: nn.Module) -> nn.Module:
     ).double()
 
 
+def with_buffer(values: Tensor) -> nn.Module:
+    module = returning(lambda y: y)
+    values.retain_grad()  # torch warns of who asks for a gradient otherwise
+    module.register_buffer("sums", values)
+    return module
+
+
 def test_a_cache_of_parametrisations_is_not_measured() -> None:
     module, inputs, labels = built("parametrised", torch.float64, training=False)
     expected = ib.diagnose(module, inputs, labels).gap
@@ -468,10 +475,11 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
         (lambda: returning(lambda y: y.to_sparse()), ValueError, "dense"),
         (lambda: returning(lambda y: y > 0), ValueError, "bool"),
         (lambda: returning(lambda y: y.detach()), ValueError, "detach"),
+        (lambda: with_buffer(linear(D).weight.sum()), ValueError, "does not follow"),
     ],
     ids=["in one memory", "of frozen", "of buffer", "raising", "batch"]
     + ["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"]
-    + ["truth values", "detached"],
+    + ["truth values", "detached", "followed by none"],
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 @pytest.mark.parametrize("function", FUNCTIONS)

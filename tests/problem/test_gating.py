@@ -360,6 +360,7 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 5)), np.zeros((3, 1))),
         "weights must have 3 dimension",
     ),
+    "no-samples": (lambda: UnitGates.random(X[:0], 2), "median"),
     "nan-inputs": (lambda: UnitGates.random(np.full((4, 5), np.nan), 2), "X contains NaN"),
 }
 
