@@ -82,6 +82,8 @@ INITIALISERS: dict[str, Callable[..., Any]] = {
     "kaiming-normal": nn.init.kaiming_normal_,
 }
 DTYPES = (torch.float32, torch.float64)
+# Each class has a network of its own, and no memory would hold more of them.
+MOST_CLASSES = 10**6
 
 
 class NetworkOptions(TypedDict, total=False):
@@ -155,22 +157,22 @@ class Network(nn.Module, ABC):
     ) -> None:
         super().__init__()
         init = self.published_init if init is None else init
-        if not widths or n_features < 1:
-            raise ValueError(
-                "a network needs at least one input and one hidden layer, got "
-                f"{n_features} inputs and widths {list(widths)}"
-            )
+        validation.check_count(n_features, "n_features")
+        validation.check_flag(readout_bias, "readout_bias")
+        validation.check_flag(shared, "shared")
+        if not widths:
+            raise ValueError("a network needs at least one hidden layer: give the units of each")
         for width in widths:
             validation.check_count(width, "each of widths (n_units)")
         if classes is not None:
-            validation.check_count(classes, "classes", 2)
+            validation.check_count(classes, "classes", 2, MOST_CLASSES)
         elif shared:
             raise ValueError("shared units need the number of classes: pass classes=K")
         validation.check_count(readout_contexts, "readout_contexts")
         if classes is not None and readout_contexts > 1:
             raise ValueError("a readout with contexts has one output: leave classes out")
         validation.check_choice(init, "init", INITIALISERS)
-        if dtype not in DTYPES:
+        if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
         validation.check_seed(seed)
         generator = torch.Generator().manual_seed(seed)
@@ -578,6 +580,8 @@ class ReLUNetwork(Network):
     def __init__(
         self, n_features: int, widths: Sequence[int], **options: Unpack[NetworkOptions]
     ) -> None:
+        if not isinstance(widths, Sequence):
+            raise TypeError(f"widths must be a list, the units of each layer, got {widths!r:.99}")
         super().__init__(n_features, widths, [1] * len(widths), **options)
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:

@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 # Whole numbers up to here are float64, one by one.
 LARGEST_WHOLE = 2.0**53
+# What Python and numpy count among whole numbers, and is none.
+NO_NUMBERS = (bool, np.timedelta64)
 # Kinds of numpy's dates and durations.
 DATES = ("m", "M")
 # Labels this far beyond the number of samples are no numbers of classes.
@@ -250,7 +252,7 @@ def check_number(value: object, name: str, within: str = "") -> None:
     --------
     >>> check_number(0.5, "momentum", "[0, 1)")
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, NO_NUMBERS) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}: pass one such as 0.5 or 1e-6")
     if not within:
         return
@@ -293,7 +295,7 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
 
 def check_count(value: object, name: str, least: int = 1, most: int | None = None) -> None:
     """Raise ValueError unless a value is a whole number from ``least`` to ``most``."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if isinstance(value, NO_NUMBERS) or not isinstance(value, Integral):
         raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
     if int(value) < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")

@@ -232,6 +232,7 @@ def split(
     >>> len(parts.train), len(parts.validation)
     (30, 10)
     """
+    check_count(train_size, "train_size")
     if validation_size is None:
         validation_size = max(1, round(len(dataset) / 5))
         largest = len(dataset) - validation_size

@@ -187,7 +187,7 @@ def diagnose(
         elif trained_by or optimizer is None:
             obstacles += standstill(subject, call, optimizer, loss)
     gap_lower = min(measured["gap_lower"], measured["gap_across_kinks"])
-    rose = recorder and gap_rose(recorder, geometry.name, gap_lower, call)
+    rose = recorder is not None and gap_rose(recorder, geometry.name, gap_lower, call)
     if rose:
         obstacles.append(rose)
     said += [obstacle.warning for obstacle in obstacles if obstacle.warns]

@@ -395,6 +395,8 @@ def gap_rose(recorder: HasGaps, norm: str, gap_lower: float, call: str) -> Obsta
         The recorder has no gaps in this norm.
     """
     column = f"gap_{norm}"
+    if not isinstance(getattr(recorder, "measurements", None), Mapping):
+        raise TypeError(f"recorder must be a Recorder of the training, got {recorder!r:.99}")
     if column not in recorder.measurements:
         raise ValueError(
             f"the recorder has no gaps in {norm}: pass one of Recorder(..., norms=[{norm!r}]), or "

@@ -116,6 +116,7 @@ class Recorder:
         self.leading = leading
         check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
+        check_flag(leading, "leading")
         Deadline.asked(max_seconds)
         several = tensors.one_or_several(norms)
         if several and all(isinstance(norm, Optimizer) for norm in several):

@@ -146,7 +146,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             shared = ("steps", "batch_size", "momentum", "optimizer", "loss", "rule")
             rate = self._learning_rate(X)
             config = TrainingConfig(seed=seed, learning_rate=rate, **attributes(self, *shared))
-            kept = np.atleast_1d(self.checkpoints).tolist()
+            kept = np.atleast_1d(validation.detached(self.checkpoints)).tolist()
             for step in kept:
                 validation.check_count(step, "each step of checkpoints", 0, self.steps)
             steps = tuple(sorted({*config.recorded_steps, *kept}))
@@ -201,10 +201,12 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
 
     def _learning_rate(self, X: Array) -> float:
         """Return the step size for inputs (n, D)."""
-        if self.learning_rate != "auto":
+        if not isinstance(self.learning_rate, str):
             return self.learning_rate
+        validation.check_choice(self.learning_rate, "learning_rate", ("auto",), "a number")
         size = scipy.linalg.norm(X.ravel()) / np.sqrt(len(X))  # squares may overflow
-        far = self.optimizer == "sgd" and size * TrainingConfig.learning_rate > LARGEST_STEP
+        plain = isinstance(self.optimizer, str) and self.optimizer == "sgd"
+        far = plain and size * TrainingConfig.learning_rate > LARGEST_STEP
         return float(LARGEST_STEP / size) if far else TrainingConfig.learning_rate
 
     def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Network, int]:
@@ -323,7 +325,7 @@ class GLNClassifier(NetworkClassifier):
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import GLN
 
-        widths = np.atleast_1d(self.n_units).tolist()
+        widths = np.atleast_1d(validation.detached(self.n_units)).tolist()
         # The first layer draws what `GLNSVC` draws from the same seed.
         rng = as_generator(self.random_state)
         layers = [base.drawn_or_given(self, X, width, rng) for width in widths]
@@ -365,7 +367,7 @@ class ReLUClassifier(NetworkClassifier):
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import ReLUNetwork
 
-        widths = np.atleast_1d(self.n_units).tolist()
+        widths = np.atleast_1d(validation.detached(self.n_units)).tolist()
         return ReLUNetwork(X.shape[1], widths, **self._options(seed))
 
 

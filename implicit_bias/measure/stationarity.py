@@ -71,7 +71,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.strict_json import attributes
-from implicit_bias.base.validation import Array, check_flag
+from implicit_bias.base.validation import Array, check_flag, check_number
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.modules import as_module, double, evaluating
@@ -261,6 +261,8 @@ def stationarity(
     1.0
     """
     module = as_module(module)
+    if degree is not None:
+        check_number(degree, "degree", "(0, 1000]")
     with evaluating(module):
         subject = Subject.of(margins_of(module, inputs, labels, classes=classes), degree=degree)
         best = subject.measure(PARAMETER_NORMS["l2"])

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
@@ -300,8 +300,12 @@ GivenNorm: TypeAlias = ParameterNorm | HasParameterNorm | Norm | str | Mapping[s
 
 def one_or_several(norms: Any) -> list[Any]:
     """Return one norm (or optimizer), or several, as a list: a mapping of parts to norms is one."""
-    alone = isinstance(norms, str | Mapping) or not isinstance(norms, Iterable)
-    return [norms] if alone else list(norms)
+    if isinstance(norms, str | Mapping):
+        return [norms]
+    try:
+        return list(norms)
+    except TypeError:
+        return [norms]
 
 
 def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:

@@ -110,6 +110,9 @@ class NoGates(Gating):
 
     n_inputs: int
 
+    def __post_init__(self) -> None:
+        check_count(self.n_inputs, "n_inputs")
+
     @property
     def n_features(self) -> int:
         """D, the number of input features."""
@@ -541,6 +544,7 @@ def l2_metric(n_units: int, n_contexts: int) -> Array:
 
 def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:
     """Projections of X (n, D) on weights (..., D): shape (n, ...), row-major."""
+    check_flag(single_precision, "single_precision")
     flat = weights.reshape(math.prod(weights.shape[:-1]), weights.shape[-1])
     if single_precision:
         import torch

@@ -586,7 +586,7 @@ def check_C(given: object) -> float:  # noqa: N802 - C is a name
     # Of float32, the limits would overflow.
     scalar = isinstance(given, (np.generic, np.ndarray)) and given.ndim == 0
     C: Any = cast(Any, given).item() if scalar else given
-    is_number = isinstance(C, Real) and not isinstance(C, bool)
+    is_number = isinstance(C, Real) and not isinstance(C, validation.NO_NUMBERS)
     if not (is_number and C > 0):
         raise ValueError(
             f"C must be in (0, inf], got {given!r:.99}: pass a number (not text), and "

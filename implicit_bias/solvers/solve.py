@@ -148,9 +148,10 @@ def solve(
     )
 
     search = _Search(problem, options, start, on_progress, deadline)
-    others = solver == "auto" and max_iterations is None
+    automatic = isinstance(solver, str) and solver == "auto"
+    others = automatic and max_iterations is None
     if isinstance(solver, str):
-        name = choice.choose_solver(problem, start) if solver == "auto" else solver
+        name = choice.choose_solver(problem, start) if automatic else solver
         sharing = others and max_seconds is not None
         half = sharing and choice.alternatives(problem, name)
         method = search.solver(name, deadline.sooner(0.5) if half else deadline)

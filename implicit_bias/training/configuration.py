@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 Rule: TypeAlias = Literal["gradient", "local"]
 
 
+# Points that a history has at most, or for each power of ten.
+MOST_POINTS = 10**7
+
+
 def _make_plain(config: TrainingConfig | LimitConfig) -> None:
     """Make int and float of its numbers, those of numpy say, which torch or JSON refuse."""
     for name, value in vars(config).items():
@@ -122,8 +126,8 @@ class TrainingConfig:
             for step in self.record:
                 check_count(step, "each step to record", 0, self.steps)
         else:
-            check_count(self.record, "record", 2)
-        if self.loss not in get_args(LossName):
+            check_count(self.record, "record", 2, MOST_POINTS)
+        if not (isinstance(self.loss, str) and self.loss in get_args(LossName)):
             from implicit_bias.training.losses import as_loss
 
             as_loss(self.loss)
@@ -217,8 +221,9 @@ class LimitConfig:
     rule: ClassVar[Rule] = "gradient"  # the network learns as a whole
 
     def __post_init__(self) -> None:
-        for name in ("steps", "record", "checkpoint_every"):
+        for name in ("steps", "checkpoint_every"):
             check_count(getattr(self, name), name)
+        check_count(self.record, "record", 1, MOST_POINTS)
         for name in ("friction", "scale_friction"):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), name, "(0, inf)")
@@ -230,7 +235,7 @@ class LimitConfig:
             _ = self.geometry  # which checks it
         if self.chunk is not None:
             check_count(self.chunk, "chunk")
-        if self.loss not in get_args(LossName):
+        if not (isinstance(self.loss, str) and self.loss in get_args(LossName)):
             from implicit_bias.training.losses import as_loss, check_exponential_like
 
             check_exponential_like(as_loss(self.loss))

@@ -143,7 +143,7 @@ def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """
     if isinstance(loss, MarginLoss):
         return loss
-    if loss not in (*LOSSES, *SYNONYMS):
+    if not isinstance(loss, str) or loss not in (*LOSSES, *SYNONYMS):
         names = [*LOSSES, *SYNONYMS]
         raise ValueError(f"loss must be one of {names} or a MarginLoss, got {loss!r}")
     return LOSSES[SYNONYMS.get(loss, loss)]

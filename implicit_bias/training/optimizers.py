@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 
 from implicit_bias.base.options import OptimizerName
+from implicit_bias.base.validation import check_number
 from implicit_bias.training.configuration import TrainingConfig
 
 
@@ -60,6 +61,8 @@ class SignDescent(Optimizer):
     def __init__(
         self, params: Iterable[Tensor], lr: float = 0.01, *, momentum: float = 0.0
     ) -> None:
+        check_number(lr, "lr", "[0, inf)")
+        check_number(momentum, "momentum", "[0, 1)")
         super().__init__(params, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
