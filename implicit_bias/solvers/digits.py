@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import flint
@@ -67,6 +68,24 @@ def entries_of(found: Any) -> Vector:
 def product(A: Vector, B: Vector) -> Vector:
     """Return A B of two matrices."""
     return entries_of(as_matrix(A) * as_matrix(B))
+
+
+class Matrix:
+    """A matrix whose products with vectors are FLINT's."""
+
+    def __init__(self, values: Vector) -> None:
+        self.values, self.shape, self._whole = values, values.shape, as_matrix(values)
+
+    @cached_property
+    def T(self) -> Matrix:  # noqa: N802 - as numpy calls it
+        """The transpose."""
+        return Matrix(self.values.T)
+
+    def __getitem__(self, place: Any) -> Vector:
+        return np.asarray(self.values[place])
+
+    def __matmul__(self, vector: Vector) -> Vector:
+        return np.asarray(entries_of(self._whole * as_matrix(vector[:, None]))[:, 0])
 
 
 def solve(A: Vector, B: Vector) -> Vector:

@@ -34,6 +34,7 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import barrier, homogeneous
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.digits import (
+    Matrix,
     Number,
     Vector,
     fractions,
@@ -225,10 +226,11 @@ class _Program(homogeneous.Program):
         squares = (Phi * Phi).sum(axis=1)
         norms = root(np.where(problem.zero_features, number(1), squares))
         self.unit = (1 / min(norms)).mid()  # coefficients are those of the program times this
-        self.Phi = mid(Phi / norms[:, None])
-        self.B, self.c = self.Phi, mid(1 / (norms * self.unit))
+        Phi = mid(Phi / norms[:, None])
+        self.Phi = self.B = Matrix(Phi)
+        self.c = mid(1 / (norms * self.unit))
         if problem.intercept:
-            self.B = np.column_stack([self.Phi, mid(numbers(problem.y) / norms)])
+            self.B = Matrix(np.column_stack([Phi, mid(numbers(problem.y) / norms)]))
         self.C = self.c[:0] if problem.hard_margin else mid(numbers(problem.box) * norms)
         groups = np.repeat(problem.plain_groups[self.order], X.shape[1])
         _, self._starts, self.groups = np.unique(groups, return_index=True, return_inverse=True)
@@ -294,7 +296,7 @@ class _Program(homogeneous.Program):
         else:
             upper = norm + self.C @ np.maximum(self.c - values, number(0))
         alpha = self.balanced(at.alpha)
-        largest = max(self.group_norms(alpha @ self.Phi))
+        largest = max(self.group_norms(self.Phi.T @ alpha))
         if not hard:
             largest = max(largest, *(alpha / self.C))
         alpha = alpha / (largest * (1 + ROOM)) if largest > 0 else alpha
@@ -317,7 +319,7 @@ class _Newton(homogeneous.Newton):
         # Of D^-1, along the axis of each cone and across it: (G,).
         self.along, self.across = (cones.minus**2 + cones.plus**2) / 2, cones.across**2
         if self.few:
-            matrix = program.product(program.B.T, program.B * self.h[:, None])
+            matrix = program.product(program.B.values.T, program.B.values * self.h[:, None])
             for g, block in enumerate(program.blocks):
                 axis, across = cones.axis[block], 1 / self.across[g]
                 matrix[block, block] += np.outer(axis, axis) * (1 / self.along[g] - across)
@@ -330,7 +332,7 @@ class _Newton(homogeneous.Newton):
                 matrix = matrix + self.across[g] * program.grams[g] + bent
         program.deadline.check()
         try:
-            self.inverse = inverse_of(matrix)
+            self.inverse = Matrix(inverse_of(matrix))
         except ZeroDivisionError as error:
             raise Breakdown from error
 
@@ -353,7 +355,7 @@ class _Newton(homogeneous.Newton):
                 by_b = self.inverse @ e
                 b = (e @ alpha + b) / (e @ by_b)
                 alpha = alpha - b * by_b
-            v = np.append(self._over(program.coef(pull) + alpha @ program.Phi), b)
+            v = np.append(self._over(program.coef(pull) + program.Phi.T @ alpha), b)
         v, alpha = mid(v), mid(alpha)
         return v, alpha, cones.dual_change(cone, program.coef(v), tau)
 
