@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import implicit_bias as ib
 import modules
 from implicit_bias.datasets import make_toy, split
+from implicit_bias.kernels.gradient_gram import finite_gram, infinite_gram
 from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates, UnitGates
@@ -220,6 +221,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "leading": lambda: ib.Recorder(MODULE, X, SIGNS, leading=SERIES),
     "precision": lambda: UnitGates(np.ones((1, D)), np.zeros(1), single_precision=SERIES).gates(X),
     "inputs without gates": lambda: NoGates(SERIES),
+    "activation": lambda: infinite_gram(np.eye(3), cast(Any, "relu")),
+    "activation of a network": lambda: finite_gram(np.eye(3), SERIES, [np.eye(3)]),
     "momentum": lambda: SignDescent([X], momentum=SERIES),
     "a duration": lambda: HyperplaneContexts.random(X, cast(Any, np.timedelta64(2, "s"))),
     "a C of seconds": lambda: ib.max_margin(X, SIGNS, C=cast(Any, np.timedelta64(2, "s"))),

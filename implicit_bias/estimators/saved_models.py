@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias import estimators, infinite_width, networks, norms, problem, training
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.tensors import FileError as FileError
 from implicit_bias.base.tensors import TensorFormat, Tensors
 from implicit_bias.base.version import VERSION
@@ -160,6 +161,7 @@ def save_model(
     MODELS.write(path, arrays, header)
 
 
+@own_settings()
 def load_model(path: str | Path) -> SavedModel:
     """Read a classifier that `save_model` wrote.
 

@@ -57,6 +57,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, as_device, as_finite, as_numbers, check_count
 from implicit_bias.kernels import dual_kernels
 
@@ -143,6 +144,13 @@ class Activation:
         return float(self.kappa(1.0)) / float(self.covariance(1.0))
 
 
+def _check_activation(given: object) -> None:
+    if not isinstance(given, Activation):
+        raise TypeError(
+            f"activation must be one of ACTIVATIONS, or an Activation, got {given!r:.99}"
+        )
+
+
 def polynomial(coefficients: Sequence[float]) -> Activation:
     """Return phi(z) = sum_l coefficients[l] z^l.
 
@@ -215,9 +223,10 @@ def gaussian_weights(width: int, n_features: int, *, seed: int = 0) -> Iterator[
     generator = torch.Generator().manual_seed(seed)
     for start in range(0, width, ROWS):
         shape = (min(ROWS, width - start), n_features)
-        yield torch.randn(shape, generator=generator, dtype=torch.float64)
+        yield torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
 
 
+@own_settings()
 def finite_gram(
     X: ArrayLike,
     activation: Activation,
@@ -293,6 +302,7 @@ def _layer(
     most: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield inputs (n, rows) and gates (C n, rows) of units, in blocks of at most this many."""
+    _check_activation(activation)
     width, parts = 0, dict[str, Tensor]()
     if readouts is not None:
         axes = max(1, np.ndim(readouts))
@@ -326,6 +336,7 @@ def _layer(
             raise ValueError(f"there are {len(part)} {name} for {width} units: pass one a unit")
 
 
+@own_settings()
 def finite_eigenvalues(
     X: ArrayLike,
     activation: Activation,
@@ -377,6 +388,7 @@ def finite_eigenvalues(
 # --- infinite width ------------------------------------------------------------------------
 
 
+@own_settings()
 def infinite_gram(
     X: ArrayLike,
     activation: Activation,
@@ -455,6 +467,7 @@ def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:
     ValueError
         As `infinite_gram`.
     """
+    _check_activation(activation)
     X = dual_kernels.unit_rows(X)
     rho = X @ X.T
     while True:

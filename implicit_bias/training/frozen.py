@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, as_features
 from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
 from implicit_bias.training.configuration import TrainingConfig
@@ -75,6 +76,7 @@ class FrozenComparison:
         return pd.DataFrame([asdict(point) for point in self.divergence])
 
 
+@own_settings()
 def train_beside_frozen(
     network: ReLUNetwork,
     X: ArrayLike,

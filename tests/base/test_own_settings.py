@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ from implicit_bias import (
     train_to_limit,
     which_norm,
 )
+from implicit_bias.estimators.saved_models import load_model
+from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_gram, gaussian_weights
+from implicit_bias.networks import GLN
+from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.training import TrainingConfig, train
 from modules import Computed, drawn, of, own_labels
 
 X = drawn(12, 3)
@@ -34,9 +40,14 @@ TRAINED = of(np.array([[1.0, 0.1, 0.0]]))
 Y = own_labels(TRAINED, X)
 PROBLEM = max_margin(X.numpy(), Y)
 FITTED = GLNClassifier(3, steps=30, random_state=0).fit(X.numpy(), Y)
+SAVED = Path(__file__).parents[1] / "fixtures" / "models" / "gd-relu.safetensors"
 FEW = LimitConfig(steps=3)
 
 TRAINEE = deepcopy(TRAINED)
+
+
+def network() -> GLN:
+    return GLN([HyperplaneContexts.random(X, 3, random_state=0)])
 
 
 def untrained() -> nn.Module:
@@ -49,6 +60,12 @@ ANSWERS: dict[str, Callable[[], object]] = {
     "which_norm": lambda: str(which_norm(TRAINED, X, Y, norms=("l2", "linf"))),
     "Recorder": lambda: Recorder(TRAINED, X, Y).record(),
     "train_to_limit": lambda: train_to_limit(untrained(), X, Y, FEW).history[-1].norm,
+    "train": lambda: train(network(), X.numpy(), Y, TrainingConfig(steps=3)).history[-1].norm,
+    "finite_gram": lambda: finite_gram(
+        X.numpy(), ACTIVATIONS["relu"], gaussian_weights(9, 3), biases=np.ones(9)
+    ),
+    "load_model": lambda: load_model(SAVED).model.network_.norm(),
+    "contexts": lambda: HyperplaneContexts.random(1e-300 * X, 3, random_state=0).thresholds,
     "certify_network": lambda: certify_network(FITTED.network_, X.numpy(), Y).certificate.gap,
     "solve": lambda: solve(PROBLEM).certificate.upper,
     "certify": lambda: certify(PROBLEM, np.ones((1, 3)), np.full(12, 1e-320)).lower,
