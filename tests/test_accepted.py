@@ -17,11 +17,17 @@ from torch import Tensor, nn
 
 import implicit_bias as ib
 import modules
-from implicit_bias.datasets import make_toy, split
-from implicit_bias.kernels.gradient_gram import finite_gram, infinite_gram
+from implicit_bias.datasets import load_own, make_toy, split, standardized
+from implicit_bias.kernels.gradient_gram import (
+    ACTIVATIONS,
+    finite_gram,
+    gaussian_weights,
+    infinite_gram,
+)
 from implicit_bias.measure.stationarity import stationarity
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates, UnitGates
+from implicit_bias.solvers import choose_solver
 from implicit_bias.training import TrainingConfig
 from implicit_bias.training.optimizers import SignDescent
 from modules import Computed, own_labels
@@ -223,6 +229,13 @@ REFUSED: dict[str, Callable[[], object]] = {
     "inputs without gates": lambda: NoGates(SERIES),
     "activation": lambda: infinite_gram(np.eye(3), cast(Any, "relu")),
     "activation of a network": lambda: finite_gram(np.eye(3), SERIES, [np.eye(3)]),
+    "readouts": lambda: infinite_gram(np.eye(3), ACTIVATIONS["relu"], train_readouts=SERIES),
+    "width": lambda: list(gaussian_weights(SERIES, 3)),
+    "parts": lambda: standardized(SERIES),
+    "problem": lambda: choose_solver(SERIES),
+    "trainer": lambda: GLN().fit_by(X, SIGNS, 3),
+    "classes of a file": lambda: load_own("any.csv", "y", classes=cast(Any, 3.0)),
+    "target of a file": lambda: load_own("any.csv", cast(Any, 3)),
     "momentum": lambda: SignDescent([X], momentum=SERIES),
     "a duration": lambda: HyperplaneContexts.random(X, cast(Any, np.timedelta64(2, "s"))),
     "a C of seconds": lambda: ib.max_margin(X, SIGNS, C=cast(Any, np.timedelta64(2, "s"))),
@@ -232,6 +245,8 @@ REFUSED: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
 def test_a_parameter_of_another_type_is_refused_by_its_name(call: Callable[[], object]) -> None:
     """Neither taken for what it is not, nor ended by an error of another package."""
-    with pytest.raises((TypeError, ValueError), match=" must be | none of| is no ") as error:
+    with pytest.raises(
+        (TypeError, ValueError), match=" must be | none of| is no | takes a "
+    ) as error:
         call()
     assert "implicit_bias" in str(error.traceback[-1].path)

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import Missing
-from implicit_bias.base.validation import Array, as_numbers, check_choice
+from implicit_bias.base.validation import Array, as_numbers, check_choice, check_flag
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import ClassName, alike, class_names, listed, select
 from implicit_bias.datasets.preparation import Preparation, Texts, encode, first_date, texts_of
@@ -146,8 +146,11 @@ def load_own(
     lists = {"positive": positive, "negative": negative, "classes": classes}
     lists |= {"ignore": ignore, "id": id}
     for name, given in lists.items():
-        if isinstance(given, str):
+        if isinstance(given, str) or not isinstance(given, Collection | None):
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
+    if not isinstance(target, str | None):
+        raise TypeError(f"target must be a name, got {target!r:.99}")
+    check_flag(encode, "encode")
     check_choice(missing, "missing", get_args(Missing))
 
     def choose(labels: NDArray[Any]) -> tuple[Any, Any]:

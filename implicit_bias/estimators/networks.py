@@ -183,6 +183,8 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         ValueError
             NaN, one class, parameters out of range.
         """
+        if not callable(trainer):
+            raise TypeError(f"trainer must be a function, got {trainer!r:.99}")
         with base.all_or_nothing(self):
             X, signs, network, _ = self._prepare(X, y)
             self.checkpoints_ = {}

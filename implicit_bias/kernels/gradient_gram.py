@@ -58,7 +58,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.validation import Array, as_device, as_finite, as_numbers, check_count
+from implicit_bias.base.validation import (
+    Array,
+    as_device,
+    as_finite,
+    as_numbers,
+    check_count,
+    check_flag,
+    check_seed,
+)
 from implicit_bias.kernels import dual_kernels
 
 # Rows of W that are drawn at once, and entries of the gates that are held at once.
@@ -220,6 +228,9 @@ def normalise(X: ArrayLike) -> Array:
 
 def gaussian_weights(width: int, n_features: int, *, seed: int = 0) -> Iterator[Tensor]:
     """Draw W (width, n_features) from N(0, I) in float64, one block of `ROWS` rows at a time."""
+    check_count(width, "width")
+    check_count(n_features, "n_features")
+    check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     for start in range(0, width, ROWS):
         shape = (min(ROWS, width - start), n_features)
@@ -276,6 +287,8 @@ def finite_gram(
     >>> finite_gram(np.eye(3), ACTIVATIONS["relu"], gaussian_weights(1000, 3)).shape
     (3, 3)
     """
+    _check_activation(activation)
+    check_flag(train_readouts, "train_readouts")
     samples = torch.tensor(as_finite(X, "X", 2), device=as_device(device))
     n_classes = 1 if readouts is None else math.prod(np.shape(readouts)[1:])
     agreement = samples.new_zeros((n_classes * len(samples),) * 2)
@@ -302,7 +315,6 @@ def _layer(
     most: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield inputs (n, rows) and gates (C n, rows) of units, in blocks of at most this many."""
-    _check_activation(activation)
     width, parts = 0, dict[str, Tensor]()
     if readouts is not None:
         axes = max(1, np.ndim(readouts))
@@ -374,6 +386,8 @@ def finite_eigenvalues(
     ValueError
         As `finite_gram`.
     """
+    _check_activation(activation)
+    check_flag(train_readouts, "train_readouts")
     X = as_finite(X, "X", 2)
     triangle, width = np.zeros((0, len(X))), 0
     for inputs, gates in _layer(torch.tensor(X), activation, weights, readouts, biases, ROWS):
@@ -435,6 +449,7 @@ def infinite_gram(
     (3, 3)
     """
     check_count(hidden_layers, "hidden_layers")
+    check_flag(train_readouts, "train_readouts")
     moment = dual_kernels.as_gram(np.atleast_2d(as_numbers(readouts, "readouts")), "readouts")
     if np.linalg.eigvalsh(moment)[0] < -1e-9 * np.abs(moment).max():
         raise ValueError(

@@ -23,7 +23,7 @@ from implicit_bias.base.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import NativeSolver
@@ -217,6 +217,7 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
     >>> choose_solver(problem)
     'one-group'
     """
+    check_problem(problem, "choose_solver")
     facts = _Facts(problem, start)
     return next(line.solver for line in FIRST if line.takes(facts))
 
