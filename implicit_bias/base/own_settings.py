@@ -32,8 +32,9 @@ def own_settings() -> Iterator[None]:
     torch = sys.modules.get("torch")  # without it, nobody has set its device
     with np.errstate(all="ignore"), ExitStack() as stack:
         if torch is not None:
-            stack.enter_context(torch.inference_mode(False))
-            stack.enter_context(torch.enable_grad())
+            if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():
+                stack.enter_context(torch.inference_mode(False))
+                stack.enter_context(torch.enable_grad())
             if (theirs := torch.empty(0).device).type != "cpu":
                 stack.callback(_OF_THE_CALLER.reset, _OF_THE_CALLER.set(theirs))
                 stack.enter_context(torch.device("cpu"))
