@@ -298,6 +298,8 @@ def checked_samples(
         raise ValueError("y must be dense, but is sparse: pass y.toarray()")
     if y is not None:
         labels = np.asarray(y)
+        if labels.dtype.names is not None:
+            raise ValueError(f"y has named fields: pass one of {', '.join(labels.dtype.names)}")
         _check_labelled(labels)
         y = labels.astype(object) if labels.dtype.kind == "T" else y
     inputs, y = _validated(estimator, X, y, **how)

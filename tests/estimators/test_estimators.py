@@ -484,7 +484,12 @@ def test_tables_and_labels_of_any_kind() -> None:
     text = MOONS.y.astype(str).astype(np.dtypes.StringDType())
     for X, y in ((sparse, MOONS.y), (MOONS.X, text)):
         assert ib.MaxMarginSVC(C=1.0).fit(X, y).decision_function(X) == pytest.approx(expected)
-    for targets, message in ((sp.csr_array(TWO), "y must be dense"), (TWO, "y has whole numbers")):
+    fields = np.rec.fromarrays([[1.0, 2.0], [2.0, 1.0]], names="a, b")
+    for targets, message in (
+        (sp.csr_array(TWO), "y must be dense"),
+        (TWO, "y has whole numbers"),
+        (fields, "y has named fields"),
+    ):
         with pytest.raises(ValueError, match=message):
             ib.GaLURegressor(3).fit(np.eye(2), targets)
 
