@@ -484,7 +484,9 @@ def test_tables_and_labels_of_any_kind() -> None:
     text = MOONS.y.astype(str).astype(np.dtypes.StringDType())
     for X, y in ((sparse, MOONS.y), (MOONS.X, text)):
         assert ib.MaxMarginSVC(C=1.0).fit(X, y).decision_function(X) == pytest.approx(expected)
-    fields = np.rec.fromarrays([[1.0, 2.0], [2.0, 1.0]], names="a, b")
+    fields = np.array([(1.0, 2.0), (2.0, 1.0)], dtype=[("a", float), ("b", float)]).view(
+        np.recarray
+    )
     for targets, message in (
         (sp.csr_array(TWO), "y must be dense"),
         (TWO, "y has whole numbers"),
