@@ -357,16 +357,11 @@ class ClassMatrices(Balls):
             return zeta.reshape(self.shape)
         return zeta.reshape(self.n_balls, *self.shape).sum(0)
 
-    def grams(self) -> list[Tensor]:
-        """Inner products of the rows' inputs in each ball, (P, P)."""
-        rows = self.data.rows
-        return [rows.gram(K) for K in self._sample_grams] or [rows.gram()]
-
     @cached_property
-    def _sample_grams(self) -> list[Tensor]:
-        """Inner products of the samples' inputs in each of several balls, (n, n)."""
-        several = self.columns if self.n_balls > 1 else []
-        parts = [self.data.rows.X[:, columns] for columns in several]
+    def grams(self) -> list[Tensor]:
+        """Inner products of the samples' inputs in each ball, (n, n)."""
+        X = self.data.rows.X
+        parts = [X[:, columns] for columns in self.columns] if self.n_balls > 1 else [X]
         return [part @ part.T for part in parts]
 
     def spread(self, t: Tensor) -> Tensor | float:
@@ -539,8 +534,9 @@ class BallOfClasses(Ball):
     def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return K, or K^-1 with a free t, as rows see it: a matrix, a border and its slack.
 
-        Phi K Phi' is the matrix (P, P) plus border (P, q) diag(1 / slack) border'. With a free t
-        the slack is that of t, and the border is left to the caller.
+        Phi K Phi' is the matrix (P, P), of which the upper triangle counts, plus border (P, q)
+        diag(1 / slack) border'. With a free t the slack is that of t, and the border is left to
+        the caller.
         """
 
     @abstractmethod
@@ -624,9 +620,12 @@ class MatrixBall(BallOfClasses):
         balls, rows = self.balls, self.balls.data.rows
         a = balls.labels
         if not balls.free_t:
-            parts = [self._block(ball, gram) for ball, gram in enumerate(balls.grams())]
-            curvatures, borders, slacks = zip(*parts, strict=True)
-            return sum(curvatures[1:], curvatures[0]), torch.hstack(borders), torch.cat(slacks)
+            r = a.shape[1]
+            own = [slice(start, start + r) for start in range(0, len(self.R), r)]
+            borders, slacks = zip(*[self._border(ball) for ball in own], strict=True)
+            weighted = [a @ self.R[ball, ball] for ball in own]
+            Q = rows.masked_by_labels(balls.grams, weighted, a)
+            return Q, torch.hstack(borders), torch.cat(slacks)
         # K differs from R / t only in the row space of Y: Q, (F, q).
         self.Q = torch.linalg.svd(self.Y, full_matrices=False)[2].T
         self.inner = cholesky(self._matrix(self.Y @ self.Q))
@@ -634,20 +633,21 @@ class MatrixBall(BallOfClasses):
         x = rows.products(self.Q.T)
         features = (a[:, :, None] * x[:, None, :]).reshape(len(a), -1)
         half = torch.linalg.solve_triangular(self.inner, features.T, upper=False)
-        A = (rows.gram() - x @ x.T) * (a @ self.outer @ a.T) + half.T @ half
+        inside = rows.X @ self.Q
+        A = rows.masked_by_labels([balls.grams[0] - inside @ inside.T], [a @ self.outer], a)
+        A.addmm_(half.T, half)
         eps = self.tau - float((self.pull * self.compliance(self.pull)).sum())
         return A, a[:, :0], A.new_full((1,), max(eps, 0.0))
 
-    def _block(self, ball: int, gram: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what rows see of one ball, whose rows R, S and Y have below each other."""
-        a, r = self.balls.labels, len(self.R) // self.balls.n_balls
-        own = slice(ball * r, (ball + 1) * r)
+    def _border(self, own: slice) -> tuple[Tensor, Tensor]:
+        """Return the border of one ball, of its own rows in S and Y, and its slack."""
+        a = self.balls.labels
         size, turned = torch.linalg.eigh(self.S[own, own])
         i, j = torch.triu_indices(len(size), len(size)).to(size.device)
         twice = torch.where(i == j, 1.0, 2.0**0.5).to(size)
         b, v = a @ turned, self.balls.data.rows.products(self.Y[own]) @ turned
         border = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
-        return gram * (a @ self.R[own, own] @ a.T), border, 2.0 / (size[i] * size[j])
+        return border, 2.0 / (size[i] * size[j])
 
     def compliance(self, pull: Tensor) -> Tensor:
         """K^-1 of (r, F), after `in_rows`."""

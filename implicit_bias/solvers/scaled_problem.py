@@ -229,10 +229,17 @@ class ScaledRows:
         """<v, x> of each row's sample and each row v of V, (P, r)."""
         return (self.X @ V.T)[self.pairs.place]
 
-    def gram(self, K: Tensor | None = None) -> Tensor:
-        """Inner products of the rows' inputs, (P, P), or what a matrix of samples has for them."""
-        K = self._gram if K is None else K
-        return K[self.pairs.place[:, None], self.pairs.place]
+    def masked_by_labels(self, grams: list[Tensor], left: list[Tensor], right: Tensor) -> Tensor:
+        """Sum of inner products of samples (n, n) times those of left and right (P, r).
+
+        Of (P, P) the upper triangle, block by block: no block leaves the cache.
+        """
+        place, found = self.pairs.place, self.X.new_zeros(len(self), len(self))
+        for rows, columns in self._blocks():
+            for gram, of_ball in zip(grams, left, strict=True):
+                of_rows = gram[place[rows]].index_select(1, place[columns])
+                found[rows, columns].addcmul_(of_rows, of_ball[rows] @ right[columns].T)
+        return found
 
     def normal_matrix(self, h: Tensor, shares: Tensor | None) -> Tensor:
         """Phi' D^-1 Phi, (K', K', D', D'), of the rows' features Phi.
