@@ -322,9 +322,7 @@ class FeatureNewton(_OfClasses):
         """Factorise the system."""
         p, ball, balls, e = self.point, self.ball, self.balls, self.system.e
         self.h = p.alpha / p.s
-        self.shares: Tensor | None = None
-        if len(p.w):
-            self.shares = 1.0 / (p.w / p.xi + self.boxes.pool(self.h))
+        self.loose = p.w / p.xi if len(p.w) else None
         self.extra = e
         if balls.free_t:
             self.extra = torch.hstack([self.seen(ball.Y), e])
@@ -341,7 +339,7 @@ class FeatureNewton(_OfClasses):
             self.stiffness[:n, n : n + len(pulls)] = -pulls.T
             self.stiffness.diagonal()[n : n + len(pulls)] = ball.tau
         H = self.stiffness.clone()
-        whole = self.rows.normal_matrix(self.h, self.shares)
+        whole = self.rows.normal_matrix(self.h, self.loose)
         B = balls.basis
         H[:n, :n] += torch.einsum("ki,klfg,lj->ifjg", B, whole, B).reshape(n, n)
         for k, column in enumerate(self.extra.T):
@@ -371,11 +369,18 @@ class FeatureNewton(_OfClasses):
         return torch.cholesky_solve(values.reshape(-1, 1), self.K)[:, 0]
 
     def _over(self, values: Tensor) -> Tensor:
-        """D^-1 of a vector (P,)."""
-        weighted = self.h * values
-        if self.shares is None:
-            return weighted
-        return weighted - self.h * self.boxes.of_rows(self.shares * self.boxes.pool(weighted))
+        """D^-1 of a vector (P,).
+
+        At C one h is nearly all of its box, so that the mean of the box is next to its value:
+        differences from this value are taken first, which loses no digits.
+        """
+        if self.loose is None:
+            return self.h * values
+        boxes, h = self.boxes, self.h
+        leading = values[boxes.leading(h)]
+        apart = values - boxes.of_rows(leading)
+        mean = (self.loose * leading - boxes.pool(h * apart)) / (self.loose + boxes.pool(h))
+        return h * (apart + boxes.of_rows(mean))
 
     def _solve(self, right: Tensor, first: Tensor, more: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return dalpha, coefficients, and t and beta, of the right-hand sides.

@@ -241,32 +241,32 @@ class ScaledRows:
                 found[rows, columns].addcmul_(of_rows, of_ball[rows] @ right[columns].T)
         return found
 
-    def normal_matrix(self, h: Tensor, shares: Tensor | None) -> Tensor:
+    def normal_matrix(self, h: Tensor, loose: Tensor | None) -> Tensor:
         """Phi' D^-1 Phi, (K', K', D', D'), of the rows' features Phi.
 
-        D^-1 = diag(h) less h h' times a share for each sample.
+        D is diag(1 / h), plus 1 / loose between all rows of a sample.
         """
         if self.signed:
-            weights = h if shares is None else h - h * h * shares
+            weights = h if loose is None else h * (loose / (loose + h))
             return _weighted_squares(self.X, weights[:, None])[None]
         dense, K, F = self._by_rival(h), self.n_classes, self.X.shape[1]
         whole = self.X.new_zeros(K, K, F, F)
+        i, j = torch.triu_indices(K, K).to(self.X.device)
         for c, members in enumerate(self._members):
             for start in range(0, len(members), SAMPLES):
                 index = members[start : start + SAMPLES]
                 X, weights = self.X[index], dense[index]
+                if loose is not None:
+                    between = _between_classes(weights, loose[index], c)
+                    whole[i, j] += _weighted_squares(X, between[:, i, j])
+                    continue
                 each = _weighted_squares(X, weights)  # (K, F, F), one a rival
-                total = each.sum(0)
-                whole[c, c] += total
+                whole[c, c] += each.sum(0)
                 whole.diagonal().add_(each.permute(1, 2, 0))
                 whole[c] -= each
                 whole[:, c] -= each
-                if shares is not None:
-                    q = -weights
-                    q[:, c] += weights.sum(1)
-                    weighted = q[:, :, None] * q[:, None, :] * shares[index, None, None]
-                    each = _weighted_squares(X, weighted.reshape(len(index), -1))
-                    whole -= each.reshape(K, K, F, F)
+        if loose is not None:
+            whole[j, i] = whole[i, j]
         return whole
 
     @property
@@ -359,6 +359,24 @@ def _weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
     return products.reshape(weights.shape[1], *2 * X.shape[1:])
 
 
+def _between_classes(h: Tensor, loose: Tensor, own: int) -> Tensor:
+    """D^-1 of each sample's rows, between the classes that they compare, (n, K', K').
+
+    Of h (n, K') by rival, 0 at their ``own`` class. Where one rival is nearly all of the sum, the
+    others are added without it: a difference would have lost them, and ``loose`` (n,) beside it.
+    """
+    total = (loose + h.sum(1))[:, None]
+    largest = h.argmax(1, keepdim=True)
+    rest = h.sum(1, keepdim=True) - h
+    rest.scatter_(1, largest, h.scatter(1, largest, 0.0).sum(1, keepdim=True))
+    found = -h[:, :, None] * (h / total)[:, None, :]
+    found.diagonal(dim1=1, dim2=2).copy_(h * ((loose[:, None] + rest) / total))
+    share = loose / total[:, 0]
+    found[:, own] = found[:, :, own] = -h * share[:, None]
+    found[:, own, own] = h.sum(1) * share
+    return found
+
+
 class Boxes:
     """Which constraints sum_(n in box) alpha_n <= C_box there are: one a sample.
 
@@ -384,6 +402,14 @@ class Boxes:
             return values
         room = values.new_full((self.n_boxes,), -torch.inf)
         return room.scatter_reduce_(0, self.index, values, "amax")
+
+    def leading(self, values: Tensor) -> Tensor:
+        """Return a row of the largest value in each box, (B,)."""
+        rows = torch.arange(len(values), device=values.device)
+        if self.index is None:
+            return rows
+        largest = rows[values == self.largest(values)[self.index]]
+        return rows.new_empty(self.n_boxes).index_copy_(0, self.index[largest], largest)
 
     def of_rows(self, values: Tensor) -> Tensor | float:
         """Return values of boxes (B,) as those of rows (N,): 0 where there are none."""

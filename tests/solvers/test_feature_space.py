@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
 import cases
-from implicit_bias import MarginProblem, Solution, Status, certify, solve
+from implicit_bias import MarginProblem, Solution, Status, certify, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
@@ -151,6 +151,15 @@ def test_two_features_and_a_small_C() -> None:
 def test_many_samples(C: float, n: int) -> None:
     X, y = blobs(n, 20, flipped=0.0 if np.isinf(C) else 0.05)
     assert_optimal(cases.plain(X, y, C), 1e-6)
+
+
+@pytest.mark.parametrize(("norm", "gap"), [("l2", 1e-10), ("nuclear", 1e-10), ("spectral", 1e-8)])
+@pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
+def test_soft_margins_of_many_classes_keep_their_digits(C: float, norm: str, gap: float) -> None:
+    rng = np.random.default_rng(0)
+    X, matrix = rng.normal(size=(200, 10)), rng.normal(size=(10, 5))
+    y = np.where(rng.random(200) < 0.05, rng.integers(0, 5, 200), (X @ matrix).argmax(axis=1))
+    assert_optimal(max_margin(X, y, norm, C=C), gap)
 
 
 def test_memory_is_refused_before_it_is_allocated() -> None:

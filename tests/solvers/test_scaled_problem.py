@@ -244,13 +244,18 @@ def test_products_of_features_by_definition(C: float, merge: bool) -> None:
         rows.margins(torch.tensor(zeta)),
         np.einsum("pkf,kf->p", Phi, scaled.layout.inputs.expand(zeta)),
     )
-    inputs = Phi[np.arange(P), chosen.owners]
-    agree(rows.gram(), inputs @ inputs.T)
     samples, place = np.unique(chosen.samples, return_inverse=True)
-    shares = rng.random(len(samples))
-    inverse = np.diag(h) - np.outer(h, h) * shares[place] * (place[:, None] == place)
+    same, n = place[:, None] == place, len(samples)
+    grams, left, right = (rng.random(size) for size in ((2, n, n), (2, P, 3), (P, 3)))
+    masked = rows.masked_by_labels(
+        [*torch.tensor(grams)], [*torch.tensor(left)], torch.tensor(right)
+    )
+    expected = np.einsum("bpq,bpr,qr->pq", grams[:, place[:, None], place], left, right)
+    agree(masked.triu(), np.triu(expected))
+    loose = rng.random(n)
+    inverse = np.linalg.inv(np.diag(1.0 / h) + same / loose[place])
     by_class = np.stack([inside(Phi[:, k]) for k in range(4)], axis=1).reshape(P, -1)
-    found = rows.normal_matrix(torch.tensor(h), torch.tensor(shares))
+    found = rows.normal_matrix(torch.tensor(h), torch.tensor(loose))
     agree(found.permute(0, 2, 1, 3).reshape(by_class.shape[1], -1), by_class.T @ inverse @ by_class)
     answer = scaled.answer(
         torch.tensor(alpha), torch.tensor(zeta)[:, None], torch.ones(1), scaled.offset()
