@@ -486,6 +486,7 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
 def test_what_cannot_be_measured_is_refused(
     function: str, build: Callable[[], nn.Module], error: type[Exception], match: str
 ) -> None:
+    torch.manual_seed(0)
     module = build()
     with unchanged(module), pytest.raises(error, match=match):
         FUNCTIONS[function](module, X, np.ones(len(X)))
