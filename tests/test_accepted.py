@@ -249,4 +249,4 @@ def test_a_parameter_of_another_type_is_refused_by_its_name(call: Callable[[], o
         (TypeError, ValueError), match=" must be | none of| is no | takes a "
     ) as error:
         call()
-    assert "implicit_bias" in str(error.traceback[-1].path)
+    assert Path(ib.__file__).parent in Path(error.traceback[-1].path).parents

@@ -20,7 +20,7 @@ class Deadline:
     @classmethod
     def after(cls, seconds: float | None) -> Self:
         """Stop so many seconds from now; None is never."""
-        # As a float of 64 bits, which one of 16 would make the clock one of.
+        # A float16 would make the sum a float16, too coarse for a clock.
         return cls() if seconds is None else cls(time.perf_counter() + float(seconds))
 
     @classmethod

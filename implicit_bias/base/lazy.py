@@ -22,7 +22,8 @@ def homes(package: str) -> dict[str, str]:
     """
     loader: Any = sys.modules[package].__loader__
     found, module = dict[str, str](), ""
-    for one, following in pairwise(get_instructions(loader.get_code(package))):
+    code = (i for i in get_instructions(loader.get_code(package)) if i.opname != "EXTENDED_ARG")
+    for one, following in pairwise(code):
         if one.opname == "IMPORT_NAME":
             module = one.argval
         imports = one.opname == "IMPORT_FROM" and module.startswith("implicit_bias.")
@@ -39,7 +40,7 @@ def find(package: str, name: str) -> Any:
     package : str
         The package's name.
     name : str
-        What is asked for: one of the names that its text imports, or ``__all__`` of them.
+        What is asked for: one of the names that its code imports, or ``__all__`` of them.
 
     Raises
     ------

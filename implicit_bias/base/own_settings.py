@@ -1,27 +1,29 @@
 """Settings that a caller has made for computations of his own, and that do not reach ours.
 
 `numpy.seterr(all="raise")` makes an error of each number that rounds to 0,
-`torch.set_default_device` says where tensors are that are made without a device, and loops that
-measure switch gradients off.
+`torch.set_default_device` says where tensors are that are made without a device, and
+`torch.no_grad` switches gradients off. Code of the caller's that is called from ours, a module's
+forward pass or a training of his own, has his default device and his way with errors of numpy.
 """
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-_OF_THE_CALLER: ContextVar[Any] = ContextVar("default device of the caller", default=None)
+# What numpy does at errors, and the default device if it is not the CPU, while ours hold.
+_OF_THE_CALLER: ContextVar[tuple[Any, Any] | None] = ContextVar("settings", default=None)
 
 
 @contextmanager
 def own_settings() -> Iterator[None]:
     """Compute with this package's settings; as a decorator, a whole function does.
 
-    What overflows is infinite, what underflows is 0, without a word of numpy: bounds and checks
-    take no such value for a number.
+    Overflow gives infinity and underflow 0, without warnings: bounds and checks refuse values that
+    are not finite.
 
     Examples
     --------
@@ -30,23 +32,28 @@ def own_settings() -> Iterator[None]:
     0.0
     """
     torch = sys.modules.get("torch")  # without it, nobody has set its device
+    errors, device = np.geterr(), None
     with np.errstate(all="ignore"), ExitStack() as stack:
         if torch is not None:
             if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():
                 stack.enter_context(torch.inference_mode(False))
                 stack.enter_context(torch.enable_grad())
-            if (theirs := torch.empty(0).device).type != "cpu":
-                stack.callback(_OF_THE_CALLER.reset, _OF_THE_CALLER.set(theirs))
+            if (default := torch.empty(0).device).type != "cpu":
+                device = default
                 stack.enter_context(torch.device("cpu"))
+        if _OF_THE_CALLER.get() is None:  # else one of ours calls another
+            token = _OF_THE_CALLER.set((errors, device))
+            stack.callback(_OF_THE_CALLER.reset, token)
         yield
 
 
 @contextmanager
 def settings_of_the_caller() -> Iterator[None]:
-    """Within `own_settings`, call code of the caller's with the default device that he has set."""
-    theirs = _OF_THE_CALLER.get()
-    if theirs is None:
-        yield
-    else:
-        with theirs:
+    """Within `own_settings`, call code of the caller's as he would have called it."""
+    errors, device = _OF_THE_CALLER.get() or ({}, None)
+    token = _OF_THE_CALLER.set(None)
+    try:
+        with np.errstate(**errors), device or nullcontext():
             yield
+    finally:
+        _OF_THE_CALLER.reset(token)

@@ -342,7 +342,10 @@ def _plain(table: Any, name: str) -> Any:
     names = list(getattr(table, "columns", ()))
     if len(names) > len({*map(str, names)}):
         raise ValueError(f"{name} has several columns of one name: rename them")
-    filled = hasattr(table, "sparse") and any(kind.fill_value != 0 for kind in table.dtypes)
+    if not hasattr(table, "sparse"):
+        return table
+    kinds = table.dtypes if hasattr(table, "columns") else [table.dtype]
+    filled = any(kind.fill_value != 0 for kind in kinds)
     return table.sparse.to_dense() if filled else table
 
 

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.base import validation
 from implicit_bias.base.options import OptimizerName
-from implicit_bias.base.own_settings import own_settings
+from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
 from implicit_bias.estimators import base
@@ -192,7 +192,8 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
 
             started = time.perf_counter()
-            outcome = trainer(network, X, signs)
+            with settings_of_the_caller():
+                outcome = trainer(network, X, signs)
             if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
                 self.training_ = outcome
             else:

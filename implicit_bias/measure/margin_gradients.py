@@ -440,6 +440,8 @@ def defined() -> Iterator[None]:
     """
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise ValueError(
             "the module has outputs at its own parameters, but not at all multiples of them "
@@ -459,6 +461,8 @@ def differentiated(module: nn.Module) -> Iterator[None]:
     """
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise ValueError(
             f"the module cannot be differentiated as is needed here: {_hindrance(module)} (torch "

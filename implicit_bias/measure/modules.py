@@ -148,7 +148,7 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     """Put back torch's random numbers, and all attributes of a module's parts that change.
 
     These are tensors, modes, hooks and others. What is in a tensor is not put back: `evaluate`
-    exchanges the tensors.
+    exchanges the tensors. Within it `own_settings` hold.
     """
     kept = _attributes(module)
     try:
@@ -220,7 +220,7 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
     """
     given = {id(own): values[name] for name, own in _named(module) if name in values}
     kept = _attributes(module)
-    # Not `left_as_it_is`: where Ctrl-C falls in the exit of a context that is a generator, this one
+    # Not `undisturbed`: where Ctrl-C falls in the exit of a context that is a generator, this one
     # puts back what it kept when it is collected, which may be after those around it did.
     try:
         for part in list(module.modules()):

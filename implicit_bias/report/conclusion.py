@@ -42,13 +42,13 @@ CLOSE = 0.01
 LISTED = 6
 
 
-# Key and text of what is marked, within signs that no font has and no page shows.
-MARKED = re.compile("\ue000(.*?)\ue001(.*?)\ue002", re.DOTALL)
+# Key and text of what is marked, within characters that Unicode keeps for use inside a program.
+MARKED = re.compile("\ufdd0(.*?)\ufdd1(.*?)\ufdd2", re.DOTALL)
 
 
 def term(text: str, key: str) -> str:
     """Mark text in a sentence that stands for something defined under a key."""
-    return f"\ue000{key}\ue001{text}\ue002"
+    return f"\ufdd0{key}\ufdd1{text}\ufdd2"
 
 
 def command(text: str) -> str:

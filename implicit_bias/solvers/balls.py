@@ -630,10 +630,10 @@ class MatrixBall(BallOfClasses):
         self.Q = torch.linalg.svd(self.Y, full_matrices=False)[2].T
         self.inner = cholesky(self._matrix(self.Y @ self.Q))
         self.outer = self.t * torch.cholesky_inverse(cholesky(self.R))
-        x = rows.products(self.Q.T)
+        inside = rows.X @ self.Q
+        x = inside[rows.pairs.place]
         features = (a[:, :, None] * x[:, None, :]).reshape(len(a), -1)
         half = torch.linalg.solve_triangular(self.inner, features.T, upper=False)
-        inside = rows.X @ self.Q
         A = rows.masked_by_labels([balls.grams[0] - inside @ inside.T], [a @ self.outer], a)
         A.addmm_(half.T, half)
         eps = self.tau - float((self.pull * self.compliance(self.pull)).sum())

@@ -1,8 +1,8 @@
 r"""Interior point in multiple precision: small problems that float64 numbers cannot hold.
 
 Where features differ by many orders of magnitude, or vary little about a large offset, neither
-the Newton system nor the answer survives rounding to float64. Here both have ``bits`` bits, the
-numbers of `digits`: a thousand times slower than float64, and in no need of scaling or refinement.
+the Newton system nor the answer survives rounding to float64. Here both have ``bits`` bits, by the
+numbers of `digits`. These are some thousand times slower, and need neither scaling nor refinement.
 The method is that of `homogeneous`, with T = I but for the intercept, in samples scaled to features
 of norm 1. With D as there its Newton step is
 
@@ -73,7 +73,7 @@ class MultiPrecision(NativeSolver):
     device : str
         Must be "cpu".
     bits : int
-        Precision of the numbers of two classes and groups, at least 128.
+        Precision of the numbers of two classes and groups, at least 256.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class MultiPrecision(NativeSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self.bits, "bits", 128)
+        check_count(self.bits, "bits", 256)
         if self.device != "cpu":
             raise ValueError(f"multiprecision computes on the CPU only, got {self.device!r}")
 

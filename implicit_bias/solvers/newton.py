@@ -369,18 +369,18 @@ class FeatureNewton(_OfClasses):
         return torch.cholesky_solve(values.reshape(-1, 1), self.K)[:, 0]
 
     def _over(self, values: Tensor) -> Tensor:
-        """D^-1 of a vector (P,).
+        """D^-1 v = h (v - m) of a vector (P,), m its mean in each box by h and ``loose``.
 
-        At C one h is nearly all of its box, so that the mean of the box is next to its value:
-        differences from this value are taken first, which loses no digits.
+        At C one h is nearly all of its box, and m close to v of that row. So both are taken
+        relative to it, where their difference would cancel.
         """
         if self.loose is None:
             return self.h * values
         boxes, h = self.boxes, self.h
         leading = values[boxes.leading(h)]
         apart = values - boxes.of_rows(leading)
-        mean = (self.loose * leading - boxes.pool(h * apart)) / (self.loose + boxes.pool(h))
-        return h * (apart + boxes.of_rows(mean))
+        beyond = (self.loose * leading - boxes.pool(h * apart)) / (self.loose + boxes.pool(h))
+        return h * (apart + boxes.of_rows(beyond))
 
     def _solve(self, right: Tensor, first: Tensor, more: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return dalpha, coefficients, and t and beta, of the right-hand sides.

@@ -230,7 +230,7 @@ class ScaledRows:
         return (self.X @ V.T)[self.pairs.place]
 
     def masked_by_labels(self, grams: list[Tensor], left: list[Tensor], right: Tensor) -> Tensor:
-        """Sum of inner products of samples (n, n) times those of left and right (P, r).
+        """Sum over b of K_b[n_p, n_q] <left_b[p], right[q]>, for rows p and q of samples n.
 
         Of (P, P) the upper triangle, block by block: no block leaves the cache.
         """
@@ -301,14 +301,10 @@ class ScaledRows:
         return self.X.square().sum(1)
 
     @cached_property
-    def _gram(self) -> Tensor:
-        return self.X @ self.X.T
-
-    @cached_property
     def _K(self) -> Tensor:
         """K, shape (n, n): with one score a row its upper triangle, by rows."""
         if not self.signed:
-            return self._gram
+            return self.X @ self.X.T
         K = torch.empty_like(self._Q)
         for rows, right in self._blocks():
             torch.mm(self.X[rows], self.X[right].T, out=K[rows, right])
@@ -360,10 +356,11 @@ def _weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
 
 
 def _between_classes(h: Tensor, loose: Tensor, own: int) -> Tensor:
-    """D^-1 of each sample's rows, between the classes that they compare, (n, K', K').
+    """B' D^-1 B of each sample, (n, K', K'), with B the labels of its rows.
 
-    Of h (n, K') by rival, 0 at their ``own`` class. Where one rival is nearly all of the sum, the
-    others are added without it: a difference would have lost them, and ``loose`` (n,) beside it.
+    Of h (n, K') by rival, 0 at their ``own`` class, it has h_k (loose + sum_(l != k) h_l) / total
+    on the diagonal. The sum without the largest h is formed without it: of total - h_k rounding
+    would leave neither the others nor ``loose`` (n,).
     """
     total = (loose + h.sum(1))[:, None]
     largest = h.argmax(1, keepdim=True)
@@ -408,8 +405,10 @@ class Boxes:
         rows = torch.arange(len(values), device=values.device)
         if self.index is None:
             return rows
+        # Without a NaN each box has one; what a NaN makes of the rest ends in `Breakdown`.
         largest = rows[values == self.largest(values)[self.index]]
-        return rows.new_empty(self.n_boxes).index_copy_(0, self.index[largest], largest)
+        found = rows.new_zeros(self.n_boxes)
+        return found.scatter_reduce_(0, self.index[largest], largest, "amax")
 
     def of_rows(self, values: Tensor) -> Tensor | float:
         """Return values of boxes (B,) as those of rows (N,): 0 where there are none."""

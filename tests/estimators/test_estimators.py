@@ -482,7 +482,8 @@ def test_tables_and_labels_of_any_kind() -> None:
     sparse = pd.DataFrame(MOONS.X).astype(pd.SparseDtype("float"))
     expected = ib.MaxMarginSVC(C=1.0).fit(MOONS.X, MOONS.y).decision_function(MOONS.X)
     text = MOONS.y.astype(str).astype(np.dtypes.StringDType())
-    for X, y in ((sparse, MOONS.y), (MOONS.X, text)):
+    sparse_labels = pd.Series(pd.arrays.SparseArray(MOONS.y))
+    for X, y in ((sparse, MOONS.y), (MOONS.X, text), (MOONS.X, sparse_labels)):
         assert ib.MaxMarginSVC(C=1.0).fit(X, y).decision_function(X) == pytest.approx(expected)
     fields = np.array([(1.0, 2.0), (2.0, 1.0)], dtype=[("a", float), ("b", float)]).view(
         np.recarray
