@@ -106,7 +106,7 @@ def found(frame: pd.DataFrame) -> str:
     informal = (tanh["smallest"] / tanh["informal"]).groupby(tanh["n"]).min()
     degree = int(frame["degree"].max())
     return (
-        "The hardest base that spans d' dimensions: d' different points only, each d' times, so "
+        "A base that spans d' dimensions: d' different points only, each d' times, so "
         f"that without noise lambda_min = 0; n = d'^2, gamma = 1/2, p = {degree}, the smallest odd "
         f"one with C(d', p) >= n; worst of {frame['run'].nunique()} draws at infinite width, as "
         "the widths of I.3 and I.4 are beyond reach. With the constant 1 and kappa = "
