@@ -32,7 +32,7 @@ All is in float64, whatever the module's own precision, and leaves the module as
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import partial
 
@@ -430,29 +430,8 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
 
 
 @contextmanager
-def defined() -> Iterator[None]:
-    """Say that a module has no outputs at other parameters than its own, scaled or 0, say.
-
-    Raises
-    ------
-    ValueError
-        The module raised an error, which is its cause.
-    """
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise ValueError(
-            "the module has outputs at its own parameters, but not at all multiples of them "
-            f"({type(error).__name__}: {error}): let its forward pass invert no trained matrix, "
-            "and check no sizes of numbers"
-        ) from error
-
-
-@contextmanager
-def differentiated(module: nn.Module) -> Iterator[None]:
-    """Say what keeps a module from being differentiated, and what to do.
+def _explained(explain: Callable[[RuntimeError], str]) -> Iterator[None]:
+    """Say what an error of torch's means, but for a lack of memory.
 
     Raises
     ------
@@ -464,10 +443,28 @@ def differentiated(module: nn.Module) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        raise ValueError(
+        raise ValueError(explain(error)) from error
+
+
+def defined() -> AbstractContextManager[None]:
+    """Say that a module has no outputs at other parameters than its own, scaled or 0, say."""
+    return _explained(
+        lambda error: (
+            "the module has outputs at its own parameters, but not at all multiples of them "
+            f"({type(error).__name__}: {error}): let its forward pass invert no trained matrix, "
+            "and check no sizes of numbers"
+        )
+    )
+
+
+def differentiated(module: nn.Module) -> AbstractContextManager[None]:
+    """Say what keeps a module from being differentiated, and what to do."""
+    return _explained(
+        lambda error: (
             f"the module cannot be differentiated as is needed here: {_hindrance(module)} (torch "
             f"says: {error})"
-        ) from error
+        )
+    )
 
 
 def _hindrance(module: nn.Module) -> str:

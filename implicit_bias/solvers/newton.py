@@ -322,7 +322,10 @@ class FeatureNewton(_OfClasses):
         """Factorise the system."""
         p, ball, balls, e = self.point, self.ball, self.balls, self.system.e
         self.h = p.alpha / p.s
-        self.loose = p.w / p.xi if len(p.w) else None
+        self.loose: Tensor | None = None
+        if len(p.w):
+            self.loose, self.leading = p.w / p.xi, self.boxes.leading(self.h)
+            self.total = self.loose + self.boxes.pool(self.h)
         self.extra = e
         if balls.free_t:
             self.extra = torch.hstack([self.seen(ball.Y), e])
@@ -377,9 +380,9 @@ class FeatureNewton(_OfClasses):
         if self.loose is None:
             return self.h * values
         boxes, h = self.boxes, self.h
-        leading = values[boxes.leading(h)]
+        leading = values[self.leading]
         apart = values - boxes.of_rows(leading)
-        beyond = (self.loose * leading - boxes.pool(h * apart)) / (self.loose + boxes.pool(h))
+        beyond = (self.loose * leading - boxes.pool(h * apart)) / self.total
         return h * (apart + boxes.of_rows(beyond))
 
     def _solve(self, right: Tensor, first: Tensor, more: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -362,15 +362,14 @@ def _between_classes(h: Tensor, loose: Tensor, own: int) -> Tensor:
     on the diagonal. The sum without the largest h is formed without it: of total - h_k rounding
     would leave neither the others nor ``loose`` (n,).
     """
-    total = (loose + h.sum(1))[:, None]
-    largest = h.argmax(1, keepdim=True)
-    rest = h.sum(1, keepdim=True) - h
+    summed, largest = h.sum(1, keepdim=True), h.argmax(1, keepdim=True)
+    total, rest = loose[:, None] + summed, summed - h
     rest.scatter_(1, largest, h.scatter(1, largest, 0.0).sum(1, keepdim=True))
     found = -h[:, :, None] * (h / total)[:, None, :]
     found.diagonal(dim1=1, dim2=2).copy_(h * ((loose[:, None] + rest) / total))
-    share = loose / total[:, 0]
-    found[:, own] = found[:, :, own] = -h * share[:, None]
-    found[:, own, own] = h.sum(1) * share
+    share = loose[:, None] / total
+    found[:, own] = found[:, :, own] = -h * share
+    found[:, own, own] = (summed * share)[:, 0]
     return found
 
 
