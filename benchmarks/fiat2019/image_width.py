@@ -177,8 +177,8 @@ def error(network: GatedLayers, X: Array, y: Array) -> float:
 
 def chosen(frame: pd.DataFrame) -> pd.DataFrame:
     """Of each cell the setting with the least test error, beside the published error."""
-    settings = frame.groupby([*CELL, "rate", "alpha"], sort=False)["test_error"].mean()
-    means = settings.reset_index()
+    by_setting = frame.groupby([*CELL, "rate", "alpha"], sort=False)
+    means = by_setting["test_error"].mean().reset_index()
     best = means.loc[means.groupby(CELL, sort=False)["test_error"].idxmin()]
     published = {
         (*cell, width): error

@@ -542,7 +542,7 @@ def steps_to(frame: pd.DataFrame, n: int, loss: float) -> dict[str, float]:
 
 
 def learned(frame: pd.DataFrame, n: int) -> float:
-    """Count the steps that ReLU takes so."""
+    """Count the steps of ReLU to the loss `LEARNED`."""
     return steps_to(frame, n, LEARNED)["relu"]
 
 
