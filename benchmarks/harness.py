@@ -57,7 +57,7 @@ class Verdict(Enum):
     STANDS = "stands"
     IN_PART = "stands in part"
     FALLS = "does not stand"
-    UNTESTED = "not tested: its assumptions are not met"
+    UNTESTED = "not tested: its conditions are not met"
     ANSWERED = "answered"
     OPEN = "not yet computed"
 
