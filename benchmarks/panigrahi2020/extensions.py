@@ -12,6 +12,7 @@ import torch
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_spectrum as spectrum
+from benchmarks.panigrahi2020 import shared
 from benchmarks.panigrahi2020.lower_bounds import close_points
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, power
 from benchmarks.words import span, with_interval
@@ -192,12 +193,7 @@ def powers(frame: pd.DataFrame) -> dict[tuple[str, str, str], Array]:
     """Fit the last three eigenvalues above rounding of each series of several: one a draw."""
     cells = above_rounding(frame).groupby(EIGENVALUE[:-1], sort=False)
     return {
-        (str(activation), str(start), str(part)): np.array(
-            [
-                power(draw["x"].iloc[-3:], draw["smallest"].iloc[-3:])
-                for _, draw in rows.groupby("run")
-            ]
-        )
+        (str(activation), str(start), str(part)): shared.powers(rows, "x", "smallest")
         for (activation, start, part), rows in cells
         if rows["x"].nunique() > 1
     }

@@ -32,6 +32,11 @@ def power(x: Array | pd.Series[float], y: Array | pd.Series[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
+def powers(rows: pd.DataFrame, x: str, y: str) -> Array:
+    """Fit that exponent to the last three points of each run."""
+    return np.array([power(run[x].iloc[-3:], run[y].iloc[-3:]) for _, run in rows.groupby("run")])
+
+
 def in_subspace(n_samples: int, dimension: int, n_features: int = 10, *, seed: int = 1) -> Array:
     """Draw unit vectors (n_samples, n_features) in a random subspace."""
     rng = np.random.default_rng(seed)

@@ -7,8 +7,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks import catalogue, harness
-from benchmarks.harness import Verdict
-from benchmarks.panigrahi2020 import cifar_training, extensions, smooth, smoothed, training, zeros
+from benchmarks.panigrahi2020 import cifar_training, extensions, smooth, training, zeros
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.words import with_interval
 from implicit_bias.kernels import gradient_gram as grams
@@ -84,15 +83,6 @@ def test_kept_depth(kept: dict[str, pd.DataFrame]) -> None:
     frame = frame[frame["part"] == "infinite"]
     assert (frame["smallest"] >= frame["lower"] - 1e-11).all()  # rounding, a hundred layers deep
     assert (frame["smallest"] <= frame["upper"]).all()
-
-
-def test_theorem_4_7_is_judged_by_its_own_powers(kept: dict[str, pd.DataFrame]) -> None:
-    """Which are lower than those of theorem I.4."""
-    frame = kept["smoothed"]
-    steeper = frame.assign(smallest=frame["smallest"] * frame["noise"] ** 2)
-    judged = smoothed.judge(steeper)
-    assert judged["theorem-4-7"].verdict is Verdict.FALLS
-    assert judged["theorem-i3"].verdict is Verdict.STANDS
 
 
 def test_powers_are_of_eigenvalues_above_rounding(kept: dict[str, pd.DataFrame]) -> None:

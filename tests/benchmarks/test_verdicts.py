@@ -348,9 +348,22 @@ CHANGES: dict[str, dict[str, str]] = {
     "panigrahi2020/lower_bounds/theorem-4-5": {"share = share * (activation != 'relu')": "FALLS"},
     "panigrahi2020/smooth/theorem-4-4": {"smallest = 0.1 * largest": "IN_PART"},
     "panigrahi2020/smoothed/lemma-i1": {"smallest = smallest * 0.01 ** (index == 0)": "FALLS"},
+    "panigrahi2020/smoothed/lemma-i2": {
+        "khatri_rao = khatri_rao * noise ** 0.2": "IN_PART",
+        "khatri_rao = khatri_rao * noise ** 0.03": "STANDS",
+    },
     "panigrahi2020/smoothed/theorem-4-7": {
-        "smallest = smallest * noise ** 3.0": "FALLS",
-        "smallest = smallest * n ** -7.0": "FALLS",
+        "base.str.startswith('points')": "STANDS",
+        "smallest = smallest / noise ** 1.95": "STANDS",
+        "smallest = smallest / noise ** 1.8": "IN_PART",
+        "smallest = smallest * noise ** 0.2": "FALLS",
+        "smallest = smallest * n ** -5.0": "FALLS",
+    },
+    "panigrahi2020/smoothed/theorem-i4": {
+        "smallest = smallest * noise ** 0.05": "STANDS",
+        "smallest = smallest * noise ** 0.2": "IN_PART",
+        "smallest = smallest * n ** -5.0": "STANDS",
+        "smallest = smallest * n ** -8.0": "FALLS",
     },
     "panigrahi2020/spectra/figure-1-spectra": {
         "infinite = infinite * ((activation != 'relu') | (data != 'half circle, n = 10'))": "FALLS",
