@@ -114,7 +114,12 @@ def _named(kept: Kept, found: Mapping[str, Judged]) -> str:
     """Name the claims that do not stand, and those that are not tested."""
     sentences = []
     for verdict in (Verdict.FALLS, Verdict.UNTESTED):
-        places = [c.where for c in kept.study.claims if found[c.name].verdict is verdict]
+        places = [
+            f"{each.where}{f' ({reason})' if reason else ''}"
+            for each in kept.study.claims
+            if found[each.name].verdict is verdict
+            for reason in [found[each.name].remark.strip(",; ").partition(";")[0]]
+        ]
         if places:
             opening = verdict.value.partition(":")[0]
             sentences.append(f"{opening[0].upper()}{opening[1:]}: {'; '.join(places)}.")

@@ -156,22 +156,23 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ("theorem-i3", CUBIC, "smallest", 2 * degree, -1 - 2 * degree),
         ("lemma-i2", TANH, "khatri_rao", degree, -0.5 - degree),
     ):
-        holds, of_n = {1: True, 2: True}, []
-        said = dict[int, list[str]]()
+        holds, top, of_n, said = {1: True, 2: True}, {1: -np.inf, 2: -np.inf}, [], []
         for (base, times), rows in parts(frame[frame["activation"] == activation], "base", "times"):
             noise, number_of = exponents(rows, column)
             means = np.array([each.mean() for each in noise.values()])
             holds[times] &= max(means) < most + OFF and number_of > least - OFF
+            top[times] = max(top[times], max(means))
             of_n.append(number_of)
-            said.setdefault(times, []).append(f"{span(means, '.1f')} ({base})")
+            said.append(f"{span(means, '.1f')} with d' = {SIZE[times]}, {base}")
         what = "sigma_n" if column == "khatri_rao" else "lambda_min"
+        wider = "" if holds[1] else f", sigma^{top[2]:.1f} with {SIZE[2]}"
         judged[name] = Judged(
             verdict=Verdict.of(all(holds.values()), holds[2]),
-            result=f"With d' = {SIZE[1]} the power of sigma in {what} is {' and '.join(said[1])}; "
-            f"{most:g} is allowed. That of n is at least {min(of_n):.1f}; {least:g} is allowed.",
+            result=f"At worst {what} ~ sigma^{top[1]:.1f} with d' = {SIZE[1]}{wider} (allowed: "
+            f"{most:g}), and n^{min(of_n):.1f} ({least:g}).",
             remark="" if holds[1] else f"; with d' = {SIZE[2]}: {Verdict.of(holds[2]).value}",
             evidence=(
-                f"With d' = {SIZE[2]} the power of sigma is {' and '.join(said[2])}.",
+                f"Powers of sigma: {'; '.join(said)}.",
                 REASON if name == "theorem-4-7" else "",
             ),
         )

@@ -1,4 +1,9 @@
-"""Figure 1 (a, b): training curves of the first layer, theorem 4.6 and equation (3)."""
+"""Figure 1 (a, b): training curves of the first layer, linearised ones and equation (3).
+
+Linearised are losses by the equation of theorem 4.6, of the spectrum of a network's own G at the
+start. No width and no rate here meets the conditions of the theorem: the equation is one of
+networks whose G stays as it is, and how far it is off is measured.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Frames, Judged, Options, Row, Rows, Run, Verdict
+from benchmarks.harness import (
+    Experiment,
+    Frames,
+    Judged,
+    Options,
+    Row,
+    Rows,
+    Run,
+    Verdict,
+    otherwise,
+)
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
@@ -36,8 +51,9 @@ PUBLISHED_WIDTH = 10**6
 BLOCK = 4 * 10**5
 # Steps after which the way of the weights is added to them in float64.
 SETTLE = 1000
-# The loss at which a network counts as having learned.
-LEARNED = 0.1
+# The loss at which a network counts as having learned, and how many times as many steps the others
+# must take to it at least.
+LEARNED, SOONER = 0.1, 2
 # Steps at infinite width.
 LIMIT_STEPS = 10**7
 
@@ -416,7 +432,7 @@ def protocol(frame: pd.DataFrame) -> list[str]:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw mean losses as in figure 1 (a, b), on a linear axis above and a logarithmic one below.
 
-    Theorem 4.6 at the published width as lines, trained networks as marks, infinite width dotted.
+    Linearised at the published width as lines, trained networks as marks, infinite width dotted.
     """
     figure, axes = subplots((10, 8), 2, 2)
     wide = widest(frame)
@@ -449,7 +465,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     handles = [
         *(Line2D([], [], color=COLOUR[name], marker=MARKER[name], label=name) for name in FIGURE_1),
         Line2D([], [], color=GREY, ls="", marker="o", label=f"trained, {width}"),
-        Line2D([], [], color=GREY, label=f"theorem 4.6, own G, {width}"),
+        Line2D([], [], color=GREY, label=f"linearised, own G, {width}"),
         Line2D([], [], color=GREY, ls="", marker="o", fillstyle="none", label="trained, narrower"),
         Line2D([], [], color=BLACK, linestyle=":", label="infinite width, mean"),
     ]
@@ -470,16 +486,16 @@ def found(frame: pd.DataFrame) -> str:
         "10^6 neurons, are published, and no number of steps. Trained:\n\n"
         + "\n".join(f"- {line}" for line in protocol(frame))
         + "\n\nWhat these show:\n\n"
-        "- Theorem 4.6 with the spectrum of the network's own G at the start, largest error of "
-        "||y - u|| over its start, for ReLU: "
+        "- The equation of theorem 4.6 with the spectrum of the network's own G at the start, "
+        "largest error of ||y - u|| over its start, for ReLU: "
         + "; ".join(
             f"{row.theorem:.3f} (n = {row.n}, m = {row.width:,})" for row in relu.itertuples()
         )
         + f". For the others it is at most {error['theorem'].drop('relu', level=3).max():.3f}. "
-        "Equation (3) is gradient flow, and differs from theorem 4.6 by at most "
+        "Equation (3) is gradient flow, and differs from it by at most "
         f"{error['flow'].max():.3f}.\n"
         "- ReLU needs more units than the others: its kinks. "
-        f"Later the long runs of m = {' and '.join(f'{m:,}' for m in widths)} leave the theorem, "
+        f"Later the long runs of m = {' and '.join(f'{m:,}' for m in widths)} leave the equation, "
         f"by up to {long.max():.3f} ({long.idxmax()}): their last steps are those of narrow "
         "networks and not of the published ones.\n"
         "- The quadratic's loss ends at a floor: its G has rank 3."
@@ -521,7 +537,7 @@ def tabulate(frame: pd.DataFrame) -> Rows:
             "phi": str(activation),
             "steps": f"{int(last['step']):,}",
             "loss": number(last["loss"]),
-            "theorem 4.6": number(last["theorem"]),
+            "linearised": number(last["theorem"]),
             "equation (3)": number(last["flow"]),
             **{
                 f"m infinite, {steps:,} steps": number(shown[shown.index <= steps].iloc[-1])
@@ -529,12 +545,12 @@ def tabulate(frame: pd.DataFrame) -> Rows:
             },
             "change of G": f"{100 * last['turned']:.1f} %",
             "widest": f"m = {int(end['width']):,}, {int(end['step']):,} steps",
-            "loss, theorem 4.6": f"{number(end['loss'])}, {number(end['theorem'])}",
+            "loss, linearised": f"{number(end['loss'])}, {number(end['theorem'])}",
         }
 
 
 def steps_to(frame: pd.DataFrame, n: int, loss: float) -> dict[str, float]:
-    """Count the steps that theorem 4.6 takes at the published width to a loss, or inf."""
+    """Count the steps that linearised networks take at the published width to a loss, or inf."""
     cells = mean_curves(frame, "predicted")
     cells = cells[(cells["n"] == n) & (cells["theorem"] <= loss)]
     first = cells.groupby("activation")["step"].min()
@@ -558,6 +574,12 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     reached = mean_curves(frame, "long").groupby(["n", "activation"])["loss"].last()
     to = {n: steps_to(frame, n, LEARNED) for n in (10, 50)}
     times = {n: min(v for name, v in to[n].items() if name != "relu") / to[n]["relu"] for n in to}
+    first = all(names[0] == "relu" for names in everywhere)
+    fastest = {
+        factor: Verdict.of(first and all(each >= factor for each in times.values()), first)
+        for factor in (SOONER, 10)
+    }
+    late = all(names[:2] == ["relu", "elu"] for names in orders.values())
     error = errors(frame)["theorem"]
     kinked, smooth = (
         error[error.index.get_level_values("activation").isin(names)].max()
@@ -566,62 +588,60 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     ends = wide[wide["step"] == last].pivot(index=["n", "run"], columns="activation", values="loss")
     sooner = (ends["elu"] < ends["tanh"]).groupby("n")
     curves = mean_curves(wide, "wide")
-    losses = curves.groupby(["n", "activation"])["loss"].last()
+    losses = curves.groupby(["n", "activation"])["loss"].last().unstack()
+    trained_down = bool((losses["relu"] <= LEARNED).all())
+    turned = wide["turned"].max(), run["turned"].max()
+    constant = turned[0] < 0.01 and turned[1] < 0.1
     least = curves.loc[curves.groupby(["n", "step"])["loss"].idxmin()]
     ahead = least[least["activation"] == "quadratic"].groupby("n")["step"].max()
     return {
         "figure-1-relu": Judged(
-            verdict=Verdict.of(
-                all(names[0] == "relu" for names in everywhere)
-                and bool((losses.xs("relu", level="activation") <= LEARNED).all()),
-                all(names[0] == "relu" for names in everywhere),
-            ),
-            remark="; stands if predictions count",
+            verdict=Verdict.of(fastest[SOONER] is Verdict.STANDS and trained_down, first),
+            remark=otherwise(fastest[SOONER], "linearised runs")
+            + otherwise(fastest[10], "a tenth of their steps"),
             result=f"ReLU is first in {sum(names[0] == 'relu' for names in everywhere)} of "
-            f"{len(everywhere)} comparisons. By theorem 4.6 at m = "
-            f"10^6 it has a loss of {LEARNED} after "
+            f"{len(everywhere)} comparisons. Linearised at m = 10^6 it comes to a loss of "
+            f"{LEARNED} in "
             + "; ".join(
-                f"{to[n]['relu']:,.0f} steps, "
-                + f"runs {of_runs(frame, partial(learned, n=n))}, "
-                + (f"{times[n]:.0f} times sooner than" if math.isfinite(times[n]) else "before")
-                + f" all others (n = {n})"
+                f"{to[n]['relu']:,.0f} steps (n = {n}; runs "
+                f"{of_runs(frame, partial(learned, n=n))}), "
+                + (f"the next in {times[n]:.0f} times as many" if math.isfinite(times[n]) else "")
+                + ("" if math.isfinite(times[n]) else "no other in 10^6")
                 for n in to
             )
-            + ".",
+            + ". The quadratic, which the legend has, is ahead of it up to step "
+            + " and ".join(f"{ahead[n]:,}" for n in ahead.index)
+            + ", and stays at its floor.",
             evidence=(
                 f"Trained at m = {PUBLISHED_WIDTH:,}: {last:,} steps, loss "
                 + "; ".join(
-                    f"n = {n}: " + ", ".join(f"{name} {losses[n, name]:.3f}" for name in trained[n])
+                    f"n = {n}: " + ", ".join(f"{name} {losses[name][n]:.3f}" for name in trained[n])
                     for n in trained
                 )
                 + f". The narrower networks end at {number(reached[10, 'relu'])} (n = 10) and "
                 f"{number(reached[50, 'relu'])} (n = 50) with ReLU. So zero training error at the "
-                "published width is a prediction here. The quadratic, which only the legend of the "
-                "paper names, is in no comparison: at the published width its mean loss is the "
-                "least up to step "
-                + " and ".join(f"{ahead[n]:,} (n = {n})" for n in ahead.index)
-                + ", and ends at its floor.",
+                "published width is a prediction here. The quadratic is in no comparison.",
             ),
         ),
         "figure-1-elu": Judged(
             verdict=Verdict.of(
-                all(names[:2] == ["relu", "elu"] for names in everywhere),
-                all(names[:2] == ["relu", "elu"] for names in orders.values()),
+                late and all(names[:2] == ["relu", "elu"] for names in trained.values()), late
             ),
-            remark="; stands from that step on",
-            result="ELU's mean loss passes that of tanh at step "
+            remark=otherwise(Verdict.of(late), "the last step"),
+            result="Linearised at m = 10^6 ELU's mean loss passes that of tanh at step "
             + "; ".join(
                 f"{_step(cross[n][1])} (n = {n}; runs "
-                f"{of_runs(frame, partial(crossing, n=n, part='predicted'))}; infinite "
-                f"width: {_step(cross[n][2])})"
+                f"{of_runs(frame, partial(crossing, n=n, part='predicted'))})"
                 for n in cross
             )
-            + f", by theorem 4.6 at m = 10^6. In the {last:,} trained steps there it is "
+            + f". In the {last:,} trained steps there it is "
             + " and ".join(f"{_place(trained[n], 'elu')} of 4 (n = {n})" for n in trained)
             + ".",
             evidence=(
                 "In the trained runs of narrower networks it does so at step "
                 + " and ".join(f"{_step(cross[n][0])} (n = {n})" for n in cross)
+                + ", at infinite width at step "
+                + " and ".join(f"{_step(cross[n][2])} (n = {n})" for n in cross)
                 + ". With a horizon of 10^5 steps in place of 10^6 the order at infinite width is "
                 + "; ".join(f"n = {n}: {', '.join(order(frame, n, 'limit', 10**5))}" for n in cross)
                 + ": ELU is before tanh only late. After the trained steps at the published width "
@@ -631,11 +651,12 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             ),
         ),
         "figure-1-constant": Judged(
-            verdict=Verdict.of(run["turned"].max() < 0.1 and wide["turned"].max() < 0.01),
-            remark="; in part with a bound of 1 % for all",
-            result=f"G changes by {100 * wide['turned'].max():.2f} % of its norm at m = 10^6 "
-            f"({last:,} steps), and by up to {100 * run['turned'].max():.0f} % in narrower "
-            f"networks ({run['step'].max():,} steps).",
+            verdict=Verdict.of(constant and trained_down, constant),
+            remark=otherwise(Verdict.of(constant), "the trained steps")
+            + otherwise(Verdict.of(turned[0] < 0.001 and turned[1] < 0.05), "0.1 % and 5 %"),
+            result=f"G changes by {100 * turned[0]:.2f} % of its norm at m = 10^6 in {last:,} "
+            f"steps, which leave ReLU's loss at {span(losses['relu'], '.2f')}, and by up to "
+            f"{100 * turned[1]:.0f} % in narrower networks ({run['step'].max():,} steps).",
             evidence=(
                 f"Eigenvalues change by {100 * wide['drift'].max():.2f} % and "
                 f"{100 * run['drift'].max():.1f} % of the largest one.",
@@ -643,14 +664,14 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "theorem-4-6": Judged(
             verdict=Verdict.UNTESTED,
-            result=f"||y - u|| is off by {smooth:.3f} of its start at most for tanh and swish, "
-            f"and by {kinked:.3f} for ReLU and ELU, which are not in C^3.",
+            result=f"The equation is off by {smooth:.3f} of ||y - u(0)|| at most for tanh and "
+            f"swish, and by {kinked:.3f} for ReLU and ELU, which are not in C^3.",
             evidence=(
                 "With all constants 1, kappa = 0.1 and eps = 0.1 the theorem asks for a width of "
                 f"{_width(frame, 'tanh')} for tanh and n = 10, and for a rate of at most "
                 f"{_rate(frame, 'tanh')}. Theorem 3.1 asks for "
-                f"{_width(frame, 'relu', descent=True)} with ReLU. The "
-                "error is reported beside a claim that is not tested: it is small.",
+                f"{_width(frame, 'relu', descent=True)} with ReLU. What is called linearised here "
+                "has the equation, not the authority of the theorem.",
             ),
         ),
     }
