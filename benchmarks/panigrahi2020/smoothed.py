@@ -98,9 +98,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.grid(axis="y")
         tick_values(ax, cells[x])
     few = np.array(NOISES[-3:])
-    for exponent, line, name in ((4, "-", "theorem 4.7"), (6, "--", "theorem I.4")):
+    for exponent, style, name in ((4, "-", "theorem 4.7"), (6, "--", "theorem I.4")):
         shape = 3e-8 * (few / few[0]) ** exponent
-        axes[0].plot(few, shape, line, color=GREY, lw=1, label=f"sigma^{exponent}: {name}")
+        axes[0].plot(few, shape, style, color=GREY, lw=1, label=f"sigma^{exponent}: {name}")
     axes[1].plot([], [], ":", color=GREY, lw=1, label="bound of lemma I.1")
     axes[0].set_ylabel("smallest eigenvalue of G, tanh")
     return common_legend(figure, axes, 3)
