@@ -163,19 +163,19 @@ def found(frame: pd.DataFrame) -> str:
     jump = own[own["step"] > 1].nlargest(1, "loss").iloc[0]
     one = frame.iloc[0]
     return (
-        f"With the theorem's own step size the loss falls to {high[THEOREM]:.2f}, that of the mean "
-        f"of the relevant bits (1/2), with 50 times as much to {high[LONGER]:.2f}. A step size of "
-        f"our own, {own['eta'].iloc[0]:g}, brings every start to a loss of {high[OWN]:.2g}, but "
-        f"not smoothly: one loss at step {jump['step']} is still {jump['loss']:.2f}. So the "
+        f"At k = {one['k']} and q = {one['pairs']} the theorem's own step size, "
+        f"{one['eta']:.2g}, brings the loss to {high[THEOREM]:.2f}, that of the mean of the "
+        f"relevant bits (1/2), 50 times as much to {high[LONGER]:.2f}, and one of our own, "
+        f"{own['eta'].iloc[0]:g}, to {high[OWN]:.2g}. With the last it does not fall smoothly: one "
+        f"loss at step {jump['step']} is still {jump['loss']:.2f}. So the "
         "theorem's start and first step lead to the parity, with other later steps than its own, "
         "which are made for widths that cannot be run.\n\n"
         f"The start: paired as (w, b, -u), |g| is {vanishing(frame['output'].max())}; paired as "
         f"printed, (-w, -b, -u), it is up to {frame['printed_output'].max():.0f}, and "
         f"{span(frame['printed_active'], percent)} of the inputs have an active hinge, by which "
         "the first gradient is no correlation with the label.\n\n"
-        f"Sizes: the whole distribution, k = {one['k']}, q = {one['pairs']} pairs, "
-        f"{frame.groupby(['n', 'seed']).ngroups} starts, biases trained; lambda = k/n with the "
-        "theorem's step size and 0 with the others."
+        f"Sizes: the whole distribution, {frame.groupby(['n', 'seed']).ngroups} starts, biases "
+        "trained; lambda = k/n with the theorem's step size and 0 with the others."
     )
 
 

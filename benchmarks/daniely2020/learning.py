@@ -157,8 +157,9 @@ def found(frame: pd.DataFrame) -> str:
     learned = [n for n, error in wrong[NETWORK].items() if error < LEARNED]
     best = min(linear, key=lambda method: linear[method][few])
     return (
-        f"At n = {many} the network of theorem 3, with step sizes of our own, errs on "
-        f"{percent(wrong[THEOREM][many])}, and no linear method has a hinge loss below "
+        f"At k = {size['k']} and n = {many} the network of theorem 3, with steps of "
+        f"{size['step']:g} in place of its own, errs on {percent(wrong[THEOREM][many])} (one "
+        "draw), and no linear method has a hinge loss below "
         f"{min(row[many] for row in linear.values()):.2f}. A ReLU network with its "
         f"usual start errs on less than {percent(LEARNED)} for n = "
         f"{', '.join(map(str, learned)) or 'none'}, and at n = {many} on "
@@ -171,7 +172,7 @@ def found(frame: pd.DataFrame) -> str:
         "Theorem 2 is of the hinge loss, and not of the error: with k = 3 the weights "
         "(1, 1, -1/2) on the relevant bits have a hinge loss of 1/2 or more at all scales, but err "
         "on 12.5 % of D_A only.\n\n"
-        f"Sizes: k = {size['k']}, {size['samples']} samples and as many test samples, "
+        f"Sizes: {size['samples']} samples and as many test samples, "
         f"{frame['seed'].nunique()} seed(s) (of A, samples and weights); {2 * size['pairs']} "
         f"hidden units and {size['steps']} full-batch steps of size {size['step']:g} after the "
         f"first (theorem 3); the models of section 6 with {size['units']} units, AdaDelta, "

@@ -77,7 +77,7 @@ CHANGES: dict[str, dict[str, str]] = {
         f"{WIDE}; mean_share = mean_share * (index > 0)": "FALLS",
         f"{WIDE}; k = 5; n = 5 ** 10": "UNTESTED",
     },
-    "daniely2020/strips": {
+    "daniely2020/strips/section_6": {
         "test_error = test_error + 0.01 * ((k == 1) & (model == 'ReLU network'))": "IN_PART",
         "test_error = test_error + 0.03 * ((k == 1) & (model == 'Gaussian features'))": "IN_PART",
         "test_error = test_error + 0.05 * ((k == 3) & (model == 'ReLU network'))": "IN_PART",
