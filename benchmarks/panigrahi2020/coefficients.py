@@ -229,13 +229,6 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             + otherwise(Verdict.of(other.max() / other.min() < 3), "pi/2 in place of pi/4"),
             result=f"c_k over it falls by a factor of {spread:.0f} from k = {quotient.index[0]} "
             f"to {quotient.index[-1]}.",
-            evidence=(
-                "The factor pi/4 is our reading: our copy has “4” alone. The paper says that "
-                "Boyd's coefficients are the physicists', and the probabilists' of “the exact "
-                "similar form”; those are measured. The rate exp(-(pi/2) sqrt k) is of the same "
-                "form, so the theorems that use equation 34 (I.4, J.6) keep theirs, with another "
-                "constant in the exponent.",
-            ),
         ),
         "step-coefficients": Judged(
             verdict=Verdict.of(abs(fitted["relu"] + 0.75) < 0.05),

@@ -169,19 +169,13 @@ def found(frame: pd.DataFrame) -> str:
     finite = frame[frame["part"] == "finite"]
     widest = finite[finite["width"] == finite["width"].max()]
     return (
-        "G of the last hidden layer, at infinite width, half circle.\n\n"
-        f"- In finite networks of tanh, {int(finite['hidden_layers'].max())} layers, n = 10, m = "
+        f"In finite networks of tanh, {int(finite['hidden_layers'].max())} layers, n = 10, m = "
         f"{int(finite['width'].max()):,}, lengths stay within {100 * widest['norms'].max():.0f} % "
         f"of 1, and inner products within {widest['angles'].max():.2f} of the limit. The factor "
-        "2^L of lemma J.1 is not seen.\n"
-        "- Not in the paper; derived here: other activations, whose layers are shifted and scaled "
-        f"to mean 0 and variance 1 (for tanh no shift is needed). With n = {SHOWN}, where one "
-        f"hidden layer has a smallest eigenvalue of {shared.number(shares['tanh'])} of the "
-        f"diagonal for tanh and {shared.number(shares['relu'])} for ReLU, it is one half with so "
-        f"many hidden layers: {reached}. It never falls (Schur). A layer drives close samples "
-        "apart by the factor `expansion`, E phi'^2 / Var phi > 1, so that the depth needed grows "
-        "as 2 log(1 / delta) / log(expansion), smooth or not: in the table the growth from half "
-        "the largest n to the largest, for which delta halves."
+        f"2^L of lemma J.1 is not seen.\n\nWith n = {SHOWN}, where one hidden layer has a smallest "
+        f"eigenvalue of {shared.number(shares['tanh'])} of the diagonal for tanh and "
+        f"{shared.number(shares['relu'])} for ReLU, it is one half with so many hidden layers: "
+        f"{reached}."
     )
 
 

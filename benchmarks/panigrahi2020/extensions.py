@@ -40,17 +40,6 @@ ALLOWED = {
     ("fan-in", 2): {"n": -10, "delta": 3, "d": -1},
     ("fan-out", 2): {"n": -6, "delta": 2, "m": -1},
 }
-REASONS = {
-    "corollary-k3": "The eigenvalue falls with d under fan-in, as biases keep the variance 0.01 "
-    "while weights have 1/d: a hyperplane then parts two samples as if their angle were smaller by "
-    "a factor of the order sqrt d. Whether the illegible bound has a factor of d we cannot say.",
-    "corollary-k6": "Near 0, ELU' is 1 + min(z, 0), a kink that gives delta^3 at any scale, and "
-    "not the delta^2 of fan-out. K.6.2 asks for a width of the order n^2 / delta, but for a "
-    "logarithm, and K.6.1, by K.4, of n^3 / delta; the latter, and the power of delta in the bound "
-    f"of K.6.1, are illegible in our copy. {WIDTH:,} is less; at m = {WIDE:,}, which is not, the "
-    "powers of delta are {wide}. "
-    "Biases of fixed variance take another factor from fan-in, as for K.3.",
-}
 
 
 def measure(quick: bool) -> Rows:
@@ -292,10 +281,15 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         judged[name] = Judged(
             verdict=within(means, order, order),
             result=f"{shown}: {'; '.join(said)}.",
-            remark="; emended to r = 2" + otherwise(within(means, order, 1), "r = 1, as printed")
+            remark=", emended to r = 2" + otherwise(within(means, order, 1), "r = 1, as printed")
             if order == 2
             else ", in n and delta: the bounds are illegible in our copy",
-            evidence=(REASONS[name].format(wide=" and ".join(wide)),),
+            evidence=(
+                f"{WIDTH:,} units are less than what K.6 asks for; at m = {WIDE:,}, which are not, "
+                f"the powers of delta are {' and '.join(wide)}."
+                if order == 2
+                else "",
+            ),
         )
     kept = means_of(above_rounding(frame))
     circle = kept[(kept["part"] == "n") & kept["activation"].isin(("tanh", "swish"))]

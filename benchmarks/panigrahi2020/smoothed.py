@@ -18,20 +18,13 @@ from implicit_bias.report.style import COLOURS, GREY
 
 TANH, CUBIC = "tanh", "cubic"
 # gamma of theorem 4.7: d' is sqrt n, or twice as much.
-GAMMA, FAILURE = 0.5, 0.1
+GAMMA = 0.5
 EVEN, ONE = "points taken equally often", "one point n - d' + 1 times"
 SIZE = {1: "sqrt n", 2: "2 sqrt n"}
 # Standard deviations of the noise, and the one at which sizes are compared.
 NOISES, SHOWN = (0.4, 0.2, 0.1, 0.05, 0.025, 0.0125), 0.1
 # By how much a power that is measured may be off.
 OFF = 0.1
-REASON = (
-    "Why: of n points within the order of sigma of one point, the features of G are, up to the "
-    "order sigma^3, polynomials of degree 2 in d' - 1 variables. C(d' + 1, 2) of these are "
-    "independent. With d' = sqrt n that is fewer than n: some combination of gradients is of the "
-    "order sigma^3, and lambda_min of the order sigma^6 at fixed n. That is the power of I.4, "
-    "whose p is 3; 4.7 has 1/gamma = 2 in its place. With d' = 2 sqrt n there are more than n."
-)
 
 
 def measure(quick: bool) -> Rows:
@@ -43,8 +36,6 @@ def measure(quick: bool) -> Rows:
         phi, n, dimension = grams.ACTIVATIONS[activation], root**2, times * root
         # 3, as C(d', 3) >= n from 9 on, and d' < n; also of z^3.
         degree = bounds.smoothed_degree(n, dimension)
-        # Theorem I.3 has no coefficient.
-        coefficient = math.sqrt(phi.hermite_squares[degree - 1]) if activation == TANH else 1.0
         for noise, run in itertools.product(NOISES, range(runs)):
             X = smoothed_points(points(base, n, dimension), noise, seed=run)
             values = grams.eigenvalues(grams.infinite_gram(X, phi))
@@ -62,8 +53,6 @@ def measure(quick: bool) -> Rows:
                 "largest": values[0],
                 "hadamard": bounds.hadamard_bound(X, phi, powers=8),
                 "khatri_rao": math.sqrt(max(grams.eigenvalues(power_gram)[-1], 0.0)),
-                "bound": bounds.smoothed_bound(n, degree, noise, FAILURE, coefficient=coefficient),
-                "informal": bounds.smoothed_power(n, noise * 2 * math.sqrt(n), GAMMA),
             }
 
 
@@ -107,8 +96,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
 
 def found(frame: pd.DataFrame) -> str:
-    """Say what the data are, and what the bounds cannot decide."""
-    least = (frame["smallest"] / frame["bound"]).groupby(frame["activation"]).min()
+    """Say what the data are."""
     degree = int(frame["degree"].max())
     return (
         "Bases that span d' dimensions: d' different points only, so that without noise "
@@ -117,15 +105,8 @@ def found(frame: pd.DataFrame) -> str:
         ">= n; "
         f"{frame['run'].nunique()} draws at infinite width, as the widths of I.3 and I.4 are "
         "beyond reach. Powers of sigma are means over the draws, at the three smallest noises, "
-        f"those of n of the least eigenvalue at sigma = {SHOWN}. "
-        f"With the constant 1 and kappa = {FAILURE} the bounds are at least {_orders(least[TANH])} "
-        f"(I.4) and {_orders(least[CUBIC])} (I.3) orders of magnitude below what is measured. That "
-        "comparison cannot fail, so the rules are of powers alone."
+        f"those of n of the least eigenvalue at sigma = {SHOWN}."
     )
-
-
-def _orders(ratio: float) -> int:
-    return math.floor(math.log10(ratio))
 
 
 def tabulate(frame: pd.DataFrame) -> Rows:
@@ -142,8 +123,6 @@ def tabulate(frame: pd.DataFrame) -> Rows:
                 "power of sigma": with_interval(noise[n]),
                 f"lambda_min, sigma = {SHOWN}": number(middle["smallest"]),
                 "I.1": number(middle["hadamard"]),
-                "I.4, shape": number(middle["bound"]),
-                "4.7, shape": number(middle["informal"]),
             }
 
 
@@ -171,10 +150,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             result=f"At worst {what} ~ sigma^{top[1]:.1f} with d' = {SIZE[1]}{wider} (allowed: "
             f"{most:g}), and n^{min(of_n):.1f} ({least:g}).",
             remark="" if holds[1] else f"; with d' = {SIZE[2]}: {Verdict.of(holds[2]).value}",
-            evidence=(
-                f"Powers of sigma: {'; '.join(said)}.",
-                REASON if name == "theorem-4-7" else "",
-            ),
+            evidence=(f"Powers of sigma: {'; '.join(said)}.",),
         )
     # Eigenvalues are right up to rounding of the largest one.
     allowed = frame["hadamard"] - ROUNDING * frame["largest"]

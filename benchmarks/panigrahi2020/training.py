@@ -480,10 +480,7 @@ def found(frame: pd.DataFrame) -> str:
     long = error.xs("long", level="part")["theorem"].groupby("activation", sort=False).max()
     relu = error.xs("relu", level="activation").groupby(["n", "width"]).max().reset_index()
     return (
-        "Readouts N(0, 1), labels and weights of each run drawn, L = 1/2 sum (y - u)^2 as in the "
-        "paper's section 2, rate 0.001 for all. (Its section 7 says mean squared loss: with a mean "
-        "over n and without the 1/2 the same curves take n / 2 times as many steps.) 5 runs, of "
-        "10^6 neurons, are published, and no number of steps. Trained:\n\n"
+        "Trained:\n\n"
         + "\n".join(f"- {line}" for line in protocol(frame))
         + "\n\nWhat these show:\n\n"
         "- The equation of theorem 4.6 with the spectrum of the network's own G at the start, "
