@@ -8,7 +8,17 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Judged, Row, Rows, Tabular, Verdict, parts, whole
+from benchmarks.harness import (
+    Experiment,
+    Judged,
+    Row,
+    Rows,
+    Tabular,
+    Verdict,
+    otherwise,
+    parts,
+    whole,
+)
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import polynomial_rank
 from benchmarks.panigrahi2020.shared import in_subspace, plain_numbers
@@ -114,12 +124,6 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def _right_both(frame: pd.DataFrame) -> int:
-    """Count the cells in which theorem M.3 holds."""
-    applies = frame[frame["index_both"].notna()]
-    return int((applies["both"] < applies["index_both"]).sum())
-
-
 def as_printed(frame: pd.DataFrame, column: str, times: int = 1) -> tuple[int, int]:
     """Count the cells with d' <= n^(1/p), and those whose eigenvalues are 0 from the index on.
 
@@ -170,16 +174,14 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     applies, wrong = frame[frame["index"].notna()], wrong_indices(frame)
     equal = applies["constraints"] * applies["dimension"] == applies["n"]
     inside = wrong.index.difference(applies.index[equal])
-    both, printed = int(frame["index_both"].notna().sum()), as_printed(frame, "finite")
-    printed_both = as_printed(frame, "both", 2)
+    proved, printed = first == len(zero) and inside.empty, as_printed(frame, "finite")
+    of_both, printed_both = frame[frame["index_both"].notna()], as_printed(frame, "both", 2)
+    right, both = int((of_both["both"] < of_both["index_both"]).sum()), len(of_both)
     cases = ", ".join(f"{row.phi}, d' = {row.dimension}, n = {row.n}" for row in wrong.itertuples())
     return {
         "theorem-4-3": Judged(
-            verdict=Verdict.of(
-                first == len(zero) and inside.empty and printed[0] == printed[1],
-                first == len(zero) and inside.empty,
-            ),
-            remark="; stands by F.3's proof",
+            verdict=Verdict.of(proved and printed[0] == printed[1], proved),
+            remark=otherwise(Verdict.of(proved), "F.3's proof"),
             result=f"lambda_min = 0 in {first} of {len(zero)} cells; lambda_k = 0 from the index "
             f"on in {printed[0]} of {printed[1]} with d' <= n^(1/p), and in "
             f"{int((~equal).sum()) - len(inside)} of {int((~equal).sum())} by the proof of F.3.",
@@ -192,13 +194,10 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             ),
         ),
         "theorem-m3": Judged(
-            verdict=Verdict.of(
-                _right_both(frame) == both and printed_both[0] == printed_both[1],
-                _right_both(frame) == both,
-            ),
-            remark="; stands by F.3's condition",
+            verdict=Verdict.of(right == both and printed_both[0] == printed_both[1], right == both),
+            remark=otherwise(Verdict.of(right == both), "F.3's condition"),
             result=f"lambda_k = 0 from that index on in {printed_both[0]} of {printed_both[1]} "
-            f"cells with d' <= n^(1/p), and in {_right_both(frame)} of {both} by F.3's condition.",
+            f"cells with d' <= n^(1/p), and in {right} of {both} by F.3's condition.",
         ),
     }
 
