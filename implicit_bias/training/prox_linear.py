@@ -18,11 +18,18 @@ Each step linearises the margins and solves
 
 then scales w to smallest margin 1. Where theta is no KKT point the program's optimum is below
 ||theta||, and for s small enough the norm falls by a share of what the program foresees: the
-descent ends at KKT points alone, but for kinks of the module, where the margins have no
-linearisation. Steepest descent in l1 or linf reaches a gap of some tenths in thousands of steps,
-as its steps must decay; this one comes to 1e-6 and below in tens, each a quadratic or conic program
-of P variables. It is for small networks: gradients of pairs near the margin are held, and at most
-`MOST_ENTRIES` numbers of them.
+descent ends at KKT points alone.
+
+At kinks of the module the margins have no linearisation, and steps that know one side of them
+become ever shorter. So where the norm does not fall after a short step, the gradients at w join the
+program as further rows, which hold at theta with its own margins (`measure.kinks`), as in a bundle
+method; once nothing is foreseen with them they are dropped, and s is a quarter. The descent ends
+where the gradients at theta foresee nothing, or s vanishes.
+
+Steepest descent in l1 or linf reaches a gap of some tenths in thousands of steps, as its steps must
+decay; this one comes to 1e-6 and below in tens where no kink is near, each a quadratic or conic
+program of P variables. It is for small networks: gradients of pairs near the margin are held, and
+at most `MOST_ENTRIES` numbers of them.
 
 Which KKT point is reached is not decided as by the paths of training: of several the method
 finds one. It starts from the module's own weights, so a training by steepest descent can be
@@ -46,7 +53,7 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.measure.kinks import Pieces
 from implicit_bias.measure.multipliers import FlatNorm, at_margin_1
 from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.training.configuration import LimitConfig
@@ -62,6 +69,9 @@ MISSED = 1e-7
 TAKEN, LONGER, SHORTER = 0.1, 0.75, 0.25
 # A foreseen decrease below this share of the norm is rounding.
 ROUNDING = 1e-13
+# Margins without kinks let steps of this size or longer be taken, of which gradients far away would
+# tell little.
+SMOOTH_STEP = 0.3
 # No step size is smaller.
 LEAST_STEP = 1e-12
 
@@ -118,13 +128,13 @@ class ProxLinear(Objective):
             following = self.before.advance(state)
             return None if following is None else self._at_margin_1(following)
         self.set_weights(state.weights)
-        margins_of = self.trainee.gradients
-        theta, q = state.weights, margins_of.margins(state.weights)
-        size = self._size(theta)
-        s, evaluations = state.step_size, state.evaluations
+        theta, q = state.weights, self.trainee.gradients.margins(state.weights)
+        here = Pieces(self.trainee.gradients, [theta], np.ones((1, len(q))))
+        pieces, size, s = here, self._size(theta), state.step_size
+        evaluations = state.evaluations
         while s > LEAST_STEP:
             mu = size / (s * float(theta @ theta))
-            w = self._program(margins_of, theta, q, mu)
+            w = self._program(pieces, theta, q, mu)
             evaluations += 1
             if w is None:
                 s /= 4.0
@@ -132,8 +142,11 @@ class ProxLinear(Objective):
             change = w - theta
             foreseen = size - self._size(w) - 0.5 * mu * float(change @ change)
             if not foreseen > ROUNDING * size:
-                return None
-            weights = self._scaled(w, float(margins_of.margins(w).min()))
+                if pieces is here:
+                    return None
+                pieces, s = here, s / 4.0  # the points were too far away
+                continue
+            weights = self._scaled(w, float(self.trainee.gradients.margins(w).min()))
             share = -math.inf if weights is None else (size - self._size(weights)) / foreseen
             if share >= LONGER:
                 s *= 2.0
@@ -151,6 +164,9 @@ class ProxLinear(Objective):
                     step_size=s,
                     evaluations=evaluations,
                 )
+            slopes = self.trainee.gradients.slopes(w, theta)
+            if s < SMOOTH_STEP and (slopes > 0).all():
+                pieces = pieces.beside(w, self.trainee.degree * q / slopes)
         return None
 
     def _size(self, weights: Tensor) -> float:
@@ -179,37 +195,31 @@ class ProxLinear(Objective):
             step_size=FIRST_STEP_SIZE,
         )
 
-    def _program(
-        self, margins_of: MarginGradients, theta: Tensor, q: Array, mu: float
-    ) -> Tensor | None:
-        """Solve the program of a step, on pairs to which those join that its solution misses."""
+    def _program(self, pieces: Pieces, theta: Tensor, q: Array, mu: float) -> Tensor | None:
+        """Solve the program of a step, on rows to which those join that its solution misses."""
+        margins = np.tile(q, len(pieces.points))
 
         def linearised(w: Tensor | None) -> Array:
             if w is None:  # a program that fails ends the rounds
-                return np.full_like(q, np.inf)
-            return q + margins_of.slopes(theta, w - theta)
+                return np.full_like(margins, np.inf)
+            return margins + pieces.slopes(theta, w - theta)
 
         return solve_on_some(
-            lambda chosen: self._solved(margins_of, theta, q, mu, chosen),
+            lambda chosen: self._solved(pieces, theta, margins, mu, chosen),
             linearised,
-            q,
+            margins,
             below=1.0 - MISSED,
             count=self.first_pairs,
             fits=lambda size: len(theta) * size <= MOST_ENTRIES,
         )
 
     def _solved(
-        self,
-        margins_of: MarginGradients,
-        theta: Tensor,
-        q: Array,
-        mu: float,
-        chosen: NDArray[np.int64],
+        self, pieces: Pieces, theta: Tensor, margins: Array, mu: float, chosen: NDArray[np.int64]
     ) -> Tensor | None:
-        """Solve the program of some pairs; None where the solver fails."""
+        """Solve the program of some rows; None where the solver fails."""
         from implicit_bias.solvers.cvxpy_solver import proximal_margin  # loads cvxpy
 
-        rows, at = margins_of.rows(theta, chosen), theta.cpu().numpy()
-        norm = FlatNorm(self.trainee.norm, margins_of)
-        w = proximal_margin(norm, rows, 1.0 - q[chosen], at, mu)
+        rows, at = pieces.rows(theta, chosen), theta.cpu().numpy()
+        norm = FlatNorm(self.trainee.norm, pieces)
+        w = proximal_margin(norm, rows, 1.0 - margins[chosen], at, mu)
         return None if w is None else torch.tensor(w).to(theta)

@@ -318,7 +318,10 @@ def test_muon_beside_adam_is_nearest_to_its_own_norm(exact: bool, steps: int) ->
     ]
     schedules = [LambdaLR(each, lambda step: (1 + step) ** -0.75) for each in optimizers]
     signs = torch.tensor(labels)
-    for _ in range(steps):
+    early = np.inf
+    for step in range(steps):
+        if step == steps // 4:
+            early = diagnose(module, X, labels, optimizer=optimizers).gap
         module.zero_grad()
         torch.autograd.backward(torch.logsumexp(-signs * module(X)[:, 0], dim=0))
         for each in (*optimizers, *schedules):
@@ -329,6 +332,6 @@ def test_muon_beside_adam_is_nearest_to_its_own_norm(exact: bool, steps: int) ->
     assert own.gap == reordered.gap
     assert own.norm == reordered.norm
     for norm in ("l2", "linf", "spectral"):
-        assert own.gap < 0.5 * diagnose(module, X, labels, norm=norm).gap
-    if exact:
-        assert own.gap < 0.1
+        assert own.gap < (0.3 if exact else 0.5) * diagnose(module, X, labels, norm=norm).gap
+    if exact:  # and it goes on falling, at a path that rounding decides: .09 to .12 here
+        assert own.gap < 0.85 * early

@@ -1,5 +1,7 @@
 """The prox-linear method: its programs, its descent, and where it ends."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -35,16 +37,22 @@ def test_a_linear_module_ends_at_the_certified_optimum(norm: NormName, classes: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l1", "linf"])
-def test_a_network_comes_nearer_than_by_steepest_descent(norm: NormName) -> None:
-    """In 120 steps; steepest descent is far away in l1 and linf."""
+@pytest.mark.parametrize("change", [0.0, 1e-10, 1e-6, 1e-3, 0.01, 0.03])
+def test_a_network_comes_nearer_than_by_steepest_descent(norm: NormName, change: float) -> None:
+    """In 120 steps, from starts that lead to other kinks; steepest descent is far in l1 and linf.
+
+    Steps that know one side of a kink alone ended at gaps of .25 (linf) and .99 (l1).
+    """
     gaps = []
     for config in (LimitConfig(steps=120, norm=norm), prox_linear(steps=120, norm=norm)):
-        module = two_layers()
+        module, generator = two_layers(), torch.Generator().manual_seed(5)
+        with torch.no_grad():
+            for p in module.parameters():
+                p.mul_(1.0 + change * torch.randn(p.shape, generator=generator, dtype=p.dtype))
         train_to_limit(module, X4, LABELS, config)
         gaps.append(as_trainee(module, X4, LABELS, as_parameter_norm(norm)).gap())
     assert not gaps[0] < 0.5  # or not separated
-    # How much nearer depends on the kink at which it stops: .25 or below .05, by the processor.
-    assert gaps[1] < 0.5
+    assert gaps[1] < 0.15
 
 
 def test_the_norm_at_margin_1_falls_in_each_step() -> None:
@@ -72,12 +80,13 @@ def test_a_step_by_hand(norm: NormName) -> None:
     trainee = as_trainee(module, X4, LABELS, geometry)
     config = prox_linear(norm=norm)
     descent = ProxLinear(trainee, config, before=SteepestDescent(trainee, config), first_pairs=5)
-    state = descent.start()
+    taken = 2.0**-6  # short enough that no attempt fails
+    state = replace(descent.start(), step_size=taken)
     following = known(descent.advance(state))
+    assert following.evaluations == state.evaluations + 1
     gradients = trainee.gradients
     theta = state.weights.numpy()
     J = gradients.rows(state.weights, np.arange(len(gradients.pairs)))
-    taken = 4.0 ** -(following.evaluations - 1)  # a quarter after each attempt
     change = cp.Variable(len(theta))
     w = theta + change
     first, second = w[:30], w[30:]
