@@ -173,11 +173,7 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"No predictor is below the bound of its own features, A and norm: the least distance is "
         f"{gap.min():.3f} ({nearest['method']}). The lowest loss of all is "
-        f"{best['loss']:.2f}, of {best['method']} at a norm of {best['norm']:.1f}. The bound that "
-        "holds for any features is weaker: of all sets A it knows only that their squared "
-        "correlations sum to at most N, as they do for the worst features, the parities "
-        "themselves. Gates and random features are far from those (the table), most of all the "
-        "random features.\n\n"
+        f"{best['loss']:.2f}, of {best['method']} at a norm of {best['norm']:.1f}.\n\n"
         f"Sizes: all 2^{first['n_bits']} inputs, so that losses are exact; k = {first['k']}, "
         f"{first['units']} units or features, soft margins of {frame['strength'].nunique()} "
         f"strengths trained on {first['train_size']} samples, {frame['seed'].nunique()} sets A."
