@@ -291,7 +291,8 @@ def _claim(claim: Claim, judged: Judged) -> str:
     texts = [
         f"**Verdict.** {verdict[0].upper()}{verdict[1:]}{judged.remark}. {judged.result}",
         f"**The paper.** {claim.quote}" if claim.quote else "",
-        f"**Rule.** {claim.rule} {claim.why}".strip() + f" In the paper: {claim.where}.",
+        f"**Rule.** {claim.rule} {claim.why}".strip()
+        + (f" In the paper: {claim.where}." if claim.quote else ""),
         f"**Control.** {judged.control[:1].upper()}{judged.control[1:]}" if judged.control else "",
         *judged.evidence,
     ]

@@ -63,6 +63,7 @@ def by_network(frame: pd.DataFrame) -> pd.DataFrame:
 
     def decides(run: pd.DataFrame) -> pd.Series[float]:
         first, early, last = run.iloc[0], run.iloc[1], run.iloc[-1]
+        no_better = run["step"][run["error"] >= first["error"]].max()
         return pd.Series(
             {
                 "left": first["gates_left"],
@@ -70,7 +71,7 @@ def by_network(frame: pd.DataFrame) -> pd.DataFrame:
                 "network early": early["network_error"],
                 "error": first["error"],
                 "error at end": last["error"],
-                "better from": run["step"][run["error"] < first["error"]].min(),
+                "better from": run["step"][run["step"] > no_better].min(),
             }
         )
 
@@ -86,8 +87,7 @@ def found(frame: pd.DataFrame) -> str:
         f"After {second_step(frame)} steps {shares['left early']} of the gates are unlike those at "
         f"the end ({shares['left']} at the start), and networks are wrong on "
         f"{shares['network early']}. From random to learned contexts the SVM's error falls from "
-        f"{shares['error']} to {shares['error at end']}: that share of the network's "
-        "generalization is context learning."
+        f"{shares['error']} to {shares['error at end']}."
     )
 
 
@@ -110,8 +110,8 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "early": Judged(
             _most(part <= LEFT),
-            f"{(part <= LEFT).sum()} {of} have half of their gates' flips behind them after "
-            f"{second_step(frame)} steps; {span(part, percent)} of them are left.",
+            f"After {second_step(frame)} steps {span(part, percent)} as many gates as at the start "
+            f"are unlike those at the end: half or fewer in {(part <= LEFT).sum()} {of}.",
             remark=otherwise(_most(part <= LEFT / 2), "a quarter left"),
         ),
     }

@@ -670,9 +670,9 @@ def _found_explained(table: pd.DataFrame) -> str:
     )
     return (
         f"**{coverage(table)}{int(_explained(table).sum())} of {len(table)} networks that do not "
-        "match are explained. Trainings that differ by rounding reach the released accuracy of "
+        "match are explained.** Trainings that differ by rounding reach the released accuracy of "
         f"{int(_within(table).sum())}, and {int((table['epoch'] > 0).sum())} have the released "
-        f"values after an earlier epoch.** {f'Open: {open_}.' if open_ else 'None is open.'}"
+        f"values after an earlier epoch. {f'Open: {open_}.' if open_ else 'None is open.'}"
     )
 
 

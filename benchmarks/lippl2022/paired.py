@@ -136,7 +136,7 @@ class Pairs(dict[str, Paired]):
     def __init__(
         self,
         parts: Mapping[str, Paired],
-        words: str = "{pair} with {name} thresholds",
+        words: str = "{pair} ({name} thresholds)",
         joint: str = " and ",
     ) -> None:
         super().__init__(parts)

@@ -57,7 +57,6 @@ RELEASED_SEEDS, NEAREST, QUARTERS = 3, 10, 4
 CELL = ("units", "hyperplanes", "threshold", "seed")
 GLN, L2 = MODELS
 RC, GAUSSIAN = "svm-rc", "svm-rc-gaussian"
-LEAST, WIDEST = "least error", "error at H = {wide}, four contexts, {threshold} thresholds"
 LABELS = {GLN: "SVM-GLN", L2: "SVM-L2", RC: "SVM-RC", GAUSSIAN: "SVM-RC, Gaussian"}
 
 
@@ -157,13 +156,13 @@ def comparisons(frame: pd.DataFrame) -> dict[str, tuple[Paired, int]]:
     narrow, wide = apart["units"].min(), apart["units"].max()
     found = {
         "error": (minus(two, L2, GLN), 1),
-        LEAST: (minus(medians.groupby("seed").min().reset_index(), L2, GLN), 1),
+        "least error": (minus(medians.groupby("seed").min().reset_index(), L2, GLN), 1),
         f"error at H = {narrow} minus that at H = {wide}": (minus(widths, narrow, wide), 1),
     }
     for threshold in ("median", "random"):
         table = of_threshold(frame, threshold)
         largest = table["hyperplanes"] > 1
-        name = WIDEST.format(wide=wide, threshold=threshold)
+        name = f"error at H = {wide}, four contexts, {threshold} thresholds"
         found[name] = (minus(table[largest], L2, GLN), -1)
     return found
 
@@ -217,15 +216,16 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "seeds": Judged(
             verdict=Verdict.of(all(same), np.mean(same) > 0.5),
-            result=f"SVM-L2 minus SVM-GLN: {listed(dict(list(ten.items())[:2]))}.",
+            result="SVM-L2 minus SVM-GLN, median thresholds: "
+            f"{listed(dict(list(ten.items())[:2]))}.",
             control=f"of three seeds, the same N: {listed(few)}.",
-            evidence=(f"Of all seeds: {listed(ten)}.",),
+            evidence=(f"Of all seeds: {listed(ten)}. {turned} means change their sign.",),
             remark=f": {sum(same)} of {len(same)} are the same; {sure(ten)} stand by ten seeds, "
-            f"{sure(few)} by three; {turned} means change their sign",
+            f"{sure(few)} by three",
         ),
         "equal": Judged(
             verdict=equal.judged(),
-            result="Error of SVM-GLN with H units minus that of SVM-RC with 2 H: "
+            result="Error, SVM-GLN with H units minus SVM-RC with 2 H: "
             + ", ".join(f"{signed(pair.mean)} points at H = {h}" for h, pair in equal.items())
             + ".",
             evidence=(f"{equal}.",),

@@ -141,11 +141,12 @@ def _found_assumptions(table: pd.DataFrame) -> str:
     first, last = table.iloc[0], table.iloc[-1]
     positive = int((table["least_margin"] > 0).sum())
     return (
-        f"From norm {first['norm']:g} to {last['norm']:g} the least normalised margin is above 0 "
-        f"in {positive} of {len(table)} records, and the cosines of parameters and of "
-        f"{last['contexts']:.0f} contexts' gradients with those of the record before end at "
-        f"{last['cosine']:.4f} and {last['least_cosine']:.4f} or more. The loss falls by a factor "
-        f"of 10^{(first['log_loss'] - last['log_loss']) / math.log(10):.0f}."
+        f"The least normalised margin is above 0 in {positive} of {len(table)} records, and the "
+        "directions of parameters and gradients end at cosines of "
+        f"{min(last['cosine'], last['least_cosine']):.4f} or more with those of the record before. "
+        f"The norm grows from {first['norm']:g} to {last['norm']:g}, gradients are of "
+        f"{last['contexts']:.0f} contexts, and the loss falls by a factor of "
+        f"10^{(first['log_loss'] - last['log_loss']) / math.log(10):.0f}."
     )
 
 

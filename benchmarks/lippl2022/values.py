@@ -109,10 +109,8 @@ class Tables:
         One row a cell of l2_optimality.py; without rows if there are none.
     neighbours : DataFrame
         One row a cell and SVM of neighbours.py; without rows if there are none.
-    ten_seeds : DataFrame
-        One row a cell and SVM of ten_seeds.py; without rows if there are none.
     more_seeds : DataFrame
-        Corrected values of the grids of further seeds, by which two claims are judged, too.
+        Corrected values of the grids of further seeds, by which some claims are judged, too.
     """
 
     cells: pd.DataFrame
@@ -122,7 +120,6 @@ class Tables:
     exact: pd.DataFrame = field(default_factory=pd.DataFrame)
     optimality: pd.DataFrame = field(default_factory=pd.DataFrame)
     neighbours: pd.DataFrame = field(default_factory=pd.DataFrame)
-    ten_seeds: pd.DataFrame = field(default_factory=pd.DataFrame)
     more_seeds: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
@@ -143,7 +140,6 @@ class Tables:
             exact=kept["exact_networks"],
             optimality=kept["l2_optimality"],
             neighbours=kept["neighbours"],
-            ten_seeds=kept["ten_seeds"],
         )
 
     def study(self) -> Tables:

@@ -118,8 +118,9 @@ def found(frame: pd.DataFrame) -> str:
     )
     return (
         f"The largest l1 margin of all stumps is {1 / last['upper'].iloc[0]:.6f}, certified to a "
-        f"relative gap of {(1 - last['lower'] / last['upper']).max():.1g}. **Of it boosting "
-        f"reaches {ends}.** The smaller the steps, the more rounds they take: no run has ended."
+        f"relative gap of {(1 - last['lower'] / last['upper']).max():.1g}. **Of the largest "
+        f"margin boosting reaches {ends}.** The smaller the steps, the more rounds they take: "
+        "no run has ended."
     )
 
 

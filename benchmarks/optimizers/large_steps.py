@@ -71,8 +71,8 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     table = ends(frame)
     each = "; ".join(
-        f"eta {row['eta']:,g} after {row['risen']:,} steps, then with eta t loss of at most "
-        f"{row['product']:.3g}"
+        f"eta {row['eta']:,g} after {row['risen']:,} steps, and eta t times the loss is at most "
+        f"{row['product']:,.0f} from then on"
         for row in table.to_dict("records")
     )
     return f"**The loss falls for good: {each}.**"

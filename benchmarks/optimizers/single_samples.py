@@ -176,8 +176,9 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     last = at_end(frame)
     ends = "; ".join(
-        f"{row['optimizer']} on {row['data']} data {_share(row['l2'])} in l2, "
-        f"{_share(row['linf'])} in l_inf and {_share(row[OWN])} in that of the fixed point"
+        f"{row['optimizer']}, {row['data']} data: {_share(row['l2'])} in l2, "
+        f"{_share(row['linf'])} in l_inf"
+        + (f", {_share(row[OWN])} in the norm of the fixed point" if row["claim"] == OWN else "")
         for row in rows_of(last)
     )
     own = frame[(frame["norm"] == OWN) & (frame["data"] == "Gaussian")]

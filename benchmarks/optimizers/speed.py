@@ -38,7 +38,7 @@ from implicit_bias.datasets import load_mnist, split
 from implicit_bias.training.history import HistoryPoint
 
 POINTS = 40
-# Exponents of the theory, and how far a fitted one may be from them.
+# Exponents of the theory, which bound rates from above, and how far a fitted one may be below.
 EXPONENTS = {"normalised GD": -1.0, "momentum": -2.0}
 OFF = 0.25
 TOLERANCES = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
@@ -216,7 +216,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     last = at_end(frame).set_index("method")
     ends = "; ".join(
-        f"{name} {_excess(row['excess'])} after {row['step']:,.0f} steps and {row['seconds']:.1f} s"
+        f"{name} {_excess(row['excess'])} after {row['step']:,.0f} steps"
         for name, row in last.iterrows()
     )
     rates = ", ".join(
@@ -224,7 +224,7 @@ def found(frame: pd.DataFrame) -> str:
     )
     return (
         "**Power of the steps by which the excess of the norm at margin 1 over the certified "
-        f"optimum falls in the last decade: {rates}; excess: {ends}.**"
+        f"optimum falls in the last decade: {rates}. Excess at the end: {ends}.**"
     )
 
 
@@ -237,7 +237,7 @@ def verdict(frame: pd.DataFrame, off: float = OFF) -> Verdict:
     last = at_end(frame).set_index("method")
     order = last["excess"][["momentum", "normalised GD", "gradient descent"]]
     rates = last["rate"][list(EXPONENTS)] / pd.Series(EXPONENTS)
-    paced = (rates - 1).abs() <= off
+    paced = rates >= 1 - off
     ordered = bool(order.is_monotonic_increasing)
     return Verdict.of(ordered and paced.all(), ordered and paced.any())
 

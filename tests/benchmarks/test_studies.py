@@ -26,10 +26,13 @@ def test_the_index_links_every_study() -> None:
 @each_study
 def test_the_pages_are_of_the_tables_that_are_kept(study: Study) -> None:
     """Else: python -m benchmarks STUDY page."""
-    for file, text in page.pages(study).items():
+    written = page.pages(study)
+    for file, text in written.items():
         check_page(text, file.read_text("utf-8"))
-        places = set(re.findall(r'<a id="([\w-]+)"></a>', text))
-        assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= places
+    places = re.findall(r'<a id="([^"]*)"></a>', "".join(written.values()))
+    assert len(places) == len(set(places))
+    links = re.findall(rf"\]\((?:{page.DETAILS})?#([^)]*)\)", "".join(written.values()))
+    assert set(links) <= set(places)
     drawn = [each for each in study.experiments if harness.load(study, each).draw is not None]
     pictures = (catalogue.HOME / "pictures" / study.name).glob("*.png")
     names = [each.name for each in drawn] + [each.name for each in study.pictures]
