@@ -31,11 +31,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
-from implicit_bias.base import validation
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.strict_json import attributes
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, labels_of_any_type
 from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
 from implicit_bias.bounds.certificate import Certificate, Status, certify
 from implicit_bias.bounds.status import excess, norm_at_margin_1
@@ -634,7 +633,7 @@ linear. Always answering “-1” would be wrong on 50 %, and too few samples te
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
     _check_given(models, train)
-    labels = _one_each(y)
+    labels = labels_of_any_type(y)
     if not models or len(labels) == 0:
         raise ValueError("compare needs at least one fitted model and one evaluation sample")
     lasts = {name: last_step(model) for name, model in models.items()}
@@ -642,7 +641,7 @@ linear. Always answering “-1” would be wrong on 50 %, and too few samples te
     classes = _classes(lasts, said, labels)
     margins, of_train = dict[str, MarginResult](), dict[str, Predictions]()
     if train is not None:
-        train = train[0], _one_each(train[1])
+        train = train[0], labels_of_any_type(train[1])
         of_train = {name: last.predictions(*train) for name, last in lasts.items()}
         margins = _margin_results(lasts, of_train, train[1])
     results = tuple(
@@ -849,15 +848,6 @@ def _check_given(models: object, train: object) -> None:
             raise TypeError(f"models must be {wanted}, got {name!r}: {type(model).__name__}")
     if train is not None and not (isinstance(train, tuple | list) and len(train) == 2):
         raise ValueError("train must be a pair: pass the inputs and their labels, train=(X, y)")
-
-
-def _one_each(y: ArrayLike) -> NDArray[Any]:
-    """Return labels (n,) of any type."""
-    validation.check_not_masked(y, "y")
-    labels = np.asarray(validation.detached(y))
-    if labels.ndim != 1:
-        raise ValueError(f"y must have one label a sample, got shape {labels.shape}")
-    return labels
 
 
 def _classes(

@@ -194,6 +194,21 @@ def check_not_masked(values: object, name: str) -> None:
         )
 
 
+def labels_of_any_type(y: ArrayLike) -> NDArray[Any]:
+    """Convert labels to an array (n,), whatever they are: numbers, text, objects.
+
+    Raises
+    ------
+    ValueError
+        Masked, or not one a sample.
+    """
+    check_not_masked(y, "y")
+    labels = np.asarray(detached(y))
+    if labels.ndim != 1:
+        raise ValueError(f"y must have one dimension, one label a sample, got shape {labels.shape}")
+    return labels
+
+
 def owned(array: Array, given: object) -> Array:
     """Return what nobody else can change in place, read-only.
 

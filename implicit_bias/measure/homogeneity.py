@@ -168,20 +168,20 @@ def measured_degree(
             "clamp what such a branch is given, before it computes",
         )
     scaled = {scale: at(scale) for scale in (2.0, 0.5)}
-    with np.errstate(all="ignore"):  # no degree fits where outputs vanish or overflow
-        # Squares of the margins may underflow or overflow, their shares of the largest do not.
-        largest = np.abs(original[0]).max()
-        size = np.linalg.norm(original[0] / largest)
-        degrees = [
-            float(np.log(np.linalg.norm(margins / largest) / size) / np.log(scale))
-            for scale, (margins, _) in scaled.items()
-        ]
-        L = sum(degrees) / 2 if degree is None else degree
-        deviations = [
-            _deviation(found, scale**power * expected)
-            for scale, both in scaled.items()
-            for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
-        ]
+    # No degree fits where outputs vanish or overflow. Squares of the margins may underflow or
+    # overflow, too, their shares of the largest do not.
+    largest = np.abs(original[0]).max()
+    size = np.linalg.norm(original[0] / largest)
+    degrees = [
+        float(np.log(np.linalg.norm(margins / largest) / size) / np.log(scale))
+        for scale, (margins, _) in scaled.items()
+    ]
+    L = sum(degrees) / 2 if degree is None else degree
+    deviations = [
+        _deviation(found, scale**power * expected)
+        for scale, both in scaled.items()
+        for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
+    ]
     deviation = float(np.max(deviations))  # which is nan where one is, unlike that of `max`
     if deviation <= tolerance and not L > HOMOGENEITY_TOLERANCE:
         raise HomogeneityError(
@@ -320,14 +320,13 @@ def _degrees(
     scales = (_scaled(gradients, dict.fromkeys(names, by)) for by in (0.5, 1.0, 2.0))
     down, original, up = (outputs if by_sample else outputs.reshape(1, -1) for outputs in scales)
     least, size, most = (np.abs(outputs).max(axis=1) for outputs in (down, original, up))
-    with np.errstate(all="ignore"):  # no degree where outputs vanish
-        factor = most / size
-        errors = (
-            np.abs(up - factor[:, None] * original).max(axis=1) / most,
-            np.abs(factor[:, None] * down - original).max(axis=1) / size,
-        )
-        fits = (np.maximum(*errors) <= HOMOGENEITY_TOLERANCE) & (least > 0)
-        return np.where(fits, np.log2(factor), np.nan)
+    factor = most / size
+    errors = (
+        np.abs(up - factor[:, None] * original).max(axis=1) / most,
+        np.abs(factor[:, None] * down - original).max(axis=1) / size,
+    )
+    fits = (np.maximum(*errors) <= HOMOGENEITY_TOLERANCE) & (least > 0)
+    return np.where(fits, np.log2(factor), np.nan)
 
 
 def _added_terms(gradients: MarginGradients) -> list[str]:

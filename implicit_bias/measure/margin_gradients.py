@@ -32,7 +32,7 @@ All is in float64, whatever the module's own precision, and leaves the module as
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from copy import copy
 from functools import partial
 
@@ -44,7 +44,7 @@ from torch.func import grad, vjp, vmap
 
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
 from implicit_bias.measure.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
-from implicit_bias.measure.modules import as_inputs, evaluate, values_of
+from implicit_bias.measure.modules import as_inputs, evaluate, explained, values_of
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
 
@@ -429,26 +429,9 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
     }
 
 
-@contextmanager
-def _explained(explain: Callable[[RuntimeError], str]) -> Iterator[None]:
-    """Say what an error of torch's means, but for a lack of memory.
-
-    Raises
-    ------
-    ValueError
-        torch raised an error, which is its cause.
-    """
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise ValueError(explain(error)) from error
-
-
 def defined() -> AbstractContextManager[None]:
     """Say that a module has no outputs at other parameters than its own, scaled or 0, say."""
-    return _explained(
+    return explained(
         lambda error: (
             "the module has outputs at its own parameters, but not at all multiples of them "
             f"({type(error).__name__}: {error}): let its forward pass invert no trained matrix, "
@@ -459,7 +442,7 @@ def defined() -> AbstractContextManager[None]:
 
 def differentiated(module: nn.Module) -> AbstractContextManager[None]:
     """Say what keeps a module from being differentiated, and what to do."""
-    return _explained(
+    return explained(
         lambda error: (
             f"the module cannot be differentiated as is needed here: {_hindrance(module)} (torch "
             f"says: {error})"

@@ -10,8 +10,8 @@ module, and `check_outputs` is the one check of what a module computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from itertools import chain, combinations
 from types import SimpleNamespace
@@ -435,24 +435,34 @@ def _as_tensor(array: Array) -> Tensor:
 
 
 @contextmanager
-def evaluated_at(inputs: tuple[Tensor, ...]) -> Iterator[None]:
-    """Say what the inputs are where a module cannot be evaluated at them.
+def explained(
+    explain: Callable[[Exception], str], kind: type[Exception] = RuntimeError
+) -> Iterator[None]:
+    """Say what an error of torch's, or of a module's, means, but for a lack of memory.
 
     Raises
     ------
     ValueError
-        The module raised an error, which is its cause.
+        An error of the kind was raised, which is its cause.
     """
     try:
         yield
-    except ValueError:
+    except (ValueError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # the module's own code can raise anything
-        given = ", ".join(f"{tuple(tensor.shape)} of {tensor.dtype}" for tensor in inputs)
-        raise ValueError(
+    except kind as error:
+        raise ValueError(explain(error)) from error
+
+
+def evaluated_at(inputs: tuple[Tensor, ...]) -> AbstractContextManager[None]:
+    """Say what the inputs are where a module cannot be evaluated at them."""
+    given = ", ".join(f"{tuple(tensor.shape)} of {tensor.dtype}" for tensor in inputs)
+    return explained(
+        lambda error: (
             f"the module cannot be evaluated at inputs of shapes {given} ({type(error).__name__}: "
             f"{error}): pass them as it takes them in training, several arguments as a tuple, and "
             "numbers with a decimal point where it multiplies them with weights; tensors of the "
             "module's own that are neither parameters nor buffers are not taken to float64: "
             "register them"
-        ) from error
+        ),
+        Exception,  # the module's own code can raise anything
+    )

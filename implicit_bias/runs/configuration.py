@@ -251,13 +251,8 @@ class RunConfig:
         from implicit_bias.training.configuration import TrainingConfig
 
         Tolerances(gap=self.tol)
-        TrainingConfig(
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            optimizer=self.optimizer,
-            rule="local" if "local-gln" in self.models else "gradient",
-        )
+        rule: Any = "local" if "local-gln" in self.models else "gradient"
+        TrainingConfig(rule=rule, **chosen(self, "Training"))
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.validation import Array, as_finite, check_count, check_not_masked, detached
+from implicit_bias.base.validation import Array, as_finite, check_count, labels_of_any_type
 from implicit_bias.bounds.certificate import margin_enclosures
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import spread, worst_rows
@@ -330,10 +330,7 @@ def _labels(y: Any, n_samples: int, sizes: tuple[int, ...], starts: list[int]) -
         fits = 0 < len(y) == n_samples
         found = y.rechunk((sizes,)).to_delayed().ravel().tolist() if fits else []
     else:
-        check_not_masked(y, "y")
-        whole = _compact(np.asarray(detached(y)))
-        if whole.ndim != 1:
-            raise ValueError(f"y must have one dimension, got shape {whole.shape}")
+        whole = _compact(labels_of_any_type(y))
         fits = 0 < len(whole) == n_samples
         found = [whole[a : a + k] for a, k in zip(starts, sizes, strict=False)] if fits else []
     if not found:

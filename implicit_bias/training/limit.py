@@ -457,19 +457,13 @@ class _Descent(Objective):
                 log_loss = math.inf  # the velocity may have led astray: restart
                 s = state.step_size
                 break
-        counted = replace(state, step=state.step + 1, step_size=s, evaluations=evaluations)
+        counted = replace(state, evaluations=evaluations)
         if log_loss > state.log_loss:
-            at_rest = torch.zeros_like(state.velocity)
-            return replace(counted, velocity=at_rest, age=0, restarts=state.restarts + 1)
-        return replace(
-            counted,
-            weights=weights,
-            velocity=weights - state.weights,
-            age=state.age + 1,
-            log_loss=log_loss,
-            min_margin=min_margin,
-            step_size=GROWTH * s,
-        )
+            at_rest, count = torch.zeros_like(state.velocity), state.restarts + 1
+            same = replace(counted, step=state.step + 1, step_size=s)
+            return replace(same, velocity=at_rest, age=0, restarts=count)
+        velocity = weights - state.weights
+        return counted.after(weights, log_loss, min_margin, GROWTH * s, velocity=velocity)
 
     def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity

@@ -110,10 +110,6 @@ class MarginLoss:
             return self.direct(margins)
         return self.log_loss(margins).exp()
 
-    def log_mean(self, margins: Tensor) -> Tensor:
-        """Return log(1/N sum_n l(q_n)), a scalar, of margins (N,)."""
-        return torch.logsumexp(self.log_loss(margins), dim=0) - math.log(len(margins))
-
 
 def _log_logistic(margins: Tensor) -> Tensor:
     """Compute log log(1 + exp(-q)), to the last bits for all q."""

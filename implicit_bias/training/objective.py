@@ -13,8 +13,9 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,6 +53,13 @@ class State:
     evaluations: int = 0
     restarts: int = 0
     spread: float = 0.0  # sum of the slopes' variances, of steepest descent
+
+    def after(
+        self, weights: Tensor, log_loss: float, min_margin: float, step_size: float, **others: Any
+    ) -> State:
+        """Return the state one step on, at other weights; ``others`` are further fields."""
+        found = replace(self, weights=weights, log_loss=log_loss, min_margin=min_margin, **others)
+        return replace(found, step=self.step + 1, age=self.age + 1, step_size=step_size)
 
 
 class Objective(ABC):

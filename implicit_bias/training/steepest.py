@@ -81,15 +81,5 @@ class SteepestDescent(Objective):
             s /= 2.0
         shares, change = torch.softmax(before, dim=0), (after - before) / s
         variance = shares @ (change - shares @ change).square()
-        return replace(
-            state,
-            step=state.step + 1,
-            weights=weights,
-            velocity=m,
-            age=state.age + 1,
-            log_loss=log_loss,
-            min_margin=min_margin,
-            step_size=s,
-            evaluations=evaluations,
-            spread=state.spread + variance.item(),
-        )
+        found = state.after(weights, log_loss, min_margin, s, velocity=m, evaluations=evaluations)
+        return replace(found, spread=state.spread + variance.item())

@@ -449,6 +449,10 @@ def in_one_memory(kind: str) -> nn.Module:
     return module
 
 
+def too_large(outputs: Tensor) -> Tensor:
+    raise torch.OutOfMemoryError("out of memory")
+
+
 def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
     module = in_one_memory("columns")
     copied = copy.deepcopy(module)  # each in memory of its own
@@ -476,10 +480,11 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
         (lambda: returning(lambda y: y > 0), ValueError, "bool"),
         (lambda: returning(lambda y: y.detach()), ValueError, "detach"),
         (lambda: with_buffer(linear(D).weight.sum()), ValueError, "does not follow"),
+        (lambda: returning(too_large), torch.OutOfMemoryError, "memory"),
     ],
     ids=["in one memory", "of frozen", "of buffer", "raising", "batch"]
     + ["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"]
-    + ["truth values", "detached", "followed by none"],
+    + ["truth values", "detached", "followed by none", "too large"],
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 @pytest.mark.parametrize("function", FUNCTIONS)
