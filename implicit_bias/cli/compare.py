@@ -44,26 +44,20 @@ def compare(
         the smallest possible, and compare it, too.
     """
     data = load_data(config)
+    from implicit_bias.runs import comparison_folder
     from implicit_bias.runs.command import command_line
-    from implicit_bias.runs.comparison_folder import (
-        COMPARE_GROUPS,
-        fit_comparison,
-        free_folder,
-        train_further,
-        write_comparison,
-    )
 
-    folder = output.nothing_overwritten(folder, free_folder)
+    folder = output.nothing_overwritten(folder, comparison_folder.free_folder)
 
     def done(name: str) -> None:
         output.err.print(f"[bold]{name}[/] done", highlight=False)
 
-    models = fit_comparison(folder, config, data, on_model=done, progress=True)
+    models = comparison_folder.fit_comparison(folder, config, data, on_model=done, progress=True)
     command = ""
     if to_limit:
-        models |= train_further(folder, config, data)
-        command = f"{command_line('compare', config, *COMPARE_GROUPS)} --to-limit"
-    comparison, page = write_comparison(folder, config, data, models, command)
+        models |= comparison_folder.train_further(folder, config, data)
+        command = f"{command_line('compare', config, *comparison_folder.COMPARE_GROUPS)} --to-limit"
+    comparison, page = comparison_folder.write_comparison(folder, config, data, models, command)
     print_comparison(comparison, page, config, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)

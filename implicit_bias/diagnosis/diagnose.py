@@ -30,34 +30,17 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis import recipe
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
-from implicit_bias.diagnosis.recipe import (
-    HasGaps,
-    call_towards,
-    gap_rose,
-    limit_of,
-    loss_obstacle,
-    standstill,
-)
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
+from implicit_bias.measure import multipliers
 from implicit_bias.measure.kinks import gap_across_kinks
 from implicit_bias.measure.modules import as_module, evaluating
-from implicit_bias.measure.multipliers import (
-    TangentProgram,
-    kkt_gap,
-    loss_weights,
-    tempered_weights,
-)
 from implicit_bias.measure.subject import Subject, margins_of
-from implicit_bias.norms.tensors import (
-    PARAMETER_NORMS,
-    GivenNorm,
-    ParameterNorm,
-    as_parameter_norm,
-)
+from implicit_bias.norms import tensors
 
 # The geometries that are compared with the one asked for.
 COMPARED = ("l2", "l1", "linf", "spectral")
@@ -72,10 +55,10 @@ def diagnose(
     inputs: tuple[Tensor | ArrayLike, ...] | Tensor | ArrayLike,
     labels: ArrayLike | Tensor,
     *,
-    norm: GivenNorm | None = None,
+    norm: tensors.GivenNorm | None = None,
     loss: object = None,
     optimizer: object = None,
-    recorder: HasGaps | None = None,
+    recorder: recipe.HasGaps | None = None,
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> Diagnosis:
@@ -173,21 +156,21 @@ def diagnose(
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
-    given = None if norm is None else as_parameter_norm(norm)
-    geometry, trained_by, obstacles = limit_of(module, given, optimizer)
+    given = None if norm is None else tensors.as_parameter_norm(norm)
+    geometry, trained_by, obstacles = recipe.limit_of(module, given, optimizer)
     with showing("diagnosing"), evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels, norms=[geometry])
         subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
-        unfit = loss_obstacle(loss, gradients.classes)
-        call = call_towards(subject, geometry.name, read=bool(trained_by))
+        unfit = recipe.loss_obstacle(loss, gradients.classes)
+        call = recipe.call_towards(subject, geometry.name, read=bool(trained_by))
         measured = _measured(subject, geometry, deadline)
         notes = notes_on(subject)
         if unfit is not None:
             obstacles.insert(0, unfit)
         elif trained_by or optimizer is None:
-            obstacles += standstill(subject, call, optimizer, loss)
+            obstacles += recipe.standstill(subject, call, optimizer, loss)
     gap_lower = min(measured["gap_lower"], measured["gap_across_kinks"])
-    rose = recorder is not None and gap_rose(recorder, geometry.name, gap_lower, call)
+    rose = recorder is not None and recipe.gap_rose(recorder, geometry.name, gap_lower, call)
     if rose:
         obstacles.append(rose)
     said += [obstacle.warning for obstacle in obstacles if obstacle.warns]
@@ -210,13 +193,13 @@ def diagnose(
     )
 
 
-def _measured(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> dict[str, Any]:
+def _measured(subject: Subject, norm: tensors.ParameterNorm, deadline: Deadline) -> dict[str, Any]:
     """All that a diagnosis says of a module."""
     say("multipliers in {}", norm.name)
     best = subject.measure(norm, deadline=deadline.sooner(SHARE_OF_THE_GAP))
     program, gradients = best.program, subject.gradients
-    free = loss_weights(subject.margins, gradients.rivals)
-    tempered = tempered_weights(program.margins, gradients.rivals)
+    free = multipliers.loss_weights(subject.margins, gradients.rivals)
+    tempered = multipliers.tempered_weights(program.margins, gradients.rivals)
     gaps = _gaps(program, [*tempered, free, best.weights])
     say("kinks, layers and dead units")
     return {
@@ -244,16 +227,16 @@ def _images(inputs: Tensor) -> NDArray[np.generic] | None:
     return inputs.cpu().numpy() if inputs.ndim == 4 and inputs.shape[1] in (1, 3) else None
 
 
-def _gaps(program: TangentProgram, candidates: Sequence[Array]) -> dict[str, float]:
+def _gaps(program: multipliers.TangentProgram, candidates: Sequence[Array]) -> dict[str, float]:
     """Gap of the best of some multipliers (n,) in each geometry."""
     gradients, gaps = program.gradients, dict.fromkeys(COMPARED, 1.0)
     theta = gradients.parameters(program.theta)
-    sizes = {name: PARAMETER_NORMS[name].value(theta) for name in gaps}
+    sizes = {name: tensors.PARAMETER_NORMS[name].value(theta) for name in gaps}
     for weights in candidates:
         v = gradients.parameters(gradients.combine(program.theta, weights))
         total = program.degree * float(weights.sum())
         for name, size in sizes.items():
-            dual = PARAMETER_NORMS[name].dual(v)
+            dual = tensors.PARAMETER_NORMS[name].dual(v)
             if dual > 0:
-                gaps[name] = min(gaps[name], kkt_gap(total / dual, size))
+                gaps[name] = min(gaps[name], multipliers.kkt_gap(total / dual, size))
     return gaps

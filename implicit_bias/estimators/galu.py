@@ -9,14 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
+from implicit_bias.base import validation
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.validation import (
-    Array,
-    RandomState,
-    as_generator,
-    as_numbers,
-    check_told_apart,
-)
+from implicit_bias.base.validation import Array, RandomState
 from implicit_bias.estimators import base
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
 from implicit_bias.problem.gating import GateFunction, UnitGates
@@ -55,7 +50,7 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
             threshold=self.threshold,
             firing=self.gates,
             always_on=self.always_on,
-            random_state=as_generator(self.random_state),
+            random_state=validation.as_generator(self.random_state),
         )
         gates = self.gating_.gates(X)
         self.fit_ = least_squares(self._inputs(X), gates, targets, ridge=self.ridge)
@@ -123,8 +118,8 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
         X, checked = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
-        targets = as_numbers(checked, "y")
-        check_told_apart(y, targets, "y")
+        targets = validation.as_numbers(checked, "y")
+        validation.check_told_apart(y, targets, "y")
         self._fit_targets(X, targets)
         return self
 

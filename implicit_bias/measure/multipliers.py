@@ -66,12 +66,7 @@ from implicit_bias.bounds.run_certificate import weights_of_margins
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.nonnegative_squares import nonnegative_squares
 from implicit_bias.measure.tensor_balls import CentralPath, has_balls
-from implicit_bias.norms.tensors import (
-    PARAMETER_NORMS,
-    ComposedNorm,
-    ParameterNorm,
-    up_to_scales,
-)
+from implicit_bias.norms import tensors
 from implicit_bias.problem import max_margin
 from implicit_bias.problem.constraints import worst_rows
 from implicit_bias.solvers.base import SolveError
@@ -148,7 +143,7 @@ class TangentProgram:
     gradients: MarginGradients
     theta: Tensor
     degree: float
-    norm: ParameterNorm
+    norm: tensors.ParameterNorm
     margins: Array
     scale: float = 1.0
 
@@ -160,7 +155,7 @@ class TangentProgram:
     @property
     def scales(self) -> dict[str, float]:
         """Scale of each tensor in the norm; see `norms.tensors`."""
-        unit = self.norm.unit if isinstance(self.norm, ComposedNorm) else lambda name: 1.0
+        unit = self.norm.unit if isinstance(self.norm, tensors.ComposedNorm) else lambda name: 1.0
         return {name: unit(name) for name in self.gradients.shapes}
 
     @cached_property
@@ -291,7 +286,7 @@ def best_multipliers(
         The search ends where the gap is known to this, or to a tenth of itself if that is less. By
         default where it is known exactly in l2, to `KNOWN` otherwise.
     """
-    kind = up_to_scales(tangent.norm)
+    kind = tensors.up_to_scales(tangent.norm)
     if kind == "l2":
         return _in_l2(tangent, None if starts is None else starts[0], deadline, known)
     candidates, own = list[Array](), deadline.within(seconds)
@@ -316,7 +311,7 @@ def best_multipliers(
     except (SolveError, ValueError):  # no solver takes the norm, or none succeeds in time
         pass
     if starts is None:
-        in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
+        in_l2 = replace(tangent, norm=tensors.PARAMETER_NORMS["l2"])
         near = _in_l2(in_l2, None, own.sooner(EXACT_SHARE))
         starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
     candidates = [*starts, *candidates]
@@ -357,7 +352,7 @@ def _in_balls(tangent: TangentProgram, deadline: Deadline, known: float | None) 
     ValueError
         The gradients of single samples are not to be had.
     """
-    norm, units, degree = cast("ComposedNorm", tangent.norm), tangent.units, tangent.degree
+    norm, units, degree = cast("tensors.ComposedNorm", tangent.norm), tangent.units, tangent.degree
     pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
     chosen = np.argsort(tangent.margins[: len(tangent.gradients.pairs)], kind="stable")[:FIRST_ROWS]
 
@@ -489,7 +484,7 @@ def _program(
     tangent: TangentProgram, chosen: NDArray[np.int64], deadline: Deadline
 ) -> tuple[Array, Tensor]:
     """Best multipliers in any norm that a solver takes, and w."""
-    kind = up_to_scales(tangent.norm)
+    kind = tensors.up_to_scales(tangent.norm)
     rows = tangent.gradients.rows(tangent.theta, chosen)
     norm: Any = FlatNorm(tangent.norm, tangent.gradients)
     if kind in LINEAR_ENTRIES:  # of theta over its scales, a norm that linear programs take
@@ -506,7 +501,7 @@ def _program(
 class FlatNorm:
     """A norm of parameters as one of coefficients: all of them in a row."""
 
-    norm: ParameterNorm
+    norm: tensors.ParameterNorm
     gradients: MarginGradients
 
     def value(self, coef: Array) -> float:

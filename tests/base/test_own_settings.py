@@ -11,23 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from implicit_bias import (
-    GLNSVC,
-    GaLUClassifier,
-    GLNClassifier,
-    InfiniteWidthSVC,
-    LimitConfig,
-    MaxMarginSVC,
-    Recorder,
-    certify,
-    certify_network,
-    compare,
-    diagnose,
-    max_margin,
-    solve,
-    train_to_limit,
-    which_norm,
-)
+import implicit_bias as ib
 from implicit_bias.estimators.saved_models import load_model
 from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_gram, gaussian_weights
 from implicit_bias.networks import GLN
@@ -38,10 +22,10 @@ from modules import Computed, drawn, of, own_labels
 X = drawn(12, 3)
 TRAINED = of(np.array([[1.0, 0.1, 0.0]]))
 Y = own_labels(TRAINED, X)
-PROBLEM = max_margin(X.numpy(), Y)
-FITTED = GLNClassifier(3, steps=30, random_state=0).fit(X.numpy(), Y)
+PROBLEM = ib.max_margin(X.numpy(), Y)
+FITTED = ib.GLNClassifier(3, steps=30, random_state=0).fit(X.numpy(), Y)
 SAVED = Path(__file__).parents[1] / "fixtures" / "models" / "gd-relu.safetensors"
-FEW = LimitConfig(steps=3)
+FEW = ib.LimitConfig(steps=3)
 
 TRAINEE = deepcopy(TRAINED)
 
@@ -56,29 +40,31 @@ def untrained() -> nn.Module:
 
 
 ANSWERS: dict[str, Callable[[], object]] = {
-    "diagnose": lambda: diagnose(TRAINED, X, Y).gap,
-    "which_norm": lambda: str(which_norm(TRAINED, X, Y, norms=("l2", "linf"))),
-    "Recorder": lambda: Recorder(TRAINED, X, Y).record(),
-    "train_to_limit": lambda: train_to_limit(untrained(), X, Y, FEW).history[-1].norm,
+    "diagnose": lambda: ib.diagnose(TRAINED, X, Y).gap,
+    "which_norm": lambda: str(ib.which_norm(TRAINED, X, Y, norms=("l2", "linf"))),
+    "Recorder": lambda: ib.Recorder(TRAINED, X, Y).record(),
+    "train_to_limit": lambda: ib.train_to_limit(untrained(), X, Y, FEW).history[-1].norm,
     "train": lambda: train(network(), X.numpy(), Y, TrainingConfig(steps=3)).history[-1].norm,
     "finite_gram": lambda: finite_gram(
         X.numpy(), ACTIVATIONS["relu"], gaussian_weights(9, 3), biases=np.ones(9)
     ),
     "load_model": lambda: load_model(SAVED).model.network_.norm(),
     "contexts": lambda: HyperplaneContexts.random(1e-300 * X, 3, random_state=0).thresholds,
-    "certify_network": lambda: certify_network(FITTED.network_, X.numpy(), Y).certificate.gap,
-    "solve": lambda: solve(PROBLEM).certificate.upper,
-    "certify": lambda: certify(PROBLEM, np.ones((1, 3)), np.full(12, 1e-320)).lower,
-    "MaxMarginSVC": lambda: MaxMarginSVC(C=1e-3).fit(X.numpy(), Y).decision_function(X.numpy()),
-    "GLNSVC": lambda: GLNSVC(3, random_state=0).fit(X.numpy(), Y).decision_function(X.numpy()),
+    "certify_network": lambda: ib.certify_network(FITTED.network_, X.numpy(), Y).certificate.gap,
+    "solve": lambda: ib.solve(PROBLEM).certificate.upper,
+    "certify": lambda: ib.certify(PROBLEM, np.ones((1, 3)), np.full(12, 1e-320)).lower,
+    "MaxMarginSVC": lambda: ib.MaxMarginSVC(C=1e-3).fit(X.numpy(), Y).decision_function(X.numpy()),
+    "GLNSVC": lambda: ib.GLNSVC(3, random_state=0).fit(X.numpy(), Y).decision_function(X.numpy()),
     "GLNClassifier": lambda: (
-        GLNClassifier(3, steps=3, random_state=0).fit(X.numpy(), Y).predict_proba(1e3 * X.numpy())
+        ib.GLNClassifier(3, steps=3, random_state=0)
+        .fit(X.numpy(), Y)
+        .predict_proba(1e3 * X.numpy())
     ),
     "GaLUClassifier": lambda: (
-        GaLUClassifier(3, random_state=0).fit(X.numpy(), Y).decision_function(X.numpy())
+        ib.GaLUClassifier(3, random_state=0).fit(X.numpy(), Y).decision_function(X.numpy())
     ),
-    "InfiniteWidthSVC": lambda: InfiniteWidthSVC().fit(X.numpy(), Y).predict(X.numpy()),
-    "compare": lambda: compare({"gln": FITTED}, X, Y, train=(X, Y)).models[0].scores[1],
+    "InfiniteWidthSVC": lambda: ib.InfiniteWidthSVC().fit(X.numpy(), Y).predict(X.numpy()),
+    "compare": lambda: ib.compare({"gln": FITTED}, X, Y, train=(X, Y)).models[0].scores[1],
 }
 
 
@@ -124,6 +110,6 @@ def test_a_forward_pass_has_the_default_device_of_its_caller() -> None:
 
     module = Computed(noting, weight=torch.tensor([[1.0], [0.1], [0.0]], dtype=torch.float64))
     with default_device():
-        diagnose(module, X, Y)
-        train_to_limit(module, X, Y, FEW)
+        ib.diagnose(module, X, Y)
+        ib.train_to_limit(module, X, Y, FEW)
     assert {*found} == {"meta"}

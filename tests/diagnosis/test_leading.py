@@ -12,16 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import implicit_bias as ib
 from cases import mostly_slow
-from implicit_bias import (
-    Diagnosis,
-    DiagnosisWarning,
-    LimitConfig,
-    Recorder,
-    diagnose,
-    train_to_limit,
-    which_norm,
-)
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
@@ -96,10 +88,10 @@ def normalised() -> nn.Module:
     return nn.Sequential(nn.Linear(D, H), by_hand, nn.Linear(H, 1))
 
 
-def quiet(module: nn.Module, labels: Any, **options: Any) -> Diagnosis:
+def quiet(module: nn.Module, labels: Any, **options: Any) -> ib.Diagnosis:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DiagnosisWarning)
-        return diagnose(module, X, labels, **options)
+        warnings.simplefilter("ignore", ib.DiagnosisWarning)
+        return ib.diagnose(module, X, labels, **options)
 
 
 BUILDS: dict[str, Callable[..., nn.Module]] = {
@@ -167,8 +159,8 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     labels = own_labels(by_hand, X)
     nn.init.zeros_(module.get_parameter("B"))
     with pytest.raises(SeparationError, match="degree 2, is 0"):
-        diagnose(module, X, labels, leading=True)
-    recorder = Recorder(module, X, labels, "l2", leading=True)
+        ib.diagnose(module, X, labels, leading=True)
+    recorder = ib.Recorder(module, X, labels, "l2", leading=True)
     recorder.record(0)
     for step in (100, 500, 2000):
         trained(module, labels, range(int(recorder.rows[-1]["step"]), step))
@@ -198,7 +190,7 @@ def test_norms_of_a_leading_part_are_told_apart_beside_a_reference() -> None:
     labels = own_labels(by_hand, X)
     early = trained(copy.deepcopy(start), labels, range(100))
     late = trained(copy.deepcopy(start), labels, range(1000))
-    found = which_norm(late, X, labels, reference=early, norms=("l2", "linf"), leading=True)
+    found = ib.which_norm(late, X, labels, reference=early, norms=("l2", "linf"), leading=True)
     row = found.rows[0]
     assert row.gap.upper == pytest.approx(quiet(late, labels, leading=True).gap, abs=SAME)
     assert known(row.reference_gap).upper > row.gap.upper
@@ -226,7 +218,7 @@ def test_samples_that_the_leading_part_alone_misclassifies_are_named() -> None:
     with torch.no_grad():
         right.get_parameter("2.weight").abs_()
     with pytest.raises(SeparationError, match="the reference.*its leading part"):
-        which_norm(right, X, np.ones(N), reference=module, norms=["l2"], leading=True)
+        ib.which_norm(right, X, np.ones(N), reference=module, norms=["l2"], leading=True)
 
 
 def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
@@ -252,9 +244,9 @@ def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
         nn.init.constant_(p, value)
     module.double().eval()
     with pytest.raises(SeparationError, match=r"leading part.*samples 1\)"):
-        diagnose(module, inputs, own_labels(module, inputs), leading=True)
-    assert diagnose(module, inputs[:1], [1], leading=True).min_margin == pytest.approx(6.0)
-    row = Recorder(module, inputs, own_labels(module, inputs), "l2", leading=True).record()
+        ib.diagnose(module, inputs, own_labels(module, inputs), leading=True)
+    assert ib.diagnose(module, inputs[:1], [1], leading=True).min_margin == pytest.approx(6.0)
+    row = ib.Recorder(module, inputs, own_labels(module, inputs), "l2", leading=True).record()
     assert (row["min_margin"], row["error"]) == (0.0, 0.5)
 
 
@@ -266,7 +258,7 @@ def test_what_jumps_at_random_parameters_of_less_degree_is_no_jump_of_the_leadin
     ).double()
     for p, value in zip(module.parameters(), (0.01, 2.0, 3.0, 0.01, 1.0), strict=True):
         nn.init.constant_(p, value)
-    found = diagnose(module, torch.ones(1, 1, dtype=torch.float64), [1], leading=True)
+    found = ib.diagnose(module, torch.ones(1, 1, dtype=torch.float64), [1], leading=True)
     assert found.degree == 3.0
     assert found.min_margin == pytest.approx(6.0)
 
@@ -277,19 +269,19 @@ def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
     labels = own_labels(module, X)
     nn.init.constant_(module.get_parameter("2.bias"), 1e-2)
     with pytest.raises(HomogeneityError, match="leading=True"):
-        train_to_limit(module, X, labels, LimitConfig(steps=9))
-    for config, word in ((LimitConfig(method="prox-linear"), "prox-linear"), (None, "optimum")):
+        ib.train_to_limit(module, X, labels, ib.LimitConfig(steps=9))
+    for config, word in ((ib.LimitConfig(method="prox-linear"), "prox-linear"), (None, "optimum")):
         optimum = 1.0 if config is None else None
         with pytest.raises(ValueError, match=word):
-            train_to_limit(module, X, labels, config, leading=True, optimum=optimum)
-    result = train_to_limit(
-        module, X, labels, LimitConfig(steps=200), leading=True, stop_at_gap=0.5
+            ib.train_to_limit(module, X, labels, config, leading=True, optimum=optimum)
+    result = ib.train_to_limit(
+        module, X, labels, ib.LimitConfig(steps=200), leading=True, stop_at_gap=0.5
     )
     found = quiet(module, labels, leading=True)
     assert result.ending is Ending.GAP
     assert result.history[-1].gap == pytest.approx(found.gap, abs=SAME)
     assert found.gap <= 0.5 < result.history[0].gap
-    train_to_limit(module, X, labels, LimitConfig(steps=100), leading=True)
+    ib.train_to_limit(module, X, labels, ib.LimitConfig(steps=100), leading=True)
     later = quiet(module, labels, leading=True)
     assert later.gap_across_kinks < 0.1
     assert known(later.rest) < 0.5 * known(found.rest)
@@ -299,10 +291,10 @@ def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
 def test_what_is_neither_true_nor_false_is_refused(leading: Any) -> None:
     module = seeded(linear(D), 1)
     labels = own_labels(module, X)
-    for use in (diagnose, which_norm, Recorder):
+    for use in (ib.diagnose, ib.which_norm, ib.Recorder):
         with pytest.raises(TypeError, match="leading must be True or False"):
             use(module, X, labels, leading=leading)
-    assert diagnose(module, X, labels, leading=bool(np.bool_(False))).rest is None
+    assert ib.diagnose(module, X, labels, leading=bool(np.bool_(False))).rest is None
 
 
 @pytest.mark.parametrize(
@@ -323,7 +315,7 @@ def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> 
     seeded(module, 1)
     for leading in (True, False):
         with pytest.raises(HomogeneityError) as caught:
-            diagnose(module, X, own_labels(module, X), leading=leading)
+            ib.diagnose(module, X, own_labels(module, X), leading=leading)
         assert "leading=True" not in str(caught.value)
         if leading:
             caught.match(match)
@@ -334,7 +326,7 @@ def test_gradients_that_are_no_numbers_are_not_blamed_on_the_module() -> None:
     module = Computed(lambda m, x: m.last(x + m.inner(x)), inner=linear(D, D), last=linear(D))
     nn.utils.parametrizations.orthogonal(module.get_submodule("inner"))
     with pytest.raises(HomogeneityError, match="no limit"):
-        diagnose(seeded(module, 1), X, own_labels(module, X), leading=True)
+        ib.diagnose(seeded(module, 1), X, own_labels(module, X), leading=True)
 
 
 @pytest.mark.parametrize(("leading", "said"), [(False, "far larger"), (True, "no limit")])
@@ -345,13 +337,13 @@ def test_what_is_cut_off_above_is_not_homogeneous_and_has_no_leading_part(
     module = Computed(lambda m, x: m.last(x).clamp(-1e6, 1e6), last=linear(D))
     labels = own_labels(seeded(module, 1), X)
     with pytest.raises(HomogeneityError, match=said):
-        diagnose(module, X, labels, leading=leading)
+        ib.diagnose(module, X, labels, leading=leading)
 
 
 def test_an_activation_that_is_cut_off_far_above_is_named() -> None:
     module = seeded(nn.Sequential(linear(D, 4), nn.Hardtanh(-1e9, 1e9), linear(4, 1)), 1)
     with pytest.raises(HomogeneityError, match="hardtanh in '1'"):
-        diagnose(module, X, own_labels(module, X))
+        ib.diagnose(module, X, own_labels(module, X))
 
 
 @pytest.mark.parametrize("layers", [5, 30])
@@ -376,7 +368,7 @@ def test_a_frozen_softmax_is_not_blamed(build: Callable[[], nn.Module]) -> None:
     for p in module.get_submodule("2").parameters():
         nn.init.ones_(p)
     with pytest.raises(HomogeneityError, match="biases.*leading=True") as caught:
-        diagnose(module, X, np.ones(N))
+        ib.diagnose(module, X, np.ones(N))
     assert "attention" not in str(caught.value)
 
 

@@ -9,15 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+import implicit_bias as ib
 from diagnosis.test_gap import classes, network, trained_to_limit
-from implicit_bias import (
-    DiagnosisWarning,
-    SeparationError,
-    WhichNorm,
-    max_margin,
-    solve,
-    which_norm,
-)
 from implicit_bias.norms import L2
 from modules import known, of, own_labels, scale_weights
 
@@ -27,20 +20,20 @@ NORMS = ("l2", "linf", "spectral")
 
 
 def solved(norm: str) -> nn.Module:
-    return of(solve(max_margin(X, Y, norm), tol=1e-10).coef[:, 0])
+    return of(ib.solve(ib.max_margin(X, Y, norm), tol=1e-10).coef[:, 0])
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     """The share of the maximum is 1 in the own norm; in the others it is that of the solutions."""
-    found = which_norm(solved(norm), INPUTS, Y)
+    found = ib.which_norm(solved(norm), INPUTS, Y)
     assert found.linear
     assert (found.best, found.evidence) == (norm, "limit")
     assert norm in found.conclusion
     (W,) = (p.detach().numpy() for p in solved(norm).parameters())
     for row in found.rows:
-        problem = max_margin(X, Y, row.norm)
-        optimum = solve(problem).certificate
+        problem = ib.max_margin(X, Y, row.norm)
+        optimum = ib.solve(problem).certificate
         size = problem.norm.value(W) if problem.norm is not None else np.linalg.norm(W)
         low, high = row.gap.share
         assert low * (1 - 1e-9) <= optimum.upper / size
@@ -56,11 +49,11 @@ def test_limits_of_networks_are_found_alone_and_beside_a_reference() -> None:
     for norm, module in limits.items():
         trained_to_limit(module, X, labels, norm)
     for norm, other in (("l2", "linf"), ("linf", "l2")):
-        found = which_norm(limits[norm], INPUTS, labels, norms=("l2", "linf"))
+        found = ib.which_norm(limits[norm], INPUTS, labels, norms=("l2", "linf"))
         assert not found.linear
         assert found.best == norm
         assert "KKT gap" in str(found)
-        beside = which_norm(
+        beside = ib.which_norm(
             limits[norm], INPUTS, labels, norms=["l2", "linf"], reference=limits[other]
         )
         rows = {row.norm: row for row in beside.rows}
@@ -81,12 +74,12 @@ def between() -> tuple[nn.Module, nn.Module]:
 
 def test_far_from_all_limits_only_a_reference_tells() -> None:
     start, towards = between()
-    alone = which_norm(towards, INPUTS, Y, norms=("l2", "linf"))
+    alone = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"))
     assert alone.best is None
     assert "cannot be told" in alone.conclusion
     for words in ("train_to_limit", "at most 10 %", "reference"):
         assert words in alone.conclusion
-    again = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=towards.state_dict())
+    again = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=towards.state_dict())
     assert again.best is None  # nothing changed
     for words in ("Beside this reference", "its margin is above", "its gap is below"):
         assert words in again.conclusion
@@ -96,12 +89,12 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     larger = copy.deepcopy(towards)
     scale_weights(larger, 1.9)
     less, more = (
-        which_norm(a, INPUTS, Y, norms=("l2", "linf"), reference=b)
+        ib.which_norm(a, INPUTS, Y, norms=("l2", "linf"), reference=b)
         for a, b in ((larger, towards), (towards, larger))
     )
     assert "if it is trained as far" in less.conclusion
     assert "as far" not in more.conclusion
-    beside = which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=start)
+    beside = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=start)
     favoured = [row.norm for row in beside.rows if row.favoured]
     assert beside.best == (favoured[0] if len(favoured) == 1 else None)
     for row in beside.rows:
@@ -116,8 +109,8 @@ def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limi
     def product(u: list[float], v: list[float]) -> nn.Module:
         return of(np.array(u)[:, None], np.array(v)[None])
 
-    def asked(module: nn.Module, reference: nn.Module, *norms: str) -> WhichNorm:
-        return which_norm(module, torch.ones(1, 1), [1], norms=norms, reference=reference)
+    def asked(module: nn.Module, reference: nn.Module, *norms: str) -> ib.WhichNorm:
+        return ib.which_norm(module, torch.ones(1, 1), [1], norms=norms, reference=reference)
 
     spread, single = product([1, 1, 1, 0.2], [0.2, 1, 1, 1]), product([1, 0, 0, 0], [1, 0, 0, 0])
     found = asked(spread, single, "l2", "linf")
@@ -155,31 +148,31 @@ def test_a_margin_that_rose_far_beyond_all_others_is_evidence_in_any_norm(
     """Both margins rise, both gaps fall: by 70 or 140 % against 2 %, and by 137 against 860 %."""
     made, other = (of(np.array(u)[:, None], np.array(v)[None]) for u, v in (module, reference))
     x = torch.ones(1, 1)
-    found = which_norm(made, x, [1], norms=("l2", "linf"), reference=other)
+    found = ib.which_norm(made, x, [1], norms=("l2", "linf"), reference=other)
     assert all(row.favoured for row in found.rows)
     assert (found.best, found.evidence) == (best, "margin" if best else "none")
     assert ("certifies no limit" in found.conclusion) == (best is not None)
     scale_weights(other, 3.0)
-    assert which_norm(made, x, [1], norms=("l2", "linf"), reference=other).best is None
+    assert ib.which_norm(made, x, [1], norms=("l2", "linf"), reference=other).best is None
 
 
 def test_norms_that_are_the_same_here_do_not_compete() -> None:
     y = np.where(Y == 0, 1.0, -1.0)
-    module = of(solve(max_margin(X, y), tol=1e-10).coef)
-    found = which_norm(module, INPUTS, y)
+    module = of(ib.solve(ib.max_margin(X, y), tol=1e-10).coef)
+    found = ib.which_norm(module, INPUTS, y)
     assert found.best in ("l2", "spectral")
     assert "the same as" in found.conclusion
 
 
 def test_the_optimizers_own_norm_joins() -> None:
-    found = which_norm(solved("l2"), INPUTS, Y, norms=["l2"], optimizer="adam")
+    found = ib.which_norm(solved("l2"), INPUTS, Y, norms=["l2"], optimizer="adam")
     assert [row.norm for row in found.rows] == ["l2", "linf"]
     assert found.best == "l2"
     assert "not the optimizer's own norm, linf" in found.conclusion
     module = solved("linf")
     decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
-    with pytest.warns(DiagnosisWarning, match="weight decay.*entries up to 10"):
-        found = which_norm(module, INPUTS, Y, optimizer=decayed)
+    with pytest.warns(ib.DiagnosisWarning, match="weight decay.*entries up to 10"):
+        found = ib.which_norm(module, INPUTS, Y, optimizer=decayed)
     assert "linf, the optimizer's own norm" in found.conclusion
 
 
@@ -187,20 +180,20 @@ def test_what_stops_a_training_is_said_here_too() -> None:
     """Steps that an epsilon ends, rounding errors in the gradients; and the optimizer's norm."""
     _, module = between()
     optimizer = torch.optim.Adam(module.parameters(), eps=1e9)
-    with pytest.warns(DiagnosisWarning, match=r"Adam's eps of 1e\+09"):
-        found = which_norm(module, INPUTS, Y, norms=["l2"], optimizer=optimizer)
+    with pytest.warns(ib.DiagnosisWarning, match=r"Adam's eps of 1e\+09"):
+        found = ib.which_norm(module, INPUTS, Y, norms=["l2"], optimizer=optimizer)
     assert found.best is None
     assert "The optimizer's own norm is linf, in which the KKT gap is" in found.conclusion
     assert "no nearer" not in found.conclusion
     scale_weights(module, 1e3)
-    assert "rounding errors" in which_norm(module, INPUTS, Y, norms=["l2"]).conclusion
+    assert "rounding errors" in ib.which_norm(module, INPUTS, Y, norms=["l2"]).conclusion
 
 
 def test_the_norm_of_rates_is_asked_for_by_the_optimizer() -> None:
     module = network(3)
     groups = [{"params": [p], "lr": 0.1 * k} for k, p in enumerate(module.parameters(), 1)]
     labels, optimizer = own_labels(module, INPUTS), torch.optim.Adam(groups, eps=0.0)
-    found = which_norm(module, INPUTS, labels, norms=["l2"], optimizer=optimizer)
+    found = ib.which_norm(module, INPUTS, labels, norms=["l2"], optimizer=optimizer)
     assert found.best is None
     assert "weighted linf would be named" in found.conclusion
     assert "`train_to_limit(module, inputs, labels, optimizer=optimizer)`" in found.conclusion
@@ -209,8 +202,8 @@ def test_the_norm_of_rates_is_asked_for_by_the_optimizer() -> None:
 def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
     module = network(3)
     labels = own_labels(module, INPUTS)
-    free = which_norm(module, INPUTS, labels, norms=NORMS[:2])
-    hurried = which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=1e-6)
+    free = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2])
+    hurried = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=1e-6)
     assert "stopped" in str(hurried)
     assert "stopped" not in str(free)
     assert "max_seconds" in hurried.conclusion
@@ -223,7 +216,7 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
 
 def test_pages_and_tables_have_a_row_a_norm() -> None:
     wrapped = [nn.DataParallel(solved(norm)) for norm in ("l2", "linf")]
-    found = which_norm(wrapped[0], INPUTS, Y, reference=wrapped[1])
+    found = ib.which_norm(wrapped[0], INPUTS, Y, reference=wrapped[1])
     assert len(str(found).split("\n\n")[0].splitlines()) == 1 + len(found.rows)
     assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
     assert "margin / maximum of the reference" in str(found)
@@ -231,18 +224,18 @@ def test_pages_and_tables_have_a_row_a_norm() -> None:
 
 def test_what_is_wrong_is_named() -> None:
     module = solved("l2")
-    assert which_norm(module, INPUTS, Y, norms=L2()).rows[0].norm == "l2"
+    assert ib.which_norm(module, INPUTS, Y, norms=L2()).rows[0].norm == "l2"
     for norms in ((), ("l2", "l2"), "l7", {"wieght": "l1", "": "l2"}):
         with pytest.raises(ValueError, match="norm"):
-            which_norm(module, INPUTS, Y, norms=norms)
-    assert len(which_norm(module, INPUTS, Y, norms=None).rows) == len(NORMS)
+            ib.which_norm(module, INPUTS, Y, norms=norms)
+    assert len(ib.which_norm(module, INPUTS, Y, norms=None).rows) == len(NORMS)
     with pytest.raises(ValueError, match="max_seconds"):
-        which_norm(module, INPUTS, Y, max_seconds=0)
+        ib.which_norm(module, INPUTS, Y, max_seconds=0)
     with pytest.raises(ValueError, match="architecture"):
-        which_norm(module, INPUTS, Y, reference=nn.Linear(2, 2))
+        ib.which_norm(module, INPUTS, Y, reference=nn.Linear(2, 2))
     (W,) = module.parameters()
-    with pytest.raises(SeparationError, match="reference"):
-        which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
+    with pytest.raises(ib.SeparationError, match="reference"):
+        ib.which_norm(module, INPUTS, Y, reference=of(-W.detach().numpy()))
 
 
 def test_a_module_that_keeps_its_activation_has_a_reference() -> None:
@@ -250,7 +243,7 @@ def test_a_module_that_keeps_its_activation_has_a_reference() -> None:
     labels = own_labels(module, INPUTS.float())
     module.register_forward_hook(lambda part, _, output: setattr(part, "seen", output))
     module(INPUTS.float())  # leaves what has a gradient, and no deep copy
-    found = which_norm(module, INPUTS, labels, norms="l2", reference=module.state_dict())
+    found = ib.which_norm(module, INPUTS, labels, norms="l2", reference=module.state_dict())
     assert found.rows[0].factor == pytest.approx(1)
 
 
@@ -260,7 +253,7 @@ def test_the_module_is_left_as_it_is() -> None:
     before = copy.deepcopy(module.state_dict())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        which_norm(module, INPUTS, labels, norms="l2", reference=before)
+        ib.which_norm(module, INPUTS, labels, norms="l2", reference=before)
     assert module.training
     for name, value in module.state_dict().items():
         assert value.dtype == torch.float32
@@ -282,7 +275,7 @@ def outlier(P: int, size: float) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("w", [outlier(300, 10.0), outlier(300, 1.0), np.arange(300.0)])
 def test_the_same_limit_has_these_gaps(w: NDArray[np.float64]) -> None:
-    found = which_norm(of(w[None]), torch.ones(1, len(w)), [1], norms=("l2", "linf"))
+    found = ib.which_norm(of(w[None]), torch.ones(1, len(w)), [1], norms=("l2", "linf"))
     for row, gap in zip(found.rows, gaps_of(w), strict=True):
         assert row.gap.lower - 1e-9 <= gap <= row.gap.upper + 1e-9
         assert row.gap.upper == pytest.approx(gap, abs=1e-5)
@@ -292,7 +285,7 @@ def test_gaps_of_solved_limits_in_the_norms_of_others() -> None:
     """0 in the own norm alone; elsewhere within 1 - 1 / P, and a gap in l2 bounds the angle."""
     gaps = {}
     for own in ("l2", "linf"):
-        rows = which_norm(solved(own), INPUTS, Y, norms=("l2", "linf")).rows
+        rows = ib.which_norm(solved(own), INPUTS, Y, norms=("l2", "linf")).rows
         gaps[own] = {row.norm: row.gap for row in rows}
     P = X.shape[1] * len(set(Y))
     for own, other in (("l2", "linf"), ("linf", "l2")):

@@ -9,18 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import implicit_bias as ib
 from cases import ROUNDING, SOLVE_TOL, cloud, mostly_slow
-from implicit_bias import (
-    GLNClassifier,
-    HomogeneityError,
-    LimitConfig,
-    MarginProblem,
-    SeparationError,
-    Solution,
-    certify_network,
-    solve,
-    train_to_limit,
-)
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.stationarity import Stationarity, balance, kkt_measure, stationarity
@@ -46,13 +36,13 @@ GATED: dict[str, Callable[[], Network]] = {
 }
 
 
-def program(network: Network, X: Array = X, y: Array = Y) -> MarginProblem:
+def program(network: Network, X: Array = X, y: Array = Y) -> ib.MarginProblem:
     return network.architecture().problem(X, y)
 
 
-def at_limit(network: Network) -> tuple[Network, Solution]:
+def at_limit(network: Network) -> tuple[Network, ib.Solution]:
     """Turn a network into the solution of its own margin problem."""
-    solution = solve(program(network), tol=SOLVE_TOL)
+    solution = ib.solve(program(network), tol=SOLVE_TOL)
     solution.raise_for_status()
     set_weights(network, solution.coef)
     return network, solution
@@ -62,8 +52,10 @@ def measure(network: Network, X: Array = X, y: Array = Y) -> Stationarity:
     return stationarity(network, network.prepare(X), y)
 
 
-def linear_svm(X: Array, y: Array) -> Solution:
-    solution = solve(MarginProblem(X, y, np.ones((len(y), 1)), np.zeros(1, int)), tol=SOLVE_TOL)
+def linear_svm(X: Array, y: Array) -> ib.Solution:
+    solution = ib.solve(
+        ib.MarginProblem(X, y, np.ones((len(y), 1)), np.zeros(1, int)), tol=SOLVE_TOL
+    )
     solution.raise_for_status()
     return solution
 
@@ -79,7 +71,7 @@ def separable_cloud() -> tuple[Array, Array]:
 @pytest.mark.parametrize("name", GATED)
 def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
     network, solution = at_limit(GATED[name]())
-    found = certify_network(network, X, Y)
+    found = ib.certify_network(network, X, Y)
     point = known(found.stationarity)
     assert point.degree == 2.0
     assert point.residual < KKT_TOLERANCE
@@ -111,11 +103,11 @@ def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
 )
 def test_gradient_descent_goes_there(build: Callable[[], Network]) -> None:
     network = build()
-    solution = solve(program(network), tol=SOLVE_TOL)
-    train_to_limit(network, X, Y, LimitConfig(steps=100))
-    early = certify_network(network, X, Y)
-    train_to_limit(network, X, Y, LimitConfig(steps=1500))
-    late = certify_network(network, X, Y)
+    solution = ib.solve(program(network), tol=SOLVE_TOL)
+    ib.train_to_limit(network, X, Y, ib.LimitConfig(steps=100))
+    early = ib.certify_network(network, X, Y)
+    ib.train_to_limit(network, X, Y, ib.LimitConfig(steps=1500))
+    late = ib.certify_network(network, X, Y)
     before, after = known(early.stationarity), known(late.stationarity)
     assert after.residual < 4e-3
     assert after.slackness < 5e-4
@@ -130,16 +122,18 @@ def test_gradient_descent_goes_there(build: Callable[[], Network]) -> None:
 def test_a_dead_unit_is_the_mark_of_another_stationary_point() -> None:
     """The SVM without its largest unit is a KKT point of the whole network, and not its optimum."""
     network = GATED["gln"]()
-    whole = solve(program(network), tol=SOLVE_TOL)
+    whole = ib.solve(program(network), tol=SOLVE_TOL)
     victim = int(whole.group_norms.argmax())
     problem = program(network)
     kept = problem.groups != victim
     groups = np.unique(problem.groups[kept], return_inverse=True)[1]
     coef = np.zeros((problem.n_gates, D))
-    coef[kept] = solve(MarginProblem(X, Y, problem.gates[:, kept], groups), tol=SOLVE_TOL).coef
+    coef[kept] = ib.solve(
+        ib.MarginProblem(X, Y, problem.gates[:, kept], groups), tol=SOLVE_TOL
+    ).coef
     set_weights(network, coef)
 
-    found = certify_network(network, X, Y)
+    found = ib.certify_network(network, X, Y)
     point = known(found.stationarity)
     assert point.residual < KKT_TOLERANCE
     assert point.slackness < KKT_TOLERANCE**2
@@ -149,14 +143,14 @@ def test_a_dead_unit_is_the_mark_of_another_stationary_point() -> None:
     excess = found.certificate.upper / whole.certificate.lower - 1.0
     assert found.certificate.gap == pytest.approx(reach - 1.0, abs=1e-3)
     assert found.certificate.gap > excess > 0.01
-    tighter = certify_network(network, X, Y, alpha=whole.alpha)
+    tighter = ib.certify_network(network, X, Y, alpha=whole.alpha)
     assert tighter.certificate.gap == pytest.approx(excess, abs=KKT_TOLERANCE)
     np.testing.assert_array_equal(tighter.dual_norms, found.dual_norms)
 
 
 def test_a_certificate_without_multipliers() -> None:
     network, solution = at_limit(GATED["gln"]())
-    found = certify_network(network, X, Y, alpha=solution.alpha, multipliers=False)
+    found = ib.certify_network(network, X, Y, alpha=solution.alpha, multipliers=False)
     assert found.certificate is found.given
     assert (found.by_multipliers, found.stationarity, found.obstacle) == (None, None, "")
     assert np.isnan(found.dual_norms).all()
@@ -167,9 +161,9 @@ def test_a_certificate_without_multipliers() -> None:
 @pytest.mark.parametrize("width", [40, 60])
 def test_the_bounds_hold_for_any_network_that_separates(width: int, seed: int) -> None:
     network = frozen_relu([width], seed)
-    optimum = solve(program(network), tol=SOLVE_TOL).certificate
-    train_to_limit(network, X, Y, LimitConfig(steps=60))
-    found = certify_network(network, X, Y)
+    optimum = ib.solve(program(network), tol=SOLVE_TOL).certificate
+    ib.train_to_limit(network, X, Y, ib.LimitConfig(steps=60))
+    found = ib.certify_network(network, X, Y)
     point = known(found.stationarity)
     assert 0 < found.certificate.lower <= optimum.upper
     assert optimum.lower <= found.certificate.upper
@@ -202,7 +196,7 @@ def test_deep_linear_networks_go_to_the_svm(depth: int) -> None:
     optimum = linear_svm(X, y).certificate.lower
     layer = HyperplaneContexts.random(X, 5, 0, random_state=0)
     network = GLN([layer] * (depth - 1), seed=1)
-    result = train_to_limit(network, X, y, LimitConfig(steps=400), measure=kkt_measure(X, y))
+    result = ib.train_to_limit(network, X, y, ib.LimitConfig(steps=400), measure=kkt_measure(X, y))
     w = network.decision(np.eye(4))
     assert np.linalg.norm(w) / (y * (X @ w)).min() == pytest.approx(optimum, rel=1e-3)
     found, last = measure(network, X, y), result.history[-1]
@@ -251,15 +245,15 @@ def test_a_flipped_label_is_named() -> None:
     network, _ = at_limit(GATED["gln"]())
     y = Y.copy()
     y[7] *= -1.0
-    with pytest.raises(SeparationError, match="1 of 30 samples are on the wrong side"):
+    with pytest.raises(ib.SeparationError, match="1 of 30 samples are on the wrong side"):
         measure(network, X, y)
     assert np.isnan(list(kkt_measure(X, y)(network).values())).all()
-    found = certify_network(network, X, y)
+    found = ib.certify_network(network, X, y)
     assert found.stationarity is None
     assert "1 of 30 samples" in found.obstacle
     assert np.isnan(found.dual_norms).all()
     assert (found.certificate.lower, found.certificate.upper) == (0.0, np.inf)
-    assert certify_network(network, X, y, alpha=np.ones(N)).certificate.lower > 0
+    assert ib.certify_network(network, X, y, alpha=np.ones(N)).certificate.lower > 0
 
 
 # --- any module ------------------------------------------------------------------------------
@@ -330,7 +324,7 @@ def biased(value: float) -> GLN:
 @pytest.mark.parametrize("value", [0.1, 0.0])
 def test_a_network_that_is_not_homogeneous_is_refused(value: float) -> None:
     network, inputs, y = generic(lambda: biased(value))
-    with pytest.raises(HomogeneityError, match="readout_bias"):
+    with pytest.raises(ib.HomogeneityError, match="readout_bias"):
         stationarity(network, inputs, y)
 
 
@@ -338,14 +332,14 @@ def test_homogeneity_is_asked_before_separation() -> None:
     """A training that measures it is refused at step 0, not once the samples are separated."""
     network = biased(0.0)
     assert (Y * network.decision(X)).min() < 0
-    with pytest.raises(HomogeneityError):
-        train_to_limit(network, X, Y, LimitConfig(steps=1), measure=kkt_measure(X, Y))
+    with pytest.raises(ib.HomogeneityError):
+        ib.train_to_limit(network, X, Y, ib.LimitConfig(steps=1), measure=kkt_measure(X, Y))
 
 
 def test_a_network_without_outputs_is_named() -> None:
     network = GATED["gln"]()
     nn.init.zeros_(network.readout)
-    with pytest.raises(SeparationError, match="all margins are 0"):
+    with pytest.raises(ib.SeparationError, match="all margins are 0"):
         measure(network)
 
 
@@ -353,38 +347,38 @@ def test_margins_far_apart_are_refused_and_small_ones_measured() -> None:
     module = of(np.array([[1.0, 1.0]]))
     for size in (1e-150, 1.0, 1e150):
         assert stationarity(module, (size * torch.eye(2).double(),), [1, 1]).gap < 1e-9
-    with pytest.raises(HomogeneityError, match="far apart"):
+    with pytest.raises(ib.HomogeneityError, match="far apart"):
         stationarity(module, (torch.from_numpy(np.diag([1e-90, 1e90])),), [1, 1])
 
 
 def test_a_given_degree_is_checked() -> None:
     module, inputs, y = generic(GATED["gln"])
     assert stationarity(module, inputs, y, degree=2).degree == 2
-    with pytest.raises(HomogeneityError, match="not homogeneous of degree 3"):
+    with pytest.raises(ib.HomogeneityError, match="not homogeneous of degree 3"):
         stationarity(module, inputs, y, degree=3)
 
 
 def test_a_network_with_a_readout_bias_gets_no_lower_bound() -> None:
-    found = certify_network(biased(0.1), X, own_labels(biased(0.1), *biased(0.1).prepare(X)))
+    found = ib.certify_network(biased(0.1), X, own_labels(biased(0.1), *biased(0.1).prepare(X)))
     assert found.stationarity is None
     assert "not homogeneous" in found.obstacle
     assert found.certificate.lower == 0.0
 
 
-@pytest.mark.parametrize("module", [GLNClassifier(3), linear(D)])
+@pytest.mark.parametrize("module", [ib.GLNClassifier(3), linear(D)])
 def test_what_is_no_network_has_no_certificate(module: Any) -> None:
     with pytest.raises(TypeError, match="pass classifier.network_; for another torch module use"):
-        certify_network(module, X, Y)
+        ib.certify_network(module, X, Y)
 
 
 def test_whether_multipliers_are_wanted_is_no_word() -> None:
     with pytest.raises(TypeError, match="multipliers must be True or False, got 'no'"):
-        certify_network(biased(0.1), X, Y, multipliers=cast("bool", "no"))
+        ib.certify_network(biased(0.1), X, Y, multipliers=cast("bool", "no"))
 
 
 def test_a_deep_network_has_no_certificate() -> None:
     with pytest.raises(ValueError, match="use one hidden layer"):
-        certify_network(GLN([CONTEXTS, CONTEXTS]), X, Y)
+        ib.certify_network(GLN([CONTEXTS, CONTEXTS]), X, Y)
 
 
 # --- balance ---------------------------------------------------------------------------------

@@ -28,19 +28,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
+import implicit_bias as ib
 from cases import mostly_slow
-from implicit_bias import (
-    GLNSVC,
-    Comparison,
-    GatedSVC,
-    GLNClassifier,
-    LimitConfig,
-    MaxMarginSVC,
-    NotSeparableWarning,
-    ReLUClassifier,
-    compare,
-    train_to_limit,
-)
 from implicit_bias import report as report_package
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import percent
@@ -94,7 +83,7 @@ class Report:
     """A written report and what it is of."""
 
     path: Path
-    comparison: Comparison
+    comparison: ib.Comparison
 
     @property
     def page(self) -> Page:
@@ -112,9 +101,9 @@ def fit_and_write(folder: Path, models: Mapping[str, Any], data: Split, **option
     return Report(path, comparison)
 
 
-def compared(models: Mapping[str, Predicts], data: Split) -> Comparison:
+def compared(models: Mapping[str, Predicts], data: Split) -> ib.Comparison:
     train = (data.train.X, data.train.y)
-    return compare(models, data.validation.X, data.validation.y, train=train)
+    return ib.compare(models, data.validation.X, data.validation.y, train=train)
 
 
 def no_margins(folder: Path) -> Report:
@@ -128,9 +117,9 @@ def no_margins(folder: Path) -> Report:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Report:
     models = {
-        "SVM-GLN": GLNSVC(5, random_state=0),
-        "_$x_": GLNSVC(5, norm="l2", random_state=0),
-        ATTACK: GLNClassifier(5, random_state=0, steps=40),
+        "SVM-GLN": ib.GLNSVC(5, random_state=0),
+        "_$x_": ib.GLNSVC(5, norm="l2", random_state=0),
+        ATTACK: ib.GLNClassifier(5, random_state=0, steps=40),
     }
     return fit_and_write(
         tmp_path_factory.mktemp("digits"),
@@ -144,9 +133,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Report:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Report:
     models = {
-        "GD-GLN": GLNClassifier(4, random_state=0, steps=600, learning_rate=0.3),
-        "SVM-GLN": GLNSVC(4, random_state=0),
-        "shallow": GLNSVC(1, 3, random_state=0),
+        "GD-GLN": ib.GLNClassifier(4, random_state=0, steps=600, learning_rate=0.3),
+        "SVM-GLN": ib.GLNSVC(4, random_state=0),
+        "shallow": ib.GLNSVC(1, 3, random_state=0),
     }
     toy = make_toy("xor", 160)
     named = Dataset(toy.name, toy.X, toy.y, (ATTACK, "B & C"))
@@ -164,8 +153,8 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Report:
     X, y = np.vstack([data.train.X, data.train.X[:1]]), np.append(data.train.y, -data.train.y[0])
     train = Dataset("spoilt", X, y, ("no", "yes"), has_constant=data.train.has_constant)
     models = {
-        "svm": GLNSVC(2, random_state=0, on_failure="warn"),
-        "net": GLNClassifier(2, random_state=0, steps=20),
+        "svm": ib.GLNSVC(2, random_state=0, on_failure="warn"),
+        "net": ib.GLNClassifier(2, random_state=0, steps=20),
     }
     folder = tmp_path_factory.mktemp("spoilt")
     with pytest.warns(ConvergenceWarning):
@@ -261,7 +250,9 @@ def test_a_page_is_safe_self_contained_and_described(
 @pytest.mark.slow
 def test_pictures_of_a_report_stay_until_another_is_written(tmp_path: Path) -> None:
     X, y = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), np.array([1, 2, 1])
-    comparison = compare({"a": MaxMarginSVC().fit(X, y), "b": MaxMarginSVC("linf").fit(X, y)}, X, y)
+    comparison = ib.compare(
+        {"a": ib.MaxMarginSVC().fit(X, y), "b": ib.MaxMarginSVC("linf").fit(X, y)}, X, y
+    )
     comparison.report(tmp_path)
     pictures = sorted((tmp_path / "figures").iterdir())
     pictures[-1].unlink()
@@ -278,8 +269,8 @@ def test_pictures_of_a_report_stay_until_another_is_written(tmp_path: Path) -> N
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font has none
 def test_no_control_character_reaches_a_page(tmp_path: Path) -> None:
     X, y = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), np.array(["a\0b", "=c", "a\0b"])
-    models = {"m\x1b[31m": MaxMarginSVC().fit(X, y), "m\0": MaxMarginSVC("linf").fit(X, y)}
-    page = compare(models, X, y).report(tmp_path)
+    models = {"m\x1b[31m": ib.MaxMarginSVC().fit(X, y), "m\0": ib.MaxMarginSVC("linf").fit(X, y)}
+    page = ib.compare(models, X, y).report(tmp_path)
     assert not set(page.read_bytes()) & ({*range(32)} - {*b"\t\n\r"})
     for picture in (tmp_path / "figures").glob("*.svg"):
         ElementTree.parse(picture)
@@ -332,8 +323,8 @@ def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -
 
 def test_one_model_and_no_training_samples(tmp_path: Path) -> None:
     data = split(make_toy("blobs", 40), 24)
-    model = GLNSVC(2, random_state=0).fit(data.train.X, data.train.y)
-    comparison = compare({"only": model}, data.validation.X, data.validation.y)
+    model = ib.GLNSVC(2, random_state=0).fit(data.train.X, data.train.y)
+    comparison = ib.compare({"only": model}, data.validation.X, data.validation.y)
     path = write_report(
         tmp_path, comparison, {"only": model}, train=data.train, evaluation=data.validation
     )
@@ -344,7 +335,7 @@ def test_one_model_and_no_training_samples(tmp_path: Path) -> None:
 def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
     data = split(make_toy("xor", 60), 40)
     with pytest.warns(ConvergenceWarning):
-        page = fit_and_write(tmp_path, {"linear": GatedSVC(on_failure="warn")}, data).page
+        page = fit_and_write(tmp_path, {"linear": ib.GatedSVC(on_failure="warn")}, data).page
     for words in ("not separable: proven", "∞ (not separable)", "linear: not separable, proven."):
         assert words in page.text
     assert not {"units", "margins", "plane", "support"} & {*page.attributes("section", "id")}
@@ -366,9 +357,9 @@ def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
 @pytest.fixture(scope="module")
 def moons(tmp_path_factory: pytest.TempPathFactory) -> Report:
     models = {
-        "soft": GLNSVC(3, C=1.0, random_state=0),
-        "net": GLNClassifier(3, random_state=0, steps=5),
-        "relu": ReLUClassifier(6, random_state=0, steps=1200, learning_rate=0.3),
+        "soft": ib.GLNSVC(3, C=1.0, random_state=0),
+        "net": ib.GLNClassifier(3, random_state=0, steps=5),
+        "relu": ib.ReLUClassifier(6, random_state=0, steps=1200, learning_rate=0.3),
     }
     data = split(make_toy("moons", 60, noise=0.3), 40)
     return fit_and_write(tmp_path_factory.mktemp("moons"), models, data)
@@ -400,9 +391,9 @@ def test_predictions_have_a_row_a_sample(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]}, index=[7, 5, 3, 1])
     labels = np.array(["no", "yes", "no", "yes"])
     with pytest.warns(ConvergenceWarning):
-        none = MaxMarginSVC(on_failure="warn").fit(frame, labels)
+        none = ib.MaxMarginSVC(on_failure="warn").fit(frame, labels)
     models: dict[str, Any] = {"none": none, "one": Fixed(labels), "other": Fixed(labels[::-1])}
-    compare(models, frame, labels, train=(frame, labels)).report(tmp_path)
+    ib.compare(models, frame, labels, train=(frame, labels)).report(tmp_path)
     found = pd.read_csv(tmp_path / "predictions.csv")
     assert found["row"].tolist() == [7, 5, 3, 1]
     assert found["true label"].tolist() == found["one"].tolist() == labels.tolist()
@@ -456,13 +447,13 @@ def test_headline_of_a_network_that_does_not_separate(digits: Report) -> None:
 def test_headlines_of_other_comparisons() -> None:
     data = split(make_toy("blobs", 60), 40)
     models: dict[str, Any] = {
-        "svm": GLNSVC(3, random_state=0),
-        "net": GLNClassifier(3, random_state=1, steps=5),  # of other hyperplanes
+        "svm": ib.GLNSVC(3, random_state=0),
+        "net": ib.GLNClassifier(3, random_state=1, steps=5),  # of other hyperplanes
         "knn": KNeighborsClassifier(),
     }
     for steps in (3, 600):  # whether or not it separates
         options: Any = {"steps": steps, "rule": "local", "learning_rate": 0.3}
-        models[f"local {steps}"] = GLNClassifier(3, random_state=0, **options)
+        models[f"local {steps}"] = ib.GLNClassifier(3, random_state=0, **options)
     for model in models.values():
         model.fit(data.train.X, data.train.y)
 
@@ -495,10 +486,10 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
     """The same network: trained to its limit; and with a unit that the SVM uses switched off."""
     moons = make_toy("moons", 60, noise=0.05)
     X, y = moons.X, moons.y
-    svm = GLNSVC(4, random_state=0).fit(X, y)
-    limit = GLNClassifier(n_units=4, random_state=0)
-    limit.fit_by(X, y, partial(train_to_limit, config=LimitConfig(steps=3000)))
-    (conclusion,) = conclusions(compare({"net": limit, "svm": svm}, X, y, train=(X, y)))
+    svm = ib.GLNSVC(4, random_state=0).fit(X, y)
+    limit = ib.GLNClassifier(n_units=4, random_state=0)
+    limit.fit_by(X, y, partial(ib.train_to_limit, config=ib.LimitConfig(steps=3000)))
+    (conclusion,) = conclusions(ib.compare({"net": limit, "svm": svm}, X, y, train=(X, y)))
     assert conclusion.verdict is Verdict.AT_LIMIT
     assert "net is its SVM" in str(conclusion)
     unit = int(np.flatnonzero(svm.solution_.active)[-1])
@@ -508,11 +499,11 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
             for weights in network.hidden_weights:
                 weights.view(4, 2, -1)[unit] *= factor  # (H C, D), row-major
             network.readout[0, unit] *= factor
-    (conclusion,) = conclusions(compare({"net": small, "svm": svm}, X, y, train=(X, y)))
+    (conclusion,) = conclusions(ib.compare({"net": small, "svm": svm}, X, y, train=(X, y)))
     assert conclusion.verdict in (Verdict.NOT_AT_LIMIT, Verdict.NOT_SEPARATED)  # it may grow
-    retrained = partial(train_to_limit, config=LimitConfig(steps=3000))
+    retrained = partial(ib.train_to_limit, config=ib.LimitConfig(steps=3000))
     dead.training_ = retrained(dead.network_, X, y)
-    (conclusion,) = conclusions(compare({"net": dead, "svm": svm}, X, y, train=(X, y)))
+    (conclusion,) = conclusions(ib.compare({"net": dead, "svm": svm}, X, y, train=(X, y)))
     assert conclusion.verdict is Verdict.HELD_BACK
     assert f"unit {unit} of net is dead" in str(conclusion)
 
@@ -521,7 +512,7 @@ def test_advice_in_python_has_its_imports() -> None:
     trainers: list[Any] = []
     network = SimpleNamespace(fit_by=lambda X, y, trainer: trainers.append(trainer))
     exec(TRAIN_ON, {"network": network, "X": [], "y": []})
-    assert trainers[0].func is train_to_limit
+    assert trainers[0].func is ib.train_to_limit
 
 
 STANDING = Standing(network="net", svm="svm", excess=0.5, train_on="more")
@@ -558,11 +549,11 @@ def test_no_ranking_where_the_samples_do_not_tell() -> None:
     """One sample apart is level; far apart is a ranking."""
     X, y = np.arange(200.0)[:, None], np.tile([0, 1], 100)
     good, level, poor = (Fixed(np.where(np.arange(200) < n, 1 - y, y)) for n in (10, 11, 60))
-    (conclusion,) = conclusions(compare({"good": good, "level": level, "poor": poor}, X, y))
+    (conclusion,) = conclusions(ib.compare({"good": good, "level": level, "poor": poor}, X, y))
     assert str(conclusion).startswith("No ranking: good is wrong on")
     assert "level" in str(conclusion)
     assert "poor" not in str(conclusion)
-    (conclusion,) = conclusions(compare({"good": good, "poor": poor}, X, y))
+    (conclusion,) = conclusions(ib.compare({"good": good, "poor": poor}, X, y))
     assert str(conclusion).startswith("good is wrong least often")
     assert f"The two differ on {percent(50 / 200)}." in str(conclusion)
 
@@ -574,7 +565,7 @@ def test_a_terminal_says_why_the_test_may_leave_open_what_the_interval_decides(
     places, y = np.arange(240), np.tile([0, 1], 120)
     left = Fixed(np.where(places < n_wrong, 1 - y, y))
     right = Fixed(np.where(places >= 217, 1 - y, y))
-    compared = compare({"left": left, "right": right}, places[:, None], y)
+    compared = ib.compare({"left": left, "right": right}, places[:, None], y)
     print_comparison(compared, tmp_path / "report.html", RunConfig(), False)
     assert ("an approximation, just decides" in capsys.readouterr().out) is told
 
@@ -583,12 +574,12 @@ def test_errors_come_first_on_data_of_ones_own_and_by_class() -> None:
     X, y = np.arange(100.0)[:, None], np.repeat([-1.0, 1.0], [77, 23])
     own = Dataset("own", X, y, ("no", "yes"), has_constant=False)
     late = Fixed(np.where(np.arange(100) < 80, -1.0, 1.0))
-    comparison = replace(compare({"late": late}, X, y, train=(X, y)), own=Split(own, own))
+    comparison = replace(ib.compare({"late": late}, X, y, train=(X, y)), own=Split(own, own))
     (conclusion,) = conclusions(comparison)
     baseline = f"Always answering “no” would be wrong on {percent(0.23)}."
     assert plain(conclusion.headline).endswith(baseline)
     assert "Always answering “-1” would" in str(conclusions(replace(comparison, own=None))[0])
-    assert "Always" not in str(conclusions(compare({"late": late}, X, y))[0])
+    assert "Always" not in str(conclusions(ib.compare({"late": late}, X, y))[0])
     by_class = tables(comparison, ["no", "yes"])[-1]
     rows = [[cell.text for cell in row] for row in by_class.rows]
     yes = ["late", "yes", "3 of 23", percent(20 / 23)]
@@ -601,7 +592,7 @@ def test_errors_come_first_on_data_of_ones_own_and_by_class() -> None:
 def test_models_are_read_against_the_commonest_class(n_wrong: int, tail: str) -> None:
     X, y = np.arange(100.0)[:, None], np.repeat(["a", "b"], [60, 40])
     answers = Fixed(np.where(np.arange(100) < n_wrong, np.where(y == "a", "b", "a"), y))
-    (said,) = conclusions(compare({"it": answers}, X, y, train=(X, y)))
+    (said,) = conclusions(ib.compare({"it": answers}, X, y, train=(X, y)))
     assert re.search(
         f"answering “a” would be wrong on {percent(0.4, space=' ')}{tail}$", said.title
     )
@@ -609,10 +600,10 @@ def test_models_are_read_against_the_commonest_class(n_wrong: int, tail: str) ->
 
 def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() -> None:
     moons = make_toy("moons", 40, noise=0.05, random_state=0)
-    with pytest.warns(NotSeparableWarning):
-        linear = MaxMarginSVC().fit(moons.X, moons.y)
-    models = {"linear": linear, "gated": GLNSVC(10, random_state=0).fit(moons.X, moons.y)}
-    compared = compare(models, moons.X, moons.y)
+    with pytest.warns(ib.NotSeparableWarning):
+        linear = ib.MaxMarginSVC().fit(moons.X, moons.y)
+    models = {"linear": linear, "gated": ib.GLNSVC(10, random_state=0).fit(moons.X, moons.y)}
+    compared = ib.compare(models, moons.X, moons.y)
     (conclusion,) = conclusions(compared)
     assert conclusion.title.startswith("No ranking: a hard margin (gated) is beside a soft one")
     assert "--C auto" in conclusion.title
@@ -623,11 +614,11 @@ def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() 
 def test_units_of_one_program_are_named_by_class_and_joined_where_there_are_several() -> None:
     X, y = np.random.default_rng(0).normal(size=(12, 6)), np.arange(12) % 3
     data = Dataset("own", X, y, ("ant", "bee", "cow"), has_constant=False)
-    svm = GLNSVC(4, C=1.0, random_state=0).fit(X, y)
+    svm = ib.GLNSVC(4, C=1.0, random_state=0).fit(X, y)
     by_class = (svm.group_norms_.reshape(3, 4) > 0).sum(axis=1)
     said = f"keeps .* \\(ant {by_class[0]}, bee {by_class[1]}, cow {by_class[2]}\\)"
     for models, joined in (({"svm": svm}, False), ({"svm": svm, "same": svm}, True)):
-        subject = Subject(compare(models, X, y, train=(X, y)), models, data)
+        subject = Subject(ib.compare(models, X, y, train=(X, y)), models, data)
         (plot,) = unit_plots(subject)
         assert re.search(said, plot.caption)
         assert ("A line joins" in plot.caption) is joined
@@ -636,10 +627,10 @@ def test_units_of_one_program_are_named_by_class_and_joined_where_there_are_seve
 
 def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
     blobs = make_toy("blobs", 30)
-    svms = {C: MaxMarginSVC(C=C).fit(blobs.X, blobs.y) for C in (math.inf, 0.01)}
+    svms = {C: ib.MaxMarginSVC(C=C).fit(blobs.X, blobs.y) for C in (math.inf, 0.01)}
     both = {"hard": svms[math.inf], "soft": svms[0.01]}
     for models, told in ((both, True), ({"hard": both["hard"]}, False)):
-        comparison = compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
+        comparison = ib.compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
         models_table, *_ = tables(comparison, ["-1", "+1"])
         assert any(column.key == "C" for column in models_table.columns) is told
         assert any("hard: a hard margin" in note for note in models_table.notes) is told
@@ -813,9 +804,9 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Report:
     y = np.arange(60) % 3
     X = np.column_stack([2.0 * rng.normal(size=(3, 2))[y] + 0.3 * rng.normal(size=(60, 2)), y >= 0])
     models = {
-        "GD-GLN": GLNClassifier(3, random_state=0, steps=60, learning_rate=0.3),
-        "SVM-GLN": GLNSVC(3, fit_intercept=False, random_state=0),
-        "live": ReLUClassifier(4, random_state=0, steps=60, shared=True),
+        "GD-GLN": ib.GLNClassifier(3, random_state=0, steps=60, learning_rate=0.3),
+        "SVM-GLN": ib.GLNSVC(3, fit_intercept=False, random_state=0),
+        "live": ib.ReLUClassifier(4, random_state=0, steps=60, shared=True),
     }
     data = Dataset("three", X, y, ("ant", ATTACK, "cow"))
     return fit_and_write(tmp_path_factory.mktemp("classes"), models, split(data, 40))

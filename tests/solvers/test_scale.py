@@ -10,17 +10,9 @@ import pytest
 import torch
 
 import cases
-from implicit_bias import MarginProblem, Solution, Status, solve
+from implicit_bias import MarginProblem, Solution, Status, solve, solvers
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.solvers import (
-    BoundsAt,
-    InteriorPoint,
-    Tolerances,
-    interior_point,
-    relaxation,
-    solve_relaxed,
-)
 from implicit_bias.solvers.newton import Newton
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
 from oracles import check_gordan
@@ -211,7 +203,7 @@ def test_too_little_memory_is_refused_before_anything_is_allocated(
     def allocate(*arguments: object) -> None:
         raise AssertionError("a kernel was built")
 
-    monkeypatch.setattr(interior_point, "ScaledProblem", allocate)
+    monkeypatch.setattr(solvers.interior_point, "ScaledProblem", allocate)
     problem = cases.separable("gln")
     for solver in cases.NATIVE:
         with pytest.raises(MemoryError, match=r"need \S+ GiB.*max_memory is 1e-06 GiB: raise it"):
@@ -223,13 +215,13 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
     problem, best = cases.separable("gln-circles"), cases.best("gln-circles")
     room = len(best.support) - 2
     sizes: list[int] = []
-    run = interior_point.InteriorPoint.run
+    run = solvers.interior_point.InteriorPoint.run
 
     def spy(self: Any, problem: MarginProblem, *arguments: Any, **options: Any) -> object:
         sizes.append(len(self.chosen(problem)))
         return run(self, problem, *arguments, **options)
 
-    monkeypatch.setattr(interior_point.InteriorPoint, "run", spy)
+    monkeypatch.setattr(solvers.interior_point.InteriorPoint, "run", spy)
     assert room > 10
     found = solve(
         problem, **cases.asked("working-set", max_memory=peak_memory(room, problem) / GIB)
@@ -250,9 +242,9 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("solver", [*cases.METHODS, "active-set"])
 @pytest.mark.parametrize("step", [1, 3])
 def test_ctrl_c_while_reporting(solver: str, step: int) -> None:
-    lines: list[BoundsAt] = []
+    lines: list[solvers.BoundsAt] = []
 
-    def press(line: BoundsAt) -> None:
+    def press(line: solvers.BoundsAt) -> None:
         lines.append(line)
         if len(lines) == step:
             raise KeyboardInterrupt
@@ -272,7 +264,7 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
         return direction(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Newton, "direction", press)
-    lines: list[BoundsAt] = []
+    lines: list[solvers.BoundsAt] = []
     check_interrupted(solver, lines.append, lines)
 
 
@@ -284,8 +276,8 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
         return ScaledProblem(layout, *arguments)
 
-    monkeypatch.setattr(interior_point, "ScaledProblem", press)
-    problem, lines = cases.separable("gln-circles"), list[BoundsAt]()
+    monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
+    problem, lines = cases.separable("gln-circles"), list[solvers.BoundsAt]()
     found = solve(problem, "interior-point", on_progress=lines.append)
     assert found.status is Status.INTERRUPTED
     assert found.certificate.gap < 0.1
@@ -293,7 +285,7 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_interrupted(
-    solver: str, report: Callable[[BoundsAt], None], lines: list[BoundsAt]
+    solver: str, report: Callable[[solvers.BoundsAt], None], lines: list[solvers.BoundsAt]
 ) -> Solution:
     problem = cases.separable("gln-circles")
     found = solve(problem, **cases.asked(solver, cases.SOLVE_TOL), on_progress=report)
@@ -317,14 +309,14 @@ def test_no_samples_are_dropped_after_an_interrupted_relaxation(
         if posed.hard_margin:
             return solve(posed, *solving)
 
-        def press(line: BoundsAt) -> None:
+        def press(line: solvers.BoundsAt) -> None:
             if line.iteration == 1:
                 raise KeyboardInterrupt
 
         return solve(posed, *solving, on_progress=press)
 
-    monkeypatch.setattr(relaxation, "solve", pressed)
-    relaxed = solve_relaxed(problem, "drop")
+    monkeypatch.setattr(solvers.relaxation, "solve", pressed)
+    relaxed = solvers.solve_relaxed(problem, "drop")
     assert relaxed.solution.status is Status.INTERRUPTED
     assert len(relaxed.dropped) == 0
     assert "Ctrl-C" in relaxed.message
@@ -378,11 +370,11 @@ def test_idle_samples_change_nothing(
         return subset(self, index)
 
     monkeypatch.setattr(ScaledRows, "subset", spy)
-    tolerances = Tolerances(gap=cases.SOLVE_TOL)
-    split = solve(problem, InteriorPoint(tolerances=tolerances))
+    tolerances = solvers.Tolerances(gap=cases.SOLVE_TOL)
+    split = solve(problem, solvers.InteriorPoint(tolerances=tolerances))
     assert min(orders) < 0.7 * problem.n_samples
     orders.clear()
-    whole = solve(problem, InteriorPoint(tolerances=tolerances, idle_gap=0.0))
+    whole = solve(problem, solvers.InteriorPoint(tolerances=tolerances, idle_gap=0.0))
     assert not orders
     same(split, whole)
 
@@ -391,8 +383,8 @@ def test_idle_samples_change_nothing(
 @pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "small-margin", "soft-large-c"])
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     """Nor does where it ends: at the first iterates, or beyond what float32 can do."""
-    problem, tolerances = cases.separable(name), Tolerances(gap=cases.GAP_LIMIT)
-    found = solve(problem, InteriorPoint(tolerances=tolerances, coarse_gap=coarse))
+    problem, tolerances = cases.separable(name), solvers.Tolerances(gap=cases.GAP_LIMIT)
+    found = solve(problem, solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse))
     same(found, solve(problem, tol=cases.GAP_LIMIT))
 
 
