@@ -278,22 +278,6 @@ def test_what_an_optimizer_says_of_the_training() -> None:
         ),
         (lambda: seeded(of_an_inverse()), "invert no trained"),
     ],
-    ids=[
-        *("bias", "last-bias", "two-biases", "layer-norm", "batch-norm", "skip", "residual"),
-        *(
-            "biases and skip",
-            "low rank",
-            "attention",
-            "frozen attention and skip",
-            "tanh",
-            "glu",
-            "prelu",
-            "degrees",
-            "detached",
-            "nan",
-            "inverse",
-        ),
-    ],
 )
 def test_what_breaks_homogeneity_is_named(build: Callable[[], nn.Module], match: str) -> None:
     module = build()

@@ -482,9 +482,6 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
         (lambda: with_buffer(linear(D).weight.sum()), ValueError, "does not follow"),
         (lambda: returning(too_large), torch.OutOfMemoryError, "memory"),
     ],
-    ids=["in one memory", "of frozen", "of buffer", "raising", "batch"]
-    + ["traced", "lazy", "meta", "complex", "writing", "listed", "dict", "sparse"]
-    + ["truth values", "detached", "followed by none", "too large"],
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 @pytest.mark.parametrize("function", FUNCTIONS)

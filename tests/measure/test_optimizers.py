@@ -226,20 +226,6 @@ def drifting(module: nn.Module) -> list[Optimizer]:
             "none of the module's parameters",
         ),
     ],
-    ids=[
-        "rprop",
-        "adagrad",
-        "amsgrad",
-        "zero",
-        "infinite",
-        "own",
-        "schedules",
-        "mixed",
-        "twice",
-        "copy",
-        "another",
-        "frozen",
-    ],
 )
 def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> None:
     """A norm that is given is measured nevertheless, with a warning."""
