@@ -1,8 +1,10 @@
 """Checks of user input: every error names the cause and the cure."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from numbers import Integral, Real
 from reprlib import repr as cut
 from typing import Any, TypeAlias
@@ -16,6 +18,7 @@ Array = NDArray[np.float64]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 # Whole numbers up to here are float64, one by one.
 LARGEST_WHOLE = 2.0**53
+WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 # What Python and numpy count among whole numbers, and is none.
 NO_NUMBERS = (bool, np.timedelta64)
 # Kinds of numpy's dates and durations.
@@ -116,7 +119,7 @@ def check_told_apart(values: Any, array: Array, name: str) -> None:
     Raises
     ------
     ValueError
-        A whole number of a type of whole numbers that is not equal to its float64.
+        A whole number, of another type than a float's, that is not equal to its float64.
     """
     values = detached(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "bf":
@@ -128,7 +131,9 @@ def check_told_apart(values: Any, array: Array, name: str) -> None:
     if not isinstance(values, np.ndarray):
         objects = values.astype(object) if hasattr(values, "astype") else values
         values = np.asarray(objects, dtype=object)
-    if any(isinstance(v, Integral) and v != int(float(v)) for v in values[large].tolist()):
+    # As text, whole numbers are digits, be they ints, decimals, fractions, or text already.
+    pairs = zip(map(str, values[large].tolist()), array[large].tolist(), strict=True)
+    if any(WHOLE.fullmatch(text) and Decimal(text) != Decimal(number) for text, number in pairs):
         raise ValueError(
             f"{name} has whole numbers beyond 2^53, which float64 does not tell apart: "
             "subtract what they have in common, or round them yourself by astype(float)"

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import Missing
-from implicit_bias.base.validation import Array, as_numbers, check_choice, check_flag
+from implicit_bias.base.validation import WHOLE, Array, as_numbers, check_choice, check_flag
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import ClassName, alike, class_names, listed, select
 from implicit_bias.datasets.preparation import Preparation, Texts, encode, first_date, texts_of
@@ -56,6 +56,10 @@ UNNAMED = re.compile(r"(Unnamed: \d+)?")
 WITH_GAPS: Literal["numpy_nullable"] = "numpy_nullable"
 # Whole numbers from here on are not told apart as float64.
 LARGE = 2**53
+# How pandas calls objects that are numbers.
+NUMBERS = ("integer", "floating", "mixed-integer-float")
+# A value of libsvm's text that is a whole number, and may be too long for a float.
+LONG = re.compile(r":([+-]?\d{16,})(?=\s|$)")
 # Numbers that are written so that no program reads them as such: 1,5 and 1 500 and 15 %.
 DIGITS = re.compile(r"[^0-9a-zA-Z]*[0-9]+([., '][0-9]+)*(e[+-]?[0-9]+)?[^0-9a-zA-Z]*")
 # A number with zeros before it, as identifiers have them.
@@ -260,6 +264,7 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
     """Read a CSV, TSV or Parquet file, and refuse what could be misread; see `load_own`.
 
     Columns ``id`` that are no whole numbers as Python writes them, such as 007, stay as they are.
+    So do whole numbers beside fractions, which pandas would round to floats.
     """
     import pandas as pd
 
@@ -301,7 +306,21 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
         written = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
         if (written.dropna() != table.iloc[:, place].dropna().astype(str)).any():
             table.isetitem(place, written.array)
+    for place, name in enumerate(names):
+        column = table.iloc[:, place]
+        if name != target and _kind_of(column) == "f" and (column.abs() >= LARGE).any():
+            texts = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0].fillna("nan")
+            exact = [int(text) if WHOLE.fullmatch(text) else float(text) for text in texts]
+            table.isetitem(place, pd.Series(exact, dtype=object).array)
     return table
+
+
+def _kind_of(column: pd.Series[Any]) -> str:
+    """Return the letter of numpy for a column's type; f for objects of whole numbers and floats."""
+    from pandas.api.types import infer_dtype
+
+    kind = getattr(column.dtype, "kind", "O")
+    return "f" if kind == "O" and infer_dtype(column) in NUMBERS else kind
 
 
 def _check_padding(labels: Iterable[str]) -> None:
@@ -351,7 +370,7 @@ def _roles(table: pd.DataFrame, target: str | None, columns: Columns) -> _Roles:
         wrong.append(f"{what} called {target!r}: there are {listed(names, target)}{one}")
     inputs = [n for n, name in enumerate(names) if name not in {target, *aside}]
     # Durations count as numbers, but of a unit that is not seen.
-    kinds = [getattr(kind, "kind", "O") for kind in table.dtypes]
+    kinds = [_kind_of(table.iloc[:, n]) for n in range(table.shape[1])]
     text = [n for n in inputs if kinds[n] not in "biuf"]
     place = names.index(str(target)) if target in names else -1
     wrong += _gaps(table.iloc[:, sorted({*inputs, place} - {-1})], target, columns.missing)
@@ -395,9 +414,6 @@ def _from_table(table: pd.DataFrame, target: str | None, columns: Columns) -> _S
         table, carried = table[kept], {name: values[kept] for name, values in carried.items()}
         if not len(table):
             raise ValueError("each row lacks a value: leave columns out by --ignore")
-    for n in roles.inputs:
-        if getattr(table.dtypes.iloc[n], "kind", "O") in "iu":
-            as_numbers(table.iloc[:, n].dropna().to_numpy(), names[n])  # refuses what it rounds
     known: dict[int, Texts] = {
         n: first_date(column) if n in roles.dates else texts_of(column, columns.missing == "median")
         for n, column in ((n, table.iloc[:, n]) for n in roles.text)
@@ -413,7 +429,7 @@ def _names_rows(column: pd.Series[Any]) -> bool:
     """Whether whole numbers, or texts that are no numbers or dates, differ from row to row."""
     if len(column) < LEAST_NAMED:
         return False
-    if getattr(column.dtype, "kind", "O") in "iu":
+    if _kind_of(column) in "iu":
         return bool(column.is_unique)
     return column.astype(str).is_unique and _share(column, DATE, DIGITS) < 0.5
 
@@ -511,8 +527,11 @@ def _from_libsvm(file: Path, missing: Missing) -> _Samples:
     unpack: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
     with _parsing("libsvm's text"):
         with unpack(file, "rb") as lines:
-            if any(b"_" in line.partition(b"#")[0] for line in lines):
-                raise ValueError("an underscore, which Python would drop within a number")
+            for line in lines:
+                values = line.partition(b"#")[0]
+                if b"_" in values:
+                    raise ValueError("an underscore, which Python would drop within a number")
+                as_numbers(LONG.findall(values.decode()), "a line")  # refuses what it rounds
         inputs, labels, queries = load_svmlight_file(str(file), query_id=True)
     if len(queries):
         raise ValueError(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, as_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,10 +157,7 @@ def _inputs(column: pd.Series[Any], texts: Texts) -> Iterator[Array]:
     import pandas as pd
 
     if texts is None:
-        try:
-            yield column.to_numpy(np.float64, na_value=np.nan)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{column.name} holds no numbers ({error})") from error
+        yield as_numbers(column, str(column.name))
         return
     if isinstance(texts, str):
         days = (_dates(column) - pd.Timestamp(texts)) / pd.Timedelta(days=1)

@@ -10,8 +10,9 @@ module, and `check_outputs` is the one check of what a module computes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from itertools import chain, combinations
 from types import SimpleNamespace
@@ -227,15 +228,13 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             for table in (part._parameters, part._buffers):
                 for name, own in table.items():
                     table[name] = cast(Any, given.get(id(own), own))
-            # What is compiled was compiled for tensors of the module's own kind.
-            if part._compiled_call_impl is not None:
-                part._compiled_call_impl = None
-            # A part may be registered under several names, of which `named_children` yields one.
+            # Such a part calls the hooks of all modules once more. It may be registered under
+            # several names, of which `named_children` yields one.
             for name, child in list(part._modules.items()):
                 found = None if child is None else _compiled(child)
                 part._modules[name] = child if found is None else found
         parametrize._cache.clear()  # of `parametrize.cached`: made of the tensors exchanged
-        with settings_of_the_caller():
+        with settings_of_the_caller(), _nothing_compiled():
             outputs = module(*inputs)
     finally:
         parametrize._cache.clear()
@@ -248,6 +247,13 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             "outputs (N,) or (N, K), dense and real: wrap it in a module that does"
         )
     return outputs
+
+
+def _nothing_compiled() -> AbstractContextManager[Any]:
+    """Run as Python what was compiled, which was for tensors of the module's own kind."""
+    if "torch._dynamo" not in sys.modules:  # which every compilation imports, in seconds
+        return nullcontext()
+    return cast(AbstractContextManager[Any], torch.compiler.set_stance("force_eager"))
 
 
 def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:

@@ -260,8 +260,8 @@ def record_of(key: str, text: str) -> Record:
         outcome["origin"] = Origin(**outcome["origin"])
         outcome["warnings"] = tuple(outcome["warnings"])
         for table in ("models", "pairs"):
-            outcome[table] = tuple(strict_json.decode(outcome[table]))
-        record = Record(fields["key"], fields["setting"], Outcome(**outcome))
+            outcome[table] = tuple(map(dict, strict_json.decode(outcome[table])))
+        record = Record(fields["key"], dict(fields["setting"]), Outcome(**outcome))
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if record.key != key:

@@ -174,6 +174,7 @@ MISREAD = [
     ("a,kind\n1,\n2,y\n", "missing in kind"),
     ("a,kind\n1,inf\n2,0.5\n", "infinite"),
     ("a,kind\n9007199254740993,x\n9007199254740992,y\n", "a has whole numbers beyond"),
+    ("a,kind\n9007199254740993,x\n0.5,y\n", "a has whole numbers beyond"),
     ("a,kind\n1,9007199254740993.0\n2,9007199254740992.0\n", "too large"),
     ("a,kind\n1,01\n2,1\n3,2\n", "1 and 01 are one number"),
     ("a,kind\n1,-7\n2,-007\n3,2\n", "-7 and -007 are one number"),
@@ -257,6 +258,7 @@ MISREAD = [
         ("nan 1:1\n-1 1:2\n", ".svm", {}, "missing"),
         ("1 qid:1 1:1\n-1 qid:2 1:2\n", ".svm", {}, "qid"),
         ("1 99999999999:1\n-1 1:2\n", ".svm", {}, "libsvm"),
+        ("1 1:9007199254740993\n-1 1:0.5\n", ".svm", {}, "whole numbers beyond"),
         *((f"{n}\n-1 1:2\n", ".svm", {}, "underscore") for n in ("1_0 1:1", "1 1_0:1", "1 1:1_0")),
         *(
             (table, ".parquet", {"target": "kind"}, message)
@@ -526,8 +528,10 @@ def test_a_preparation_does_to_rows_what_was_done_to_the_file(tmp_path: Path) ->
             made(raw.drop(columns="city"))
         with pytest.raises(ValueError, match="frame"):
             made(part.X)
-        with pytest.raises(ValueError, match="age holds no numbers"):
+        with pytest.raises(ValueError, match="age is not a numeric array"):
             made(raw.assign(age="old"))
+        with pytest.raises(ValueError, match="age has whole numbers beyond"):
+            made(raw.assign(age=[2**53 + 1] * len(raw)))
         with pytest.raises(ValueError, match="first is row 1"):
             made(raw.assign(age=np.inf))
         with pytest.warns(UserWarning, match="city has the texts Rom"):

@@ -4,6 +4,8 @@ import inspect
 import pickle
 import re
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -459,6 +461,7 @@ TWO = np.array([[2**53 + 1, 1], [2**53, -1]])
         ([[2**53 + 1, 0.5], [2**53, 1.5]], "X has whole numbers beyond"),
         (pd.DataFrame({"id": TWO[:, 0], "a": [0.5, 1.5]}), "X has whole numbers beyond"),
         (sp.csr_array(TWO), "X has whole numbers beyond"),
+        ([[Decimal(2**53 + 1), 0.5], [Fraction(2**53), 1.5]], "X has whole numbers beyond"),
         ([[10**400, 1], [1, -1]], "X has numbers beyond the range"),
         (np.array([["2020", "2021"], ["2022", "2021"]], dtype="M8[D]"), "X has dates"),
         (pd.DataFrame({k: pd.to_timedelta([1, 2], unit="s") for k in "ab"}), "X has dates"),

@@ -370,6 +370,12 @@ def compiled_in_place(module: nn.Module) -> nn.Module:
     return module
 
 
+def calling_compiled(module: nn.Module) -> nn.Module:
+    same = torch.compile(lambda outputs: outputs.relu() - (-outputs).relu(), backend="eager")
+    module.register_forward_hook(lambda part, inputs, outputs: same(outputs))
+    return module
+
+
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -377,8 +383,9 @@ def compiled_in_place(module: nn.Module) -> nn.Module:
         lambda module: torch.compile(module, backend="eager"),
         lambda module: nn.Sequential(cast(nn.Module, torch.compile(module, backend="eager"))),
         compiled_in_place,
+        calling_compiled,
     ],
-    ids=["DataParallel", "compiled", "compiled part", "compiled in place"],
+    ids=["DataParallel", "compiled", "compiled part", "compiled in place", "compiled function"],
 )
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_what_torch_wraps_is_measured_as_what_is_in_it(

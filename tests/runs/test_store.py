@@ -1,10 +1,11 @@
 """The store: what is written comes back, damage is found, and a full disk loses nothing."""
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,13 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert not inventory.done
 
 
+def forged(text: str, **changes: object) -> str:
+    """Change a record, and its checksum."""
+    record = json.dumps(json.loads(text)["record"] | changes)
+    digest = hashlib.sha256(record.encode()).hexdigest()
+    return f'{{"sha256": "{digest}", "record": {record}}}'
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -72,8 +80,10 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
         (lambda text: text.replace("1.25", "1.26"), "checksum is wrong"),
         (lambda text: "[]", "is damaged"),
         (lambda text: "{}", "is damaged"),
+        (lambda text: forged(text, setting=None), "is damaged"),
+        (lambda text: forged(text, outcome={**asdict(outcome()), "models": [1]}), "is damaged"),
     ],
-    ids=["truncated", "empty", "changed", "list", "no-record"],
+    ids=["truncated", "empty", "changed", "list", "no-record", "no-setting", "no-row"],
 )
 def test_damage_is_found(damage: Callable[[str], str], reason: str, tmp_path: Path) -> None:
     store = Store(tmp_path)
