@@ -166,7 +166,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
 def test_tables(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     done = store.write(CONFIG, outcome())
-    failed = store.write(replace(CONFIG, units=4), failure("ValueError: no", 0.5))
+    failed = store.write(replace(CONFIG, units=4), failure("ValueError: \udcff.csv", 0.5))
     read = [store.read(record.key) for record in (done, failed)]
     frames = tables(record for record in read if record is not None)
     files = write_tables(tmp_path / "tables", frames)
@@ -185,4 +185,4 @@ def test_tables(tmp_path: Path) -> None:
     assert models["norm"][1] == 0.1 + 0.2
     cells = pd.read_parquet(tmp_path / "tables" / "cells.parquet")
     assert list(cells["status"]) == ["done", "failed"]
-    assert cells["error"][1] == "ValueError: no"
+    assert cells["error"][1] == r"ValueError: \udcff.csv"  # as a name that is no UTF-8
