@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from benchmarks.catalogue import Statement
-from benchmarks.fiat2019 import constants, image_width, noisy_clusters, too_few_parameters
+from benchmarks.fiat2019 import (
+    constants,
+    image_width,
+    noisy_clusters,
+    norms_and_gap,
+    too_few_parameters,
+)
 from benchmarks.harness import otherwise
 from benchmarks.page import Judged, Kept
 
@@ -27,10 +33,10 @@ def judge(kept: Kept) -> Mapping[str, Judged]:
     return {
         "theorem_4": constants.theorem_4_judged(kept["constants"]),
         "theorem_5": constants.theorem_5_judged(),
-        "twice": too_few_parameters.twice(kept["too_few_parameters"]),
+        **too_few_parameters.twice(kept["too_few_parameters"]),
         "redrawn": too_few_parameters.redrawn(kept["too_few_parameters"]),
         "more_steps": noisy_clusters.more_steps(kept["noisy_clusters"]),
-        "both_layers": noisy_clusters.both_layers(kept["noisy_clusters"]),
+        "both_layers": norms_and_gap.both_layers(kept["norms_and_gap"]),
         "figure_3": replace(similar, remark=otherwise(farther.verdict, "the whole way")),
         "footnote_1": image_width.compared(images, "GaLU0", image_width.HARD),
     }

@@ -88,12 +88,6 @@ def errors(task: str, outputs: Array, targets: Array) -> dict[str, float]:
     }
 
 
-def squared_norm(network: GatedLayers) -> float:
-    """||w||^2 of the coefficients a_j w_j, the hidden weights with the readout absorbed."""
-    hidden, readout = (p.detach().double() for p in network.parameters())  # no bias units
-    return float((readout.square().sum(dim=0) * hidden.square().sum(dim=1)).sum())
-
-
 def trained(
     network: GatedLayers, task: str, X: Array, y: Array, *, m: int, steps: int, seed: int
 ) -> list[Row]:
@@ -105,8 +99,7 @@ def trained(
             outputs = outputs_of(network, X)
             for part, rows_of in (("train", slice(0, m)), ("test", slice(m, None))):
                 found = errors(task, outputs[rows_of], targets[rows_of])
-                size = squared_norm(network)
-                rows.append({"part": part, "steps": step, "squared_norm": size, **found})
+                rows.append({"part": part, "steps": step, **found})
         return False
 
     train_as_published(
@@ -219,15 +212,6 @@ def _ranges(ratios: pd.DataFrame, task: str) -> str:
     return f"{low[0]:.2f} to {high[0]:.2f} (published {low[1]:.2f} to {high[1]:.2f})"
 
 
-def norms(frame: pd.DataFrame) -> pd.Series:
-    """Gap over squared norm of the coefficients of GaLU in regression, for each noise."""
-    last = frame[(frame["steps"] == frame["steps"].max()) & (frame["noise"] > 0)]
-    last = last[(last["task"] == "regression") & (last["network"] == "GaLU")]
-    means = last.groupby(["noise", "part"])[["error", "squared_norm"]].mean()
-    errors = means["error"].unstack("part")
-    return (errors["test"] - errors["train"]) / means["squared_norm"].xs("test", level="part")
-
-
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Errors, and the published ones in brackets, where there are such."""
     values = of_noise(with_published(frame)).dropna(subset="published")
@@ -277,18 +261,6 @@ def more_steps(frame: pd.DataFrame) -> Judged:
         f"{span(times.get_group('regression'), '.2f')} times.",
         f"in classification {span(times.get_group('classification'), '.2f')} times.",
         remark=otherwise(Verdict.of(grows and least > 2, grows), "a factor of 2"),
-    )
-
-
-def both_layers(frame: pd.DataFrame) -> Judged:
-    """Judge whether the gap is not linear in the norm when both layers are trained."""
-    gap = norms(frame)
-    off = float((gap / gap.mean() - 1).abs().max())
-    return Judged(
-        Verdict.of(off > 0.2),
-        f"With both layers trained the gap over the squared norm of a_j w_j is within "
-        f"{percent(off)} of its mean over the noises.",
-        remark=f", by that norm{otherwise(Verdict.of(off > 0.1), 'a tenth')}",
     )
 
 

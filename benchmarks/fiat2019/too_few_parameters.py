@@ -233,21 +233,30 @@ def by_share(frame: pd.DataFrame) -> pd.DataFrame:
     return means.join(published.set_index(["share", "network"]))
 
 
-def twice(frame: pd.DataFrame) -> Judged:
-    """Compare ReLU with GaLU of twice the units."""
+def twice(frame: pd.DataFrame) -> dict[str, Judged]:
+    """Compare ReLU with GaLU of as many units, and of twice as many: [L] and [C]."""
     means = by_share(frame)
     galu, relu = (means.xs(name, level="network") for name in ("GaLU", "ReLU"))
     share = relu.index.to_numpy()
+    better = (galu["loss"] - relu["loss"])[share < 1]
     share = share[share <= 0.5]
     ours, theirs = (
         relu.loc[share, column].to_numpy() - galu.loc[2 * share, column].to_numpy()
         for column in ("loss", "published")
     )
-    return Judged(
-        Verdict.of(bool((np.abs(ours) < 0.05).all()), bool((ours > 0).all())),
+    words = (
         "The loss of ReLU minus that of GaLU with twice the units is "
-        f"{span(ours, '+.3f')} (published {span(theirs, '+.3f')}), at kd/m = {span(share)}.",
+        f"{span(ours, '+.3f')} (published {span(theirs, '+.3f')}), at kd/m = {span(share)}"
     )
+    alike = [Verdict.of((np.abs(ours) < off).all(), (ours > 0).all()) for off in (0.05, 0.1)]
+    never = (better > 0).all(), (ours >= 0).all()
+    return {
+        "twice": Judged(alike[0], f"{words}.", remark=otherwise(alike[1], "0.1")),
+        "never_better": Judged(
+            Verdict.of(all(never), any(never)),
+            f"{words}; with as many it is {span(-better, '+.3f')}.",
+        ),
+    }
 
 
 def redrawn(frame: pd.DataFrame) -> Judged:
