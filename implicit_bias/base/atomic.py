@@ -127,8 +127,7 @@ def write_text(path: str | Path, text: str) -> None:
 def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list[Path]:
     """Write each table as NAME.parquet and NAME.csv, and return the files."""
     files = []
-    for name, given in frames.items():
-        frame = given.assign(**given.select_dtypes(["object", "string"]).map(_utf8))
+    for name, frame in frames.items():
         parquet, csv = Path(folder) / f"{name}.parquet", Path(folder) / f"{name}.csv"
         write_atomically(parquet, partial(frame.to_parquet, index=False))
         write_csv(csv, frame)
@@ -143,11 +142,6 @@ def write_csv(path: str | Path, frame: pd.DataFrame) -> None:
     quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
     write = partial(frame.map(_no_formula).to_csv, index=False, quoting=quoting)
     write_atomically(path, write)
-
-
-def _utf8(value: Any) -> Any:
-    """Escape what is no UTF-8, as in `write_text`."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _no_formula(value: Any) -> Any:

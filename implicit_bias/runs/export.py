@@ -34,7 +34,15 @@ def tables(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
         models += [{**config, **row} for row in record.outcome.models]
         pairs += [{**config, **row} for row in record.outcome.pairs]
     rows = {"cells": cells, "models": models, "pairs": pairs}
-    return {name: pd.DataFrame(table) for name, table in rows.items()}
+    return {name: pd.DataFrame(map(_in_utf8, table)) for name, table in rows.items()}
+
+
+def _in_utf8(row: dict[str, Any]) -> dict[str, Any]:
+    """Escape what tables cannot hold: a file's name that is no UTF-8."""
+    return {
+        name: value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value
+        for name, value in row.items()
+    }
 
 
 def _config_columns(record: Record) -> dict[str, Any]:
