@@ -472,13 +472,16 @@ class Comparison:
         return report.overview(self)
 
     def model(self, name: str) -> ModelResult:
-        """Return the model of this name; KeyError if there is none."""
-        return {model.name: model for model in self.models}[name]
+        """Return the model of this name; KeyError, which says all names, if there is none."""
+        models = {model.name: model for model in self.models}
+        if not (isinstance(name, str) and name in models):
+            raise KeyError(f"no model is called {name!r}: there are {', '.join(models)}")
+        return models[name]
 
     def pair(self, first: str, second: str) -> PairResult:
         """Return the pair of these names, in either order; KeyError if there is none."""
         pairs = {frozenset((pair.first, pair.second)): pair for pair in self.pairs}
-        return pairs[frozenset((first, second))]
+        return pairs[frozenset(self.model(name).name for name in (first, second))]
 
     def difference(self, first: str, second: str) -> PairedDifference | None:
         """How much more often the first is wrong than the second, on the same samples.

@@ -73,6 +73,10 @@ def test_errors_and_pairs_by_hand() -> None:
         difference = known(compared().difference(pair.first, pair.second))
         assert difference.only_first == np.sum((a != TEST.y) & (b == TEST.y))
     assert compared().pair("network", "svm") is compared().pair("svm", "network")
+    absent: Any
+    for absent in ("Network", ["network"]):
+        with pytest.raises(KeyError, match="network, "):
+            compared().agreement(absent, "svm")
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
