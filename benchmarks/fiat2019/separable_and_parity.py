@@ -157,11 +157,9 @@ def found(frame: pd.DataFrame) -> str:
         f"separable data: {lines}.\n"
         f"- On parity (published: chance) the training error falls to {train['GaLU']:.3f} (GaLU) "
         f"and {train['ReLU']:.3f} (ReLU).\n"
-        "- The correlation of parity with gated coordinates, which is the first gradient of both "
-        "networks (one and the same by theorem 4, which asks for inputs in the unit ball: bits "
-        f"over sqrt d), agrees with its closed form within {100 * off:.1f} % for d up to "
-        f"{known.index.max():.0f}, and is {largest:.0e} at d = {correlations.index[-1]:.0f}: no "
-        "sample of feasible size shows it. For odd d it is 0, for every filter."
+        "- The correlation of parity with gated coordinates agrees with its closed form within "
+        f"{100 * off:.1f} % for d up to {known.index.max():.0f}, and is {largest:.0e} at d = "
+        f"{correlations.index[-1]:.0f}: no sample of feasible size shows it."
     )
 
 

@@ -185,13 +185,10 @@ def found(frame: pd.DataFrame) -> str:
         return ", ".join(f"{name} {number(value)}" for name, value in numbers.items())
 
     return (
-        f"{n:,} images, {n // 10:,} of each class, decoded from JPEG copies. How the paper scales "
-        "pixels before its preprocessing is not said: here all by one factor, as its section 2 "
-        "reads, which leaves dark images close to each other. The span has "
-        f"{len(values):,} dimensions. Smallest eigenvalues of G, n = {sizes['infinite']:,}, "
-        f"infinite width: {listed(ends)}; n = {sizes['finite']:,}, m = {width:,} "
-        f"({PUBLISHED_WIDTH:,} published): {listed(finite)}; the same images at infinite width: "
-        f"{listed(same)}."
+        f"{n:,} images, {n // 10:,} of each class, which span {len(values):,} dimensions. Smallest "
+        f"eigenvalues of G, n = {sizes['infinite']:,}, infinite width: {listed(ends)}; n = "
+        f"{sizes['finite']:,}, m = {width:,} ({PUBLISHED_WIDTH:,} published): {listed(finite)}; "
+        f"the same images at infinite width: {listed(same)}."
     )
 
 

@@ -196,16 +196,13 @@ def found(frame: pd.DataFrame) -> str:
     both = frame[frame["epoch"] == common].pivot(index="activation", columns="width", values="loss")
     narrow, wide = both.columns
     return (
-        f"{int(frame['n'].iloc[0]):,} images, W and ten readouts a neuron N(0, 1) and trained, "
-        "gradients summed over the batch as in the paper's loss. How long the published runs were, "
-        "and in which units of the rate, is not in the text. Widths are "
+        f"{int(frame['n'].iloc[0]):,} images. Widths are "
         + " and ".join(f"{PUBLISHED_WIDTH // width}" for width in (wide, narrow))
         + f" times smaller than the published {PUBLISHED_WIDTH:,}; with {wide // narrow} times the "
         "width no loss is off by more than "
         f"{100 * (both[wide] / both[narrow] - 1).abs().max():.1f} % at epoch {common}, the last of "
-        "both. At infinite width a step moves the outputs by G + H alone, from the outputs of a "
-        "network that is drawn; a rate ten times as large is beside the published one. Accuracy in "
-        f"epoch {longest} at m = {narrow:,}: {span(100 * end['accuracy'], '.0f')} %."
+        f"both. Accuracy in epoch {longest} at m = {narrow:,}: "
+        f"{span(100 * end['accuracy'], '.0f')} %."
     )
 
 

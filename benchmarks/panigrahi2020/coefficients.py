@@ -193,8 +193,7 @@ def found(frame: pd.DataFrame) -> str:
     shown = ", ".join(f"c_{k} = {tanh[k]:.1e}" for k in CHECKED if k in tanh.index)
     return (
         f"Of tanh': {shown}. log |c_k| falls as {fitted['tanh']:.2f} sqrt k, near -(pi/2) sqrt k "
-        "with a power of k. The table has Chebyshev errors at the degrees of the paper; for tanh', "
-        "a third of the error of the product, which lemma F.5 bounds by 3 eps."
+        "with a power of k."
     )
 
 

@@ -166,12 +166,10 @@ def found(frame: pd.DataFrame) -> str:
     last = wide.last()["measured"]
     eigen = ratios[ratios.index.get_level_values("part") != "claim K.2"]
     return (
-        "The hidden constants are taken as 1: lines are shapes. The least ratio of a measured "
-        "eigenvalue to a shape, which bounds the hidden constant from above, is "
-        f"{number(eigen['kink'].min())} for K.1 and 4.1, {number(eigen['relu'].min())} for 4.2. "
-        "The laws n^(1 - 2r) of the half circle are not in the paper; derived here. G(0) at "
-        f"finite width, n = 10: at m = {int(wide.last()['width'].max()):,} the least of the draws "
-        f"is {last['relu']:.2f} of the limit for ReLU and {last['elu']:.2f} for ELU."
+        f"The least ratio of a measured eigenvalue to a shape is {number(eigen['kink'].min())} for "
+        f"K.1 and 4.1, {number(eigen['relu'].min())} for 4.2. G(0) at finite width, n = 10: at m = "
+        f"{int(wide.last()['width'].max()):,} the least of the draws is {last['relu']:.2f} of the "
+        f"limit for ReLU and {last['elu']:.2f} for ELU."
     )
 
 

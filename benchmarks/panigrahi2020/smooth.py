@@ -127,14 +127,10 @@ def found(frame: pd.DataFrame) -> str:
         if bounds.small_width_bound(size, size, 2) < 1e-3
     )
     return (
-        "Random samples in d' dimensions, infinite width, and one draw of a network with readouts "
-        f"N(0, 1) at m = {width:,}; both far below the rounding of a matrix, by harmonics and by "
-        "singular values of the gradients. The theorem has n^(1/(2 d')) in the exponent; the true "
-        "fall is faster, and the ratios grow with n. "
-        f"Theorem F.8 with all constants 1 is {number(bounds.small_width_bound(n, width, d))} at "
-        f"n = {n}, d' = {d}, and F.9 {number(bounds.large_width_bound(n, width, d))}: neither says "
-        "anything at these sizes. With d' = 2 and m = n, F.8 is below 0.001 from about "
-        f"n = {nontrivial:.0e} on."
+        f"Finite networks have m = {width:,}. Theorem F.8 with all constants 1 is "
+        f"{number(bounds.small_width_bound(n, width, d))} at n = {n}, d' = {d}, and F.9 "
+        f"{number(bounds.large_width_bound(n, width, d))}: neither says anything at these sizes. "
+        f"With d' = 2 and m = n, F.8 is below 0.001 from about n = {nontrivial:.0e} on."
     )
 
 

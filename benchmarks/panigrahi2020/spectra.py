@@ -140,10 +140,8 @@ def found(frame: pd.DataFrame) -> str:
     )
     images = [name for name in ends if "circle" not in name][0]
     return (
-        "The paper's “n equally spaced data points on S1” reads as the whole circle. An even "
-        "number of them are opposite pairs, so that delta = 0 and assumption 2 fails; on the "
-        f"{circle} {lost['relu']} eigenvalues of ReLU and {lost['tanh']} of tanh vanish. The half "
-        "circle has no pairs. After the paper's preprocessing of the whole circle the smallest is "
+        f"On the {circle}, {lost['relu']} eigenvalues of ReLU and {lost['tanh']} of tanh vanish. "
+        "After the paper's preprocessing of the whole circle the smallest is "
         f"{number(ends[f'preprocessed {circle}']['relu'])} of the largest for ReLU. "
         f"At width m = {first['width']:,}, {first['runs']} runs, the largest deviation of an "
         "eigenvalue from infinite width, over the largest eigenvalue, is with readouts N(0, 1), "

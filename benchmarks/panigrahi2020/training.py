@@ -506,16 +506,8 @@ def _lambda(frame: pd.DataFrame, activation: str) -> float:
 
 def _width(frame: pd.DataFrame, activation: str, *, descent: bool = False) -> str:
     value = _lambda(frame, activation)
-    width = (
-        bounds.descent_width(10, value, 0.1)
-        if descent
-        else bounds.dynamics_width(10, value, 0.1, 0.1)
-    )
-    return f"10^{math.log10(width):.0f}"
-
-
-def _rate(frame: pd.DataFrame, activation: str) -> str:
-    return f"{_lambda(frame, activation) / 10**2:.0e}"
+    asked = bounds.descent_width if descent else partial(bounds.dynamics_width, error=0.1)
+    return f"10^{math.log10(asked(10, value, 0.1)):.0f}"
 
 
 def tabulate(frame: pd.DataFrame) -> Rows:
@@ -666,7 +658,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             evidence=(
                 "With all constants 1, kappa = 0.1 and eps = 0.1 the theorem asks for a width of "
                 f"{_width(frame, 'tanh')} for tanh and n = 10, and for a rate of at most "
-                f"{_rate(frame, 'tanh')}. Theorem 3.1 asks for "
+                f"{_lambda(frame, 'tanh') / 10**2:.0e}. Theorem 3.1 asks for "
                 f"{_width(frame, 'relu', descent=True)} with ReLU. What is called linearised here "
                 "has the equation, not the authority of the theorem.",
             ),
