@@ -120,8 +120,12 @@ def make_folder(path: str | Path) -> Path:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file in this way, as UTF-8; what is none, in a file's name say, is escaped."""
-    written = text.encode("utf-8", "backslashreplace")
-    write_atomically(path, lambda draft: draft.write_bytes(written))
+    write_atomically(path, lambda draft: draft.write_bytes(escaped(text).encode()))
+
+
+def escaped(text: str) -> str:
+    """Escape what is no UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list[Path]:

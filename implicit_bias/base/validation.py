@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Integral, Real
 from reprlib import repr as cut
 from typing import Any, TypeAlias
@@ -104,6 +105,17 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
     return array
 
 
+def _is_rounded(value: object, number: float) -> bool:
+    """Whether a whole number, or its text, is another one as float64."""
+    if isinstance(value, bytes):
+        value = value.decode()
+    if isinstance(value, str):
+        return WHOLE.fullmatch(value) is not None and Decimal(value) != number
+    if isinstance(value, Integral):
+        return int(value) != number  # compared exactly, unlike numpy's integers
+    return isinstance(value, Decimal | Fraction) and value == int(value) != number
+
+
 def check_told_apart(values: Any, array: Array, name: str) -> None:
     """Refuse whole numbers that float64 would round, such as those of identifiers.
 
@@ -131,9 +143,7 @@ def check_told_apart(values: Any, array: Array, name: str) -> None:
     if not isinstance(values, np.ndarray):
         objects = values.astype(object) if hasattr(values, "astype") else values
         values = np.asarray(objects, dtype=object)
-    # As text, whole numbers are digits, be they ints, decimals, fractions, or text already.
-    pairs = zip(map(str, values[large].tolist()), array[large].tolist(), strict=True)
-    if any(WHOLE.fullmatch(text) and Decimal(text) != Decimal(number) for text, number in pairs):
+    if any(map(_is_rounded, values[large].tolist(), array[large].tolist())):
         raise ValueError(
             f"{name} has whole numbers beyond 2^53, which float64 does not tell apart: "
             "subtract what they have in common, or round them yourself by astype(float)"

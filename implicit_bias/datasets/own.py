@@ -35,7 +35,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import Missing
-from implicit_bias.base.validation import WHOLE, Array, as_numbers, check_choice, check_flag
+from implicit_bias.base.validation import (
+    LARGEST_WHOLE,
+    WHOLE,
+    Array,
+    as_numbers,
+    check_choice,
+    check_flag,
+)
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import ClassName, alike, class_names, listed, select
 from implicit_bias.datasets.preparation import Preparation, Texts, encode, first_date, texts_of
@@ -54,12 +61,10 @@ MOST_VALUES = 2**29
 UNNAMED = re.compile(r"(Unnamed: \d+)?")
 # Columns of whole numbers that lack some stay whole numbers, where numpy would make them floats.
 WITH_GAPS: Literal["numpy_nullable"] = "numpy_nullable"
-# Whole numbers from here on are not told apart as float64.
-LARGE = 2**53
-# How pandas calls objects that are numbers.
-NUMBERS = ("integer", "floating", "mixed-integer-float")
-# A value of libsvm's text that is a whole number, and may be too long for a float.
-LONG = re.compile(r":([+-]?\d{16,})(?=\s|$)")
+# What pandas' infer_dtype calls objects that are numbers.
+NUMBER_KINDS = ("integer", "floating", "mixed-integer-float")
+# A value of libsvm's text that is a whole number, and that float64 may round.
+LONG = re.compile(rb":([+-]?\d{16,})(?=\s|$)")
 # Numbers that are written so that no program reads them as such: 1,5 and 1 500 and 15 %.
 DIGITS = re.compile(r"[^0-9a-zA-Z]*[0-9]+([., '][0-9]+)*(e[+-]?[0-9]+)?[^0-9a-zA-Z]*")
 # A number with zeros before it, as identifiers have them.
@@ -264,7 +269,7 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
     """Read a CSV, TSV or Parquet file, and refuse what could be misread; see `load_own`.
 
     Columns ``id`` that are no whole numbers as Python writes them, such as 007, stay as they are.
-    So do whole numbers beside fractions, which pandas would round to floats.
+    Columns of whole numbers beyond 2^53 beside fractions become objects: pandas would round them.
     """
     import pandas as pd
 
@@ -306,12 +311,19 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
         written = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
         if (written.dropna() != table.iloc[:, place].dropna().astype(str)).any():
             table.isetitem(place, written.array)
-    for place, name in enumerate(names):
-        column = table.iloc[:, place]
-        if name != target and _kind_of(column) == "f" and (column.abs() >= LARGE).any():
-            texts = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0].fillna("nan")
-            exact = [int(text) if WHOLE.fullmatch(text) else float(text) for text in texts]
-            table.isetitem(place, pd.Series(exact, dtype=object).array)
+    places = [
+        place
+        for place, name in enumerate(names)
+        if name != target
+        and _kind_of(column := table.iloc[:, place]) == "f"
+        and (column.abs() >= LARGEST_WHOLE).any()
+    ]
+    if places:
+        columns = read(index_col=False, usecols=places, dtype=str).fillna("nan")
+        for place, (_, texts) in zip(places, columns.items(), strict=True):
+            if texts.str.fullmatch(WHOLE).any():
+                exact = [int(text) if WHOLE.fullmatch(text) else float(text) for text in texts]
+                table.isetitem(place, pd.Series(exact, dtype=object).array)
     return table
 
 
@@ -320,7 +332,7 @@ def _kind_of(column: pd.Series[Any]) -> str:
     from pandas.api.types import infer_dtype
 
     kind = getattr(column.dtype, "kind", "O")
-    return "f" if kind == "O" and infer_dtype(column) in NUMBERS else kind
+    return "f" if kind == "O" and infer_dtype(column) in NUMBER_KINDS else kind
 
 
 def _check_padding(labels: Iterable[str]) -> None:
@@ -429,7 +441,7 @@ def _names_rows(column: pd.Series[Any]) -> bool:
     """Whether whole numbers, or texts that are no numbers or dates, differ from row to row."""
     if len(column) < LEAST_NAMED:
         return False
-    if _kind_of(column) in "iu":
+    if getattr(column.dtype, "kind", "O") in "iu":
         return bool(column.is_unique)
     return column.astype(str).is_unique and _share(column, DATE, DIGITS) < 0.5
 
@@ -527,11 +539,12 @@ def _from_libsvm(file: Path, missing: Missing) -> _Samples:
     unpack: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
     with _parsing("libsvm's text"):
         with unpack(file, "rb") as lines:
-            for line in lines:
+            for number, line in enumerate(lines, 1):
                 values = line.partition(b"#")[0]
                 if b"_" in values:
                     raise ValueError("an underscore, which Python would drop within a number")
-                as_numbers(LONG.findall(values.decode()), "a line")  # refuses what it rounds
+                if long := LONG.findall(values):
+                    as_numbers(long, f"line {number}")  # refuses what it rounds
         inputs, labels, queries = load_svmlight_file(str(file), query_id=True)
     if len(queries):
         raise ValueError(
@@ -568,7 +581,7 @@ def _checked(
             raise ValueError(
                 f"labels are bytes that are no UTF-8 ({error}): write them as text or as numbers"
             ) from error
-    if labels.dtype.kind == "f" and not (np.abs(labels, dtype=np.float64) < LARGE).all():
+    if labels.dtype.kind == "f" and not (np.abs(labels, dtype=np.float64) < LARGEST_WHOLE).all():
         raise ValueError(
             "labels are missing (NaN), infinite or too large: leave these samples out, or write "
             "the labels as text or whole numbers"

@@ -80,8 +80,8 @@ class Preparation:
         Raises
         ------
         ValueError
-            A column is missing or holds no numbers, a value is missing that no step fills in, or
-            there is another number of inputs.
+            A column is missing or holds no numbers, or a whole number that float64 would round; a
+            value is missing that no step fills in, or there is another number of inputs.
 
         Warns
         -----
@@ -91,7 +91,7 @@ class Preparation:
         import pandas as pd
 
         if not self.names:
-            inputs = np.asarray(rows, dtype=np.float64)
+            inputs = as_numbers(rows, "rows")
         elif isinstance(rows, pd.DataFrame):
             inputs = encode(self._columns(rows), self.texts)
         else:

@@ -30,6 +30,8 @@ from implicit_bias.base.validation import Array, as_finite, check_not_masked, po
 
 # Samples on which a module is checked.
 PROBES = 256
+# What torch says, by a mere RuntimeError, where the processor has no memory left.
+OF_MEMORY = "DefaultCPUAllocator"
 # Outputs may differ by this share of the largest from those of another batch, by rounding.
 BATCH_TOLERANCE = 1e-9
 
@@ -228,8 +230,9 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             for table in (part._parameters, part._buffers):
                 for name, own in table.items():
                     table[name] = cast(Any, given.get(id(own), own))
-            # Such a part calls the hooks of all modules once more. It may be registered under
-            # several names, of which `named_children` yields one.
+            # A compiled part gives way to what was compiled: called as well, it would run the
+            # hooks of all modules twice. A part may be registered under several names, of which
+            # `named_children` yields one.
             for name, child in list(part._modules.items()):
                 found = None if child is None else _compiled(child)
                 part._modules[name] = child if found is None else found
@@ -456,6 +459,8 @@ def explained(
     except (ValueError, MemoryError, torch.OutOfMemoryError):
         raise
     except kind as error:
+        if OF_MEMORY in str(error):
+            raise
         raise ValueError(explain(error)) from error
 
 

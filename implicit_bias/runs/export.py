@@ -19,6 +19,7 @@ from typing import Any
 
 import pandas as pd
 
+from implicit_bias.base.atomic import escaped
 from implicit_bias.base.atomic import write_tables as write_tables
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.runs.cell import Outcome
@@ -39,10 +40,7 @@ def tables(records: Iterable[Record]) -> dict[str, pd.DataFrame]:
 
 def _in_utf8(row: dict[str, Any]) -> dict[str, Any]:
     """Escape what tables cannot hold: a file's name that is no UTF-8."""
-    return {
-        name: value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value
-        for name, value in row.items()
-    }
+    return {name: escaped(value) if type(value) is str else value for name, value in row.items()}
 
 
 def _config_columns(record: Record) -> dict[str, Any]:

@@ -459,9 +459,9 @@ class _Descent(Objective):
                 break
         counted = replace(state, evaluations=evaluations)
         if log_loss > state.log_loss:
-            at_rest, count = torch.zeros_like(state.velocity), state.restarts + 1
+            at_rest, restarts = torch.zeros_like(state.velocity), state.restarts + 1
             same = replace(counted, step=state.step + 1, step_size=s)
-            return replace(same, velocity=at_rest, age=0, restarts=count)
+            return replace(same, velocity=at_rest, age=0, restarts=restarts)
         velocity = weights - state.weights
         return counted.after(weights, log_loss, min_margin, GROWTH * s, velocity=velocity)
 

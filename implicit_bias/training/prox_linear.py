@@ -17,14 +17,14 @@ Each step linearises the margins and solves
     minimise over w   ||w|| + mu / 2 ||w - theta||_2^2   subject to   q + J (w - theta) >= 1,
 
 then scales w to smallest margin 1. Where theta is no KKT point the program's optimum is below
-||theta||, and for s small enough the norm falls by a share of what the program foresees: the
-descent ends at KKT points alone.
+||theta||, and for s small enough the norm falls by a share of what the program foresees: where
+margins are smooth, the descent ends at KKT points alone.
 
 At kinks of the module the margins have no linearisation, and steps that know one side of them
-become ever shorter. So where the norm does not fall after a short step, the gradients at w join the
-program as further rows, which hold at theta with its own margins (`measure.kinks`), as in a bundle
-method; once nothing is foreseen with them they are dropped, and s is a quarter. The descent ends
-where the gradients at theta foresee nothing, or s vanishes.
+become ever shorter. So where the norm does not fall after a step shorter than `FAR_STEP`, the
+gradients at w join the program as further rows, which hold at theta with its own margins
+(`measure.kinks`), as in a bundle method; once nothing is foreseen with them they are dropped, and s
+is quartered. The descent ends where the gradients at theta foresee nothing, or s vanishes.
 
 Steepest descent in l1 or linf reaches a gap of some tenths in thousands of steps, as its steps must
 decay; this one comes to 1e-6 and below in tens where no kink is near, each a quadratic or conic
@@ -69,9 +69,9 @@ MISSED = 1e-7
 TAKEN, LONGER, SHORTER = 0.1, 0.75, 0.25
 # A foreseen decrease below this share of the norm is rounding.
 ROUNDING = 1e-13
-# Margins without kinks let steps of this size or longer be taken, of which gradients far away would
-# tell little.
-SMOOTH_STEP = 0.3
+# Gradients at the end of a failed step join if it was shorter than this: those farther away say
+# little of theta, and margins without kinks let steps of this size be taken.
+FAR_STEP = 1.2
 # No step size is smaller.
 LEAST_STEP = 1e-12
 
@@ -137,7 +137,7 @@ class ProxLinear(Objective):
             w = self._program(pieces, theta, q, mu)
             evaluations += 1
             if w is None:
-                s /= 4.0
+                pieces, s = here, s / 4.0
                 continue
             change = w - theta
             foreseen = size - self._size(w) - 0.5 * mu * float(change @ change)
@@ -148,25 +148,17 @@ class ProxLinear(Objective):
                 continue
             weights = self._scaled(w, float(self.trainee.gradients.margins(w).min()))
             share = -math.inf if weights is None else (size - self._size(weights)) / foreseen
-            if share >= LONGER:
-                s *= 2.0
-            elif share < SHORTER:
-                s /= 4.0
             if weights is not None and share >= TAKEN:
                 log_loss, min_margin = self.value(weights)
-                return replace(
-                    state,
-                    step=state.step + 1,
-                    weights=weights,
-                    age=state.age + 1,
-                    log_loss=log_loss,
-                    min_margin=min_margin,
-                    step_size=s,
-                    evaluations=evaluations,
+                longer = 2.0 if share >= LONGER else 0.25 if share < SHORTER else 1.0
+                return state.after(
+                    weights, log_loss, min_margin, longer * s, evaluations=evaluations
                 )
-            slopes = self.trainee.gradients.slopes(w, theta)
-            if s < SMOOTH_STEP and (slopes > 0).all():
-                pieces = pieces.beside(w, self.trainee.degree * q / slopes)
+            if s < FAR_STEP:
+                slopes = self.trainee.gradients.slopes(w, theta)
+                if (slopes > 0).all():
+                    pieces = pieces.beside(w, self.trainee.degree * q / slopes)
+            s /= 4.0
         return None
 
     def _size(self, weights: Tensor) -> float:

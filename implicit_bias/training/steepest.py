@@ -38,7 +38,6 @@ prediction with expert advice".
 """
 
 import math
-from dataclasses import replace
 from typing import final
 
 import torch
@@ -81,5 +80,6 @@ class SteepestDescent(Objective):
             s /= 2.0
         shares, change = torch.softmax(before, dim=0), (after - before) / s
         variance = shares @ (change - shares @ change).square()
-        found = state.after(weights, log_loss, min_margin, s, velocity=m, evaluations=evaluations)
-        return replace(found, spread=state.spread + variance.item())
+        spread = state.spread + variance.item()
+        others = {"velocity": m, "evaluations": evaluations, "spread": spread}
+        return state.after(weights, log_loss, min_margin, s, **others)

@@ -67,6 +67,13 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_older_formats_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "notes.safetensors"
+    header = json.dumps({"format": "notes 1", "C": math.inf})  # not strict
+    safetensors.numpy.save_file({}, file, metadata={"header": header})
+    assert NOTES.read(file, everything)[0]["C"] == math.inf
+
+
 @pytest.mark.parametrize(
     "header", ['{"format": "notes 3"}', "{}", "[]", "no", '{"format": "notes 2"}']
 )

@@ -29,10 +29,11 @@ def test_the_pages_are_of_the_tables_that_are_kept(study: Study) -> None:
     written = page.pages(study)
     for file, text in written.items():
         check_page(text, file.read_text("utf-8"))
-    places = re.findall(r'<a id="([^"]*)"></a>', "".join(written.values()))
-    assert len(places) == len(set(places))
-    links = re.findall(rf"\]\((?:{page.DETAILS})?#([^)]*)\)", "".join(written.values()))
-    assert set(links) <= set(places)
+    places = {file.name: re.findall(r'<a id="([^"]*)"></a>', t) for file, t in written.items()}
+    for file, text in written.items():
+        assert len(places[file.name]) == len(set(places[file.name]))
+        for name, place in re.findall(rf"\]\(({page.DETAILS})?#([^)]*)\)", text):
+            assert place in places[name or file.name]
     drawn = [each for each in study.experiments if harness.load(study, each).draw is not None]
     pictures = (catalogue.HOME / "pictures" / study.name).glob("*.png")
     names = [each.name for each in drawn] + [each.name for each in study.pictures]

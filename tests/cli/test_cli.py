@@ -28,6 +28,7 @@ from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.store import Store
 from implicit_bias.training.limit import Ending
+from mnist import DIGIT, check_released, needs_mnist
 from modules import known
 from system import limited, python
 
@@ -755,7 +756,7 @@ def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("IMPLICIT_BIAS_DATA" not in os.environ, reason="needs MNIST")
+@needs_mnist
 @pytest.mark.parametrize(
     ("options", "accuracies"),
     [
@@ -770,8 +771,12 @@ def test_released_cells(shell: Shell, options: str, accuracies: list[float]) -> 
     The network's accuracies are the released ones, and the SVM's with thresholds at medians.
     """
     compare = "compare --dataset mnist --protocol lippl2022 --train-size 500"
-    rows = shell.json(f"{compare} --models gd-gln,svm-gln {options}")["models"]
-    assert [round(1 - row["error"], 6) for row in rows] == accuracies
+    result = shell.json(f"{compare} --models gd-gln,svm-gln {options}")
+    check_released([1 - row["error"] for row in result["models"]], accuracies, DIGIT)
+    if options == "--units 10":
+        assert result["setting"]["momentum"] == 0
+        assert result["models"][1]["optimum"] == pytest.approx(1.711793418, rel=1e-6)
+        assert result["models"][1]["gap"] < 1e-6
 
 
 # --- towards the limit ---------------------------------------------------------------------------

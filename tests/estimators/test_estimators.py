@@ -462,6 +462,8 @@ TWO = np.array([[2**53 + 1, 1], [2**53, -1]])
         (pd.DataFrame({"id": TWO[:, 0], "a": [0.5, 1.5]}), "X has whole numbers beyond"),
         (sp.csr_array(TWO), "X has whole numbers beyond"),
         ([[Decimal(2**53 + 1), 0.5], [Fraction(2**53), 1.5]], "X has whole numbers beyond"),
+        ([[Decimal("1E+23"), 0.5], [Decimal("9007199254740993.0"), 1.5]], "X has whole numbers"),
+        (np.array([[b"9007199254740993", b"1"], [b"1", b"2"]]), "X has whole numbers beyond"),
         ([[10**400, 1], [1, -1]], "X has numbers beyond the range"),
         (np.array([["2020", "2021"], ["2022", "2021"]], dtype="M8[D]"), "X has dates"),
         (pd.DataFrame({k: pd.to_timedelta([1, 2], unit="s") for k in "ab"}), "X has dates"),

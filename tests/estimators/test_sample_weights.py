@@ -109,6 +109,14 @@ def test_weights_beside_gates_against_the_program_written_out(given: Any) -> Non
     np.testing.assert_allclose(signs * model.decision_function(X), margins.value, atol=1e-3)
 
 
+def test_balanced_classes_are_those_of_the_weights() -> None:
+    """So that weights are repetitions with it, too."""
+    weighted = ib.MaxMarginSVC(C=1.0, class_weight="balanced").fit(X, Y, sample_weight=W)
+    sums = [weighted.fitted_C_[Y[W > 0] == label].sum() for label in ("up", "down")]  # type: ignore[index]
+    assert sums[0] == pytest.approx(sums[1])
+    assert sum(sums) == pytest.approx(W.sum())
+
+
 @pytest.mark.parametrize(
     ("parameters", "weights", "match"),
     [

@@ -488,6 +488,7 @@ def test_parameters_in_one_memory_that_share_no_entry_are_two() -> None:
         (lambda: returning(lambda y: y.detach()), ValueError, "detach"),
         (lambda: with_buffer(linear(D).weight.sum()), ValueError, "does not follow"),
         (lambda: returning(too_large), torch.OutOfMemoryError, "memory"),
+        (lambda: returning(lambda y: y.new_empty(10**15)), RuntimeError, "memory"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated")

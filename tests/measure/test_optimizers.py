@@ -320,4 +320,4 @@ def test_muon_beside_adam_is_nearest_to_its_own_norm(exact: bool, steps: int) ->
     for norm in ("l2", "linf", "spectral"):
         assert own.gap < (0.3 if exact else 0.5) * diagnose(module, X, labels, norm=norm).gap
     if exact:  # and it goes on falling, at a path that rounding decides: .09 to .12 here
-        assert own.gap < 0.85 * early
+        assert own.gap < min(0.85 * early, 0.2)

@@ -21,23 +21,10 @@ from implicit_bias.protocols.released_training import (
     train_as_released,
 )
 from implicit_bias.training.minibatch import TrainingDiverged
+from mnist import DIGIT, IMAGE, check_released, needs_mnist, parts
 from mnist import contexts as published
-from mnist import needs_mnist, parts
 
 N, D = 1500, 6
-# The released values have six digits, and 12,000 validation images.
-DIGIT, IMAGE = 5e-7, 1 / 12_000 + 5e-7
-# Kernels of torch with which released values came out to the digit, or to the image.
-SEEN_WITH = ("AVX2", "AVX512")
-
-
-def check_released(found: Any, released: Any, within: float) -> None:
-    """Compare with released values; report, of kernels that were not tried, a few images more."""
-    kernels = torch.backends.cpu.get_cpu_capability()
-    if kernels not in SEEN_WITH and not np.allclose(found, released, rtol=0, atol=within):
-        np.testing.assert_allclose(found, released, rtol=0, atol=0.005)
-        pytest.xfail(f"with torch's kernels {kernels}: {found}, where {released} is released")
-    np.testing.assert_allclose(found, released, rtol=0, atol=within)
 
 
 def samples() -> tuple[Array, Array]:
