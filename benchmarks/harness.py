@@ -80,6 +80,11 @@ class Verdict(Enum):
         """Judge a claim by whether all of its rule holds, or else a part."""
         return cls.STANDS if whole else cls.IN_PART if part else cls.FALLS
 
+    @classmethod
+    def each(cls, holds: pd.Series[bool], share: float = 0.0) -> Verdict:
+        """Judge what is asked of several: in part if more than a share of them hold."""
+        return cls.of(len(holds) and holds.all(), holds.mean() > share)
+
 
 def otherwise(verdict: Verdict, bound: str) -> str:
     """Say what becomes of a claim under another bound."""

@@ -20,8 +20,8 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.trajectory import context_trajectory
 
-# Gates unlike those at the end, over those at the start: the rule of the verdict.
-LEFT = 0.5
+# Gates unlike those at the end, over those at the start, and share of the networks: of the rules.
+LEFT, MOST = 0.5, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,6 @@ class Sizes:
     seeds: int = 10
 
 
-WHOLE = Sizes()
 QUICK = Sizes(dataset="digits", protocol="default", units=10, steps=100, samples=(100,), seeds=2)
 
 
@@ -104,21 +103,17 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     of = f"of {len(networks)} networks"
     return {
         "learned": Judged(
-            _most(learns),
+            Verdict.each(learns, MOST),
             f"{learns.sum()} {of} learn contexts that are better than random ones, from step "
             f"{span(networks['better from'], 'g')} on.",
         ),
         "early": Judged(
-            _most(part <= LEFT),
+            Verdict.each(part <= LEFT, MOST),
             f"After {second_step(frame)} steps {span(part, percent)} as many gates as at the start "
             f"are unlike those at the end: half or fewer in {(part <= LEFT).sum()} {of}.",
-            remark=otherwise(_most(part <= LEFT / 2), "a quarter left"),
+            remark=otherwise(Verdict.each(part <= LEFT / 2, MOST), "a quarter left"),
         ),
     }
-
-
-def _most(holds: pd.Series[bool]) -> Verdict:
-    return Verdict.of(holds.all(), holds.mean() > 0.5)
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
@@ -142,6 +137,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return trajectory_figure(middle.groupby("step").median(numeric_only=True).reset_index())
 
 
-EXPERIMENT = sized(
-    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK)

@@ -262,8 +262,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def verdict(frame: pd.DataFrame, most: float = MOST) -> Verdict:
     """Judge the claim by the rule."""
-    there = (_ends(frame) < most).all(axis=1)
-    return Verdict.of(there.all(), there.any())
+    return Verdict.each((_ends(frame) < most).all(axis=1))
 
 
 def tabulate(frame: pd.DataFrame) -> Rows:

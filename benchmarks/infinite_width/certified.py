@@ -50,7 +50,6 @@ class Sizes:
     directions: int = 1_000_000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(
     random=(10, 20),
     published=(20,),
@@ -331,4 +330,4 @@ def _share(share: float) -> str:
     return f"{share:.4f}" if share < 0.999 else f"1 - {max(1.0 - share, 0.0):.0e}"
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -48,7 +48,6 @@ class Sizes:
     tolerances: tuple[float, ...] = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
 
 
-WHOLE = Sizes()
 QUICK = Sizes(
     samples=24, features=4, gates=8, iterations=(10, 300), scnn_iterations=(10,), tolerances=(1e-4,)
 )
@@ -269,4 +268,4 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
     }
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -15,7 +15,7 @@ def words(kept: Kept) -> dict[str, object]:
     random = certified[certified["kind"] == "random points"]
     lines = [
         f"The maximum is known: to a relative gap of {random['gap'].max():.0e} on random points in "
-        "the plane, which an attack by a million directions does not shake.",
+        "the plane, and a search over a million directions finds nothing against it.",
         _reached(kept["margin_reached"]),
         _time(kept["more_time"]),
         _few(kept["neurons"], kept["plane"]),
@@ -29,7 +29,7 @@ def _reached(frame: pd.DataFrame) -> str:
         f"{margin_share(of_grid.min())} to {margin_share(of_grid.max())} on {k} × {k} clusters"
         for k, of_grid in medians.groupby("k")
     )
-    return f"**Published training of the widest networks reaches {words}** (medians by samples)."
+    return f"**Published training of the widest networks reaches {words}** (medians of each N)."
 
 
 def _time(frame: pd.DataFrame) -> str:

@@ -55,7 +55,6 @@ class Sizes:
     steps: int = 5000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(samples=(8, 16), draws=1, width=32, steps=200)
 
 
@@ -223,4 +222,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return medians.rename(columns="{} samples".format).reset_index()
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

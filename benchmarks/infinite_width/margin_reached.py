@@ -32,7 +32,6 @@ class Sizes:
     draws: int = 20
 
 
-WHOLE = Sizes()
 QUICK = Sizes(grids=(3,), samples=(16, 32), widths=(8, 32), steps=300, draws=2)
 
 
@@ -203,6 +202,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index().astype(str).rename(columns={"k": "k × k clusters"})
 
 
-EXPERIMENT = sized(
-    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK)

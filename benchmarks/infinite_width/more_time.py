@@ -34,7 +34,6 @@ class Sizes:
     draws: int = 20
 
 
-WHOLE = Sizes()
 QUICK = Sizes(k=3, samples=(16,), width=16, published_steps=200, steps=30, draws=2)
 
 
@@ -128,4 +127,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, np.atleast_1d(axes)[:1], 2)
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -29,7 +29,6 @@ class Sizes:
     draws: int = 10
 
 
-WHOLE = Sizes()
 QUICK = Sizes(grids=(2, 3), samples=(16, 32), draws=2)
 
 
@@ -120,7 +119,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     largest = frame[frame["samples"] == frame["samples"].max()]
     counts = largest.groupby("k")["neurons"].median()
-    words = ", ".join(f"{count:.0f} for {k} × {k} clusters" for k, count in counts.items())
+    words = ", ".join(f"{count:.0f} neurons for {k} × {k} clusters" for k, count in counts.items())
     ratios = (frame["neurons"] / frame["support"]).groupby(frame["samples"]).median()
     return (
         f"With {frame['samples'].max()} samples the optimum has {words} (medians). A basic optimum "
@@ -141,8 +140,7 @@ def medians(frame: pd.DataFrame) -> pd.DataFrame:
 def verdict(frame: pd.DataFrame, most: float = 2.0) -> Verdict:
     """Judge the claim by the rule."""
     counts = medians(frame)
-    level = counts.iloc[-1] < most * counts.iloc[len(counts) // 2]
-    return Verdict.of(level.all(), level.any())
+    return Verdict.each(counts.iloc[-1] < most * counts.iloc[len(counts) // 2])
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
@@ -155,4 +153,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({**cells, "largest gap": gaps}).reset_index().astype(str)
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -52,7 +52,6 @@ class Sizes:
     draws: int = 20
 
 
-WHOLE = Sizes()
 QUICK = Sizes(k=2, samples=24, features=200, gates=30, width=64, steps=300, steps_on=20, draws=2)
 
 
@@ -207,4 +206,4 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     return stats.loc[list(PREDICTORS)].reset_index()
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -43,6 +43,14 @@ POINT = 0.01  # a percentage point
 NARROWEST, NARROW, WIDE = 10, 20, 100
 # The N of ten seeds; all others have those that are released.
 TEN_SEEDS, RELEASED_SEEDS = 500, 3
+# What claims say of SVM-L2 minus SVM-GLN, and the sign of each.
+SIGNS = {
+    "error": 1,
+    "least error": 1,
+    f"error at H = {WIDE} minus that at H = {NARROWEST}": -1,
+    f"error at H = {WIDE}, four contexts, medians": -1,
+    f"error at H = {WIDE}, four contexts, random thresholds": -1,
+}
 # Widest GLN of figure 3c: with two contexts it has as many parameters as the widest FReLU.
 WIDEST_GLN = 50
 # Share of the cells that "tends to" and "uniformly" ask for.
@@ -273,7 +281,7 @@ def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
     needed(weak)
     of_gln = ours[ours["model"] == "SVM-GLN"]
     return Judged(
-        Verdict.of(weak.all(), weak.any()),
+        Verdict.each(weak),
         f"Correlation within one N: {_by_seeds(of_l2)}.",
         f"SVM-GLN has {_by_seeds(of_gln)}; over all cells {_correlation(of_gln)}, SVM-L2 "
         f"{_correlation(of_l2)}.",
@@ -284,7 +292,7 @@ def weakly_correlated(values: pd.DataFrame, tables: Tables) -> Judged:
             + _correlation(_with_network(_medians(_released(values, ("SVM-L2",)))))
             + " over all cells.",
         ],
-        remark=otherwise(Verdict.of(weaker.all(), weaker.any()), "0.7"),
+        remark=otherwise(Verdict.each(weaker), "0.7"),
     )
 
 
@@ -525,6 +533,39 @@ def _of_ten_seeds(values: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return every[every["train_size"] == TEN_SEEDS]
 
 
+def what_seeds_say(values: pd.DataFrame, tables: Tables) -> Judged:
+    """Whether four claims on signs have the verdicts of three seeds by ten, too."""
+    three, ten = values[values["train_size"] == TEN_SEEDS], needed(_of_ten_seeds(values, tables))
+    few, many = _signs(three), _signs(ten)
+    same = [few[name].judged(sign) is many[name].judged(sign) for name, sign in SIGNS.items()]
+    stand = [
+        sum(found[name].judged(sign) is Verdict.STANDS for name, sign in SIGNS.items())
+        for found in (many, few)
+    ]
+    turned = sum(few[name].mean * many[name].mean < 0 for name in SIGNS)
+    return Judged(
+        Verdict.of(all(same), np.mean(same) > 0.5),
+        f"SVM-L2 minus SVM-GLN: {Pairs(dict(list(many.items())[:2]), '{name} {pair}', '; ')}.",
+        f"of three seeds, the same N: {few}.",
+        [f"Of all seeds: {many}. {turned} means change their sign."],
+        f": {sum(same)} of {len(same)} are the same; {stand[0]} stand by ten seeds, {stand[1]} by "
+        "three",
+    )
+
+
+def _signs(values: pd.DataFrame) -> Pairs:
+    """SVM-L2 minus SVM-GLN as the claims of `SIGNS` compare them."""
+    medians = _medians(_corrected(values, ("SVM-GLN", "SVM-L2")))
+    widest = _at(values, WIDE, 2)
+    found = (
+        difference(_matched(medians, "error"), "SVM-L2", "SVM-GLN"),
+        _least_apart(values),
+        _caught_up(medians[medians["hyperplanes"] == 1]),
+        *(widest.get(threshold) for threshold in THRESHOLDS),
+    )
+    return needed(_complete(dict(zip(SIGNS, found, strict=True))))
+
+
 def essential(values: pd.DataFrame, tables: Tables) -> Judged:
     """Share of the gain of depth that SVM-L2 has, too."""
     best = _best(values, ("SVM-L2", "SVM-GLN", "SVM-shallow"))
@@ -691,7 +732,7 @@ def finite_time(values: pd.DataFrame, tables: Tables) -> Judged:
         )
     )
     return Judged(
-        Verdict.of(less.all(), less.any()),
+        Verdict.each(less),
         "Disagreement with SVM-GLN, near the limit minus GD-GLN: "
         f"{Paired.of(frame['infinite'] - frame['finite'], frame['seed'])}; "
         f"{percent(frame['finite'].mean())} becomes {percent(frame['infinite'].mean())}, less than "
@@ -707,7 +748,7 @@ def finite_time(values: pd.DataFrame, tables: Tables) -> Judged:
             "training goes, for these settings, and not that every training does.",
         ],
         remark=", for the settings measured and accelerated descent"
-        + otherwise(Verdict.of(a_tenth_of.all(), a_tenth_of.any()), "a tenth"),
+        + otherwise(Verdict.each(a_tenth_of), "a tenth"),
     )
 
 
@@ -826,7 +867,7 @@ def random_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
         f"{name} {_by_seeds(rows[rows['model'] == name])}" for name in ("SVM-LC", "SVM-HL")
     )
     return Judged(
-        Verdict.of(strong.all(), strong.any()),
+        Verdict.each(strong),
         f"Correlation within one N: {_by_seeds(random)}.",
         f"{others}.",
         [
@@ -837,7 +878,7 @@ def random_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
             )
             + ".",
         ],
-        remark=otherwise(Verdict.of(stronger.all(), stronger.any()), "0.7"),
+        remark=otherwise(Verdict.each(stronger), "0.7"),
     )
 
 
@@ -1239,6 +1280,7 @@ JUDGES: dict[str, Callable[[pd.DataFrame, Tables], Judged]] = {
     "momentum": momentum,
     "unaffected": without_momentum,
     "hardly": hardly,
+    "seeds": what_seeds_say,
     "groups": groups,
     "time": finite_time,
 }

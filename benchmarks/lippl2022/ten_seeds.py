@@ -31,7 +31,7 @@ gap                   of the certificate
 Source: Lippl, Abbott, Chung (2022), introduction and section 5.2.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,10 +41,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.drawing import Figure, subplots, tick_values
-from benchmarks.harness import Judged, Row, Rows, Verdict
+from benchmarks.harness import Judged, Row, Rows
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.neighbours import MODELS, cell, shape
-from benchmarks.lippl2022.paired import Paired, Pairs, matched, side_by_side, signed
+from benchmarks.lippl2022.paired import Paired, Pairs, matched, signed
 from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -53,7 +53,7 @@ from implicit_bias.problem.gating import HyperplaneContexts, UnitGates
 from implicit_bias.protocols import lippl2022
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS, VERMILION
 
-RELEASED_SEEDS, NEAREST, QUARTERS = 3, 10, 4
+NEAREST, QUARTERS = 10, 4
 CELL = ("units", "hyperplanes", "threshold", "seed")
 GLN, L2 = MODELS
 RC, GAUSSIAN = "svm-rc", "svm-rc-gaussian"
@@ -70,7 +70,7 @@ class Sizes:
     train_size: int = 500
 
 
-WHOLE, QUICK = Sizes(), Sizes(seeds=(1, 2), units=(10,), train_size=100)
+QUICK = Sizes(seeds=(1, 2), units=(10,), train_size=100)
 
 
 def settings(sizes: Sizes) -> list[Row]:
@@ -147,42 +147,12 @@ def of_threshold(frame: pd.DataFrame, threshold: str = "median") -> pd.DataFrame
     return matched(frame[frame["threshold"] == threshold], "error", CELL)
 
 
-def comparisons(frame: pd.DataFrame) -> dict[str, tuple[Paired, int]]:
-    """SVM-L2 minus SVM-GLN as the claims of the page compare them, and the sign of each claim."""
-    medians = of_threshold(frame)
-    two = medians[medians["hyperplanes"] == 1]
-    apart = two.assign(apart=two[L2] - two[GLN])
-    widths = side_by_side(apart, "apart", "units", ("seed",))
-    narrow, wide = apart["units"].min(), apart["units"].max()
-    found = {
-        "error": (minus(two, L2, GLN), 1),
-        "least error": (minus(medians.groupby("seed").min().reset_index(), L2, GLN), 1),
-        f"error at H = {narrow} minus that at H = {wide}": (minus(widths, narrow, wide), 1),
-    }
-    for threshold in ("median", "random"):
-        table = of_threshold(frame, threshold)
-        largest = table["hyperplanes"] > 1
-        name = f"error at H = {wide}, four contexts, {threshold} thresholds"
-        found[name] = (minus(table[largest], L2, GLN), -1)
-    return found
-
-
 def gains(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     """SVM-L2 minus SVM-GLN in each quarter, at medians: a row a cell, columns 1 to 4."""
     columns = {f"{by}_{quarter}": quarter for quarter in range(1, QUARTERS + 1)}
     medians = frame[frame["threshold"] == "median"].set_index(["model", *CELL])[list(columns)]
     gained = pd.DataFrame(medians.loc[L2] - medians.loc[GLN])
     return gained.rename(columns=columns).reset_index()
-
-
-def listed(found: Mapping[str, tuple[Paired, int]]) -> str:
-    """Write all comparisons."""
-    return "; ".join(f"{name} {pair}" for name, (pair, _) in found.items())
-
-
-def sure(found: Mapping[str, tuple[Paired, int]]) -> int:
-    """Count the comparisons that stand."""
-    return sum(pair.judged(sign) is Verdict.STANDS for pair, sign in found.values())
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
@@ -198,9 +168,6 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         "; ",
     )
     means = own[list(range(1, QUARTERS + 1))].mean()
-    few, ten = (comparisons(each) for each in (frame[frame["seed"] <= RELEASED_SEEDS], frame))
-    same = [few[name][0].judged(sign) is pair.judged(sign) for name, (pair, sign) in ten.items()]
-    turned = sum(few[name][0].mean * pair.mean < 0 for name, (pair, _) in ten.items())
     table = of_threshold(frame).dropna(subset=[RC])
     equal = Pairs.by(table, "units", GLN, RC, "{pair} at H = {name}", "; ")
     return {
@@ -213,15 +180,6 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
                 "From the least known quarter to the best, SVM-L2 minus SVM-GLN: "
                 f"{', '.join(map(signed, means))} points.",
             ),
-        ),
-        "seeds": Judged(
-            verdict=Verdict.of(all(same), np.mean(same) > 0.5),
-            result="SVM-L2 minus SVM-GLN, median thresholds: "
-            f"{listed(dict(list(ten.items())[:2]))}.",
-            control=f"of three seeds, the same N: {listed(few)}.",
-            evidence=(f"Of all seeds: {listed(ten)}. {turned} means change their sign.",),
-            remark=f": {sum(same)} of {len(same)} are the same; {sure(ten)} stand by ten seeds, "
-            f"{sure(few)} by three",
         ),
         "equal": Judged(
             verdict=equal.judged(),
@@ -307,6 +265,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = sized(
-    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK)

@@ -92,7 +92,6 @@ class Sizes:
     plain_steps: int = 100_000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(units=(10,), varied=(10,), seeds=(1,), further_seeds=(4,), plain_steps=1_000)
 
 
@@ -371,8 +370,8 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             evidence=(f"{words[NO_BIAS]}; {words[FULL]}.",),
         ),
         "plain": Judged(
-            verdict=Verdict.of(less.all(), less.any()),
-            remark=otherwise(Verdict.of(still_less.all(), still_less.any()), "two thirds"),
+            verdict=Verdict.each(less),
+            remark=otherwise(Verdict.each(still_less), "two thirds"),
             result="Disagreement with SVM-GLN "
             + ", ".join(along(plain, "from_gln", step) for step in SAID)
             + f" steps; as released {percent(by_width[RELEASED].mean())} after {STEPS:,}.",
@@ -485,6 +484,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, axes.flat, 4)
 
 
-EXPERIMENT = sized(
-    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK)

@@ -73,7 +73,6 @@ class Sizes:
     steps: int = 8_000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(samples=3, tokens=3, features=4, draws=2, steps=300)
 
 
@@ -224,14 +223,11 @@ def _judged(frame: pd.DataFrame, theirs: bool, other: float) -> Judged:
             if norm
             else f"a KKT gap of {span(part['gap'], '.2f')} in {PAIR} of the pair"
         )
-        said.append(f"{trained} by {optimizer} has {what}")
-    whole, by_other = (
-        Verdict.of(table["holds"].all(), table["holds"].any()) for table in (runs, others)
-    )
+        said.append(f"{trained} by {optimizer}: {what}")
     return Judged(
-        whole,
-        f"Over {runs['draw'].nunique()} draws {'; '.join(said)}.",
-        remark=otherwise(by_other, percent(other)),
+        Verdict.each(runs["holds"]),
+        f"Over {runs['draw'].nunique()} draws, {'; '.join(said)}.".replace("linf", "l_inf"),
+        remark=otherwise(Verdict.each(others["holds"]), percent(other)),
     )
 
 
@@ -269,6 +265,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels[1:, 1], len(NORMS))  # where none is thick
 
 
-EXPERIMENT = sized(
-    settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK, whole=WHOLE
-)
+EXPERIMENT = sized(settings, rows, found, tabulate, draw=draw, judge=judge, quick=QUICK)

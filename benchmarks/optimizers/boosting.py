@@ -45,7 +45,6 @@ class Sizes:
     rounds: int = 20_000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(samples=60, shrinkages=(1.0, 0.1), rounds=60)
 
 
@@ -158,4 +157,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

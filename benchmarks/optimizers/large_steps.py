@@ -30,7 +30,6 @@ class Sizes:
     step_sizes: tuple[float, ...] = (8.0, 100.0, 1000.0, 10_000.0)
 
 
-WHOLE = Sizes()
 QUICK = Sizes(samples=20, steps=300, step_sizes=(8.0, 100.0))
 
 
@@ -108,4 +107,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, [ax], 4)
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -52,7 +52,6 @@ class Sizes:
     steps: int = 20_000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(samples=6, units=3, starts=1, steps=200)
 
 
@@ -259,4 +258,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels[:1], 2)
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -39,7 +39,6 @@ class Sizes:
     digit_steps: int = 10_000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(sets=("k10-sigma1",), steps=200)
 
 
@@ -250,4 +249,4 @@ def _shortfalls(ax: Axes, runs: pd.DataFrame) -> None:
     ax.grid(axis="both")
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

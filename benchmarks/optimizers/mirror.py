@@ -35,7 +35,6 @@ class Sizes:
     step_size: float = 0.1
 
 
-WHOLE = Sizes()
 QUICK = Sizes(powers=(1.5, 3.0), steps=300)
 
 
@@ -133,4 +132,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -54,7 +54,6 @@ class Sizes:
     between: int = 200
 
 
-WHOLE = Sizes()
 QUICK = Sizes(steps=300, growths=(1.2,), between=20)
 
 
@@ -184,4 +183,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

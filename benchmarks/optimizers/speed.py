@@ -52,7 +52,6 @@ class Sizes:
     steps: int = 30_000
 
 
-WHOLE = Sizes()
 QUICK = Sizes(samples=50, steps=200)
 
 
@@ -272,4 +271,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels[:1], 3)
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK, whole=WHOLE)
+EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -212,8 +212,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def verdict(frame: pd.DataFrame) -> Verdict:
     """Judge the claim by the rule."""
-    answered = _answered(frame) & (frame["lies"] == "")
-    return Verdict.of(answered.all(), answered.mean() > 0.5)
+    return Verdict.each(_answered(frame) & (frame["lies"] == ""), 0.5)
 
 
 EXPERIMENT = Experiment(measure, found, tabulate, verdict, options=SetOptions)

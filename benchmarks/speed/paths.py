@@ -223,9 +223,10 @@ def found(frame: pd.DataFrame) -> str:
     learned = sums["path"] == "learned gates"
     others = sums[~learned]
     lines = [
-        f"A start saves a factor of {span(others['ratio'], '.1f')}. The sums include the first "
-        "problem of a path, which has no neighbour. What a solve costs in any case (the "
-        "certificate, the look for samples in conflict) is the same on both sides."
+        f"**A start makes a path {span(others['ratio'], '.1f')} times as fast, and "
+        f"{span(sums.loc[learned, 'ratio'], '.1f')} times where gates are learned.** The sums "
+        "include the first problem of a path, which has no neighbour. What a solve costs in any "
+        "case (the certificate, the look for samples in conflict) is the same on both sides."
     ]
     for row in harness.rows_of(sums[learned]):
         lines.append(
@@ -239,8 +240,7 @@ def found(frame: pd.DataFrame) -> str:
 
 def verdict(frame: pd.DataFrame, least: float = 2.0) -> harness.Verdict:
     """Judge the claim by the rule."""
-    ratios = _by_path(frame)["ratio"]
-    return harness.Verdict.of((ratios >= least).all(), (ratios >= least).any())
+    return harness.Verdict.each(_by_path(frame)["ratio"] >= least)
 
 
 EXPERIMENT = harness.Experiment(measure, found, tabulate, verdict, options=PathOptions)

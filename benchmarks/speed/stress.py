@@ -508,14 +508,14 @@ def found(frame: pd.DataFrame) -> str:
     auto, lies, faults = _auto(frame), _lies(frame), _faults(frame)
     none, missed = _unanswered(auto), _missed(auto)
     lines = [
-        f"Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
+        f"**Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
         f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} are an exception, or nothing "
         f"within {LIMIT:g} s{_counts(frame.loc[faults, 'status'])}; "
-        f"{frame['warned'].fillna('').ne('').sum()} come with a warning.",
-        f'"auto" has no answer to {none.sum()} of {len(auto):,}'
-        f"{_counts(auto.loc[none, 'status'])}; to {missed.sum()}, {100 * missed.mean():.2f} %, "
-        "where there is an optimum: C is finite, or no proof in exact arithmetic is found that "
-        "nothing separates the samples. Its fallbacks answer "
+        f"{frame['warned'].fillna('').ne('').sum()} come with a warning. To {missed.sum()} that "
+        f'have an optimum, {100 * missed.mean():.2f} %, "auto" has no answer.**',
+        f'"auto" has none to {none.sum()} of {len(auto):,}{_counts(auto.loc[none, "status"])}. '
+        "There is an optimum where C is finite, or no proof in exact arithmetic is found that "
+        'nothing separates the samples. The fallbacks of "auto" answer '
         f"{_fell_back(auto).sum():,}, {auto['rational'].eq(True).sum():,} of them in rational "
         "numbers.",
     ]

@@ -204,7 +204,7 @@ def test_attention_is_trained_by_the_slopes_of_autograd() -> None:
 def test_leading_parts_are_limits(module: str) -> None:
     """f(c theta) / c^L tends to the module that is written by hand, of squared relu."""
     whole, by_hand = (
-        leading.built(leading.WHOLE, module, "squared relu", 0, whole=whole)
+        leading.built(leading.Sizes(), module, "squared relu", 0, whole=whole)
         for whole in (True, False)
     )
     X = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -232,7 +232,7 @@ def test_networks_go_where_the_table_says(
     name: str, kinds: tuple[float, ...] | None, slower: int
 ) -> None:
     """The norm of two tensors, up to a factor, from its definition; inf is the largest entry."""
-    network = networks.Network(networks.WHOLE, "smooth", 0)
+    network = networks.Network(networks.Sizes(), "smooth", 0)
     norm = geometry_of(networks.built(network, name, 0.03), network).norm
     ratios = list[float]()
     for seed in range(3):

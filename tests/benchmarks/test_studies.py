@@ -72,8 +72,8 @@ def test_kept_tables_are_of_the_default_sizes(name: str) -> None:
     for entry in study.experiments:
         attrs = harness.read(study, entry).attrs
         module = import_module(f"benchmarks.{name}.{entry.name}")
-        assert attrs["sizes"] == sizes.in_words(module.WHOLE)
-        assert attrs["done"] == attrs["settings"] == len(module.settings(module.WHOLE))
+        assert attrs["sizes"] == sizes.in_words(module.Sizes())
+        assert attrs["done"] == attrs["settings"] == len(module.settings(module.Sizes()))
 
 
 @each_study
