@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,12 +59,12 @@ PANELS = {
     "residual": "KKT residual",
     "balance": "deviation from |w| = ||W||",
 }
-LOOKS = {
+LOOKS: dict[str, tuple[str, Any]] = {
     "plain": (BLUE, ":"),
     "momentum": (VERMILION, "-."),
     "usual acceleration": (GREEN, "--"),
     "accelerated": (BLACK, "-"),
-    "accelerated, one unit dead": (ORANGE, "--"),
+    "accelerated, one unit dead": (ORANGE, (0, (6, 1, 1, 1, 1, 1))),
 }
 
 
@@ -291,7 +292,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.plot(
                 rows["step"],
                 rows[column],
-                line,
+                linestyle=line,
                 color=colour,
                 label=name if column == "excess" else "_",
                 alpha=0.85,
@@ -300,7 +301,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             continue
         if column == "excess":
             level = frame["dead_level"].iloc[0]
-            ax.axhline(level, color=GREY, linestyle=":", label="optimum without that unit")
+            ax.axhline(level, color=GREY, linewidth=0.8, label="optimum without that unit")
         ax.set_ylabel(label)
         logarithmic(ax)
     for ax in axes[1]:

@@ -108,7 +108,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     row = min(rows_of(ends), key=_part_above)
     Plane.of_row(row).draw(left)
     kink(left, row["escape"], color=GREEN, linewidth=2.2)
-    left.set_title(f"{percent(row['share'])} of the maximum;\ngreen: the kink of the missing unit")
+    left.set_title(
+        f"{percent(row['share'])} of the maximum; straight\nand thick: kink of the missing unit"
+    )
     oracle = row["oracle"].reshape(GRID, GRID)
     image = middle.imshow(oracle, extent=EXTENT, origin="lower", cmap="viridis")
     middle.contour(AXIS, AXIS, oracle, [ONE], colors="white", linewidths=1)

@@ -43,7 +43,7 @@ from benchmarks.optimizers.single_samples import NORMS, Judge, drawn
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import share_span, span
 from implicit_bias.base.wording import percent
-from implicit_bias.report.style import COLOURS, LINES
+from implicit_bias.report.style import COLOURS, LINES, MARKERS
 
 POINTS = 60
 # From this many times t_sign or t_eps on a run is long after it, and before it at this share of it.
@@ -255,8 +255,10 @@ def draw(frame: pd.DataFrame) -> Figure:
                 for line, norm in zip(LINES, ("linf", "l2"), strict=False):
                     of_norm = run[run["norm"] == norm]
                     steps, shares = of_norm["step"] / scale, of_norm["share"].clip(lower=0)
-                    look = {"color": colour, "linestyle": line, "linewidth": 1.3}
-                    ax.plot(steps, shares, label=f"{words}: {norm}", **look)
+                    look = {"color": colour, "linestyle": line, "marker": MARKERS[place]}
+                    ax.plot(
+                        steps, shares, lw=1.3, ms=3, markevery=5, label=f"{words}: {norm}", **look
+                    )
             ax.axvline(1.0, color="black", linewidth=0.7, linestyle=":")
             ax.axhline(1.0, color="black", linewidth=0.7, linestyle=":")
             title = "with epsilon (beta2 0.95, step 0.1)" if tiny else "epsilon 0: beta2, step"

@@ -20,7 +20,7 @@ from implicit_bias import Recorder, diagnose, which_norm
 from implicit_bias.base.processes import Pipe
 from implicit_bias.base.wording import percent_bounds
 from implicit_bias.datasets.catalogue import load
-from implicit_bias.report.style import BLUE, GREY, ORANGE, SKY, VERMILION
+from implicit_bias.report.style import BLUE, GREY, MARKERS, ORANGE, SKY, VERMILION
 
 Call: TypeAlias = Literal["diagnose", "leading", "which_norm", "record"]
 Kind: TypeAlias = Literal["dense", "convolutions", "residual"]
@@ -256,13 +256,13 @@ def draw(frame: pd.DataFrame) -> Figure:
     dense = answered[answered["kind"] == "dense"]
     most = dense["widths"].map(tuple).mode()
     one = dense[dense["widths"].map(tuple) == most.iloc[0]] if len(most) else dense
-    for norm, rows in one.groupby("norm"):
+    for marker, (norm, rows) in zip(MARKERS, one.groupby("norm"), strict=False):
         rows = rows.sort_values("N")
-        left.plot(rows["N"], rows["seconds"], marker="o", color=COLOURS[str(norm)], label=norm)
+        left.plot(rows["N"], rows["seconds"], marker=marker, color=COLOURS[str(norm)], label=norm)
     wide = frame[(frame["outcome"] == runs.ANSWERED) & (frame["kind"] == "convolutions")]
-    for call, colour in (("diagnose", BLUE), ("record", GREY)):
+    for call, colour, marker in (("diagnose", BLUE, "o"), ("record", GREY, "s")):
         rows = wide[(wide["call"] == call) & (wide["norm"] == "l2")].sort_values("weights")
-        right.plot(rows["weights"], rows["seconds"], marker="o", color=colour, label=call)
+        right.plot(rows["weights"], rows["seconds"], marker=marker, color=colour, label=call)
     left.set(xlabel="samples N, one hidden layer", ylabel="seconds of a diagnosis")
     right.set(xlabel="weights, convolutional network", ylabel="seconds")
     for ax in (left, right):

@@ -291,7 +291,8 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
         ax.xaxis.set_minor_locator(NullLocator())
     answered = rows[rows["outcome"] == runs.ANSWERED]
     for solver, points in answered.groupby("solver") if len(answered) else ():
-        look: dict[str, Any] = {"color": _colour(solver), "linestyle": "", "marker": "o"}
+        marker = "s" if solver == "working-set" else "o"
+        look: dict[str, Any] = {"color": _colour(solver), "linestyle": "", "marker": marker}
         fitted = _fitted(points, quantity)
         ax.plot(fitted[axis], fitted[quantity], label=solver, **look)
         left = points.drop(fitted.index)
