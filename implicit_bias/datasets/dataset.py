@@ -21,6 +21,7 @@ from implicit_bias.base.validation import (
     as_class_labels,
     as_finite,
     check_count,
+    check_flag,
     check_seed,
     owned,
 )
@@ -80,6 +81,12 @@ class Dataset:
     preparation: Preparation | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        check_flag(self.complete, "complete")
+        check_flag(self.has_constant, "has_constant")
+        if not isinstance(self.carried, Mapping):
+            raise TypeError(
+                f"carried must be a mapping from names to arrays, got {self.carried!r:.99}"
+            )
         if self.complete:
             X = owned(as_finite(self.X, "X", 2), self.X)
         else:  # all but the missing values are checked

@@ -155,7 +155,8 @@ def load_own(
     lists = {"positive": positive, "negative": negative, "classes": classes}
     lists |= {"ignore": ignore, "id": id}
     for name, given in lists.items():
-        if isinstance(given, str) or not isinstance(given, Collection | None):
+        is_list = isinstance(given, Collection) and getattr(given, "ndim", 1) == 1
+        if isinstance(given, str) or not (given is None or is_list):
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
     if not isinstance(target, str | None):
         raise TypeError(f"target must be a name, got {target!r:.99}")

@@ -321,6 +321,8 @@ def _layer(
         parts["readouts"] = torch.tensor(as_finite(readouts, "readouts", axes)).to(samples)
     if biases is not None:
         parts["biases"] = torch.tensor(as_finite(biases, "biases", 1)).to(samples)
+    if not isinstance(weights, Iterable):
+        raise TypeError(f"weights must be blocks of rows, such as [W], got {weights!r:.99}")
     for given in weights:
         block = as_finite(given, "each block of weights", 2)
         if block.shape[1] != samples.shape[1]:

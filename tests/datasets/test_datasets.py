@@ -401,6 +401,12 @@ def test_refused(call: Callable[..., object], arguments: dict[str, Any], message
         call(**arguments)
 
 
+@pytest.mark.parametrize("name", ["complete", "has_constant", "carried"])
+def test_wrong_types_are_named(name: str) -> None:
+    with pytest.raises(TypeError, match=name):
+        dataset(**{name: 3.5})
+
+
 def test_labels_fit_the_named_classes() -> None:
     X = np.eye(3)
     data = Dataset("three", X, np.array([0, 1, 2]), ("a", "b", "c"), has_constant=False)

@@ -225,6 +225,7 @@ MISREAD = [
                 (["1", "2", "3"], {"positive": "xy"}, "positive"),
                 (["1", "2", "3"], {"negative": "xy"}, "negative"),
                 (["1", "2", "3"], {"classes": "xy"}, "classes"),
+                (["1", "2", "3"], {"classes": np.array(1)}, "classes"),
                 ([f"{2**53 + 1}", "2", ""], {"missing": "drop"}, "a has whole numbers beyond"),
                 ([f"{2**53 + 1}", "2", ""], {"missing": "median"}, "a has whole numbers beyond"),
             )

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -113,6 +113,8 @@ def test_eigenvalues_without_squaring(name: str) -> None:
     np.testing.assert_allclose(found, expected, atol=TIGHT)
     few = finite_eigenvalues(X, phi, [weights[:1]])
     np.testing.assert_allclose(few, eigenvalues(finite_gram(X, phi, [weights[:1]])), atol=TIGHT)
+    with pytest.raises(TypeError, match="weights"):
+        finite_gram(X, phi, cast(Any, 5))
     with pytest.raises(ValueError, match="no units"):
         finite_eigenvalues(X, phi, [])
 

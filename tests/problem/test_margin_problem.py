@@ -5,7 +5,7 @@ import itertools
 import pickle
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -91,6 +91,9 @@ def test_sizes_and_subset() -> None:
     assert part.C == problem.C
     assert part.metric is not None
     assert part.metric.keys() == {1}
+    for wrong in (None, 1, "a", [0.5]):
+        with pytest.raises(ValueError, match="indices"):
+            problem.subset(cast(Any, wrong))
 
 
 class FirstThree:
