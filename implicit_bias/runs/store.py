@@ -176,6 +176,8 @@ class Store:
             The file is not what was written.
         """
         file = self.file(key)
+        if file.exists() and not file.is_file():  # a pipe would never end
+            raise DamagedRecord(f"{file} is no regular file: delete it")
         try:
             return record_of(key, file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):

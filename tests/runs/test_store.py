@@ -99,6 +99,17 @@ def test_damage_is_found(damage: Callable[[str], str], reason: str, tmp_path: Pa
     assert store.read(KEY) is not None
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.file(KEY).parent.mkdir()
+    os.mkfifo(store.file(KEY))
+    with pytest.raises(DamagedRecord, match="regular file"):
+        store.read(KEY)
+    with pytest.raises(StoreError, match="regular file"):
+        store.write(CONFIG, outcome())
+
+
 def test_a_record_in_the_wrong_place_is_found(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write(CONFIG, outcome())
