@@ -267,8 +267,9 @@ class _WorkingRows(RowRounds):
         settled = 0 < len(worst) <= self.solver.settled * len(kept)
         if settled:  # those that may violate in the next round, too
             worst = self.violators(room, 1.0 + self.solver.near_margin)
-        self.exchange(kept, worst)
-        self.rows = self.with_all_classes(self.rows)
+        # What joins for its class counts among those that come back, else it may leave for ever.
+        rows = self.with_all_classes(np.union1d(kept, worst))
+        self.exchange(kept, np.setdiff1d(rows, kept))
         return settled
 
     def double(self) -> bool:

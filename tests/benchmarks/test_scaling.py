@@ -82,14 +82,14 @@ def test_the_picture_shows_every_row() -> None:
     ]
     times, memories = scaling.draw(pd.DataFrame(rows), middle).axes  # H and C have one value
     for ax in (times, memories):
-        marks = [line for line in ax.lines if line.get_marker() in ("o", "^")]
+        marks = [line for line in ax.lines if line.get_marker() in ("o", "s", "^")]
         places = [np.asarray(line.get_xdata()) for line in marks]
         assert sum(map(len, places)) == len(rows) - 1
         above = [line for line in marks if line.get_marker() == "^"]
         assert [np.asarray(line.get_xdata()).tolist() for line in above] == [[9000, 9999]]
         assert all((np.asarray(line.get_ydata()) > 1).all() for line in above)
         assert not any(line.get_clip_on() for line in above)
-        colours = {line.get_color() for line in marks if line.get_marker() == "o"}
+        colours = {line.get_color() for line in marks if line.get_marker() != "^"}
         assert len(colours) == 2
     hollow = [line for line in memories.lines if line.get_markerfacecolor() == "none"]
     assert [np.asarray(line.get_xdata()).tolist() for line in hollow] == [[60]]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import cases
-from implicit_bias import MarginProblem, Solution, Status, solve, solvers
+from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.solvers.newton import Newton
@@ -411,3 +411,12 @@ def test_a_working_set_of_few_features_takes_any_scales() -> None:
     assert_optimal(found, 1e-6)
     known = solve(problem, "feature-space").certificate
     assert found.certificate.upper == pytest.approx(known.upper, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_working_set_on_which_no_solve_succeeds_ends() -> None:
+    """It had gone round, as what joins for its class could leave again: 76 s for 21 pairs."""
+    X = np.array([7e-12, 2e-8, 7e17, -0.06, -7e-15, 6e13, -0.2])[:, None]
+    C = np.array([446.0, 299.0, 2.6, 606.0, 2.9, 11.0, 15.0])
+    problem = max_margin(X, [0, 1, 2, 2, 0, 3, 1], "spectral", C=C, intercept=True, classes=4)
+    assert solve(problem, "working-set").status is not Status.ITERATION_LIMIT
