@@ -26,6 +26,7 @@ def words(kept: Kept) -> dict[str, object]:
 def judge(kept: Kept) -> Mapping[str, Judged]:
     """Judge the claims that are one of several of their table."""
     return {
+        "lemma_10": first_step.lemma_10(),
         "lemma_9": first_step.lemma_9(kept["first_step"]),
         "lemmas_14_to_16": later_steps.lemmas_14_to_16(kept["later_steps"]),
     }

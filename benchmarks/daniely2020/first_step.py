@@ -218,10 +218,33 @@ def lemma_9(frame: pd.DataFrame) -> Judged:
         verdict=asked,
         remark=otherwise(other, "a C_1 of at most 1"),
         result=f"At k = {one['k']:.0f} and n = {one['n']:,.0f}, {percent(one['good_exact'])} of "
-        "the units are good, with initial weights that sum to 0 over A (at least "
+        f"the units are good by exact count ({percent(one['good'])} of the units drawn), "
+        "with initial weights that sum to 0 over A (at least "
         f"{percent(one['good_bound'])}), their alpha is {one['alpha_least']:.4f} to "
         f"{one['alpha_largest']:.4f}, C_1 is {one['lemma_9_on']:.2g}, and C_2 = C_3 = "
         f"{one['lemma_9_off']:.0f}.",
+    )
+
+
+def lemma_10() -> Judged:
+    """Judge lemma 10 as printed, and with max(0, .) and the range of the network's readouts."""
+    k, n = 7, LEAST_BITS
+    sizes = [(r, alpha) for r in range(-k, k + 1, 2) for alpha in (0.25, 1.0)]
+    asked = [(r, alpha, eps) for r, alpha in sizes for eps in (0.01, 1.0, k * abs(r))]
+    off = max(parity.ceiling_error(k, r) for r, _ in sizes)
+    shares = []
+    for r, alpha, eps in asked:
+        low, high = parity.near_readouts(n, k, r, alpha, eps)
+        inside = min(high, n / k) - max(low, -n / k)
+        shares.append(inside / (2 * n / k) / (eps / (8 * k**2)))
+    # Equal at |r| alpha = k, but for rounding.
+    emended = Verdict.of(min(shares) >= 1 - 1e-9)
+    return Judged(
+        verdict=Verdict.of(off == 0),
+        remark=f" as printed; with max(0, .) and [-n/k, n/k]: {emended.value}",
+        result=f"With ReLU6 on both sides, k = {k} and |r| = {k} no u is nearer than {off:.0f}, "
+        f"whatever its range. With max(0, .) and [-n/k, n/k] the share is {min(shares):.0f} to "
+        f"{max(shares):.0f} times eps/(8 k^2).",
     )
 
 

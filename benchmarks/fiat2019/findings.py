@@ -11,7 +11,7 @@ from benchmarks.fiat2019 import (
     norms_and_gap,
     too_few_parameters,
 )
-from benchmarks.harness import otherwise
+from benchmarks.harness import Verdict, otherwise
 from benchmarks.page import Judged, Kept
 
 
@@ -30,6 +30,10 @@ def judge(kept: Kept) -> Mapping[str, Judged]:
         image_width.compared(images, image_width.RELU, image_width.GALU, share, image_width.LINEAR)
         for share in (0.5, 1.0)
     )
+    hard = image_width.compared(images, "GaLU0", image_width.HARD)
+    one_rate = image_width.compared(
+        images[images["rate"] == image_width.RATES[0]], "GaLU0", image_width.HARD
+    )
     return {
         "theorem_4": constants.theorem_4_judged(kept["constants"]),
         "theorem_5": constants.theorem_5_judged(),
@@ -38,7 +42,18 @@ def judge(kept: Kept) -> Mapping[str, Judged]:
         "more_steps": noisy_clusters.more_steps(kept["noisy_clusters"]),
         "both_layers": norms_and_gap.both_layers(kept["norms_and_gap"]),
         "figure_3": replace(similar, remark=otherwise(farther.verdict, "the whole way")),
-        "footnote_1": image_width.compared(images, "GaLU0", image_width.HARD),
+        "footnote_1": replace(
+            hard,
+            result=f"{hard.result} Hard gates have the rate {image_width.RATES[0]:g} alone, "
+            f"sigmoid gates the best of {len(image_width.RATES)}.",
+            remark=hard.remark + otherwise(one_rate.verdict, f"{image_width.RATES[0]:g} for both"),
+            evidence=(f"At the rate {image_width.RATES[0]:g} alone: {one_rate.result}",),
+        ),
+        "alternating": Judged(
+            Verdict.UNTESTED,
+            "The search was not held against SGD: the paper names no sizes.",
+            remark=", as no sizes are given",
+        ),
     }
 
 

@@ -180,7 +180,7 @@ def found(frame: pd.DataFrame) -> str:
     all_but = (
         f"all kd/m but {', '.join(map(str, reached))}"
         if len(reached)
-        else ("all kd/m: GaLU with twice the units matches it")
+        else "all kd/m: GaLU with twice the units has that loss, below ReLU's"
     )
     searches = frame[frame["network"] == IMPROVED]
     of_size = ["m", "d", "k"]
@@ -269,9 +269,10 @@ def redrawn(frame: pd.DataFrame) -> Judged:
     way = (losses["GaLU"] - losses[IMPROVED]) / (losses["GaLU"] - losses["ReLU"])
     return Judged(
         Verdict.of((way > 0.5).all(), (way > 0).all()),
-        f"{IMPROVED} goes {span(way, percent)} of the way from GaLU to ReLU, at kd/m = "
-        f"{span(losses.index.to_numpy())}: the loss of ReLU minus its is "
-        f"{span(ahead, '+.3f')} (published {span(theirs, '+.3f')}).",
+        f"GaLU after {PROPOSALS} redraws goes {span(way, percent)} of the way from GaLU to ReLU, "
+        f"at kd/m = {span(losses.index.to_numpy())}: of equal size it is ahead of ReLU at "
+        f"{int((ahead > 0).sum())} of {len(ahead)}, by {span(ahead, '.3f')} (published "
+        f"{span(theirs, '.3f')}).",
         remark=otherwise(Verdict.of((way > 1).all(), (way > 0).all()), "the whole way"),
     )
 

@@ -257,6 +257,9 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             f"% of its norm at m = {narrow:,} in {longest} epochs; in {common}, by at most "
             f"{100 * turned[narrow]:.1f} %, and at m = {wide:,} by {100 * turned[wide]:.1f} %.",
         ),
+        "figure-2-attributed": Judged(
+            verdict=Verdict.UNTESTED, result="Losses here are of epochs, not of iterations."
+        ),
     }
 
 

@@ -248,6 +248,24 @@ def within(fits: Mapping[tuple[str, str, str], float], order: int, kink: int) ->
     return Verdict.of(all(holds), any(holds))
 
 
+def over_bounds(frame: pd.DataFrame) -> dict[str, float]:
+    """Return the least ratio of an eigenvalue of ELU to the emended bounds K.6, constants 1."""
+    rows = means_of(frame[(frame["activation"] == "elu") & (frame["part"] != "limits")])
+    part, x = rows["part"], rows["x"]
+    close = part.isin(("delta", "wide"))
+    n = x.where(part == "n", float(N)).mask(close, float(len(close_points(0.1))))
+    delta = x.where(close, np.sin(math.pi / n))
+    d = x.where(part == "d", FEATURES)
+    m = x.where(part == "m", WIDTH).mask(part == "wide", WIDE)
+    bound = np.where(
+        rows["start"] == "fan-in",
+        delta**3 / (n**7 * d * np.log(n)),
+        delta**2 / (m * n**4 * np.log(n)),
+    )
+    least = (rows["smallest"] / bound).groupby(rows["start"]).min()
+    return {start: float(least[start]) for start in STARTS}
+
+
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     """Judge each claim by its rule."""
     rates, ends, fits = slopes(frame), last(frame), powers(frame)
@@ -268,6 +286,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
     }
     means = {key: float(draws.mean()) for key, draws in fits.items()}
+    above = " and ".join(f"{ratio:,.0f}" for ratio in over_bounds(frame).values())
     wide = [f"{with_interval(fits[key])} ({key[1]})" for key in fits if key[2] == "wide"]
     for name, order, shown in (("corollary-k3", 1, "relu"), ("corollary-k6", 2, "elu")):
         said = []
@@ -280,13 +299,20 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             )
         judged[name] = Judged(
             verdict=within(means, order, order),
-            result=f"{shown}: {'; '.join(said)}.",
+            result=f"{shown}: {'; '.join(said)}."
+            + (
+                f" All are at least {above} times these bounds with constant 1, which fail by "
+                "extrapolated powers."
+                if order == 2
+                else ""
+            ),
             remark=", emended to r = 2" + otherwise(within(means, order, 1), "r = 1, as printed")
             if order == 2
             else ", in n and delta: the bounds are illegible in our copy",
             evidence=(
-                f"{WIDTH:,} units are less than what K.6 asks for; at m = {WIDE:,}, which are not, "
-                f"the powers of delta are {' and '.join(wide)}."
+                f"{WIDTH:,} units are too few for K.6 on the series in delta, and where n is "
+                f"large, but enough on that in d; at m = {WIDE:,}, enough in delta, too, its "
+                f"powers are {' and '.join(wide)}."
                 if order == 2
                 else "",
             ),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 import torch
@@ -10,9 +9,8 @@ import torch
 from benchmarks.harness import Judged, Verdict
 from benchmarks.page import Kept
 from benchmarks.panigrahi2020 import gram_bounds as bounds
-from benchmarks.panigrahi2020 import lower_bounds, spectra, training
+from benchmarks.panigrahi2020 import spectra
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, preprocess, separation
-from benchmarks.panigrahi2020.shared import number
 from benchmarks.words import vanishing
 from implicit_bias.kernels.gradient_gram import polynomial
 
@@ -91,36 +89,22 @@ SLIPS = (
 
 def words(kept: Kept) -> dict[str, object]:
     """Return the values that the texts of the page name."""
-    powers = lower_bounds.exponents(kept["lower_bounds"])
     ends = spectra.smallest_shares(kept["spectra"])
     half = [name for name in ends if name.startswith("half")][-1]
     return {
         "half": half,
-        **{name: number(share) for name, share in ends[half].items()},
-        **{f"power_{name}": powers[name]["delta"] for name in ("relu", "elu")},
-        "crossings": " and ".join(
-            f"{training.crossing(kept['training'], n, 'predicted'):,} (n = {n})" for n in (10, 50)
-        ),
-        "singly": training.of_runs(
-            kept["training"],
-            *(partial(training.crossing, n=n, part="predicted") for n in (10, 50)),
-        ),
+        **{name: spectra.share_in_words(share, half, name) for name, share in ends[half].items()},
         "fallen": _named(kept, kept.judge()),
         **{slip.__name__: slip() for slip in SLIPS},
     }
 
 
 def _named(kept: Kept, found: Mapping[str, Judged]) -> str:
-    """Name the claims that do not stand, and those that are not tested."""
-    sentences = []
-    for verdict in (Verdict.FALLS, Verdict.UNTESTED):
-        places = [
-            f"{each.where}{f' ({reason})' if reason else ''}"
-            for each in kept.study.claims
-            if found[each.name].verdict is verdict
-            for reason in [found[each.name].remark.strip(",; ").partition(";")[0]]
-        ]
-        if places:
-            opening = verdict.value.partition(":")[0]
-            sentences.append(f"{opening[0].upper()}{opening[1:]}: {'; '.join(places)}.")
-    return " ".join(sentences)
+    """Name the claims that do not stand."""
+    places = [
+        f"{each.where}{f' ({reason})' if reason else ''}"
+        for each in kept.study.claims
+        if found[each.name].verdict is Verdict.FALLS
+        for reason in [found[each.name].remark.strip(",; ").partition(";")[0]]
+    ]
+    return f"Does not stand: {'; '.join(places)}." if places else "No claim falls."

@@ -1,5 +1,7 @@
 """Figure 1 (c, d): eigenvalues of G at the start, at the published width and at infinite width."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
@@ -17,6 +19,7 @@ from benchmarks.panigrahi2020.gram_spectrum import (
     sphere_eigenvalues,
 )
 from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number
+from benchmarks.panigrahi2020.smooth import LEAST
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
 from implicit_bias.kernels import gradient_gram as grams
@@ -165,7 +168,7 @@ def tabulate(frame: pd.DataFrame) -> Rows:
             "m, N(0, 1)": _percent(deviation.iloc[0]),
             "m, -1 and +1": _percent(deviation.iloc[1]),
             **{
-                activation: number(ratio) if ratio > 1e-24 else "0"
+                activation: share_in_words(ratio, name, activation)
                 for activation, ratio in ends[name].items()
             },
         }
@@ -175,16 +178,25 @@ def _percent(share: float) -> str:
     return "" if math.isnan(share) else f"{100 * share:.2f} %"
 
 
+def share_in_words(ratio: float, data: str, activation: str) -> str:
+    """Write a share of the largest eigenvalue, or below what it is if that is rounding."""
+    rounding = LEAST if activation in EXACT and "circle" in data else ROUNDING
+    return number(ratio) if ratio > rounding else f"below {rounding:.0e}"
+
+
+def known(frame: pd.DataFrame) -> pd.Series[float]:
+    """Eigenvalues at infinite width, as exact as they are known; 0 below rounding."""
+    largest = frame.groupby(["data", "activation"])["infinite"].transform("max")
+    exact, infinite = frame["exact"], frame["infinite"]
+    return exact.where(exact > LEAST * largest, 0.0).where(
+        exact.notna(), infinite.where(infinite > ROUNDING * largest, 0.0)
+    )
+
+
 def ends_of(frame: pd.DataFrame) -> pd.DataFrame:
     """First and last eigenvalue at infinite width, by data and activation; 0 below rounding."""
-    values = frame["exact"].fillna(
-        frame["infinite"].where(
-            frame["infinite"]
-            > ROUNDING * frame.groupby(["data", "activation"])["infinite"].transform("max"),
-            0.0,
-        )
-    )
-    cells = frame.assign(value=values).groupby(["data", "activation"], sort=False)["value"]
+    values = frame.assign(value=known(frame))
+    cells = values.groupby(["data", "activation"], sort=False)["value"]
     return pd.DataFrame({"first": cells.first(), "last": cells.last()})
 
 
@@ -205,27 +217,30 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     half, circle = (
         [name for name in last.index if str(name).startswith(start)] for start in ("half", "circle")
     )
-    shown = last.loc[half[-1]]
+    shown = smallest_shares(frame)[half[-1]]
+    vanished = [name for name in ("relu", "tanh", "swish") if last.loc[circle[-1], name] == 0]
     shares = smallest_shares(frame)[half[0]]
-    lines = frame.pivot(index=["data", "index"], columns="activation", values="infinite")
-    above = {
-        name: (lines[name] > lines[["swish", "tanh"]].max(axis=1)).loc[half[-1]].mean()
-        for name in ("relu", "elu")
-    }
+    values = frame.assign(value=known(frame))
+    lines = values.pivot(index=["data", "index"], columns="activation", values="value")
+    above = lines[["relu", "elu"]].gt(lines[["swish", "tanh"]].max(axis=1), axis=0)
+    above = 100 * above.groupby("data").mean()
     return {
         "figure-1-spectra": Judged(
             verdict=Verdict.of(ahead[[*half, *circle]].all(), ahead[half].all()),
-            result=f"Smallest eigenvalue, {half[-1]}: "
+            result=f"Smallest eigenvalue over the largest, {half[-1]}: "
             + ", ".join(
-                f"{name} {number(shown[name])}" for name in ("relu", "elu", "tanh", "swish")
+                f"{name} {share_in_words(shown[name], half[-1], name)}"
+                for name in ("relu", "elu", "tanh", "swish")
             )
-            + f"; {circle[-1]}, where delta = 0: ReLU {number(last.loc[circle[-1], 'relu'])}, "
-            f"ELU {number(last.loc[circle[-1], 'elu'])}.",
+            + f"; {circle[-1]}, where delta = 0: {', '.join(vanished)} 0, "
+            f"elu {number(smallest_shares(frame)[circle[-1]]['elu'])}.",
             evidence=(
                 "By whole spectra, in place of their ends, the claim stands in part: on the "
-                f"{half[-1]} ReLU is above tanh and swish at {100 * above['relu']:.0f} % of the "
-                f"indices and ELU at {100 * above['elu']:.0f} %; on the {half[0]} the smallest "
-                f"eigenvalue of ELU, as a share of its largest, is only "
+                f"{half[-1]} ReLU is above tanh and swish at {above.loc[half[-1], 'relu']:.0f} % "
+                f"of the indices and ELU at {above.loc[half[-1], 'elu']:.0f} %, on the "
+                f"{circle[-1]} at {above.loc[circle[-1], 'relu']:.0f} % and "
+                f"{above.loc[circle[-1], 'elu']:.0f} %; on the {half[0]} the smallest eigenvalue "
+                "of ELU, as a share of its largest, is only "
                 f"{shares['elu'] / shares['tanh']:.2f} times that of tanh.",
             ),
         )

@@ -124,15 +124,19 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def as_printed(frame: pd.DataFrame, column: str, times: int = 1) -> tuple[int, int]:
-    """Count the cells with d' <= n^(1/p), and those whose eigenvalues are 0 from the index on.
+def as_printed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells with d' <= n^(1/p): the condition of theorems 4.3 and M.3 with the constant 1."""
+    return frame[frame["dimension"] <= frame["n"] ** (1 / frame["degree"]) + 1e-9]
 
-    That is the condition of theorems 4.3 and M.3 with the constant 1. The index is ceil(n / d'),
-    or, for G + H, ceil(2 n / d').
-    """
-    met = frame[frame["dimension"] <= frame["n"] ** (1 / frame["degree"]) + 1e-9]
-    index = np.ceil(times * met["n"] / met["dimension"])
-    return int((met[column] < index).sum()), len(met)
+
+def from_index(cells: pd.DataFrame, column: str, times: int = 1) -> int:
+    """Count cells whose eigenvalues are 0 from ceil(n / d') or, for G + H, ceil(2 n / d') on."""
+    return int((cells[column] < np.ceil(times * cells["n"] / cells["dimension"])).sum())
+
+
+def singular(cells: pd.DataFrame) -> int:
+    """Count cells whose smallest eigenvalue is 0, at finite and at infinite width."""
+    return int(cells[["finite", "infinite"]].lt(cells["n"], axis=0).all(axis=1).sum())
 
 
 def grown(n: int = 1024) -> str:
@@ -170,20 +174,21 @@ def rank(gram: Array) -> int:
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     """Judge each claim by its rule."""
     zero = frame[frame["constraints"] < frame["n"]]
-    first = int((zero[["finite", "infinite"]].lt(zero["n"], axis=0)).all(axis=1).sum())
+    first, met = singular(zero), as_printed(frame)
     applies, wrong = frame[frame["index"].notna()], wrong_indices(frame)
     equal = applies["constraints"] * applies["dimension"] == applies["n"]
     inside = wrong.index.difference(applies.index[equal])
-    proved, printed = first == len(zero) and inside.empty, as_printed(frame, "finite")
-    of_both, printed_both = frame[frame["index_both"].notna()], as_printed(frame, "both", 2)
+    proved, printed = first == len(zero) and inside.empty, from_index(met, "finite")
+    of_both, printed_both = frame[frame["index_both"].notna()], from_index(met, "both", 2)
     right, both = int((of_both["both"] < of_both["index_both"]).sum()), len(of_both)
     cases = ", ".join(f"{row.phi}, d' = {row.dimension}, n = {row.n}" for row in wrong.itertuples())
     return {
         "theorem-4-3": Judged(
-            verdict=Verdict.of(proved and printed[0] == printed[1], proved),
+            verdict=Verdict.of(proved and printed == len(met), proved),
             remark=otherwise(Verdict.of(proved), "F.3's proof"),
-            result=f"lambda_min = 0 in {first} of {len(zero)} cells; lambda_k = 0 from the index "
-            f"on in {printed[0]} of {printed[1]} with d' <= n^(1/p), and in "
+            result=f"lambda_min = 0 in {first} of {len(zero)} cells by F.2's condition, in "
+            f"{singular(met)} of {len(met)} by the printed one, d' <= n^(1/p); lambda_k = 0 "
+            f"from the index on in {printed} of these, and in "
             f"{int((~equal).sum()) - len(inside)} of {int((~equal).sum())} by the proof of F.3.",
             evidence=(
                 f"Theorem 4.3 has d' = O(n^(1/p)) for both sentences. For the second that is too "
@@ -194,9 +199,9 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
             ),
         ),
         "theorem-m3": Judged(
-            verdict=Verdict.of(right == both and printed_both[0] == printed_both[1], right == both),
+            verdict=Verdict.of(right == both and printed_both == len(met), right == both),
             remark=otherwise(Verdict.of(right == both), "F.3's condition"),
-            result=f"lambda_k = 0 from that index on in {printed_both[0]} of {printed_both[1]} "
+            result=f"lambda_k = 0 from that index on in {printed_both} of {len(met)} "
             f"cells with d' <= n^(1/p), and in {right} of {both} by F.3's condition.",
         ),
     }
