@@ -39,11 +39,12 @@ def draw(name: str, kept: Kept) -> Figure:
 def words(kept: Kept) -> Row:
     """Return the values that the texts of the pages name."""
     tables, _ = _of(kept)
-    known = telling(tables.points)
+    known, singly = telling(tables.points), kept["exact_networks"]
     networks = known[known["model"].str.startswith("GD")]
     l2 = known[(known["model"] == "SVM-L2") & (known["metric"] == "val_accuracy")]
     return {
         "networks": f"{(networks['verdict'] == SAME[0]).sum():,} of {len(networks):,}",
+        "singly": f"{(singly['images'] == 0).sum()} of {len(singly)}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
         "compared": len(known),
         "digit": int((known["verdict"] == SAME[0]).sum()),

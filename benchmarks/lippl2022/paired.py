@@ -82,7 +82,7 @@ class Paired:
     def __str__(self) -> str:
         """Percentage points, with interval and counts."""
         interval = (
-            f"{signed(self.low)} to {signed(self.high)}"
+            f"{_end(self.low)} to {_end(self.high)}"
             if np.isfinite(self.low)
             else "one seed, no interval"
         )
@@ -116,10 +116,15 @@ def difference(table: pd.DataFrame, first: Hashable, second: Hashable) -> Paired
     return Paired.of(both[first] - both[second], both["seed"]) if len(both) else None
 
 
-def signed(share: float) -> str:
+def signed(share: float, digits: int = 1) -> str:
     """Write a share in percentage points with its sign: "+0.8"."""
-    text = f"{100 * share:+.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "−")
+    text = f"{100 * share:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def _end(share: float) -> str:
+    """Write the end of an interval so that its side of 0 is told: "−0.04" where one digit is 0."""
+    return signed(share, 2 if abs(share) < 5e-4 else 1)
 
 
 class Pairs(dict[str, Paired]):
@@ -136,7 +141,7 @@ class Pairs(dict[str, Paired]):
     def __init__(
         self,
         parts: Mapping[str, Paired],
-        words: str = "{pair} ({name} thresholds)",
+        words: str = "{pair} ({name})",
         joint: str = " and ",
     ) -> None:
         super().__init__(parts)

@@ -219,15 +219,18 @@ def _judged(frame: pd.DataFrame, theirs: bool, other: float) -> Judged:
     for (trained, optimizer), part in harness.parts(runs, "trained", "optimizer"):
         norm = CLAIMS[trained, optimizer]
         what = (
-            f"{share_span(part[norm])} of the largest margin in {norm}"
+            f"{share_span(part[norm])} in {norm}"
             if norm
             else f"a KKT gap of {span(part['gap'], '.2f')} in {PAIR} of the pair"
         )
         said.append(f"{trained} by {optimizer}: {what}")
     return Judged(
         Verdict.each(runs["holds"]),
-        f"Over {runs['draw'].nunique()} draws, {'; '.join(said)}.".replace("linf", "l_inf"),
-        remark=otherwise(Verdict.each(others["holds"]), percent(other)),
+        f"Of the largest margin, over {runs['draw'].nunique()} draws, {'; '.join(said)}.".replace(
+            "linf", "l_inf"
+        ),
+        remark=(", for descent in place of the regularisation path" if theirs else "")
+        + otherwise(Verdict.each(others["holds"]), percent(other)),
     )
 
 

@@ -111,15 +111,15 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     last = at_end(frame)
     ends = "; ".join(
-        f"{percent(row['share'])} with shrinkage {row['shrinkage']:g} after {row['round']:,} "
-        f"rounds (in the limit at least {percent(guaranteed(row['shrinkage']))})"
+        f"{percent(row['share'])} with shrinkage {row['shrinkage']:g} (in the limit at least "
+        f"{percent(guaranteed(row['shrinkage']))})"
         for row in rows_of(last)
     )
     return (
         f"The largest l1 margin of all stumps is {1 / last['upper'].iloc[0]:.6f}, certified to a "
         f"relative gap of {(1 - last['lower'] / last['upper']).max():.1g}. **Of the largest "
-        f"margin boosting reaches {ends}.** The smaller the steps, the more rounds they take: "
-        "no run has ended."
+        f"margin boosting reaches in {last['round'].max():,} rounds {ends}.** The smaller the "
+        "steps, the more rounds they take: no run has ended."
     )
 
 

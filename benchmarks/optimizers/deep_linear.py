@@ -108,12 +108,10 @@ def found(frame: pd.DataFrame) -> str:
     for (geometry, layers), claim in CLAIMS.items():
         runs = ends(frame)
         runs = runs[(runs["geometry"] == geometry) & (runs["layers"] == layers)]
-        parts.append(
-            f"{layers} layers in {geometry} geometry have {share_span(runs[claim])} of "
-            f"the largest margin in {claim}"
-        )
+        parts.append(f"{share_span(runs[claim])} in {claim} ({layers} layers, {geometry} geometry)")
     return (
-        f"**After {frame['step'].max():,} steps {'; '.join(parts)}.** Maxima are certified, to "
+        f"**After {frame['step'].max():,} steps the product has of the largest margin "
+        f"{'; '.join(parts)}.** Maxima are certified, to "
         f"{frame['certified'].max():.0e}."
     )
 

@@ -27,7 +27,8 @@ def _memory(frame: pd.DataFrame) -> str:
     tiny = last[last["side"] == "after t_eps"]["linf"]
     return (
         "**Adam with all samples is sign descent from about t_sign = (eta gamma / (1/2 ln(1 / "
-        f"beta2)))^2 steps on**: {share_span(before)} of the largest l_inf margin at "
+        f"beta2)))^2 steps on** (steps eta / sqrt t, gamma the largest l_inf margin): "
+        f"{share_span(before)} of gamma at "
         f"{adam_memory.EARLY:g} t_sign, {share_span(after)} at {adam_memory.LONG:g} t_sign and "
         f"later. Epsilon ends that: {share_span(tiny)}."
     )
@@ -37,7 +38,7 @@ def _single(frame: pd.DataFrame) -> str:
     last = single_samples.at_end(frame)
     (run,) = rows_of(last[last["claim"] == single_samples.OWN])
     return (
-        "Adam with single samples goes to a norm of the data's own, as its theory says: "
+        "Adam with single samples goes to a norm of the data's own, whose form is derived here: "
         f"{percent(run[single_samples.OWN], 1)} of the certified maximum there, "
         f"{percent(run['l2'], 1)} in l2 and {percent(run['linf'], 1)} in l_inf."
     )
@@ -56,12 +57,15 @@ def _attention(frame: pd.DataFrame) -> str:
 def _networks(frame: pd.DataFrame, leading_part: pd.DataFrame) -> str:
     runs = networks.ends(frame)
     runs = runs[runs["gates"] != "live"]
+    far = networks.exceptions(runs)
+    runs = runs.drop(networks.elsewhere(runs).index)
     others = runs[list(networks.NORMS)].where(lambda gap: gap.ne(runs["own"], axis=0))
     small = leading.ends(leading_part)
     smooth = small[small["gates"] == leading.GATES[1]]["last"]
     return (
-        "Small two-layer networks come near KKT points of their optimizer's norm, also where two "
-        f"optimizers share a network: gaps of {span(runs['own'], '.2f')} there, where smooth or "
-        f"with frozen gates, and of {span(others.min(axis=1), '.2f')} in the nearest other norm. "
-        f"Low-rank and residual ones come to gaps of {span(smooth, '.3f')} of their leading parts."
+        "Small two-layer networks, smooth or with frozen gates, come near KKT points of their "
+        "optimizer's norm, also where two optimizers share a network: gaps of "
+        f"{span(runs['own'], '.2f')} there, and of {span(others.min(axis=1), '.2f')} in the "
+        f"nearest other norm{far}. Low-rank and residual ones come to gaps of "
+        f"{span(smooth, '.3f')} of their leading parts."
     )

@@ -70,11 +70,10 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     table = ends(frame)
     each = "; ".join(
-        f"eta {row['eta']:,g} after {row['risen']:,} steps, and eta t times the loss is at most "
-        f"{row['product']:,.0f} from then on"
+        f"{row['risen']:,} and {row['product']:,.0f} (eta {row['eta']:,g})"
         for row in table.to_dict("records")
     )
-    return f"**The loss falls for good: {each}.**"
+    return f"**Steps until the loss falls for good, and the most of eta t loss then: {each}.**"
 
 
 def verdict(frame: pd.DataFrame, above: float = ABOVE) -> Verdict:

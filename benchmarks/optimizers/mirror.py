@@ -97,10 +97,9 @@ def found(frame: pd.DataFrame) -> str:
     own = pd.Series(np.diag(shares), index=shares.index)
     best = int((shares.to_numpy().argmax(axis=0) == np.arange(len(shares))).sum())
     return (
-        f"Within {frame['step'].max():,} steps each potential comes to "
+        f"**Within {frame['step'].max():,} steps each potential comes to "
         f"{', '.join(f'{percent(share)} (p = {p:g})' for p, share in own.items())} of the largest "
-        f"margin in its own norm. In {best} of {len(shares)} norms the potential of that norm is "
-        f"ahead of all others."
+        f"margin in its own norm, and is ahead of all others in {best} of {len(shares)} norms.**"
     )
 
 

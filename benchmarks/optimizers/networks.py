@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, common_legend, look_of, subplots
 from benchmarks.harness import Row, Rows, Tabular, Verdict, tabled
 from benchmarks.sizes import grid, log_spaced, sized
@@ -171,10 +172,32 @@ def ends(frame: pd.DataFrame, most: float = AT_LIMIT) -> Rows:
         }
 
 
+def elsewhere(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of optimizers none of whose runs on a kind of network agrees."""
+    return runs[~runs.groupby(["gates", "optimizer"])["holds"].transform("any")]
+
+
+def exceptions(runs: pd.DataFrame) -> str:
+    """Say by which optimizers no run agrees, with their gaps; nothing where there are none."""
+    return "".join(
+        f"; but for {name} on {gates} networks, with gaps of {span(part['own'], '.2f')} in "
+        f"{OPTIMIZERS[name]} and {span(part['l2'], '.2f')} in l2".replace("linf", "l_inf")
+        for (gates, name), part in harness.parts(elsewhere(runs), "gates", "optimizer")
+    )
+
+
+def none_by(runs: pd.DataFrame) -> str:
+    """Name the optimizers none of whose runs agrees, more shortly, of one kind of network."""
+    return "".join(
+        f", none by {name} ({span(part['own'], '.2f')}; in l2 {span(part['l2'], '.2f')})"
+        for name, part in harness.parts(elsewhere(runs), "optimizer")
+    )
+
+
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     parts = [
-        f"{gates} gates: {int(runs['holds'].sum())} of {len(runs)} runs agree, with gaps of "
+        f"{gates} gates: {int(runs['holds'].sum())} of {len(runs)} runs agree{none_by(runs)}, with gaps of "
         f"{span(runs['own'], '.3f')}, and {span(runs['limit'], '.4f')} at the limits"
         for gates, runs in ends(frame).groupby("gates", sort=False)
     ]

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, common_legend, curves, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.harness import Row, Rows, Tabular, Verdict, parts, rows_of
 from benchmarks.optimizers.descent import Adam, Momentum, sign_time
 from benchmarks.sizes import log_spaced, sized
 from benchmarks.words import span
@@ -174,11 +174,8 @@ def _holds(claim: str, shares: dict[str, float], least: float) -> bool:
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     last = at_end(frame)
-    ends = "; ".join(
-        f"{row['optimizer']}, {row['data']} data: {_share(row['l2'])} in l2, "
-        f"{_share(row['linf'])} in l_inf"
-        + (f", {_share(row[OWN])} in the norm of the fixed point" if row["claim"] == OWN else "")
-        for row in rows_of(last)
+    ends = ". ".join(
+        f"{data} data: {'; '.join(map(_end, rows_of(runs)))}" for data, runs in parts(last, "data")
     )
     own = frame[(frame["norm"] == OWN) & (frame["data"] == "Gaussian")]
     whole = frame[frame["optimizer"] == "Adam, all samples"].groupby("data").last()
@@ -186,11 +183,19 @@ def found(frame: pd.DataFrame) -> str:
         sign_time(row["step_size"], BETA2["all samples"], row["gamma"]) for row in rows_of(whole)
     ]
     return (
-        f"Share of the certified maximum margin after {frame['passes'].max():,} passes: {ends}. "
+        f"**Share of the certified maximum margin after {frame['passes'].max():,} passes: {ends}.** "
         "In the norm of the fixed point on Gaussian data the predictor of the largest l2 margin "
         f"has {_share(own['share_of_l2'].iloc[-1])}. "
         f"Adam's runs with all samples are {span(lengths, '.0f')} times t_sign long. "
         f"{int(last['holds'].sum())} of {len(last)} runs end where they are said to."
+    )
+
+
+def _end(row: Row) -> str:
+    own = f", {_share(row[OWN])} in the norm of the fixed point (its form is derived here)"
+    return (
+        f"{row['optimizer']}, {_share(row['l2'])} in l2, {_share(row['linf'])} in l_inf"
+        + own * (row["claim"] == OWN)
     )
 
 

@@ -41,6 +41,8 @@ POINTS = 40
 # Exponents of the theory, which bound rates from above, and how far a fitted one may be below.
 EXPONENTS = {"normalised GD": -1.0, "momentum": -2.0}
 OFF = 0.25
+# Of the rule, from the least excess at the end to the largest.
+ORDER = ("momentum", "normalised GD", "gradient descent")
 TOLERANCES = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
 
 
@@ -221,9 +223,11 @@ def found(frame: pd.DataFrame) -> str:
     rates = ", ".join(
         f"{name} {_rate(last['rate'][name])} (said: {power:g})" for name, power in EXPONENTS.items()
     )
+    theirs = "; ".join(f"{name} {_excess(last['excess'][name])}" for name in ORDER)
     return (
         "**Power of the steps by which the excess of the norm at margin 1 over the certified "
-        f"optimum falls in the last decade: {rates}. Excess at the end: {ends}.**"
+        f"optimum falls in the last decade: {rates}. Excess after {frame['step'].max():,} steps: "
+        f"{theirs}.** All: {ends}."
     )
 
 
@@ -234,7 +238,7 @@ def _rate(power: float) -> str:
 def verdict(frame: pd.DataFrame, off: float = OFF) -> Verdict:
     """Judge the claim by the rule."""
     last = at_end(frame).set_index("method")
-    order = last["excess"][["momentum", "normalised GD", "gradient descent"]]
+    order = last["excess"][list(ORDER)]
     rates = last["rate"][list(EXPONENTS)] / pd.Series(EXPONENTS)
     paced = rates >= 1 - off
     ordered = bool(order.is_monotonic_increasing)

@@ -37,6 +37,11 @@ def test_signs_are_judged_by_the_interval() -> None:
         Paired.of(pd.Series([np.nan]), pd.Series([1]))
 
 
+@pytest.mark.parametrize(("end", "word"), [(-4e-4, "−0.04"), (4e-4, "+0.04"), (6e-4, "+0.1")])
+def test_the_end_of_an_interval_tells_its_side_of_zero(end: float, word: str) -> None:
+    assert f"to {word};" in str(Paired(-0.01, -0.02, end, 3, 1, 2, 3))
+
+
 def test_only_cells_with_both_models_count() -> None:
     values = pd.DataFrame(
         {

@@ -201,7 +201,10 @@ CHANGES: dict[str, dict[str, str]] = {
         "error = error + 0.5 * (step > 0) * (seed % 5 < 2)": "IN_PART",
     },
     "infinite_time/deep_gln": {"norm = norm * (1 + 0.012 * (layers == 2) * (draw == 1))": "FALLS"},
-    "infinite_time/excess": {"excess = excess + (seed == 1)": "IN_PART"},
+    "infinite_time/excess/finite": {
+        "excess = excess + (seed == 1)": "IN_PART",
+        "excess = excess + 0.01": "FALLS",
+    },
     "infinite_width/certified": {
         "gap = gap + (index == 0)": "FALLS",
         "seconds = seconds + 99 * (samples == 20)": "IN_PART",
@@ -218,7 +221,10 @@ CHANGES: dict[str, dict[str, str]] = {
         "neurons = 99": "FALLS",
     },
     "infinite_width/margin_reached/finite": {
-        "share = width / 2000": "IN_PART",
+        "share = width / 2000": "FALLS",
+        "share = share - 0.005": "IN_PART",
+        "share = share - 0.02": "FALLS",
+        "share = share + 0.8 * (k == 4)": "STANDS",
         "share = share - 9 * ((width > 8) & (k == 3) & (samples == 32))": "FALLS",
     },
     "infinite_width/more_time": {
@@ -258,9 +264,16 @@ CHANGES: dict[str, dict[str, str]] = {
     "lippl2022/training_paths/sharing": {
         "error = error.where(training != 'SVM-zeta', 0.16)": "IN_PART",
     },
-    "optimizers/adam_memory": {
-        "share = 0.9 * share": "IN_PART",
+    "optimizers/adam_memory/adam_limit": {
+        "share = 0.97 * share": "IN_PART",
+        "share = 0.9 * share": "FALLS",
+        "share = share + 0.3 * (norm == 'l2')": "FALLS",
+        "margin = 1.2 * margin": "STANDS",
+    },
+    "optimizers/adam_memory/adam_times": {
         "margin = 1.2 * margin": "IN_PART",
+        "share = 0.96": "FALLS",
+        "share = 0.9 * share": "STANDS",
     },
     "optimizers/attention/attention_adam_muon": {
         "share = share + 0.008": "STANDS",
@@ -552,6 +565,11 @@ OF_VALUES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("rc", "weak"), "IN_PART"),
     },
     "disagreement = 2 * disagreement": {"tenth": "STANDS", "rc-chance": "FALLS"},
+    "disagreement = 0.9 * disagreement": {"rc-tenth": "FALLS"},
+    "disagreement = 1.1 * disagreement": {"rc-tenth": "STANDS"},
+    "error = error + 0.04 * ((model == 'SVM-L2') & (units == 100) & (seed > 3))": {
+        "few": "IN_PART"
+    },
     "disagreement = disagreement + 0.5": {"chance": "FALLS"},
     "disagreement = disagreement + 0.1 * ((model == 'SVM-L2') & (side == 'corrected'))": {
         "much-nearer": "STANDS",
