@@ -175,8 +175,9 @@ def found(frame: pd.DataFrame) -> str:
     off = means[["GaLU", "ReLU"]].sub(means["closed"], axis=0).to_numpy()
     return (
         f"d = {frame['d'].iloc[0]}, mean of {span(repeats)} repeats ({REPEATS} published).\n\n"
-        f"- **The trained widths are {span(beside, '.2f')} times those of the closed form, and k = "
-        f"m/d is met within a factor of {ratios.max(axis=None):.2f}.** Widths over m/d: {words}.\n"
+        f"- **The trained widths are {span(beside, '.2f')} times those of the closed form, and "
+        f"k = m/d is met within a factor of {ratios.to_numpy().max():.2f}.** "
+        f"Widths over m/d: {words}.\n"
         f"- The trained mean widths are {span(off, '+.1f')} units off the closed form's, whose "
         "filters are others: at these sizes the training comes as far as least squares."
     )

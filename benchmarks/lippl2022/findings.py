@@ -47,7 +47,6 @@ def words(kept: Kept) -> Row:
         "singly": f"{(singly['images'] == 0).sum()} of {len(singly)}",
         "l2_same": f"{(l2['verdict'] == SAME[0]).sum()} of {len(l2)}",
         "compared": len(known),
-        "digit": int((known["verdict"] == SAME[0]).sum()),
         "same": int(known["verdict"].isin(SAME).sum()),
         "part": percent(known["verdict"].isin(SAME).mean()),
         "origin": origin(tables.cells),

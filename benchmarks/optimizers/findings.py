@@ -27,7 +27,7 @@ def _memory(frame: pd.DataFrame) -> str:
     tiny = last[last["side"] == "after t_eps"]["linf"]
     return (
         "**Adam with all samples is sign descent from about t_sign = (eta gamma / (1/2 ln(1 / "
-        f"beta2)))^2 steps on** (steps eta / sqrt t, gamma the largest l_inf margin): "
+        "beta2)))^2 steps on** (steps eta / sqrt t, Adam's beta2, gamma the largest l_inf margin): "
         f"{share_span(before)} of gamma at "
         f"{adam_memory.EARLY:g} t_sign, {share_span(after)} at {adam_memory.LONG:g} t_sign and "
         f"later. Epsilon ends that: {share_span(tiny)}."

@@ -197,8 +197,8 @@ def none_by(runs: pd.DataFrame) -> str:
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     parts = [
-        f"{gates} gates: {int(runs['holds'].sum())} of {len(runs)} runs agree{none_by(runs)}, with gaps of "
-        f"{span(runs['own'], '.3f')}, and {span(runs['limit'], '.4f')} at the limits"
+        f"{gates} gates: {int(runs['holds'].sum())} of {len(runs)} runs agree{none_by(runs)}, "
+        f"with gaps of {span(runs['own'], '.3f')}, and {span(runs['limit'], '.4f')} at the limits"
         for gates, runs in ends(frame).groupby("gates", sort=False)
     ]
     return f"**After {frame['step'].max():,} steps {'; '.join(parts)}.**"

@@ -183,7 +183,8 @@ def found(frame: pd.DataFrame) -> str:
         sign_time(row["step_size"], BETA2["all samples"], row["gamma"]) for row in rows_of(whole)
     ]
     return (
-        f"**Share of the certified maximum margin after {frame['passes'].max():,} passes: {ends}.** "
+        f"**Share of the certified maximum margin after {frame['passes'].max():,} passes: "
+        f"{ends}.** "
         "In the norm of the fixed point on Gaussian data the predictor of the largest l2 margin "
         f"has {_share(own['share_of_l2'].iloc[-1])}. "
         f"Adam's runs with all samples are {span(lengths, '.0f')} times t_sign long. "

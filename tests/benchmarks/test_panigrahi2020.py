@@ -50,9 +50,11 @@ def test_kept_zeros(kept: dict[str, pd.DataFrame]) -> None:
     assert (wrong["constraints"] * wrong["dimension"] == wrong["n"]).all()
     assert len(wrong) == 1
     # The printed condition is too wide, by the exact rank alone.
-    right, met = zeros.as_printed(frame, "exact")
-    assert 0 < right < met
-    assert zeros.as_printed(frame, "finite") == (right, met)
+    met = zeros.as_printed(frame)
+    right = zeros.from_index(met, "exact")
+    assert 0 < right < len(met)
+    assert zeros.from_index(met, "finite") == right
+    assert 0 < zeros.singular(met) < len(met)
 
 
 def test_kept_smooth(kept: dict[str, pd.DataFrame]) -> None:

@@ -567,9 +567,7 @@ OF_VALUES: dict[str, dict[str, str]] = {
     "disagreement = 2 * disagreement": {"tenth": "STANDS", "rc-chance": "FALLS"},
     "disagreement = 0.9 * disagreement": {"rc-tenth": "FALLS"},
     "disagreement = 1.1 * disagreement": {"rc-tenth": "STANDS"},
-    "error = error + 0.04 * ((model == 'SVM-L2') & (units == 100) & (seed > 3))": {
-        "few": "IN_PART"
-    },
+    "error = error + 0.2 * ((model == 'SVM-L2') & (units == 10) & (seed < 3))": {"few": "IN_PART"},
     "disagreement = disagreement + 0.5": {"chance": "FALLS"},
     "disagreement = disagreement + 0.1 * ((model == 'SVM-L2') & (side == 'corrected'))": {
         "much-nearer": "STANDS",
