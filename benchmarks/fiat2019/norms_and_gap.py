@@ -184,17 +184,14 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def verdict(frame: pd.DataFrame, off: float = STRAIGHT) -> Verdict:
     """Judge the claim by the rule."""
-    straight = spread(frame, FITTED) < off
-    return Verdict.of(straight.all(), straight.any())
+    return Verdict.each(spread(frame, FITTED) < off)
 
 
 def both_layers(frame: pd.DataFrame) -> Judged:
     """Judge whether the gap is not linear in any norm when both layers are trained."""
     off, means = spread(frame, TRAINED), by_noise(frame, TRAINED)
     correlation = means.groupby("seed")[[*NORMS, "gap"]].corr()["gap"].unstack().min()
-    verdicts = [
-        Verdict.of((off > most).all(), (off > most).any()) for most in (STRAIGHT, STRAIGHT / 2)
-    ]
+    verdicts = [Verdict.each(off > most) for most in (STRAIGHT, STRAIGHT / 2)]
     listed = ", ".join(f"{percent(off[norm])} ({name})" for norm, name in NORMS.items())
     follows = ", ".join(name for norm, name in NORMS.items() if off[norm] < STRAIGHT)
     return Judged(

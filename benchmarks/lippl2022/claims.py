@@ -389,7 +389,7 @@ def below_chance(values: pd.DataFrame, tables: Tables) -> Judged:
         f"Chance minus the disagreement of SVM-GLN and GD-GLN: {under['SVM-GLN']['median']}.",
         f"the same of the exact SVM-L2: {under['SVM-L2']}.",
         [f"By thresholds: {under['SVM-GLN']}."],
-        otherwise(Verdict.of(below.all(), below.mean() > 0.5), "all cells"),
+        otherwise(Verdict.each(below, 0.5), "all cells"),
     )
 
 

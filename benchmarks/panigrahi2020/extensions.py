@@ -323,7 +323,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     by_start = logs.groupby([circle["activation"], circle["start"]])
     grows = by_start.last() > by_start.first()
     judged["corollary-f11"] = Judged(
-        verdict=Verdict.of(grows.all(), grows.any()),
+        verdict=Verdict.each(grows),
         result=f"-log(lambda_min / lambda_max) is at least {number(logs.min())} n^(1/4) (d' = 2), "
         f"and grows faster in {int(grows.sum())} of {len(grows)} series.",
     )

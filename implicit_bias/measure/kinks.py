@@ -126,6 +126,24 @@ class Pieces(MarginGradients):
         return torch.as_tensor(self.factors).to(self.theta).reshape(-1)[places][:, None]
 
 
+def factors_at(
+    gradients: MarginGradients, point: Tensor, theta: Tensor, own: Array
+) -> Array | None:
+    """Return the factors r (n,) of gradients at a point; None where one does not lead to theta.
+
+    Parameters
+    ----------
+    gradients : MarginGradients
+        The margins, n of them.
+    point, theta : Tensor of shape (P,)
+        Where the gradients are taken, and where Euler's identity is to hold.
+    own : ndarray of shape (n,)
+        L times the margins at theta.
+    """
+    slopes = gradients.slopes(point, theta)
+    return own / slopes if (slopes > 0).all() else None
+
+
 def gap_across_kinks(
     best: Multipliers,
     radius: float = RADIUS,
@@ -219,6 +237,7 @@ def _drawn(
             return
         signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
         point = tangent.theta * (1.0 + radius * (2.0 * signs - 1.0))
-        slopes = tangent.gradients.slopes(point, tangent.theta)
-        if (slopes > 0).all():
-            yield point, tangent.degree * tangent.margins / slopes
+        own = tangent.degree * tangent.margins
+        factor = factors_at(tangent.gradients, point, tangent.theta, own)
+        if factor is not None:
+            yield point, factor

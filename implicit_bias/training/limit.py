@@ -457,13 +457,18 @@ class _Descent(Objective):
                 log_loss = math.inf  # the velocity may have led astray: restart
                 s = state.step_size
                 break
-        counted = replace(state, evaluations=evaluations)
         if log_loss > state.log_loss:
-            at_rest, restarts = torch.zeros_like(state.velocity), state.restarts + 1
-            same = replace(counted, step=state.step + 1, step_size=s)
-            return replace(same, velocity=at_rest, age=0, restarts=restarts)
-        velocity = weights - state.weights
-        return counted.after(weights, log_loss, min_margin, GROWTH * s, velocity=velocity)
+            return replace(
+                state,
+                step=state.step + 1,
+                velocity=torch.zeros_like(state.velocity),
+                age=0,
+                step_size=s,
+                evaluations=evaluations,
+                restarts=state.restarts + 1,
+            )
+        changed = {"velocity": weights - state.weights, "evaluations": evaluations}
+        return state.after(weights, log_loss, min_margin, GROWTH * s, **changed)
 
     def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity

@@ -53,7 +53,7 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.kinks import Pieces
+from implicit_bias.measure.kinks import Pieces, factors_at
 from implicit_bias.measure.multipliers import FlatNorm, at_margin_1
 from implicit_bias.solvers.rounds import solve_on_some
 from implicit_bias.training.configuration import LimitConfig
@@ -155,9 +155,9 @@ class ProxLinear(Objective):
                     weights, log_loss, min_margin, longer * s, evaluations=evaluations
                 )
             if s < FAR_STEP:
-                slopes = self.trainee.gradients.slopes(w, theta)
-                if (slopes > 0).all():
-                    pieces = pieces.beside(w, self.trainee.degree * q / slopes)
+                own = self.trainee.degree * q
+                factor = factors_at(self.trainee.gradients, w, theta, own)
+                pieces = pieces if factor is None else pieces.beside(w, factor)
             s /= 4.0
         return None
 
