@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -426,6 +426,8 @@ def test_a_plot_has_what_is_known() -> None:
 def test_a_report_needs_what_was_compared_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="kept"):
         replace(compared(), of=None).report(tmp_path)
+    with pytest.raises(TypeError, match="text"):
+        compared().report(tmp_path, title=cast(Any, pd.NA))
     (tmp_path / "file").write_text("kept")
     for place in ("file", "file/deeper"):
         with pytest.raises(OSError, match="folder"):

@@ -87,6 +87,9 @@ class Dataset:
             raise TypeError(
                 f"carried must be a mapping from names to arrays, got {self.carried!r:.99}"
             )
+        for name in ("class_names", "image_shape"):
+            if np.ndim(given := getattr(self, name)) != 1 and given is not None:
+                raise TypeError(f"{name} must be a list, got {given!r:.99}")
         if self.complete:
             X = owned(as_finite(self.X, "X", 2), self.X)
         else:  # all but the missing values are checked

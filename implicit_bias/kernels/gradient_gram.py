@@ -321,7 +321,7 @@ def _layer(
         parts["readouts"] = torch.tensor(as_finite(readouts, "readouts", axes)).to(samples)
     if biases is not None:
         parts["biases"] = torch.tensor(as_finite(biases, "biases", 1)).to(samples)
-    if not isinstance(weights, Iterable):
+    if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
         raise TypeError(f"weights must be blocks of rows, such as [W], got {weights!r:.99}")
     for given in weights:
         block = as_finite(given, "each block of weights", 2)

@@ -416,8 +416,9 @@ class MarginProblem:
         ValueError
             Samples of one class only, where the problem has an intercept; or no indices.
         """
-        if np.ndim(samples) != 1 or np.asarray(samples).dtype.kind not in "biu":
-            raise ValueError(f"samples must be a list of indices, got {samples!r:.99}")
+        given, samples = samples, np.asarray(samples)
+        if samples.ndim != 1 or samples.dtype.kind not in "biu":
+            raise ValueError(f"samples must be a list of indices, got {given!r:.99}")
         X = self.X[samples]
         X.setflags(write=False)  # nobody else has it, so that the problem need not copy it
         C = self.C[samples] if isinstance(self.C, np.ndarray) else self.C

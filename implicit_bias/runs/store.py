@@ -260,6 +260,7 @@ def record_of(key: str, text: str) -> Record:
             raise ValueError("the checksum is wrong")
         outcome = dict(fields["outcome"])
         outcome["origin"] = Origin(**outcome["origin"])
+        outcome["seconds"] = float(outcome["seconds"])
         outcome["warnings"] = tuple(outcome["warnings"])
         for table in ("models", "pairs"):
             outcome[table] = tuple(map(dict, strict_json.decode(outcome[table])))

@@ -401,7 +401,9 @@ def test_refused(call: Callable[..., object], arguments: dict[str, Any], message
         call(**arguments)
 
 
-@pytest.mark.parametrize("name", ["complete", "has_constant", "carried"])
+@pytest.mark.parametrize(
+    "name", ["complete", "has_constant", "carried", "class_names", "image_shape"]
+)
 def test_wrong_types_are_named(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         dataset(**{name: 3.5})

@@ -113,8 +113,9 @@ def test_eigenvalues_without_squaring(name: str) -> None:
     np.testing.assert_allclose(found, expected, atol=TIGHT)
     few = finite_eigenvalues(X, phi, [weights[:1]])
     np.testing.assert_allclose(few, eigenvalues(finite_gram(X, phi, [weights[:1]])), atol=TIGHT)
-    with pytest.raises(TypeError, match="weights"):
-        finite_gram(X, phi, cast(Any, 5))
+    for wrong in (5, torch.tensor(5.0)):
+        with pytest.raises(TypeError, match="weights"):
+            finite_gram(X, phi, cast(Any, wrong))
     with pytest.raises(ValueError, match="no units"):
         finite_eigenvalues(X, phi, [])
 

@@ -84,7 +84,7 @@ def test_sizes_and_subset() -> None:
     assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 2)
     assert problem.hard_margin
     rows = np.array([4, 2, 2])
-    part = problem.subset(rows)
+    part = problem.subset(cast(Any, tuple(rows)))  # any list of indices
     np.testing.assert_array_equal(part.X, problem.X[rows])
     np.testing.assert_array_equal(part.y, problem.y[rows])
     np.testing.assert_array_equal(dense(part.gates), dense(problem.gates)[rows])

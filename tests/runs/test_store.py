@@ -82,8 +82,9 @@ def forged(text: str, **changes: object) -> str:
         (lambda text: "{}", "is damaged"),
         (lambda text: forged(text, setting=None), "is damaged"),
         (lambda text: forged(text, outcome={**asdict(outcome()), "models": [1]}), "is damaged"),
+        (lambda text: forged(text, outcome={**asdict(outcome()), "seconds": "x"}), "is damaged"),
     ],
-    ids=["truncated", "empty", "changed", "list", "no-record", "no-setting", "no-row"],
+    ids=["truncated", "empty", "changed", "list", "no-record", "no-setting", "no-row", "no-time"],
 )
 def test_damage_is_found(damage: Callable[[str], str], reason: str, tmp_path: Path) -> None:
     store = Store(tmp_path)
