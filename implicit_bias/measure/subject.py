@@ -314,7 +314,12 @@ class Subject:
         """Smallest margin over ||theta||^L; nan where that is not known."""
         size = norm.value(self.gradients.parameters(self.gradients.theta))
         known = size > 0 and math.isfinite(self.min_margin)
-        return self.min_margin / size**self.degree if known else math.nan
+        if not known:
+            return math.nan
+        # Of degree 1 in all sizes first, which no power takes out of the numbers.
+        with np.errstate(over="ignore"):
+            root = np.float64(abs(self.min_margin)) ** (1.0 / self.degree) / size
+            return math.copysign(root**self.degree, self.min_margin)
 
     def at_margin_1(self, norm: ParameterNorm) -> TangentProgram:
         """Scale the module to smallest margin 1, and pose its tangent program in a norm.

@@ -439,7 +439,8 @@ class _Descent(Objective):
         square = (g @ g).item()
         flat = 0.0
         if self.has_units:
-            flat = FLAT * (state.weights @ state.weights).item() / (1.0 + abs(at_point)) ** 2
+            root = state.weights.norm().item() / (1.0 + abs(at_point))
+            flat = FLAT * root * root
         s, evaluations = state.step_size, state.evaluations
         while True:
             weights = point - s * g

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, final
 
@@ -81,6 +82,21 @@ class Trainee(ABC):
     @abstractmethod
     def size(self) -> float:
         """Norm to which margins are compared, homogeneous of the same degree as the outputs."""
+
+    def to_the_degree(self, value: float) -> float:
+        """Raise the norm of the parameters to the power of the degree.
+
+        Raises
+        ------
+        ValueError
+            The power is no finite number.
+        """
+        with suppress(OverflowError):
+            return value**self.degree
+        raise ValueError(
+            f"the norm of the parameters, {value:.2g}, to the power {self.degree:.4g} is no finite "
+            "number: scale the parameters down; a positive factor changes no gap"
+        )
 
     @abstractmethod
     def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
@@ -244,7 +260,7 @@ class _NetworkTrainee(Trainee):
         if self.norm == PARAMETER_NORMS["l2"]:
             return self.network.norm()
         weights = {k: w.detach() for k, w in self.parameters.items() if k != "readout_bias"}
-        return self.norm.value(weights) ** self.degree
+        return self.to_the_degree(self.norm.value(weights))
 
     def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
         observe = Observer(self.network, self.inputs, self.labels, loss)
@@ -321,7 +337,7 @@ class _ModuleTrainee(Trainee):
 
     def size(self) -> float:
         weights = {name: w.detach() for name, w in self.parameters.items()}
-        return self.norm.value(weights) ** self.degree
+        return self.to_the_degree(self.norm.value(weights))
 
     def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
         def observe(step: int) -> HistoryPoint:

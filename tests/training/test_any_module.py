@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias import HomogeneityError, LimitConfig, max_margin, solve, train_to_limit
+from implicit_bias.base import options
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.stationarity import stationarity
@@ -309,6 +310,19 @@ def test_a_module_that_is_not_homogeneous_is_refused(module: nn.Module) -> None:
     np.testing.assert_array_equal(weights_of(module), before)
 
 
+def scaled(factor: float) -> nn.Module:
+    module = two_layers()
+    for parameter in module.parameters():
+        parameter.data.mul_(factor)
+    return module
+
+
+@pytest.mark.parametrize("method", options.METHOD_NAMES)
+def test_huge_outputs_are_trained_on(method: Method) -> None:
+    found = train_to_limit(two_layers(), 1e200 * X4, LABELS, LimitConfig(steps=5, method=method))
+    assert np.isfinite(found.frame()["log_loss"]).all()
+
+
 @pytest.mark.parametrize(
     ("build", "inputs", "labels", "message"),
     [
@@ -325,6 +339,7 @@ def test_a_module_that_is_not_homogeneous_is_refused(module: nn.Module) -> None:
         (lambda: flat().requires_grad_(False), X4, SIGNS, "gradient"),
         (lambda: flat(4), 0.0 * X4, LABELS, "inputs all 0"),
         (lambda: flat(4, 1.0), 0.0 * X4, LABELS, "inputs all 0"),
+        (lambda: scaled(1e160), 1e-100 * X4, LABELS, "finite number"),
         (flat, X2[:, :2], SIGNS, "inputs"),
         (flat, X2.astype(np.int64), SIGNS, "inputs"),
         (flat, X2[:0], SIGNS[:0], "samples"),
