@@ -72,6 +72,8 @@ class Shell:
             warnings.simplefilter("error", DeprecationWarning)
             patch.chdir(self.folder)
             patch.setattr(sys, "argv", ["implicit-bias", *shlex.split(words)])
+            # As of a script, however pytest itself was started.
+            patch.setattr(sys.modules["__main__"], "__package__", None)
             for name, value in environment.items():
                 patch.setenv(name, value)
             with pytest.raises(SystemExit) as stop:
