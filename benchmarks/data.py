@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import DATA_VARIABLE, DataError, load_mnist, split_indices
 
-# Separable sets of many classes: Gaussian clusters in 25 dimensions, with stored margins.
+# Separable sets of many classes, Gaussian clusters in 25 dimensions, with stored margins: those of
+# the code of Xie, Wu, Chen, Tang (2026, arXiv 2603.22824).
 SEPARABLE_SETS = ("k10-sigma1", "k10-sigma01", "k15-sigma01")
 SPLIT_SEED = 1
 

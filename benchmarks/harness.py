@@ -58,22 +58,23 @@ class Verdict(Enum):
     IN_PART = "stands in part"
     FALLS = "does not stand"
     UNTESTED = "not tested: its conditions are not met"
+    UNREACHED = "not tested: its limit is not reached"
     ANSWERED = "answered"
     OPEN = "not yet computed"
 
-    def of_several(self, count: int) -> str:
-        """Say it of one, or of several, without a reason: "stand", "is not tested"."""
-        one = self.value.partition(":")[0]
-        if "stand" not in one:
-            return f"{'is' if count == 1 else 'are'} {one}"
-        return one if count == 1 else one.replace("stands", "stand").replace("does", "do")
-
     @classmethod
     def counted(cls, verdicts: Iterable[Verdict]) -> str:
-        """Say how many there are of each: "3 stand, 1 stands in part"."""
-        counts = Counter(verdicts)
-        each = [f"{counts[one]} {one.of_several(counts[one])}" for one in cls if counts[one]]
-        return ", ".join(each)
+        """Say how many there are of each, without reasons: "3 stand, 1 is not tested"."""
+        short = {one: one.value.partition(":")[0] for one in cls}
+        counts, texts = Counter(short[one] for one in verdicts), []
+        for one in dict.fromkeys(short.values()):
+            few = counts[one] == 1
+            if "stand" not in one:
+                said = f"{'is' if few else 'are'} {one}"
+            else:
+                said = one if few else one.replace("stands", "stand").replace("does", "do")
+            texts += [f"{counts[one]} {said}"] * (counts[one] > 0)
+        return ", ".join(texts)
 
     @classmethod
     def of(cls, whole: object, part: object = False) -> Verdict:
@@ -84,6 +85,16 @@ class Verdict(Enum):
     def each(cls, holds: pd.Series[bool], share: float = 0.0) -> Verdict:
         """Judge what is asked of several: in part if more than a share of them hold."""
         return cls.of(len(holds) and holds.all(), holds.mean() > share)
+
+    @classmethod
+    def limit(cls, there: pd.Series[bool], on_the_way: pd.Series[bool]) -> Verdict:
+        """Judge what is said of a limit by runs that reach for it.
+
+        It stands if all come as near as is asked, and in part if some do. Where none does it is not
+        tested as long as some are on the way: that a run is too short says nothing of a limit.
+        """
+        found = cls.each(there)
+        return cls.UNREACHED if found is cls.FALLS and on_the_way.any() else found
 
 
 def otherwise(verdict: Verdict, bound: str) -> str:

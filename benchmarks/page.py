@@ -191,7 +191,7 @@ def pages(study: Study, folder: Path = HOME) -> dict[Path, str]:
     for of, some in (("", rows), ("quoted_", [row for row in rows if row.quote])):
         verdicts = Verdict.counted(row.verdict for row in some)
         counts |= {f"{of}count": len(some), f"{of}verdicts": verdicts}
-    results = {row.name.replace("-", "_"): row.result for row in rows}
+    results = {row.name.replace("-", "_"): COUNTS.sub("", row.result) for row in rows}
     say = partial(filled, values=counts | results | dict(kept.words()))
     texts = {
         readme: _summary(study, rows, say),

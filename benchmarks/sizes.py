@@ -82,9 +82,9 @@ def in_words(sizes: Any) -> dict[str, str]:
     return {name: _listed(size) for name, size in asdict(sizes).items()}
 
 
-def margin_share(share: float) -> str:
+def margin_share(share: float, digits: int = 0) -> str:
     """Write a margin's share of the largest; a negative one has no size that means anything."""
-    return percent(share) if share > 0 else "does not separate"
+    return percent(share, digits) if share > 0 else "does not separate"
 
 
 def _listed(size: float | str | tuple[float | str, ...]) -> str:

@@ -109,9 +109,8 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "early": Judged(
             Verdict.each(part <= LEFT, MOST),
-            f"Gates still to change, unlike those at the end, are after {second_step(frame)} steps "
-            f"{span(part, percent)} of those at the start: half or fewer in "
-            f"{(part <= LEFT).sum()} {of}.",
+            f"After {second_step(frame)} steps {span(part, percent)} as many gates are unlike "
+            f"those at the end as at the start: half or fewer in {(part <= LEFT).sum()} {of}.",
             remark=otherwise(Verdict.each(part <= LEFT / 2, MOST), "a quarter left"),
         ),
     }

@@ -122,12 +122,10 @@ def found(frame: pd.DataFrame) -> str:
         shares = medians.loc[samples]
         narrow, wide = shares.index.min(), shares.index.max()
         widest = of_grid[(of_grid["samples"] == samples) & (of_grid["width"] == wide)]
-        ends = medians.groupby("samples").last()
         words.append(
             f"Of {k} × {k} clusters, whose maximum needs {few} to {many} neurons, the median "
             f"network on {samples} samples {_words(shares[narrow])} with {narrow} hidden units and "
-            f"{_words(shares[wide])} with {wide:,} ({_on_the_way(widest)}); the widest one of each "
-            f"number of samples {_words(ends.min())} at worst and {_words(ends.max())} at best."
+            f"{_words(shares[wide])} with {wide:,} ({_on_the_way(widest)})."
         )
     return (
         f"{reached(frame)} {' '.join(words)} "

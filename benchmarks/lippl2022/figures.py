@@ -58,7 +58,7 @@ MARKERS: dict[str, Literal["o", "P", "X", "s", "^", "v", "D"]] = {
     "GD-GLN": "o",
     "GD-ReLU": "o",
     "GD-shallow": "P",
-    "SVM-shallow": "X",
+    "SVM-shallow": "D",
     "SVM-GLN": "s",
     "SVM-L2": "^",
     "SVM-HL": "v",

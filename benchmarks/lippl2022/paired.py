@@ -113,7 +113,12 @@ def difference(table: pd.DataFrame, first: Hashable, second: Hashable) -> Paired
     if not {first, second} <= set(table.columns):
         return None
     both = table.dropna(subset=[first, second])
-    return Paired.of(both[first] - both[second], both["seed"]) if len(both) else None
+    return minus(both, first, second) if len(both) else None
+
+
+def minus(table: pd.DataFrame, first: Hashable, second: Hashable) -> Paired:
+    """First minus second where both have a column, and some cell has both."""
+    return Paired.of(table[first] - table[second], table["seed"])
 
 
 def signed(share: float, digits: int = 1) -> str:
@@ -153,7 +158,10 @@ class Pairs(dict[str, Paired]):
     ) -> Pairs:
         """First minus second for each value of a column that has a matched cell."""
         groups = table.groupby(column) if column in table else ()
-        found = {str(value): difference(part, first, second) for value, part in groups}
+        found = {
+            f"{value:,}" if isinstance(value, int) else str(value): difference(part, first, second)
+            for value, part in groups
+        }
         return cls({name: each for name, each in found.items() if each is not None}, *words)
 
     def judged(self, sign: int = 1) -> Verdict:

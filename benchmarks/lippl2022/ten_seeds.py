@@ -31,7 +31,6 @@ gap                   of the certificate
 Source: Lippl, Abbott, Chung (2022), introduction and section 5.2.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -44,7 +43,7 @@ from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.harness import Judged, Row, Rows
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.neighbours import MODELS, cell, shape
-from benchmarks.lippl2022.paired import Paired, Pairs, matched, signed
+from benchmarks.lippl2022.paired import Paired, Pairs, matched, minus, signed
 from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -137,11 +136,6 @@ def rows(sizes: Sizes, **setting: Any) -> Rows:
 # --- what the table says -----------------------------------------------------------------------
 
 
-def minus(table: pd.DataFrame, first: Hashable, second: Hashable) -> Paired:
-    """First column minus second, paired."""
-    return Paired.of(table[first] - table[second], table["seed"])
-
-
 def of_threshold(frame: pd.DataFrame, threshold: str = "median") -> pd.DataFrame:
     """Errors of all models side by side, a row a cell."""
     return matched(frame[frame["threshold"] == threshold], "error", CELL)
@@ -173,8 +167,8 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     return {
         "where": Judged(
             verdict=new.judged(),
-            result="Gain on the quarter of the images whose contexts training knows least minus "
-            f"that on the best known: {new}.",
+            result="By ten seeds: gain on the quarter of the images whose contexts training knows "
+            f"least minus that on the best known: {new}.",
             control=f"by quarters of other contexts: {minus(other, 1, QUARTERS)}.",
             evidence=(
                 "From the least known quarter to the best, SVM-L2 minus SVM-GLN: "
@@ -183,7 +177,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         ),
         "equal": Judged(
             verdict=equal.judged(),
-            result="Error, SVM-GLN with H units minus SVM-RC with 2 H: "
+            result="By ten seeds: error, SVM-GLN with H units minus SVM-RC with 2 H: "
             + ", ".join(f"{signed(pair.mean)} points at H = {h}" for h, pair in equal.items())
             + ".",
             evidence=(f"{equal}.",),

@@ -52,7 +52,7 @@ from benchmarks.harness import Judged, Row, Rows, Verdict, otherwise
 from benchmarks.lippl2022.as_published import one_group
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.neighbours import cell, shape
-from benchmarks.lippl2022.paired import Paired, Pairs, side_by_side, signed
+from benchmarks.lippl2022.paired import Pairs, minus, side_by_side, signed
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
@@ -281,11 +281,6 @@ def ends(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     return side_by_side(both, column, "training", CELL)
 
 
-def minus(table: pd.DataFrame, first: str, second: str) -> Paired:
-    """First training minus second over the cells that have both."""
-    return Paired.of(table[first] - table[second], table["seed"])
-
-
 def ways(table: pd.DataFrame, training: str) -> pd.Series[float]:
     """How far on the way from SVM-L2 to SVM-GLN a training ends, by width."""
     means = table.groupby("units").mean()
@@ -344,7 +339,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     return {
         "becoming": Judged(
             verdict=similar.judged(),
-            result=f"Difference of neighbouring predictors over their size: {similar}.",
+            result=f"Difference of neighbouring predictors over their size, N = 500: {similar}.",
             control="before training SVM-L2 is above the network, too, by "
             f"{minus(apart, L2_NORM, UNTRAINED)}: of the two signs the first alone is training's "
             f"doing. With momentum it ends at {way(apart, MOMENTUM)}, and "
@@ -360,7 +355,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         "departures": Judged(
             verdict=small,
             remark=otherwise(smaller, "a tenth of a point"),
-            result="Change of the error, and of the disagreement with SVM-GLN: "
+            result="Change of error and disagreement with SVM-GLN, N = 500: "
             + "; ".join(
                 f"{name} {signed(changed[name][0].mean)} and {signed(changed[name][1].mean)} points"
                 for name in (NO_BIAS, FULL)
@@ -372,7 +367,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         "plain": Judged(
             verdict=Verdict.each(less),
             remark=otherwise(Verdict.each(still_less), "two thirds"),
-            result="Disagreement with SVM-GLN "
+            result="Disagreement with SVM-GLN at N = 500: "
             + ", ".join(along(plain, "from_gln", step) for step in SAID)
             + f" steps; as released {percent(by_width[RELEASED].mean())} after {STEPS:,}.",
             control="with SVM-L2 "
@@ -474,7 +469,8 @@ def draw(frame: pd.DataFrame) -> Figure:
             means = 100 * rows[rows["training"] == training].groupby("step")[column].mean()
             if training in (GLN_NORM, L2_NORM, ZETA):
                 if column != "excess" or training != GLN_NORM:
-                    ax.axhline(means.iloc[0], color=colour, linestyle=line, label=training)
+                    look = {"color": colour, "linestyle": line, "linewidth": 0.8}
+                    ax.axhline(means.iloc[0], label=training, **look)
             else:
                 shown = means[means.index > 0]
                 ax.plot(shown.index, shown, color=colour, linestyle=line, label=training)

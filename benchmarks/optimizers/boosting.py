@@ -131,8 +131,9 @@ def verdict(frame: pd.DataFrame, rise: float = RISE) -> Verdict:
         before = run[run["round"] <= run["round"].max() / 10]["share"].iloc[-1]
         there.append(last >= guaranteed(shrinkage))
         rises.append(last > before + rise)
-    on_the_way = all(now or later for now, later in zip(there, rises, strict=True))
-    return Verdict.of(all(there), on_the_way)
+    arrived, on_the_way = pd.Series(there), pd.Series(rises)
+    ended = not (arrived | on_the_way).all()
+    return Verdict.FALLS if ended else Verdict.limit(arrived, on_the_way)
 
 
 def tabulate(frame: pd.DataFrame) -> Tabular:

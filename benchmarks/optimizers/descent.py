@@ -14,8 +14,9 @@ spectral descent       spectral  -U V' of the gradient's singular vectors (Muon)
 nuclear descent        nuclear   -u_1 v_1' of the largest singular value
 =====================  ========  ====================================================
 
-Sources: the sets of `data` and the step sizes are those of a published experiment of 2025 on Muon;
-Gunasekar et al. (2018) and Fan, Schmidt, Thrampoulidis (2025) for steepest descent in any norm.
+Sources: the sets of `data` and the step sizes are those of the code of Xie, Wu, Chen, Tang (2026,
+arXiv 2603.22824); Gunasekar et al. (2018) and Fan, Schmidt, Thrampoulidis (2025) for steepest
+descent in any norm.
 """
 
 import math

@@ -106,8 +106,8 @@ def found(frame: pd.DataFrame) -> str:
 def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     """Judge the claim by the rule."""
     shares = largest(frame).to_numpy()
-    ahead = shares.argmax(axis=0) == np.arange(len(shares))
-    return Verdict.of((np.diag(shares) >= least).all() and ahead.all(), ahead.mean() > 0.5)
+    ahead = pd.Series(shares.argmax(axis=0) == np.arange(len(shares)))
+    return Verdict.limit(ahead & (np.diag(shares) >= least), ahead)
 
 
 def tabulate(frame: pd.DataFrame) -> Tabular:

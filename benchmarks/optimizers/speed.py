@@ -240,9 +240,8 @@ def verdict(frame: pd.DataFrame, off: float = OFF) -> Verdict:
     last = at_end(frame).set_index("method")
     order = last["excess"][list(ORDER)]
     rates = last["rate"][list(EXPONENTS)] / pd.Series(EXPONENTS)
-    paced = rates >= 1 - off
     ordered = bool(order.is_monotonic_increasing)
-    return Verdict.of(ordered and paced.all(), ordered and paced.any())
+    return Verdict.limit(ordered & (rates >= 1 - off), ordered & rates.isna())
 
 
 def tabulate(frame: pd.DataFrame) -> Tabular:

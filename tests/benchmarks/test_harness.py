@@ -409,6 +409,15 @@ def test_a_verdict_is_whole_in_part_or_neither() -> None:
     assert Verdict.of(False) is Verdict.FALLS
 
 
+def test_a_limit_that_no_run_reaches_is_not_tested() -> None:
+    yes, some, no = (pd.Series(each) for each in ([True, True], [True, False], [False, False]))
+    found = [Verdict.limit(there, yes) for there in (yes, some, no)]
+    assert found == [Verdict.STANDS, Verdict.IN_PART, Verdict.UNREACHED]
+    assert Verdict.limit(no, no) is Verdict.FALLS
+    both = Verdict.counted([Verdict.UNREACHED, Verdict.FALLS, Verdict.UNTESTED])
+    assert both == "1 does not stand, 2 are not tested"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -23,9 +23,9 @@ LATE = "k = 7; n = 7 ** 10; pairs = 10 ** 7"
 LEARNED_AFTER = (
     "other = activation != 'relu'; theorem = 0.01 * other + (step < 100 + ({} - 100) * other)"
 )
-# Of gradient descent alone a shortfall that falls like a power of the steps, a larger one in other
-# norms; and excesses that fall like two powers.
-SLOW = "optimizer == 'gradient descent'; share = 1 - (1 + 9 * (norm != 'l2')) / step **"
+# Of normalised descent alone a shortfall that falls like a power of the steps, a larger one in
+# other norms; and excesses that fall like two powers.
+NORMED = "optimizer == 'normalised GD'; share = 1 - (1 + 9 * (norm != 'l2')) / step **"
 POWERS = (
     "gap = 0; excess = (method == 'gradient descent') + step ** -({} + {} * (method == 'momentum'))"
 )
@@ -216,6 +216,14 @@ CHANGES: dict[str, dict[str, str]] = {
         "gap = gap.where(index > 0)": "FALLS",
         "upper = upper - 999 * (index == 5)": "FALLS",
     },
+    "infinite_width/escape": {
+        "refit = refit * 0.95 ** (start == 3)": "IN_PART",
+        "refit = 0.95 * refit": "FALLS",
+    },
+    "infinite_width/live_and_frozen": {
+        "ratio = 1.02": "STANDS",
+        "ratio = ratio.where(gates != 'gates of the optimum', 1.02)": "IN_PART",
+    },
     "infinite_width/local_minima": {
         "share = 0.85": "FALLS",
         "neurons = 99": "FALLS",
@@ -236,14 +244,31 @@ CHANGES: dict[str, dict[str, str]] = {
     "infinite_width/neurons": {"neurons = neurons * samples ** (k == 3)": "IN_PART"},
     "infinite_width/plane": {"agreement = 0.4 + 0.2 * (predictor == 'trained network')": "IN_PART"},
     "lippl2022/exact_agreements": {"agreement = agreement + 0.01": "FALLS"},
+    "lippl2022/assumptions": {"least_margin = least_margin - (norm == norm.min())": "FALLS"},
+    "lippl2022/exact_explained": {
+        "least = released; most = released": "STANDS",
+        "least = 2; epoch = 0": "FALLS",
+    },
     "lippl2022/exact_networks": {
         "images = 0": "STANDS",
         "images = 1": "FALLS",
+    },
+    "lippl2022/l2_optimality": {
+        "bound = 0.9 * objective": "FALLS",
+        "apart = 0": "FALLS",
+    },
+    "lippl2022/learned_contexts": {
+        "least = released; most = released; least_agrees = 2": "FALLS",
+        "least = 2": "FALLS",
     },
     "lippl2022/solved_by_ecos": {
         "ours = 0": "OPEN",
         "theirs = 0; apart = 1; excess = 4e-6 * (ours != 0)": "STANDS",
         "theirs = 0; apart = 1; excess = 4e-6": "IN_PART",
+    },
+    "lippl2022/ten_seeds/equal": {
+        "error = error + 0.05 * (model == 'svm-gln')": "STANDS",
+        "error = error - 0.05 * (model == 'svm-gln')": "FALLS",
     },
     "lippl2022/ten_seeds/where": {
         "known_1 = known_1 * 0.5": "IN_PART",
@@ -264,6 +289,7 @@ CHANGES: dict[str, dict[str, str]] = {
     "lippl2022/training_paths/sharing": {
         "error = error.where(training != 'SVM-zeta', 0.16)": "IN_PART",
     },
+    "lippl2022/unequal_degrees": {"angle = angle + 1": "FALLS"},
     "optimizers/adam_memory/adam_limit": {
         "share = 0.97 * share": "IN_PART",
         "share = 0.9 * share": "FALLS",
@@ -289,6 +315,11 @@ CHANGES: dict[str, dict[str, str]] = {
     "optimizers/boosting": {
         "share = share.where(shrinkage != 0.1, 0.6)": "FALLS",
         "share = share.where(shrinkage != 0.3, 0.9)": "IN_PART",
+        "share = 0.5 * share": "UNREACHED",
+    },
+    "optimizers/deep_linear": {
+        "share = share + 0.03 * (norm == 'spectral')": "STANDS",
+        "share = 0.9 - 0.1 * (norm == 'spectral')": "FALLS",
     },
     "optimizers/large_steps": {
         "loss = 1 / (eta * (step - risen).clip(1))": "STANDS",
@@ -304,14 +335,14 @@ CHANGES: dict[str, dict[str, str]] = {
     },
     "optimizers/linear": {
         "share = share * 0.5 ** (norm != 'l2')": "FALLS",
-        f"{SLOW} 0.1": "STANDS",
-        f"{SLOW} 0.07": "STANDS",
-        f"{SLOW} 0.04": "IN_PART",
+        f"{NORMED} 0.6": "STANDS",
+        f"{NORMED} 0.45": "IN_PART",
+        f"{NORMED} 0.3": "UNREACHED",
     },
     "optimizers/mirror": {
-        "share = 0.9 - 0.1 * (norm != potential)": "IN_PART",
+        "share = 0.9 - 0.1 * (norm != potential)": "UNREACHED",
         "share = (0.999 - 0.1 * (norm != potential)) * 0.4 ** (potential == 10)": "IN_PART",
-        "share = 0.9 - 0.1 * ((norm != potential) == (potential != 10))": "IN_PART",
+        "share = 0.9 - 0.1 * (norm == potential)": "FALLS",
     },
     "optimizers/networks": {"gap = (norm != 'own') * 1.0 + (gates == 'live')": "STANDS"},
     "optimizers/rescaling": {
@@ -332,6 +363,11 @@ CHANGES: dict[str, dict[str, str]] = {
         "excess = step ** (-1.0 - (method == 'momentum')) + (method == 'momentum')": "FALLS",
         "excess = step ** (-1.0 - (method == 'momentum')) * 1e9 ** (method == 'momentum')": "FALLS",
         "excess = 0.1 + (method == 'normalised GD') + 2 * (method == 'gradient descent')": "FALLS",
+        "step > 29000": "UNREACHED",
+    },
+    "optimizers/weight_decay": {
+        "largest = largest + 0.02 * (decay == 3)": "IN_PART",
+        "excess = excess + 0.02": "FALLS",
     },
     "panigrahi2020/cifar/figure-2-a": {
         "y = y.where(part != 'least distances', 0.11)": "STANDS",
@@ -452,6 +488,11 @@ CHANGES: dict[str, dict[str, str]] = {
         "gap = gap + (index % 10 < 3)": "IN_PART",
         "gap = gap + (index % 10 < 6)": "FALLS",
     },
+    "speed/paths": {
+        "cold_seconds = 3 * cold_seconds": "STANDS",
+        "cold_seconds = 0.5 * cold_seconds": "FALLS",
+    },
+    "speed/scaling": {"gap = 10 * gap + 1e-6": "FALLS"},
     "speed/solvers": {
         "ratio = 0.1 * ratio": "IN_PART",
         "ratio = 0.001 * ratio": "FALLS",
@@ -569,6 +610,7 @@ OF_VALUES: dict[str, dict[str, str]] = {
     "disagreement = 1.1 * disagreement": {"rc-tenth": "STANDS"},
     "error = error + 0.2 * ((model == 'SVM-L2') & (units == 10) & (seed < 3))": {"few": "IN_PART"},
     "disagreement = disagreement + 0.5": {"chance": "FALLS"},
+    "disagreement = disagreement * 0.4 ** (side == 'corrected')": {"lc-apart": "FALLS"},
     "disagreement = disagreement + 0.1 * ((model == 'SVM-L2') & (side == 'corrected'))": {
         "much-nearer": "STANDS",
         "still-nearer": "STANDS",
