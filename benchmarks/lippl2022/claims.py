@@ -873,12 +873,15 @@ def random_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
     others = "; ".join(
         f"{name} {_by_seeds(rows[rows['model'] == name])}" for name in ("SVM-LC", "SVM-HL")
     )
+    alive = random[random["gd_error"] < 0.5]
     return Judged(
         Verdict.each(strong),
         f"Correlation within one N: {_by_seeds(random)}.",
         f"{others}.",
         [
             _sure(random, 0.5),
+            f"Without networks that err on more than half of the images, which are "
+            f"{len(random) - len(alive)} of {len(random)}: {_by_seeds(alive)}.",
             f"Over all cells {_correlation(random)}. By momentum: "
             + "; ".join(
                 f"{momentum:g}: {_by_seeds(part)}" for momentum, part in random.groupby("momentum")

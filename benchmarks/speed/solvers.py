@@ -338,7 +338,8 @@ def key_of(cell: Cell, peer: Peer, tol: float) -> Row:
 
 # --- the picture -----------------------------------------------------------------------------
 
-# A colour for each solver, a shape for each formulation.
+# A colour for each solver, and a half that is filled, which tells them apart in grey, too; a shape
+# for each formulation.
 COLOURS = {
     "native": BLACK,
     "svc": PURPLE,
@@ -347,6 +348,7 @@ COLOURS = {
     "clarabel": BLUE,
     "ecos": VERMILION,
 }
+HALVES = {"scs": "left", "clarabel": "bottom", "ecos": "right"}
 SHAPES = {"native": "*", "kernel": "P", "primal": "o", "reduced": "s", "dual": "^"}
 # Formulations of one solver stand side by side, this far apart, where none of them has a time.
 ABREAST = {"native": 0.0, "kernel": 0.0, "primal": -0.27, "reduced": 0.0, "dual": 0.27}
@@ -408,7 +410,8 @@ def _style(peer: Peer, *, hollow: bool = False) -> dict[str, Any]:
         "markersize": 8 if peer.formulation == "native" else 6,
         "color": colour,
         "markerfacecolor": "none" if hollow else colour,
-        "alpha": 0.8,
+        "markerfacecoloralt": "none" if hollow else "white",
+        "fillstyle": HALVES.get(peer.solver, "full"),
     }
 
 

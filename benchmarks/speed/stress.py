@@ -509,8 +509,8 @@ def found(frame: pd.DataFrame) -> str:
     none, missed = _unanswered(auto), _missed(auto)
     lines = [
         f"**Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
-        f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} are an exception, or nothing "
-        f"within {LIMIT:g} s{_counts(frame.loc[faults, 'status'])}; "
+        f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} end in an exception, or in "
+        f"nothing within {LIMIT:g} s{_counts(frame.loc[faults, 'status'])}; "
         f"{frame['warned'].fillna('').ne('').sum()} come with a warning. To {missed.sum()} that "
         f'have an optimum, {100 * missed.mean():.2f} %, "auto" has no answer.**',
         f'"auto" has none to {none.sum()} of {len(auto):,}{_counts(auto.loc[none, "status"])}. '
