@@ -62,6 +62,10 @@ class Verdict(Enum):
     ANSWERED = "answered"
     OPEN = "not yet computed"
 
+    def before(self, remark: str) -> str:
+        """Say it before a remark, which is the reason instead where it begins with a colon."""
+        return self.value.partition(":")[0] if remark.startswith(":") else self.value
+
     @classmethod
     def counted(cls, verdicts: Iterable[Verdict]) -> str:
         """Say how many there are of each, without reasons: "3 stand, 1 is not tested"."""
@@ -117,7 +121,8 @@ class Judged:
     evidence : sequence of str
         Paragraphs; those without a word are left out.
     remark : str
-        What follows the verdict: its reason, or the verdict under another bound.
+        What follows the verdict: its reason, ": ..." of what is not tested, or the verdict under
+        another bound.
     """
 
     verdict: Verdict = Verdict.OPEN

@@ -220,7 +220,8 @@ class _Row:
         """Return the row of a page: the paper's own words, or else ours."""
         link = f"[{self.where}]({DETAILS}#{self.name})"
         claim = self.quote or " ".join(self.claim.split())
-        return [link, claim, COUNTS.sub("", self.result), f"**{self.verdict.value}**{self.remark}"]
+        verdict = f"**{self.verdict.before(self.remark)}**{self.remark}"
+        return [link, claim, COUNTS.sub("", self.result), verdict]
 
     def in_short(self) -> list[str]:
         """Return the row of a summary."""
@@ -287,7 +288,7 @@ def _details(kept: Kept, found: Mapping[str, Judged], say: Callable[[str], str])
 
 
 def _claim(claim: Claim, judged: Judged) -> str:
-    verdict = judged.verdict.value
+    verdict = judged.verdict.before(judged.remark)
     texts = [
         f"**Verdict.** {verdict[0].upper()}{verdict[1:]}{judged.remark}. {judged.result}",
         f"**The paper.** {claim.quote}" if claim.quote else "",
@@ -308,7 +309,7 @@ def _agrees(kept: Kept, statement: Statement, found: Mapping[str, Judged]) -> st
         assert kept.module is not None
         parts.append(kept.module.agrees(statement, kept))
     parts += [
-        f"{found[each.name].verdict.value} ([{each.where}](#{each.name}))"
+        f"{found[each.name].verdict.before(found[each.name].remark)} ([{each.where}](#{each.name}))"
         for each in kept.study.claims
         if each.name in statement.claims
     ]

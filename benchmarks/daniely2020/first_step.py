@@ -226,9 +226,8 @@ def lemma_9(frame: pd.DataFrame) -> Judged:
     )
 
 
-def lemma_10() -> Judged:
+def lemma_10(k: int = 7, n: int = LEAST_BITS) -> Judged:
     """Judge lemma 10 as printed, and with max(0, .) and the range of the network's readouts."""
-    k, n = 7, LEAST_BITS
     sizes = [(r, alpha) for r in range(-k, k + 1, 2) for alpha in (0.25, 1.0)]
     asked = [(r, alpha, eps) for r, alpha in sizes for eps in (0.01, 1.0, k * abs(r))]
     off = max(parity.ceiling_error(k, r) for r, _ in sizes)

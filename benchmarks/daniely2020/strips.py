@@ -178,27 +178,30 @@ def found(frame: pd.DataFrame) -> str:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Draw test accuracy against the epoch, a panel for each k; the legend has the strips."""
-    figure, (panels,) = subplots((8.4, 4.4), 1, frame["k"].nunique(), sharey=True, squeeze=False)
-    for ax, (k, rows) in zip(panels, frame.groupby("k"), strict=True):
-        main = main_strips(rows)
-        line_of = dict(
-            zip(sorted(set(rows["strips"]) - {main}), itertools.cycle([":", "--", "-."]))
-        )
+    """Draw test accuracy against the epoch; the linear models of long strips have a panel."""
+    figure, panels = subplots((9.6, 4.4), 1, 3)
+    (few, short), (k, long) = frame.groupby("k")
+    main, network = main_strips(long), long["model"] == NETWORK
+    linear = long[~network & (long["strips"] == main)]
+    for ax, rows, title in zip(
+        panels,
+        (short, long[network], linear),
+        (f"k = {few}", f"k = {k}, network", f"k = {k}, linear, {main:,} strips"),
+        strict=True,
+    ):
+        styles = itertools.cycle([":", "--", "-."])
         for (model, strips), points in parts(rows, "model", "strips"):
             colour, mark = LOOKS[model]
             curve = 100 * (1 - points.groupby("epoch")["test_error"].mean())
             (line,) = ax.plot(curve.index, curve, mark, color=colour, label=model)
-            if strips != main:
-                label = f"{model}, {strips:,} strips"
-                line.set(marker="", linestyle=line_of[strips], label=label)
+            if ax is panels[1] and strips != main:
+                line.set(marker="", linestyle=next(styles), label=f"{model}, {strips:,} strips")
+        ax.set(xlabel="epoch", title=title, xticks=range(0, int(frame["epoch"].max()) + 1, 5))
+    panels[1].axhline(80, color=BLACK, linewidth=1, label="paper, network: almost 80 %")
+    for ax in panels[1:]:
         ax.axhline(50, color=GREY, linestyle="--", linewidth=1, label="chance")
-        if k == frame["k"].max():
-            label = "paper, ReLU network: almost 80 %"
-            ax.axhline(80, color=BLACK, linewidth=1, label=label)
-        ax.set(xlabel="epoch", title=f"k = {k}, {main:,} strips where not said")
-        ax.set_xticks(range(0, int(frame["epoch"].max()) + 1, 5))
     panels[0].set(ylabel="test accuracy, %")
+    panels[2].set_ylim(47, 57)
     return common_legend(figure, panels, 3)
 
 

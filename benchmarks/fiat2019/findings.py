@@ -9,9 +9,10 @@ from benchmarks.fiat2019 import (
     image_width,
     noisy_clusters,
     norms_and_gap,
+    several_outputs,
     too_few_parameters,
 )
-from benchmarks.harness import Verdict, otherwise
+from benchmarks.harness import otherwise
 from benchmarks.page import Judged, Kept
 
 
@@ -49,11 +50,7 @@ def judge(kept: Kept) -> Mapping[str, Judged]:
             remark=hard.remark + otherwise(one_rate.verdict, f"{image_width.RATES[0]:g} for both"),
             evidence=(f"At the rate {image_width.RATES[0]:g} alone: {one_rate.result}",),
         ),
-        "alternating": Judged(
-            Verdict.UNTESTED,
-            "The search was not held against SGD: the paper names no sizes.",
-            remark=", as no sizes are given",
-        ),
+        "alternating": several_outputs.alternating(kept["several_outputs"]),
     }
 
 

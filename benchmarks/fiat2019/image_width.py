@@ -6,7 +6,8 @@ Figure 1 of the submission: images reduced to their first 64 principal component
 1, fitted on the training images; two hidden layers of k units. GaLU0: the gates of both layers are
 sigmoids of random projections of the network's input, of standard deviation 1/(8 alpha). Rates of
 the published search (0.001, 0.0005, 0.0001) and, for GaLU0, all of its slopes (alpha = 0.01 to 10);
-shown is, in each cell, the setting with the least *test* error, as published. At the rate 0.001
+shown is, in each cell, the setting with the least *test* error, as published; ReLU and GaLU0 are
+trained anew at it, by other seeds, as what is chosen so looks better than it is. At the rate 0.001
 alone: GaLU0 with hard gates, and ReLU with only the readout trained.
 
 Figure 3 of the arXiv version: one hidden layer, hard gates, all pixels, the rate 0.001, three seeds
@@ -28,11 +29,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import NullFormatter
+from scipy import stats
 
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import Experiment, Frames, Judged, Rows, Run, Verdict, growing
+from benchmarks.harness import (
+    Experiment,
+    Frames,
+    Judged,
+    Rows,
+    Run,
+    Verdict,
+    growing,
+    parts,
+    rows_of,
+)
 from benchmarks.words import span, with_interval
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -87,6 +99,8 @@ NETWORKS = {
     "linear": Network(kind="linear", rates=RATES),
     "GaLU0": Network(kind="sigmoid", rates=RATES, alphas=ALPHAS),
 }
+# Trained anew at the settings that are chosen, by these seeds.
+REPEATED, FRESH = ("ReLU", "GaLU0"), (1, 2)
 CELL = ["dataset", "network", "width"]
 SETTING = [*CELL, "rate", "alpha", "seed"]
 
@@ -132,7 +146,13 @@ def measure(run: Run[Any]) -> Frames:
     if run.quick:
         widest = {each["network"]: each | {"dataset": "digits"} for each in wanted}
         wanted = list(widest.values())
-    return growing(run, wanted, trained)
+    frame = run.kept
+    for frame in growing(run, wanted, trained):
+        yield frame
+    best = best_settings(whole_rates(frame))
+    again = rows_of(best[best["network"].isin(REPEATED)])
+    repeats = [row | {"seed": seed} for seed in FRESH for row in again]
+    yield from growing(run, repeats, trained, frame)
 
 
 def settings() -> list[tuple[str, str, int, float, float, int]]:
@@ -175,37 +195,55 @@ def error(network: GatedLayers, X: Array, y: Array) -> float:
     return float(np.mean(outputs_of(network, X).argmax(axis=1) != y))
 
 
+def fresh(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Whether each training is one anew, of a setting that another has chosen."""
+    return frame["network"].isin(REPEATED) & frame["seed"].isin(FRESH)
+
+
+def best_settings(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of each cell the setting with the least test error."""
+    first = frame[~fresh(frame) & (frame["seed"] == 0)]
+    best = first.groupby(CELL, sort=False)["test_error"].idxmin()
+    return first.loc[best, [*CELL, "rate", "alpha"]]
+
+
+def shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """Trainings at the settings that are chosen: anew where there are some."""
+    rows = best_settings(frame).merge(frame)
+    anew = fresh(rows)
+    return rows[anew | ~anew.groupby([rows[column] for column in CELL]).transform("any")]
+
+
 def chosen(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each cell the setting with the least test error, beside the published error."""
-    by_setting = frame.groupby([*CELL, "rate", "alpha"], sort=False)
-    means = by_setting["test_error"].mean().reset_index()
-    best = means.loc[means.groupby(CELL, sort=False)["test_error"].idxmin()]
+    """Mean test error of each cell at its setting, beside the published error."""
+    means = shown(frame).groupby(CELL, sort=False)["test_error"].mean().reset_index()
     published = {
         (*cell, width): error
         for cell, errors in PUBLISHED.items()
         for width, error in zip(WIDTHS, errors, strict=True)
     }
-    cells = best[CELL].itertuples(index=False, name=None)
-    return best.assign(published=[published.get(cell, np.nan) for cell in cells])
+    cells = means[CELL].itertuples(index=False, name=None)
+    return means.assign(published=[published.get(cell, np.nan) for cell in cells])
+
+
+def half_interval(errors: pd.Series[float]) -> float:
+    """Half of the 95 % interval of a cell's mean, by the spread within all cells; NaN of one.
+
+    The cells are the groups of the index's levels but the seed.
+    """
+    cells = errors.groupby([name for name in errors.index.names if name != "seed"])
+    free = len(errors) - cells.ngroups
+    spread = math.sqrt(((errors - cells.transform("mean")) ** 2).sum() / free) if free else np.nan
+    return float(stats.t.ppf(0.975, free) * spread / math.sqrt(len(errors) / cells.ngroups))
 
 
 def whole_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rates at which a network has all widths and slopes; any of other datasets."""
     rate_of = ["dataset", "network", "rate"]
     asked = pd.DataFrame(settings(), columns=SETTING).groupby(rate_of)["alpha"].count()
-    trained = frame.groupby(rate_of)["alpha"].transform("count")
-    wanted = frame.join(asked.rename("wanted"), on=rate_of)["wanted"]
-    return frame[wanted.isna() | (trained == wanted)]
-
-
-def with_one_setting(frame: pd.DataFrame) -> pd.Series[float]:
-    """Test errors by cell with one rate and slope for all widths: of the least mean."""
-    errors = frame.pivot_table(
-        index=["network", "dataset", "width"], columns=["rate", "alpha"], values="test_error"
-    )
-    networks = errors.groupby(["network", "dataset"])
-    kept = [cells.dropna(axis="columns") for _, cells in networks]
-    return pd.concat([cells[cells.mean().idxmin()] for cells in kept])
+    trained = frame[~fresh(frame)].groupby(rate_of)["alpha"].count()
+    whole = trained.index[trained == asked.reindex(trained.index).fillna(trained)]
+    return frame[pd.MultiIndex.from_frame(frame[rate_of]).isin(whole)]
 
 
 LOOKS = {
@@ -222,14 +260,26 @@ LOOKS = {
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the test error against the width; crosses are the published values."""
-    panels_of = chosen(whole_rates(frame)).groupby("dataset", sort=False)
+    trained = whole_rates(frame)
+    panels_of = chosen(trained).groupby("dataset", sort=False)
+    halves = {
+        name: half_interval(rows.set_index(["dataset", "width", "seed"])["test_error"])
+        for name, rows in parts(shown(trained), "network")
+    }
     figure, panels = subplots((8.8, 4.6), 1, len(panels_of), squeeze=False)
     for ax, (dataset, rows) in zip(panels[0], panels_of, strict=True):
-        for name, (colour, look) in LOOKS.items():
+        for name, (colour, line) in LOOKS.items():
             cells = rows[rows["network"] == name]
             if len(cells):
-                errors = 100 * cells["test_error"]
-                ax.plot(cells["width"], errors, look, color=colour, fillstyle="none", label=name)
+                look: dict[str, Any] = {
+                    "fmt": line,
+                    "color": colour,
+                    "fillstyle": "none",
+                    "label": name,
+                }
+                half = 100 * halves.get(name, np.nan)
+                bars = None if math.isnan(half) else half
+                ax.errorbar(cells["width"], 100 * cells["test_error"], bars, capsize=2, **look)
                 ax.plot(cells["width"], 100 * cells["published"], "x", color=colour)
         ax.plot([], [], "x", color=GREY, label="published")
         ax.set(title=str(dataset), xlabel="width k", xticks=sorted(rows["width"].unique()))
@@ -248,28 +298,30 @@ def found(frame: pd.DataFrame) -> str:
     best = chosen(trained).set_index(["network", "dataset", "width"])
     errors, theirs = 100 * best["test_error"], 100 * best["published"]
     apart, published = (values["GaLU0"] - values["ReLU"] for values in (errors, theirs))
+    rows = shown(trained).set_index(["network", "dataset", "width", "seed"])["test_error"]
+    half = 100 * half_interval((rows["GaLU0"] - rows["ReLU"]).dropna())
+    first = trained[~fresh(trained)]
+    flattered = errors - 100 * chosen(first).set_index(best.index.names)["test_error"]
     linear = errors["linear"] - errors["GaLU0"]
     off = errors - theirs
-    names = ["ReLU", "linear", "GaLU0"]
-    one = 100 * with_one_setting(trained[trained["network"].isin(names)])
-    dearer = (one - errors).groupby("network").max().dropna()
     counts = trained.groupby("network")["rate"].nunique()
     return (
-        f"**GaLU0 is {span(apart, '.1f')} points above ReLU (published {span(published, '.1f')}), "
+        f"**GaLU0 is {span(apart, '.1f')} points above ReLU"
+        + ("" if math.isnan(half) else f", each ± {half:.1f}")
+        + f" (published {span(published, '.1f')}), "
         f"and {span(linear, '.1f')} below the linear network; with only the readout trained ReLU "
-        f"errs {span((errors[READOUT] / errors['ReLU']).dropna(), '.1f')} times as often (one "
-        "training a cell, means of 4 published).**\n\n"
+        f"errs {span((errors[READOUT] / errors['ReLU']).dropna(), '.1f')} times as often.**\n\n"
+        f"- Trainings a cell: {rows['ReLU'].groupby('seed').ngroups} ({' and '.join(REPEATED)}), "
+        f"{rows[RELU].groupby('seed').ngroups} (one layer), 1 (the others; published: 4), of "
+        f"{trained['steps'].iloc[0]:,} steps. Intervals, of 95 %, are by the spread within all "
+        "cells.\n"
         f"- Our errors are {span(off, '+.1f')} points off the published ones. In the table the "
         "published value is in brackets.\n"
-        f"- Each of {trained['steps'].iloc[0]:,} steps; of networks of one layer there are "
-        f"{trained['seed'].nunique()} trainings a cell and setting. Of the {len(RATES)} "
-        "published rates all cells have "
-        f"{', '.join(f'{counts[name]} ({name})' for name in names)}; of GaLU0 each with "
-        f"{len(ALPHAS)} slopes. Each cell has the setting with the least test error, as "
-        "published.\n"
-        "- The least test error of many settings flatters who has more of them. With one rate and "
-        "slope for all widths, that of the least mean, an error is higher by at most "
-        + ", ".join(f"{value:.2f} points ({name})" for name, value in dearer.items())
+        f"- Of the {len(RATES)} published rates all cells have {counts['ReLU']} (ReLU, linear), "
+        f"{counts['GaLU0']} (GaLU0, each with {len(ALPHAS)} slopes).\n"
+        "- Each cell has the setting with the least test error, as published. That flatters: "
+        "trained anew the mean error is higher by "
+        + ", ".join(f"{flattered[name].mean():.2f} points ({name})" for name in REPEATED)
         + "."
     )
 
@@ -293,21 +345,21 @@ def compared(
     ahead = cells[other] - cells[one]
     way = ahead / (cells[linear] - cells[one])
     similar = math.isinf(share) or bool((way < share).all())
-    seeds = frame[frame["network"] == one]["seed"].nunique()
-    of_each = "one training" if seeds == 1 else f"{seeds} trainings"
+    errors = shown(whole_rates(frame)).groupby(["seed", "network"])["test_error"].mean()
+    seeds = {name: len(errors.xs(name, level="network")) for name in (one, other)}
     words = (
         f"The error of “{other}” minus that of “{one}” is {span(100 * ahead, '+.1f')} points in "
-        f"{len(ahead)} cells of {of_each} each"
+        f"{len(ahead)} cells (trainings of each: {' and '.join(map(str, seeds.values()))})"
     )
-    if seeds > 1:
-        errors = frame.groupby(["seed", "network"])["test_error"].mean().unstack()
-        words += f", {with_interval(100 * (errors[other] - errors[one]), '.1f')} over all"
+    if min(seeds.values()) > 1:
+        by_seed = 100 * (errors.xs(other, level="network") - errors.xs(one, level="network"))
+        words += f", {with_interval(by_seed, '.1f')} over all"
     if not math.isinf(share):
         words += f": {span(way, percent)} of the way to “{linear}”"
     return Judged(
         Verdict.of((ahead > 0).all() and similar, (ahead > 0).mean() > 0.5),
         f"{words}.",
-        remark="" if seeds > 1 else ", one training a cell",
+        remark="" if min(seeds.values()) > 1 else ", one training a cell",
     )
 
 

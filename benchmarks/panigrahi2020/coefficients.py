@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Judged, Rows, Tabular, Verdict, parts, whole
+from benchmarks.harness import Experiment, Judged, Rows, Tabular, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, plain_numbers, power
 from implicit_bias.base.validation import Array
@@ -230,15 +230,17 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     powers, analytic = smoothness(frame)
     chebyshev_ratios = {name: ratio[name] for name in ratio if "(" in name}
     printed, true = math.pi / 4, math.pi / 2 / math.sqrt(2)
+    hidden = max(ratio["coefficients"], ratio["tails"])
     return {
         "corollary-f7": Judged(
-            verdict=Verdict.of(max(ratio["coefficients"], ratio["tails"]) <= 2),
+            verdict=Verdict.of(hidden <= 2),
+            remark=otherwise(Verdict.of(hidden <= 1), "1"),
             result=f"The hidden constants need not exceed {ratio['coefficients']:.2f} and "
             f"{number(ratio['tails'])}; the rate is half of the true one, exp(-(pi/2) sqrt k).",
         ),
         "equation-34": Judged(
             verdict=Verdict.UNTESTED,
-            remark=", as its formula is illegible in our copy",
+            remark=": its formula is illegible in our copy",
             result=f"From k = {quotient.index[0]} to {quotient.index[-1]} c_k over it varies by a "
             f"factor of {spread(frame, printed):.0f} with pi/4 alone, of "
             f"{least_spread(frame, printed):.1f} with a free power of 2k + 1, too, of "

@@ -123,8 +123,8 @@ def draw(frame: pd.DataFrame) -> Figure:
             look = {"color": COLOUR[activation]}
             ax.plot(cells[column], cells["measured"], MARKER[activation], label=activation, **look)
             if activation in ("relu", "elu"):
-                name = "K.1" if activation == "relu" else "4.1"
-                ax.plot(cells[column], cells["kink"], "--", label=f"{name}, shape", **look)
+                name, line = ("K.1", "--") if activation == "relu" else ("4.1", "-.")
+                ax.plot(cells[column], cells["kink"], line, label=f"{name}, shape", **look)
             if activation == "relu":
                 ax.plot(cells[column], cells["relu"], ":", label="4.2, shape", **look)
         ax.set(xscale="log", yscale="log", title=part, xlabel=column)

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import catalogue, harness
 from benchmarks.daniely2020 import bound as bound_experiment
-from benchmarks.daniely2020 import learning, models
+from benchmarks.daniely2020 import first_step, learning, models
 from benchmarks.daniely2020 import strips as strips_experiment
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
@@ -160,6 +160,12 @@ def test_training_is_that_of_section_6() -> None:
     assert {(job.k, job.strips, job.model) for job in jobs} >= {
         (k, 60000, model) for k in (1, 3) for model in models.HIDDEN
     }
+
+
+def test_the_ceiling_decides_lemma_10() -> None:
+    """It cuts no hinge of so few bits: |r| + k is at most 6 there."""
+    assert first_step.lemma_10(3).verdict is harness.Verdict.STANDS
+    assert first_step.lemma_10(5).verdict is harness.Verdict.FALLS
 
 
 def test_strips_go_on_from_what_is_kept() -> None:

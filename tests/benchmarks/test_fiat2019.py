@@ -151,6 +151,27 @@ def test_binary_search() -> None:
     assert len(asked) <= 7
 
 
+def test_the_trained_widths_that_memorise_are_judged() -> None:
+    """Every width is tried, and memorises from some width on."""
+
+    def judged(of: float, **least: int) -> harness.Verdict:
+        cases = [
+            {"m": 64, "d": 16, "seed": 0, "network": name, "width": width, "error": width < enough}
+            for name, enough in {"closed": 7, **least}.items()
+            for width in range(1, memorisation_width.widest(64, 16) + 1)
+        ]
+        return memorisation_width.verdict(pd.DataFrame(cases), of)
+
+    assert judged(2.0, GaLU=8, ReLU=2) is harness.Verdict.STANDS
+    assert judged(2.0, GaLU=9, ReLU=4) is judged(1.5, GaLU=7, ReLU=4) is harness.Verdict.IN_PART
+    assert judged(2.0, GaLU=9, ReLU=1) is harness.Verdict.FALLS
+
+
+def test_theorem_5_is_judged_by_how_far_filters_move() -> None:
+    assert constants.theorem_5_judged(10).verdict is harness.Verdict.STANDS
+    assert constants.theorem_5_judged(20).verdict is harness.Verdict.FALLS
+
+
 def test_separable_data_keep_the_margin() -> None:
     X, y = separable_and_parity.separable(500, 10, np.random.default_rng(0))
     assert X.shape == (500, 10)
@@ -218,3 +239,20 @@ def test_rates_that_are_not_finished_are_not_shown() -> None:
     assert rates["Fashion-MNIST", "GaLU0"] == 2
     assert rates["MNIST", "GaLU0"] == rates["MNIST", "ReLU"] == 3
     assert len(frame) - len(shown) == 36
+
+
+def test_settings_are_chosen_by_one_training_and_shown_by_others() -> None:
+    """The setting with the least first error, and none but its own repeats."""
+    errors = {(0.001, 0): 0.1, (0.0005, 0): 0.2, (0.001, 1): 0.12, (0.001, 2): 0.16, (0.0005, 1): 0}
+    frame = pd.DataFrame(
+        {"dataset": "digits", "network": "ReLU", "width": 16, "alpha": 0.0, "test_error": error}
+        | {"rate": rate, "seed": seed}
+        for (rate, seed), error in errors.items()
+    )
+    assert image_width.chosen(frame)["test_error"].item() == pytest.approx(0.14)
+    first = frame[frame["seed"] == 0]
+    assert image_width.chosen(first)["test_error"].item() == pytest.approx(0.1)
+    kept = image_width.shown(frame).set_index(["width", "seed"])["test_error"]
+    # Student's t of one degree of freedom, and a standard error of 0.02.
+    assert image_width.half_interval(kept) == pytest.approx(12.706 * 0.02, rel=1e-3)
+    assert np.isnan(image_width.half_interval(kept.iloc[:1]))

@@ -416,6 +416,7 @@ def test_a_limit_that_no_run_reaches_is_not_tested() -> None:
     assert Verdict.limit(no, no) is Verdict.FALLS
     both = Verdict.counted([Verdict.UNREACHED, Verdict.FALLS, Verdict.UNTESTED])
     assert both == "1 does not stand, 2 are not tested"
+    assert Verdict.UNTESTED.before(": it is illegible") == "not tested"
 
 
 @pytest.mark.parametrize(

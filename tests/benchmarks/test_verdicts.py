@@ -165,6 +165,12 @@ CHANGES: dict[str, dict[str, str]] = {
         "error = error.where(task != 'separable', 0.01) + 0.03 * (task == 'parity')": "FALLS",
         "error = error.where(task != 'separable', 0.06)": "FALLS",
     },
+    "fiat2019/several_outputs/alternating": {
+        "loss = 0.1 + 0.1 * (network == 'Adam')": "STANDS",
+        "loss = 0.1 + 0.1 * ((network == 'Adam') == (m > 25))": "IN_PART",
+        "loss = 0.1 + 0.1 * (network == 'search')": "FALLS",
+        "part != 'both'": "OPEN",
+    },
     "fiat2019/several_outputs": {
         "width = width + 9 * ((network == 'ReLU') & (p == 3))": "FALLS",
         "needed = needed + 99 * (p == 3)": "FALLS",
@@ -433,7 +439,15 @@ CHANGES: dict[str, dict[str, str]] = {
         "measured = measured * delta ** (0.3 * (activation == 'elu'))": "FALLS",
     },
     "panigrahi2020/lower_bounds/theorem-4-5": {"share = share * (activation != 'relu')": "FALLS"},
-    "panigrahi2020/smooth/theorem-4-4": {"smallest = 0.1 * largest": "IN_PART"},
+    "panigrahi2020/smooth/corollary-f10": {
+        "at_index = largest; finite_at_index = finite_largest": "FALLS",
+    },
+    "panigrahi2020/smooth/theorem-4-4": {
+        "smallest = 0.1 * largest": "IN_PART",
+        "smallest = 0.1 ** n ** 0.2; finite_smallest = smallest": "IN_PART",
+        "smallest = 0.1 ** n ** 0.1; finite_smallest = smallest": "FALLS",
+    },
+    "panigrahi2020/smooth/theorem-m4": {"both_at_index = both_largest": "FALLS"},
     "panigrahi2020/smoothed/lemma-i1": {"smallest = smallest * 0.01 ** (index == 0)": "FALLS"},
     "panigrahi2020/smoothed/lemma-i2": {
         "khatri_rao = khatri_rao * noise ** 0.2": "IN_PART",
