@@ -47,7 +47,7 @@ def judge(kept: Kept) -> Mapping[str, Judged]:
             hard,
             result=f"{hard.result} Hard gates have the rate {image_width.RATES[0]:g} alone, "
             f"sigmoid gates the best of {len(image_width.RATES)}.",
-            remark=hard.remark + otherwise(one_rate.verdict, f"{image_width.RATES[0]:g} for both"),
+            remark=otherwise(one_rate.verdict, f"{image_width.RATES[0]:g} for both"),
             evidence=(f"At the rate {image_width.RATES[0]:g} alone: {one_rate.result}",),
         ),
         "alternating": several_outputs.alternating(kept["several_outputs"]),
