@@ -174,8 +174,7 @@ class Network(nn.Module, ABC):
         validation.check_choice(init, "init", INITIALISERS)
         if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
-        validation.check_seed(seed)
-        generator = torch.Generator().manual_seed(seed)
+        generator = validation.torch_generator(seed)
 
         def initial(n_rows: int, fan_in: int) -> Tensor:
             weights = torch.empty(n_rows, fan_in, dtype=dtype)

@@ -8,12 +8,15 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
 from reprlib import repr as cut
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.options import LARGEST_SEED, SMALLEST_SEED
+
+if TYPE_CHECKING:
+    import torch
 
 Array = NDArray[np.float64]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
@@ -336,6 +339,14 @@ def check_count(value: object, name: str, least: int = 1, most: int | None = Non
 def check_seed(value: object, name: str = "seed") -> None:
     """Raise ValueError unless a value is a whole number that torch's generators take."""
     check_count(value, name, SMALLEST_SEED, LARGEST_SEED)
+
+
+def torch_generator(seed: int) -> "torch.Generator":
+    """Return torch's generator of a seed, which may be a whole number of numpy's."""
+    import torch
+
+    check_seed(seed)
+    return torch.Generator().manual_seed(int(seed))
 
 
 def check_choice(value: object, name: str, choices: Iterable[str], otherwise: str = "") -> None:

@@ -22,8 +22,8 @@ from implicit_bias.base.validation import (
     as_finite,
     check_count,
     check_flag,
-    check_seed,
     owned,
+    torch_generator,
 )
 from implicit_bias.datasets.preparation import Preparation, Step
 
@@ -83,6 +83,10 @@ class Dataset:
     def __post_init__(self) -> None:
         check_flag(self.complete, "complete")
         check_flag(self.has_constant, "has_constant")
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be text, got {self.name!r:.99}")
+        if not isinstance(self.preparation, Preparation | None):
+            raise TypeError(f"preparation must be a Preparation, got {self.preparation!r:.99}")
         if not isinstance(self.carried, Mapping):
             raise TypeError(
                 f"carried must be a mapping from names to arrays, got {self.carried!r:.99}"
@@ -197,13 +201,12 @@ def split_indices(
 
     check_count(train_size, "train_size")
     check_count(validation_size, "validation_size")
-    check_seed(seed)
     if train_size + validation_size > n_samples:
         raise ValueError(
             f"train_size={train_size} and validation_size={validation_size} overlap in "
             f"{n_samples} samples: choose sizes that sum to at most {n_samples}"
         )
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     order: NDArray[np.int64] = torch.randperm(n_samples, generator=generator).numpy()
     return order[:train_size], order[n_samples - validation_size :]
 

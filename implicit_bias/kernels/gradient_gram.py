@@ -65,7 +65,7 @@ from implicit_bias.base.validation import (
     as_numbers,
     check_count,
     check_flag,
-    check_seed,
+    torch_generator,
 )
 from implicit_bias.kernels import dual_kernels
 
@@ -230,8 +230,7 @@ def gaussian_weights(width: int, n_features: int, *, seed: int = 0) -> Iterator[
     """Draw W (width, n_features) from N(0, I) in float64, one block of `ROWS` rows at a time."""
     check_count(width, "width")
     check_count(n_features, "n_features")
-    check_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     for start in range(0, width, ROWS):
         shape = (min(ROWS, width - start), n_features)
         yield torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")

@@ -56,7 +56,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, detached
 from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
 from implicit_bias.problem.constraints import Constraints, class_indices
 from implicit_bias.problem.features import Features, decision
@@ -416,7 +416,7 @@ class MarginProblem:
         ValueError
             Samples of one class only, where the problem has an intercept; or no indices.
         """
-        given, samples = samples, np.asarray(samples)
+        given, samples = samples, np.asarray(detached(samples))
         if samples.ndim != 1 or samples.dtype.kind not in "biu":
             raise ValueError(f"samples must be a list of indices, got {given!r:.99}")
         X = self.X[samples]

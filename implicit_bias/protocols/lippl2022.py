@@ -32,7 +32,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import as_features, as_finite, check_count, check_seed
+from implicit_bias.base.validation import as_features, as_finite, check_count, torch_generator
 from implicit_bias.problem import gating
 from implicit_bias.training.configuration import TrainingConfig
 
@@ -72,8 +72,7 @@ def draw_contexts(
     check_count(n_units, "n_units")
     check_count(n_hyperplanes, "n_hyperplanes", 0, gating.MAX_HYPERPLANES)
     n_features, rows = X.shape[1], n_units * n_hyperplanes
-    check_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     # The published code constructs a torch Linear first, whose default initialisation draws this.
     bound = 1.0 / math.sqrt(n_features)
     torch.empty(rows, n_features).uniform_(-bound, bound, generator=generator)
@@ -122,8 +121,7 @@ def draw_unit_gates(
 
     reference = as_finite(reference, "reference", 2)
     check_count(n_units, "n_units")
-    check_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     drawn = torch.empty(n_units, reference.shape[1])
     torch.nn.init.orthogonal_(drawn, generator=generator)
     thresholds = gating.single_precision_projections(reference, drawn).median(dim=0).values

@@ -31,7 +31,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, torch_generator
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import THRESHOLD_SCALE, WEIGHT_SCALE, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
@@ -285,7 +285,7 @@ def _unset_gln(contexts: HyperplaneContexts, *, readout_bias: bool) -> GLN:
 
 def _generator_after_contexts(contexts: HyperplaneContexts, seed: int) -> torch.Generator:
     """Return the contexts' generator after their draws and those of the unused hidden layer."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     n_units, n_hyperplanes, n_features = contexts.weights.shape
     normals = torch.empty(n_units * n_hyperplanes, n_features)
     normals.uniform_(generator=generator)

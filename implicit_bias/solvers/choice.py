@@ -209,6 +209,11 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
     str
         That of the first line of the table that takes the problem; `choice.table` returns it.
 
+    Raises
+    ------
+    TypeError, ValueError
+        No problem, or no start for it.
+
     Examples
     --------
     >>> import numpy as np
@@ -218,8 +223,31 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
     'one-group'
     """
     check_problem(problem, "choose_solver")
+    check_start(problem, start)
     facts = _Facts(problem, start)
     return next(line.solver for line in FIRST if line.takes(facts))
+
+
+def check_start(problem: MarginProblem, start: base.Start | None) -> None:
+    """Raise TypeError or ValueError unless a start is None or a solution that fits the problem."""
+    if start is None:
+        return
+    if not isinstance(start, base.Start):
+        raise TypeError(
+            f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
+            "a similar problem"
+        )
+    if start.alpha.shape[1:] != problem.alpha_shape[1:]:
+        raise ValueError(
+            f"start has dual variables of shape {start.alpha.shape}, the problem of "
+            f"{problem.alpha_shape}: it needs the same classes"
+        )
+    if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
+        raise ValueError(
+            f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
+            f"problem {problem.n_samples} and {problem.n_groups}: it needs as many groups, and no "
+            "more samples"
+        )
 
 
 def alternatives(problem: MarginProblem, failed: str) -> dict[SolverName, Line]:

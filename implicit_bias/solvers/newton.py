@@ -46,8 +46,9 @@ from implicit_bias.solvers.balls import (
 )
 from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
-# Times that a solution is computed again from what it lacks.
-REFINEMENTS = 3
+# Times, at most, that a solution is computed again from what it lacks. A correction of less than
+# this share of it is the last: the next one would be of the order of its square.
+REFINEMENTS, SETTLED = 3, 1e-8
 
 SomeBall = TypeVar("SomeBall", bound=Ball)
 
@@ -291,18 +292,18 @@ class RowNewton(_InRows[BallOfClasses], _OfClasses):
         alpha, beta = torch.zeros_like(right), torch.zeros_like(imbalance)
         U, dt, V = torch.zeros_like(first), torch.zeros_like(of_t), torch.zeros_like(first)
         for _ in range(REFINEMENTS):
-            of_alpha = right - balls.margins(U + ball.Y * balls.spread(dt))
             of_U = first + V + balls.spread(dt) * ball.pull - ball.along(U)
-            moved = ball.compliance(of_U)
-            along = of_t - ball.tau * dt + balls.pool(ball.pull * (U + moved) + ball.Y * V)
+            moved = U + ball.compliance(of_U)
+            along = of_t - ball.tau * dt + balls.pool(ball.pull * moved + ball.Y * V)
             c = torch.cat([-along, -imbalance - e.T @ alpha])
-            lacking = of_alpha - self._over(alpha, beta) - balls.margins(moved)
-            change, y = self.solve(lacking, c)
+            seen = balls.margins(moved + ball.Y * balls.spread(dt))
+            change, y = self.solve(right - seen - self._over(alpha, beta), c)
             more, offsets = y[: len(dt)], y[len(dt) :]
-            pull = balls.dual_vectors(change) + balls.spread(more) * ball.pull + of_U
-            U, dt = U + ball.compliance(pull), dt + more
-            alpha, beta = alpha + change, beta + offsets
-            V = balls.dual_vectors(alpha)
+            dV = balls.dual_vectors(change)
+            U = U + ball.compliance(dV + balls.spread(more) * ball.pull + of_U)
+            alpha, beta, dt, V = alpha + change, beta + offsets, dt + more, V + dV
+            if change.norm() <= SETTLED * alpha.norm():
+                break
         return alpha, U, dt, beta
 
     def _over(self, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -397,6 +398,9 @@ class FeatureNewton(_OfClasses):
         for _ in range(REFINEMENTS):
             pull = torch.cat([balls.dual_vectors(alpha).reshape(-1), self.extra.T @ alpha])
             residual = whole + pull - self.stiffness @ x
-            x = x + torch.cholesky_solve(residual[:, None], self.L)[:, 0]
+            change = torch.cholesky_solve(residual[:, None], self.L)[:, 0]
+            x = x + change
             alpha = self._over(right - balls.margins(x[:n]) - self.extra @ x[n:])
+            if change.norm() <= SETTLED * x.norm():
+                break
         return alpha, x[:n], x[n:]

@@ -137,7 +137,7 @@ def solve(
     deadline = Deadline.asked(max_seconds)
     if isinstance(solver, Solver):
         deadline = Deadline.after(solver.max_seconds)
-    _check_start(problem, start)
+    choice.check_start(problem, start)
     tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
     options = choice.MethodOptions(
         tolerances=tolerances,
@@ -451,27 +451,6 @@ def _checked(solver: Solver, options: choice.MethodOptions) -> Solver:
             "InteriorPoint(tolerances=Tolerances(gap=1e-8), device='cpu')"
         )
     return solver
-
-
-def _check_start(problem: MarginProblem, start: Start | None) -> None:
-    if start is None:
-        return
-    if not isinstance(start, Start):
-        raise TypeError(
-            f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
-            "a similar problem"
-        )
-    if start.alpha.shape[1:] != problem.alpha_shape[1:]:
-        raise ValueError(
-            f"start has dual variables of shape {start.alpha.shape}, the problem of "
-            f"{problem.alpha_shape}: it needs the same classes"
-        )
-    if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
-        raise ValueError(
-            f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
-            f"problem {problem.n_samples} and {problem.n_groups}: it needs as many groups, and no "
-            "more samples"
-        )
 
 
 def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:

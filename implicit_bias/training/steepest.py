@@ -48,6 +48,8 @@ from implicit_bias.training.objective import Objective, State
 BOLDNESS = 2.0
 # Most by which a step may lower F, to first order.
 MOST_GAINED = 1.0
+# ||s d||^L is below it, so that one step on a gradient that all but vanished leaves finite outputs.
+LARGEST = 1e250
 # Share of a step that is taken before the samples are separated, even if it raises F.
 LEAST_LENGTH = 1 / 16
 
@@ -67,7 +69,7 @@ class SteepestDescent(Objective):
         m = momentum * state.velocity + (1.0 - momentum) * g
         direction = norm.maximiser(self.by_name(-m))
         d = torch.cat([direction[name].reshape(-1) for name in self.trainee.parameters])
-        s = MOST_GAINED / size
+        s = min(MOST_GAINED / size, LARGEST ** (1.0 / max(1.0, self.trainee.degree)))
         if state.spread > 0:
             s = min(s, BOLDNESS * math.sqrt(math.log(max(len(before), 2)) / state.spread))
         evaluations, least = state.evaluations, LEAST_LENGTH * s
@@ -75,7 +77,8 @@ class SteepestDescent(Objective):
             weights, evaluations = state.weights + s * d, evaluations + 1
             log_loss, min_margin, after = self.evaluate(weights)
             careful = self.has_units and not state.min_margin > 0
-            if not careful or log_loss < at_weights or s <= least:
+            down = log_loss < at_weights or s <= least
+            if math.isfinite(log_loss) and (down or not careful):
                 break
             s /= 2.0
         shares, change = torch.softmax(before, dim=0), (after - before) / s

@@ -352,7 +352,7 @@ def test_real_files() -> None:
 
 def dataset(**changes: Any) -> Dataset:
     good: dict[str, Any] = {"X": np.ones((2, 3)), "y": np.array([1.0, -1.0])}
-    return Dataset("d", **({"class_names": ("a", "b")} | good | changes))
+    return Dataset(**({"name": "d", "class_names": ("a", "b")} | good | changes))
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,8 @@ def test_refused(call: Callable[..., object], arguments: dict[str, Any], message
 
 
 @pytest.mark.parametrize(
-    "name", ["complete", "has_constant", "carried", "class_names", "image_shape"]
+    "name",
+    ["complete", "has_constant", "carried", "class_names", "image_shape", "name", "preparation"],
 )
 def test_wrong_types_are_named(name: str) -> None:
     with pytest.raises(TypeError, match=name):

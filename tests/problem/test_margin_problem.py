@@ -91,7 +91,7 @@ def test_sizes_and_subset() -> None:
     assert part.C == problem.C
     assert part.metric is not None
     assert part.metric.keys() == {1}
-    for wrong in (None, 1, "a", [0.5]):
+    for wrong in (None, 1, "a", [0.5], torch.ones(2, requires_grad=True)):
         with pytest.raises(ValueError, match="indices"):
             problem.subset(cast(Any, wrong))
 

@@ -218,6 +218,8 @@ def test_wrong_arguments_name_cause_and_cure(
 
 
 def test_solvers_refuse_what_solve_does() -> None:
+    with pytest.raises(TypeError, match="start must be a Solution"):
+        choose_solver(PROBLEM, start=cast(Any, 5))
     with pytest.raises(ValueError, match="at least 1"):
         InteriorPoint(max_iterations=0)
     for name in ("gap", "feasibility", "infeasibility"):

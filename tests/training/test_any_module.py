@@ -317,10 +317,15 @@ def scaled(factor: float) -> nn.Module:
     return module
 
 
+@pytest.mark.parametrize("norm", ["l2", "spectral"])
+@pytest.mark.parametrize("scale", [1e200, 1e-100])
 @pytest.mark.parametrize("method", options.METHOD_NAMES)
-def test_huge_outputs_are_trained_on(method: Method) -> None:
-    found = train_to_limit(two_layers(), 1e200 * X4, LABELS, LimitConfig(steps=5, method=method))
+def test_huge_and_tiny_outputs_are_trained_on(method: Method, scale: float, norm: NormName) -> None:
+    module = two_layers() if scale > 1 else scaled(1e-100)
+    config = LimitConfig(steps=5, method=method, norm=norm)
+    found = train_to_limit(module, scale * X4, LABELS, config)
     assert np.isfinite(found.frame()["log_loss"]).all()
+    assert np.isfinite(weights_of(module)).all()
 
 
 @pytest.mark.parametrize(
