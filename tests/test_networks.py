@@ -353,7 +353,8 @@ def test_orthogonal_initialisation() -> None:
 
 def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
     state = torch.get_rng_state()
-    first, again, other = (ReLUNetwork(N_FEATURES, [4], seed=k) for k in (1, np.int64(1), 2))
+    seeds: tuple[Any, ...] = (1, np.int64(1), 2)
+    first, again, other = (ReLUNetwork(N_FEATURES, [4], seed=seed) for seed in seeds)
     GLN([contexts(4)])
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(first.readout, again.readout)

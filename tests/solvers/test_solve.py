@@ -1,7 +1,7 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
