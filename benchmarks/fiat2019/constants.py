@@ -326,25 +326,14 @@ def theorem_5(rng: np.random.Generator, draws: int) -> Rows:
     apart = abs(np.sum(np.maximum(near @ x, 0) - (U @ x >= 0) * (near @ x))) / math.sqrt(k)
     largest = float(np.linalg.norm(near, axis=1).max())
     what = f"proof's step: outputs by equal weights, one x, a = 1, d = {d}, eps = {eps}, k = {k}"
-    yield at_most(
-        "[L] Theorem 5",
-        f"{what}; as printed",
-        apart,
-        bounds.relu_approximation_error(d, eps, largest=largest, n_units=k, printed=True),
-        slip=True,
-    )
-    yield at_most(
-        "[L] Theorem 5",
-        f"{what}; with the factor sqrt k",
-        apart,
-        bounds.relu_approximation_error(d, eps, largest=largest, n_units=k),
-    )
-    yield at_most(
-        "[L] Theorem 5",
-        f"{what}; sqrt k max|a| eps share (derived here)",
-        apart,
-        bounds.flipped_error(np.ones(k), eps, float(flipped)),
-    )
+    proved = partial(bounds.relu_approximation_error, d, eps, largest=largest, n_units=k)
+    derived = bounds.flipped_error(np.ones(k), eps, float(flipped))
+    for words, bound, slip in (
+        ("as printed", proved(printed=True), True),
+        ("with the factor sqrt k", proved(), False),
+        ("sqrt k max|a| eps share (derived here)", derived, False),
+    ):
+        yield at_most("[L] Theorem 5", f"{what}; {words}", apart, bound, slip=slip)
     for dimension in (2, 3, 100):
         yield at_most(
             "[L] Lemma 11",

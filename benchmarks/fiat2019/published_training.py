@@ -26,7 +26,7 @@ LOOK_EVERY = 1000
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 
 Single: TypeAlias = NDArray[np.float32]
-LossName: TypeAlias = Literal["squared", "hinge", "logistic", "cross-entropy"]
+LossName: TypeAlias = Literal["squared", "hinge", "cross-entropy"]
 
 
 def as_single(values: NDArray[np.floating[Any]]) -> Single:
@@ -42,10 +42,6 @@ def _hinge(outputs: Single, targets: Single) -> Single:
     return as_single(-targets * (outputs * targets < 1) / outputs.size)
 
 
-def _logistic(outputs: Single, targets: Single) -> Single:
-    return as_single(-targets / (1 + np.exp(outputs * targets)) / outputs.size)
-
-
 def _cross_entropy(outputs: Single, targets: Single) -> Single:
     """Of softmax, with targets one-hot."""
     shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
@@ -56,7 +52,6 @@ def _cross_entropy(outputs: Single, targets: Single) -> Single:
 SLOPES: dict[LossName, Callable[[Single, Single], Single]] = {
     "squared": _squared,
     "hinge": _hinge,
-    "logistic": _logistic,
     "cross-entropy": _cross_entropy,
 }
 
@@ -83,7 +78,7 @@ def train_as_published(
         Inputs.
     Y : ndarray of shape (m, p)
         Targets; labels -1 and +1; or classes, one-hot.
-    loss : {"squared", "hinge", "logistic", "cross-entropy"}
+    loss : {"squared", "hinge", "cross-entropy"}
         Mean over samples and outputs; of cross-entropy, over samples.
     steps, rate, batch_size
         As published by default.

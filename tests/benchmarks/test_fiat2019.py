@@ -60,7 +60,6 @@ def test_the_tables_carry_what_the_page_says() -> None:
 LOSSES: dict[published_training.LossName, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": functional.mse_loss,
     "hinge": lambda outputs, labels: constants.hinge(outputs * labels).mean(),
-    "logistic": lambda outputs, labels: functional.softplus(-outputs * labels).mean(),
     "cross-entropy": functional.cross_entropy,
 }
 
