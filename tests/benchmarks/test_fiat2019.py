@@ -251,6 +251,8 @@ def test_settings_are_chosen_by_one_training_and_shown_by_others() -> None:
     assert image_width.chosen(frame)["test_error"].item() == pytest.approx(0.14)
     first = frame[frame["seed"] == 0]
     assert image_width.chosen(first)["test_error"].item() == pytest.approx(0.1)
+    other = frame.iloc[:1].assign(network=image_width.RELU, seed=2)
+    assert image_width.chosen(other)["test_error"].item() == pytest.approx(0.1)
     kept = image_width.shown(frame).set_index(["width", "seed"])["test_error"]
     # Student's t of one degree of freedom, and a standard error of 0.02.
     assert image_width.half_interval(kept) == pytest.approx(12.706 * 0.02, rel=1e-3)
