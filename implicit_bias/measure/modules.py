@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from copy import copy
 from itertools import chain, combinations
+from operator import is_
 from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
 
@@ -163,23 +163,31 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
 
 
 def _attributes(module: nn.Module) -> Attributes:
+    """Copy the tables of all parts: most are of hooks, and empty."""
     kept: Attributes = []
     for part in module.modules():
         own = vars(part)
-        held = [own, *(value for value in own.values() if isinstance(value, (dict, list)))]
-        kept += [(table, copy(table)) for table in held]
+        for table in (own, *own.values()):
+            if isinstance(table, dict):
+                kept.append((table, dict(table)))
+            elif isinstance(table, list):
+                kept.append((table, list(table)))
     return kept
 
 
-def _identities(table: Any) -> list[int]:
-    """Say what is in a table or list; == would compare tensors entry by entry."""
-    return [*map(id, chain(*table.items()) if isinstance(table, dict) else table)]
+def _same(table: Any, before: Any) -> bool:
+    """Whether a table or list holds the same objects; == would compare tensors entry by entry."""
+    if len(table) != len(before):
+        return False
+    if isinstance(table, dict) and not all(map(is_, table.values(), before.values())):
+        return False
+    return all(map(is_, table, before))
 
 
 def _put_back(kept: Attributes) -> None:
     try:
         for table, before in kept:
-            if _identities(table) != _identities(before):
+            if not _same(table, before):
                 table.clear()
                 (table.update if isinstance(table, dict) else table.extend)(before)
     except KeyboardInterrupt:  # it fell in between
