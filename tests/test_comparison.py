@@ -345,6 +345,7 @@ def test_a_conclusion_says_what_is_known_of_the_samples() -> None:
     assert f"{len(TRAIN.y)} samples" in str(compare(models, *train))
 
 
+@pytest.mark.slow
 def test_a_pipeline_is_compared_by_its_last_step(tmp_path: Path) -> None:
     """With the margin of that step on the inputs that the steps before make."""
     scaler = MaxAbsScaler().fit(TRAIN.X)
@@ -409,6 +410,7 @@ def test_a_report_on_inputs_that_a_pipeline_encodes(tmp_path: Path, others: int)
     assert not [*(tmp_path / "figures").glob("regions-*.svg")]
 
 
+@pytest.mark.slow
 def test_a_report_on_models_with_a_weight_for_each_sample_and_without(tmp_path: Path) -> None:
     train = TRAIN.X, TRAIN.y
     each = MaxMarginSVC(C=0.1).fit(*train, sample_weight=np.linspace(1, 2, len(TRAIN.y)))

@@ -20,7 +20,8 @@ from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import Method
 from modules import Square, drawn, layers, own_labels, reloaded, seeded
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device here", allow_module_level=True)
 
 CUDA = "cuda"
 MOONS = make_toy("moons", 60, noise=0.05)

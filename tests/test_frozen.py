@@ -124,6 +124,7 @@ def test_problems_have_the_same_optima(name: str) -> None:
     assert solution.certificate.upper >= expected["lower"] * (1 - 1e-12)
 
 
+@pytest.mark.slow
 def test_a_report_renders_as_it_did(tmp_path: Path) -> None:
     folder = tmp_path / "report"
     shutil.copytree(FIXTURES / "report", folder)

@@ -101,6 +101,7 @@ def test_gates_that_cannot_separate() -> None:
     assert certificate.upper == np.inf
 
 
+@pytest.mark.slow
 def test_frozen_gates_of_all_cells_bound_the_live_norm() -> None:
     sizes = live_and_frozen.QUICK
     frame = pd.DataFrame(

@@ -82,16 +82,15 @@ def test_upper_bound_by_definition(problem: MarginProblem) -> None:
 
 
 @pytest.mark.parametrize("name", SEPARABLE)
-@pytest.mark.parametrize(
-    ("a", "b"), [(1e5, 1e-5), *((scale, scale) for scale in (1e-165, 1e-162, 1e-100, 1e100, 1e200))]
-)
-def test_bounds_ignore_scale(name: str, a: float, b: float) -> None:
+def test_bounds_ignore_scale(name: str) -> None:
     problem = separable(name)
     alpha = random_alpha(problem)
     coef = aligned(problem, alpha)
-    one, other = certify(problem, coef, alpha), certify(problem, a * coef, b * alpha)
-    assert other.lower == pytest.approx(one.lower, rel=1e-12)
-    assert other.upper == pytest.approx(one.upper, rel=1e-12)
+    one = certify(problem, coef, alpha)
+    for a, b in [(1e5, 1e-5), *((s, s) for s in (1e-165, 1e-162, 1e-100, 1e100, 1e200))]:
+        other = certify(problem, a * coef, b * alpha)
+        assert other.lower == pytest.approx(one.lower, rel=1e-12), a
+        assert other.upper == pytest.approx(one.upper, rel=1e-12), a
     assert one.lower <= one.upper
     if np.isfinite(one.upper):
         assert one.gap == pytest.approx((one.upper - one.lower) / one.lower)
@@ -128,8 +127,8 @@ def test_inputs_are_left_alone() -> None:
 # --- random problems bracket CVXPY's optimum -------------------------------------------------
 
 
-@pytest.mark.parametrize("part", mostly_slow(range(4), [0]))
-@settings(max_examples=RANDOM_PROBLEMS // 4)
+@pytest.mark.parametrize("part", mostly_slow(range(8), [0]))
+@settings(max_examples=RANDOM_PROBLEMS // 8)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 6),

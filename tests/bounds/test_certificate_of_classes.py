@@ -46,8 +46,13 @@ def posed(
 
 
 @pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize("C", [math.inf, 0.2])
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(
+    ("C", "intercept"),
+    [
+        *((math.inf, True), (0.2, False)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((math.inf, False), (0.2, True))),
+    ],
+)
 @pytest.mark.parametrize("binary", [False, True])
 def test_bounds_meet_at_the_optimum(name: str, C: float, intercept: bool, binary: bool) -> None:
     problem = posed(name, C, intercept, binary=binary)

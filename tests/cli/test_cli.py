@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 import typer
 
+from cases import mostly_slow
 from implicit_bias import GLNSVC, GLNClassifier
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
@@ -196,7 +197,7 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("model", ["gd-gln", "svm-lc"])
+@pytest.mark.parametrize("model", mostly_slow(["gd-gln", "svm-lc"], ["svm-lc"]))
 def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:
     done = shell(f"compare {SMALL} --models {model} --json")
     assert done.status == 130
@@ -215,7 +216,7 @@ def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("way", ["--steps", "--limit-steps"])
+@pytest.mark.parametrize("way", mostly_slow(["--steps", "--limit-steps"], ["--steps"]))
 def test_an_interrupted_training_says_so(way: str, shell: Shell) -> None:
     done = shell(f"train gd-gln --train-size 40 --units 4 {way} 200 --json")
     assert done.status == 130
@@ -574,6 +575,7 @@ def test_help_is_light() -> None:
     assert said.endswith("exit status 0\nloaded")
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
     """Before torch and scikit-learn are imported, which takes seconds."""
     (shell.folder / "own.csv").write_text("a,kind\n1,x\n2,y\n")
@@ -799,6 +801,7 @@ def test_training_towards_the_limit_keeps_the_trained_model(shell: Shell) -> Non
     assert "pass the file that `implicit-bias fit`" in done.err
 
 
+@pytest.mark.slow
 def test_training_towards_the_limit_of_a_norm(shell: Shell) -> None:
     train = "train gd-gln --dataset blobs --train-size 40 --units 3"
     found = shell.json(f"{train} --to-limit --norm linf --method prox-linear --chunk 15")
@@ -844,6 +847,7 @@ def test_train_until_excess(shell: Shell) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_train_so_many_steps_towards_the_limit(shell: Shell) -> None:
     """A ReLU network's gates move, so there is no optimum to exceed, but a KKT residual."""
     facts = shell.json(f"train gd-relu {BLOBS} --units 8 --limit-steps 200")

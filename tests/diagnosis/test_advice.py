@@ -20,7 +20,8 @@ LONGER = "train longer"
 def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
     """Scale a network to a smallest margin; it is near no limit."""
     module = relu()
-    scale_weights(module, (margin / quiet(module).min_margin) ** (1 / 3))
+    smallest = float(module(X).detach().abs().min())  # its labels are its own
+    scale_weights(module, (margin / smallest) ** (1 / 3))
     return module.to(dtype)
 
 
@@ -55,10 +56,14 @@ def test_a_gradient_of_rounding_errors_is_seen(
     """Cross-entropy computes p - 1: its gradient has another direction than the exact one."""
     module = seeded(linear(X.shape[1], 3), 1)
     labels = module(X).argmax(dim=1)
-    scale_weights(module, margin / diagnose(module, X, labels).min_margin)
-    outputs = module(X)
     rivals = ~nn.functional.one_hot(labels, 3).bool()
-    margins = (outputs.gather(1, labels[:, None]) - outputs)[rivals]
+
+    def margins_of() -> torch.Tensor:
+        outputs = module(X)
+        return (outputs.gather(1, labels[:, None]) - outputs)[rivals]
+
+    scale_weights(module, margin / float(margins_of().detach().min()))
+    margins = margins_of()
     exact = torch.autograd.grad(torch.logsumexp(-margins, 0), module.weight)[0]
     module, inputs = module.to(dtype), X.to(dtype)
     loss = nn.functional.cross_entropy(module(inputs), labels)
@@ -98,8 +103,9 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
         found = diagnose(module, X, own_labels(module, X), optimizer=large)
     assert "eps" in found.verdict
     assert LONGER not in found.verdict
-    assert quiet(module, optimizer=small).warnings == ()
-    assert LONGER in quiet(module, optimizer=small).verdict
+    found = quiet(module, optimizer=small)
+    assert found.warnings == ()
+    assert LONGER in found.verdict
     # No eps is below gradients of 0, nor in single precision below these.
     for underflowed in (of_margin(2000.0), of_margin(200.0, torch.float32)):
         inputs = X.to(next(underflowed.parameters()).dtype)

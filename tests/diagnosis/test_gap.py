@@ -140,7 +140,7 @@ LIMITS: dict[str, tuple[str, float, tuple[str, ...], Callable[[], tuple[nn.Modul
 }
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("name", mostly_slow(LIMITS, ["deep linear", "gated"]))
 def test_limits_of_gradient_descent(name: str) -> None:
     family, degree, also, build = LIMITS[name]
     module, inputs = build()
@@ -180,7 +180,7 @@ def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
     return modules.seeded(module), inputs, labels
 
 
-FAST = {("gated", "l1"), ("deep linear", "linf"), ("convolution", "l1"), ("diagonal", "l1")}
+FAST = {("gated", "l1"), ("deep linear", "linf")}
 
 
 @pytest.mark.parametrize(

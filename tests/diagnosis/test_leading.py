@@ -263,6 +263,7 @@ def test_what_jumps_at_random_parameters_of_less_degree_is_no_jump_of_the_leadin
     assert found.min_margin == pytest.approx(6.0)
 
 
+@pytest.mark.slow
 def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
     module = seeded(biased(), 2)
     nn.init.zeros_(module.get_parameter("2.bias"))

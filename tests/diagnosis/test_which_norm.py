@@ -42,6 +42,7 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
         assert (low > 1 - 1e-4) == (row.norm == norm)
 
 
+@pytest.mark.slow
 def test_limits_of_networks_are_found_alone_and_beside_a_reference() -> None:
     """One network at KKT points of two norms."""
     limits = {norm: network(3) for norm in ("l2", "linf")}

@@ -339,6 +339,7 @@ def test_pandas_pipeline_grid_search_clone_pickle() -> None:
     np.testing.assert_array_equal(again.decision_function(frame), model.decision_function(frame))
 
 
+@pytest.mark.slow
 def test_cross_validation_on_a_networks_gates() -> None:
     network = ib.ReLUClassifier(20, random_state=0, steps=1000).fit(MOONS.X, MOONS.y)
     for model in (

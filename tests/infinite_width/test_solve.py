@@ -65,7 +65,7 @@ def over_a_grid(problem: wide.InfiniteWidthProblem, count: int) -> float:
     return float(cp.Problem(cp.Minimize(cost), constraints).solve("CLARABEL"))
 
 
-@pytest.mark.parametrize("C", [np.inf, 0.7])
+@pytest.mark.parametrize("C", mostly_slow([np.inf, 0.7], [0.7]))
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("classes", mostly_slow([None, 3], [None]))
 def test_rank_two_against_a_grid_of_directions(
@@ -84,10 +84,17 @@ def test_rank_two_against_a_grid_of_directions(
 
 
 @pytest.mark.parametrize(
-    ("activation", "classes"),
-    [*((each, 2) for each in ACTIVATIONS), ((-0.3, 0.7), 2), ("relu", 3), ((-0.3, 0.7), 4)],
+    ("activation", "classes", "C"),
+    [
+        # Each activation once is in the fast run, and two classes and more.
+        pytest.param(activation, classes, C, marks=() if C == fast else pytest.mark.slow)
+        for C in (np.inf, 1.0)
+        for activation, classes, fast in (
+            *((each, 2, 1.0) for each in ACTIVATIONS),
+            *(((-0.3, 0.7), 2, np.inf), ("relu", 3, np.inf), ((-0.3, 0.7), 4, None)),
+        )
+    ],
 )
-@pytest.mark.parametrize("C", [np.inf, 1.0])
 def test_solution_is_what_it_says(activation: wide.Activation, classes: int, C: float) -> None:
     X, y = planar(30 if classes == 2 else 15, 1, classes)
     # Two classes have a linear program, whose vertices are exact; more have an interior point.
@@ -178,7 +185,7 @@ def test_scaling_and_rotation(classes: int) -> None:
     assert lifted.directions.shape[1] == 6
 
 
-@pytest.mark.parametrize("C", [np.inf, 2.0])
+@pytest.mark.parametrize("C", mostly_slow([np.inf, 2.0], [2.0]))
 def test_two_classes_with_two_outputs(C: float) -> None:
     """The optimum is that of one output over the root of 2."""
     X, y = planar(8, 3)
@@ -238,8 +245,9 @@ def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
     assert certificate.lower > next(value for value in lower if value > 0)
 
 
-@pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
-@pytest.mark.parametrize("C", mostly_slow([1e-6, 0.01], [0.01]))
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("C", [1e-6, 0.01])
 def test_errors_so_cheap_that_no_network_is_best(classes: int, C: float) -> None:
     """Beyond rank 5 too, where the lower bound is raised without a unit to start from."""
     solution = wide.max_margin(*of_rank_six(classes), C, max_rounds=3)

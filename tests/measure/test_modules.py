@@ -264,7 +264,9 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
     [
         # In the fast run each function has each module once, and each end with each of the two.
         pytest.param(f, n, e, marks=() if (i + j + k) % len(ENDS) == 0 else pytest.mark.slow)
-        for (i, f), (j, n), (k, e) in itertools.product(*map(enumerate, (FUNCTIONS, MODULES, ENDS)))
+        for i, f in enumerate(FUNCTIONS)
+        for j, n in enumerate(MODULES)
+        for k, e in enumerate(ENDS)
         if f not in TRAINING or n != "counting"  # a training may count its forward passes
     ],
 )

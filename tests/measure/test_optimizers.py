@@ -12,7 +12,6 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
 
-from cases import mostly_slow
 from implicit_bias import LimitConfig, diagnose, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -138,10 +137,8 @@ def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) 
     assert found.gap == pytest.approx(1.0 - (optimum / own) ** 2, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name",
-    mostly_slow(["sgd of two rates", "adam of two rates", "muon and adam"], ["sgd of two rates"]),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sgd of two rates", "adam of two rates", "muon and adam"])
 def test_trainings_in_the_norm_go_to_its_kkt_points(name: str) -> None:
     module = network()
     labels, optimizer = own_labels(module, X), CASES[name][0](module)

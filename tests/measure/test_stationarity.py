@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import implicit_bias as ib
-from cases import ROUNDING, SOLVE_TOL, cloud, mostly_slow
+from cases import ROUNDING, SOLVE_TOL, cloud
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.stationarity import Stationarity, balance, kkt_measure, stationarity
@@ -92,13 +92,10 @@ def test_the_svm_is_a_kkt_point_with_its_dual_variables(name: str) -> None:
     np.testing.assert_array_equal(found.dead, np.flatnonzero(solution.group_norms < 1e-6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
-    [
-        GATED["gln"],
-        pytest.param(GATED["gln-four-contexts"], marks=pytest.mark.slow),
-        pytest.param(lambda: frozen_relu([10], seed=1), marks=pytest.mark.slow),
-    ],
+    [GATED["gln"], GATED["gln-four-contexts"], lambda: frozen_relu([10], seed=1)],
     ids=["gln", "gln-four-contexts", "frozen-relu"],
 )
 def test_gradient_descent_goes_there(build: Callable[[], Network]) -> None:
@@ -189,7 +186,8 @@ def test_any_linear_separator_knows_the_svm(data: tuple[Array, Array]) -> None:
     np.testing.assert_allclose(direction, solution.coef[0], atol=1e-4 * svm_norm)
 
 
-@pytest.mark.parametrize("depth", mostly_slow([2, 3, 4], [3]))
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [2, 3, 4])
 def test_deep_linear_networks_go_to_the_svm(depth: int) -> None:
     """Linear networks are GLNs without hyperplanes; norm and KKT residual say the same."""
     X, y = separable_cloud()

@@ -129,13 +129,21 @@ def test_same_as_automatic_differentiation(name: str, momentum: float) -> None:
         torch.testing.assert_close(ours, theirs, rtol=rtol, atol=rtol)
 
 
-def test_history_and_epochs() -> None:
-    X, y = samples()
+@pytest.fixture(scope="module")
+def released() -> tuple[ReleasedTraining, list[tuple[int, float]]]:
+    """Train a network once, and note its epochs."""
     seen = list[tuple[int, float]]()
-    network = released_gln(contexts(4, 1), seed=3)
     training = train_as_released(
-        network, X, y, record=(12,), on_epoch=lambda epoch, loss: seen.append((epoch, loss))
+        released_gln(contexts(4, 1), seed=3),
+        *samples(),
+        record=(12,),
+        on_epoch=lambda epoch, loss: seen.append((epoch, loss)),
     )
+    return training, seen
+
+
+def test_history_and_epochs(released: tuple[ReleasedTraining, list[tuple[int, float]]]) -> None:
+    training, seen = released
     assert [point.step for point in training.history] == [0, 12, 266 * 12]
     assert [epoch for epoch, _ in seen] == list(range(1, 267))
     np.testing.assert_array_equal([loss for _, loss in seen], training.batch_losses)
@@ -153,22 +161,26 @@ def test_interruption_keeps_what_is_reached() -> None:
     assert len(training.batch_losses) == 2
 
 
-def test_certify_takes_the_network() -> None:
+def test_certify_takes_the_network(
+    released: tuple[ReleasedTraining, list[tuple[int, float]]],
+) -> None:
     X, y = samples()
-    network = released_gln(contexts(4, 1), seed=3)
-    train_as_released(network, X, y)
+    network = released[0].network
+    assert isinstance(network, GLN)
     gating = network.gating()
     problem = MarginProblem(X, y, gating.gates(X), gating.groups)
     assert certify(problem, coef=network.coef()).lower == 0.0
 
 
-def test_a_classifier_and_a_comparison_take_the_training() -> None:
+def test_a_classifier_and_a_comparison_take_the_training(
+    released: tuple[ReleasedTraining, list[tuple[int, float]]],
+) -> None:
     X, y = samples()
     drawn = contexts(4, 1)
     network = GLNClassifier(4, 1, contexts=drawn, readout_bias=True, dtype="float32").fit_by(
-        X, y, lambda _, X, y: train_as_released(released_gln(drawn, seed=3), X, y)
+        X, y, lambda *_: released[0]
     )
-    assert isinstance(network.training_, ReleasedTraining)
+    assert network.training_ is released[0]
     svm = GLNSVC(4, 1, contexts=drawn, C=1.0).fit(X[:20], y[:20])
     comparison = compare({"gd": network, "svm": svm}, X, y)
     assert comparison.models[0].error == np.mean(y * network.network_.decision(X) <= 0)

@@ -200,6 +200,7 @@ def test_tables_hold_the_numbers_of_the_comparison(digits: Report, kind: str) ->
     np.testing.assert_allclose(history["normalised_margin"], expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(bare: Report) -> None:
     first, stale = bare.path.read_bytes(), bare.path.parent / "history.csv"
     stale.write_text("of an earlier report")
@@ -365,6 +366,7 @@ def moons(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return fit_and_write(tmp_path_factory.mktemp("moons"), models, data)
 
 
+@pytest.mark.slow
 def test_what_is_said_of_soft_svms_and_trained_gates(moons: Report) -> None:
     text = moons.page.text
     assert "the C = 1 of soft is finite, so that is another program" in text
@@ -375,6 +377,7 @@ def test_what_is_said_of_soft_svms_and_trained_gates(moons: Report) -> None:
     assert "of class +1 / −1" in text, "toy data have no names of classes"
 
 
+@pytest.mark.slow
 def test_soft_margins_are_compared_by_errors(moons: Report) -> None:
     net, soft = (moons.comparison.model(name) for name in ("net", "soft"))
     said = conclusions(moons.comparison)[0]

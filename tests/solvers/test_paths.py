@@ -76,7 +76,12 @@ def test_no_largest_C_without_a_hard_margin() -> None:
 
 @pytest.mark.parametrize("norm", ["l2", "nuclear", "l1"])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("counts", [(20, 40), (5, 5, 5), (1, 3, 8), (2, 2, 3, 0, 4)])
+@pytest.mark.parametrize(
+    "counts",
+    cases.mostly_slow(
+        [(20, 40), (5, 5, 5), (1, 3, 8), (2, 2, 3, 0, 4)], [(20, 40), (2, 2, 3, 0, 4)]
+    ),
+)
 def test_ends_under_any_norm(norm: str, intercept: bool, counts: tuple[int, ...]) -> None:
     """Up to the first C, zeta = 0 is as good as any; from the last one on no margin is below 1."""
     y = np.repeat(np.arange(len(counts)), counts)
@@ -118,7 +123,7 @@ OVER_C = ("gln", "gated-relu", "soft-not-separable", "gln+intercept", "soft-line
     "case",
     cases.mostly_slow(
         itertools.product(OVER_C, (1, -1)),
-        [*zip(OVER_C[1:], (1, -1, 1), strict=False), ("gln", 1), ("gln", -1)],
+        [("gln", 1), ("gated-relu", -1), ("soft-not-separable", 1), ("gln+intercept", 1)],
     ),
 )
 def test_path_over_C(case: tuple[str, int]) -> None:

@@ -118,7 +118,7 @@ def unscaled(size: tuple[int, int], C: float) -> float:
         ),
     ],
 )
-@pytest.mark.parametrize("C", [np.inf, 0.3], ids=["hard", "soft"])
+@pytest.mark.parametrize("C", cases.mostly_slow([np.inf, 0.3], [0.3]))
 def test_scaled_inputs(
     C: float, solver: str, factor: float, size: tuple[int, int], tol: float
 ) -> None:

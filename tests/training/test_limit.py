@@ -272,6 +272,7 @@ def test_acceleration_is_faster_than_momentum_and_that_than_plain_descent() -> N
     assert excess[0] > 1.5 * excess[1] > 15 * excess[2] > 0.0
 
 
+@pytest.mark.slow
 def test_a_dead_unit_stays_dead() -> None:
     """What is reached is the SVM of the other units: another stationary point."""
     X, y = CLOUD
