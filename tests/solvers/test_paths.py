@@ -312,7 +312,9 @@ def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
 
 @pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
 @pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9), (1, 1e300)])
-@pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
+@pytest.mark.parametrize(
+    "name", cases.mostly_slow(["sparse-gates", "soft-not-separable"], ["soft-not-separable"])
+)
 def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
     problem = cases.separable(name)
     found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))

@@ -69,7 +69,7 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    Row("interior-point", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, TWO),
+    Row("interior-point", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, [*cases.SEPARABLE, *WITH_OFFSETS]),
     Row("interior-point", [*EUCLIDEAN, *BINARY], 1e-8, 1e-8, THREE),
     Row("interior-point", [*MATRIX, *ENTRIES], 1e-7, 1e-7, THREE),
     Row(

@@ -240,6 +240,7 @@ def test_a_linear_network_goes_to_the_hard_margin_svm(loss: MarginLoss) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_gln_goes_to_its_svm() -> None:
     network = GLN([CLOUD_GATING])
     problem = MarginProblem(*CLOUD, CLOUD_GATING.gates(CLOUD[0]), CLOUD_GATING.groups)
@@ -261,6 +262,7 @@ def test_a_gln_goes_to_its_svm() -> None:
     assert last.balance < 1e-2 < first.balance
 
 
+@pytest.mark.slow
 def test_acceleration_is_faster_than_momentum_and_that_than_plain_descent() -> None:
     optimum = svm().certificate.upper
     excess = [
