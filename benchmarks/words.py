@@ -60,8 +60,12 @@ def with_interval(draws: pd.Series[Any] | Array, write: str = ".2f") -> str:
     """Write the mean of some draws and, of several, its 95 % interval by Student's t."""
     if len(draws) < 2:
         return format(draws.mean(), write)
-    half = stats.t.ppf(0.975, len(draws) - 1) * stats.sem(draws)
-    return f"{draws.mean():{write}} ± {half:{write}}"
+    return f"{draws.mean():{write}} ± {half_interval(draws):{write}}"
+
+
+def half_interval(draws: pd.Series[Any] | Array) -> float:
+    """Half of the 95 % interval of the mean of some draws, by Student's t."""
+    return float(stats.t.ppf(0.975, len(draws) - 1) * stats.sem(draws))
 
 
 def vanishing(value: float) -> str:

@@ -448,9 +448,10 @@ def theorem_5_judged(moved: float = 4.0) -> Judged:
         verdict=Verdict.of(own or other),
         remark=", where filters move by the order of 1/sqrt k"
         + ("" if own else "; its printed proof does not yield it"),
-        result=f"It allows GaLU a loss of up to {printed[0]:.0f} (k = {widths[0]:,}) or "
-        f"{printed[-1]:.1f} (k = {widths[-1]:,}) above ReLU's; its proof yields {proved[0]:.0f} "
-        f"and {proved[-1]:.0f}, a bound derived here {derived[0]:.2g} and {derived[-1]:.2g}.",
+        result="The inequality allows GaLU a loss of up to "
+        f"{printed[0]:.0f} (k = {widths[0]:,}) or {printed[-1]:.1f} (k = {widths[-1]:,}) above "
+        f"ReLU's; its proof yields {proved[0]:.0f} and {proved[-1]:.0f}, a bound derived here "
+        f"{derived[0]:.2g} and {derived[-1]:.2g}.",
         evidence=(
             f"Here a = 1, L = 1, d = {d}, where the theorem's assumptions hold, and filters move "
             f"by {moved:g}/sqrt k. Moved by a constant, neither bound yields it for large k.",

@@ -104,13 +104,15 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     return {
         "learned": Judged(
             Verdict.each(learns, MOST),
-            f"{learns.sum()} {of} learn contexts that are better than random ones, from step "
-            f"{span(networks['better from'], 'g')} on.",
+            f"{learns.sum()} {of} learn contexts that are better than random ones, the first from "
+            f"step {networks['better from'].min():g} on, the last from step "
+            f"{networks['better from'].max():g}.",
         ),
         "early": Judged(
             Verdict.each(part <= LEFT, MOST),
-            f"After {second_step(frame)} steps {span(part, percent)} as many gates are unlike "
-            f"those at the end as at the start: half or fewer in {(part <= LEFT).sum()} {of}.",
+            f"After {second_step(frame)} steps the gates that differ from those at the end are "
+            f"{span(part, percent)} as many as at the start: half or fewer in "
+            f"{(part <= LEFT).sum()} {of}.",
             remark=otherwise(Verdict.each(part <= LEFT / 2, MOST), "a quarter left"),
         ),
     }

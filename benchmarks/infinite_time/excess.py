@@ -271,7 +271,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     """Judge the claim by the rule, for the cells that are measured."""
     cells = _ends(frame)
     found, other = (Verdict.each((cells < most).all(axis=1)) for most in (MOST, LESS))
-    remark = f", in {len(cells)} cells" + otherwise(other, percent(LESS))
+    remark = f" as to finite time, in {len(cells)} cells" + otherwise(other, percent(LESS))
     return {"finite": Judged(found, _accelerated(frame), remark=remark)}
 
 

@@ -276,9 +276,10 @@ def found(frame: pd.DataFrame) -> str:
         f"{row['name']}: {row['upper'] / row['lower']:.2f}" for row in rows_of(bounded)
     )
     return (
-        f"On {len(random)} random sets the largest gap is {random['gap'].max():.1e}, and the "
-        f"attack exceeds the bound in {beaten(frame).sum()} of {frame['attacked'].notna().sum()} "
-        f"sets of all kinds; on points in the plane it finds at least {percent(least)} of it. "
+        f"On {len(random)} random sets the largest gap is {random['gap'].max():.1e}; a "
+        f"search for neurons exceeds the bound in {beaten(frame).sum()} of "
+        f"{frame['attacked'].notna().sum()} sets of all kinds, and finds at least {percent(least)} "
+        "of the bound on points in the plane. "
         f"Published clusters take {times} samples. {as_expected} of "
         f"{len(right)} sets with one true answer have it as their status. Several classes: gaps of "
         f"{of_classes['gap'].max():.1e} at most, in {of_classes['seconds'].max():.0f} s at most."

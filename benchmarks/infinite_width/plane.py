@@ -174,11 +174,11 @@ def found(frame: pd.DataFrame) -> str:
     shares = agreements(frame)
     medians, ahead = shares.median(), int(in_front(shares).sum())
     return (
-        f"The trained network decides as the maximum under the variation norm on "
-        f"{percent(medians[TRAINED])} of the square in the median, one trained further on "
-        f"{percent(medians[TRAINED_ON])}, frozen gates on {percent(medians[FROZEN])}, random "
-        f"features on {percent(medians[FEATURES])}; the first is ahead of the last two on {ahead} "
-        f"of {len(shares)} draws. "
+        "In the median the maximum under the variation norm decides on "
+        f"{percent(medians[TRAINED])} of the square as the trained network does, on "
+        f"{percent(medians[TRAINED_ON])} as one trained further, on {percent(medians[FROZEN])} as "
+        f"frozen gates, and on {percent(medians[FEATURES])} as random features; the trained "
+        f"network is nearer to it than these two on {ahead} of {len(shares)} draws. "
         "Random features bend smoothly; frozen gates jump at every half plane, since a gated unit "
         "may be negative on its active side; live neurons make it continuous and piecewise linear "
         "with few pieces."

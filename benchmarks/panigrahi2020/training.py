@@ -586,7 +586,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
         "figure-1-relu": Judged(
             verdict=fastest[SOONER],
             remark=f", linearised; trained at the published width for {last:,} steps only"
-            + otherwise(fastest[10], "a tenth of their steps"),
+            + otherwise(fastest[10], "ten times the steps"),
             result=f"ReLU is first in {sum(names[0] == 'relu' for names in everywhere)} of "
             f"{len(everywhere)} comparisons. Linearised at m = 10^6 it comes to a loss of "
             f"{LEARNED} in "

@@ -495,11 +495,12 @@ def found(frame: pd.DataFrame) -> str:
     if answered:
         cell, _, last = answered[-1]
         lines.append(
-            "- With ECOS on the program as published the ratio is "
-            f"{few_digits(last['ratio'])} at {cell.name}, the largest size where ECOS answers in "
-            "time"
+            "- ECOS on the program as published takes "
+            f"{few_digits(last['ratio'])} times as long as the native solver at {cell.name}, the "
+            "largest size where ECOS answers in time"
             + "".join(
-                f", {few_digits(row['ratio'])} at N={other.N}" for other, _, row in answered[:-1]
+                f", {few_digits(row['ratio'])} times at N={other.N}"
+                for other, _, row in answered[:-1]
             )
             + "."
         )

@@ -511,8 +511,8 @@ def found(frame: pd.DataFrame) -> str:
         f"**Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
         f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} end in an exception, or in "
         f"nothing within {LIMIT:g} s{_counts(frame.loc[faults, 'status'])}; "
-        f"{frame['warned'].fillna('').ne('').sum()} come with a warning. To {missed.sum()} that "
-        f'have an optimum, {100 * missed.mean():.2f} %, "auto" has no answer.**',
+        f"{frame['warned'].fillna('').ne('').sum()} come with a warning. The method auto has no "
+        f"answer to {missed.sum()} that have an optimum, {100 * missed.mean():.2f} %.**",
         f'"auto" has none to {none.sum()} of {len(auto):,}{_counts(auto.loc[none, "status"])}. '
         "There is an optimum where C is finite, or no proof in exact arithmetic is found that "
         'nothing separates the samples. The fallbacks of "auto" answer '
