@@ -69,15 +69,14 @@ class Verdict(Enum):
     @classmethod
     def counted(cls, verdicts: Iterable[Verdict]) -> str:
         """Say how many there are of each, without reasons: "3 stand, 1 is not tested"."""
-        short = {one: one.value.partition(":")[0] for one in cls}
-        counts, texts = Counter(short[one] for one in verdicts), []
-        for one in dict.fromkeys(short.values()):
-            few = counts[one] == 1
-            if "stand" not in one:
-                said = f"{'is' if few else 'are'} {one}"
-            else:
-                said = one if few else one.replace("stands", "stand").replace("does", "do")
-            texts += [f"{counts[one]} {said}"] * (counts[one] > 0)
+        counts, texts = Counter(one.before(":") for one in verdicts), []
+        for words in dict.fromkeys(one.before(":") for one in cls if one.before(":") in counts):
+            count, said = counts[words], words
+            if "stand" not in words:
+                said = f"{'is' if count == 1 else 'are'} {words}"
+            elif count > 1:
+                said = words.replace("stands", "stand").replace("does", "do")
+            texts.append(f"{count} {said}")
         return ", ".join(texts)
 
     @classmethod

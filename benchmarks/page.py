@@ -308,11 +308,11 @@ def _agrees(kept: Kept, statement: Statement, found: Mapping[str, Judged]) -> st
     if statement.checked:
         assert kept.module is not None
         parts.append(kept.module.agrees(statement, kept))
-    parts += [
-        f"{found[each.name].verdict.before(found[each.name].remark)} ([{each.where}](#{each.name}))"
-        for each in kept.study.claims
-        if each.name in statement.claims
-    ]
+    for claim in kept.study.claims:
+        if claim.name in statement.claims:
+            judged = found[claim.name]
+            verdict = judged.verdict.before(judged.remark)
+            parts.append(f"{verdict} ([{claim.where}](#{claim.name}))")
     for name in statement.experiments:
         entry = kept.study.entry(name)
         parts.append(f"{kept.result(name).verdict.value} ([{entry.title}](#{entry.name}))")

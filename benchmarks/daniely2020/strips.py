@@ -180,7 +180,8 @@ def found(frame: pd.DataFrame) -> str:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw test accuracy against the epoch; the linear models of long strips have a panel."""
     figure, panels = subplots((9.6, 4.4), 1, 3)
-    (few, short), (k, long) = frame.groupby("k")
+    few, k = min(PUBLISHED), frame["k"].max()  # of a run that is stopped, k alone
+    short, long = frame[frame["k"] < k], frame[frame["k"] == k]
     main, network = main_strips(long), long["model"] == NETWORK
     linear = long[~network & (long["strips"] == main)]
     for ax, rows, title in zip(

@@ -196,7 +196,7 @@ def error(network: GatedLayers, X: Array, y: Array) -> float:
 
 
 def fresh(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Whether each training is one anew, of a setting that another has chosen."""
+    """Whether each training repeats, by another seed, a setting that a first one has chosen."""
     return frame["network"].isin(REPEATED) & frame["seed"].isin(FRESH)
 
 

@@ -313,10 +313,10 @@ class Subject:
     def normalised_margin(self, norm: ParameterNorm) -> float:
         """Smallest margin over ||theta||^L; nan where that is not known."""
         size = norm.value(self.gradients.parameters(self.gradients.theta))
-        known = size > 0 and math.isfinite(self.min_margin)
-        if not known:
+        if not (size > 0 and math.isfinite(self.min_margin)):
             return math.nan
-        # Of degree 1 in all sizes first, which no power takes out of the numbers.
+        # The power L is taken last: that of ||theta|| alone may leave float64 where the ratio does
+        # not.
         with np.errstate(over="ignore"):
             root = np.float64(abs(self.min_margin)) ** (1.0 / self.degree) / size
             return math.copysign(root**self.degree, self.min_margin)

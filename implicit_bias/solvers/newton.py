@@ -46,8 +46,8 @@ from implicit_bias.solvers.balls import (
 )
 from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
-# Times, at most, that a solution is computed again from what it lacks. A correction of less than
-# this share of it is the last: the next one would be of the order of its square.
+# A solution is computed again, from what it lacks, at most this many times. A correction below this
+# share of the solution is the last one: the share of the next would be about its square.
 REFINEMENTS, SETTLED = 3, 1e-8
 
 SomeBall = TypeVar("SomeBall", bound=Ball)

@@ -439,8 +439,8 @@ class _Descent(Objective):
         square = (g @ g).item()
         flat = 0.0
         if self.has_units:
-            root = state.weights.norm().item() / (1.0 + abs(at_point))
-            flat = FLAT * root * root
+            ratio = state.weights.norm().item() / (1.0 + abs(at_point))
+            flat = FLAT * ratio * ratio
         s, evaluations = state.step_size, state.evaluations
         while True:
             weights = point - s * g

@@ -29,7 +29,8 @@ first order.
 
 F need not fall in each step, and there are no restarts: steps decay instead. But before a network
 separates the samples, a step that raises F is halved: the first ones, as long as the weights
-themselves, had left 8 of 44 ReLU units alive in the spectral norm, and samples without any.
+themselves, had left 8 of 44 ReLU units alive in the spectral norm, and samples without any. A step
+after which F is not finite is always halved.
 
 Source: Gunasekar et al. (2018) for linear models; Tsilivis, Vardi, Kempe (2024), "Flavors of
 margin", for homogeneous networks; Fan, Schmidt, Thrampoulidis (2025) for many classes, step sizes
@@ -73,12 +74,12 @@ class SteepestDescent(Objective):
         if state.spread > 0:
             s = min(s, BOLDNESS * math.sqrt(math.log(max(len(before), 2)) / state.spread))
         evaluations, least = state.evaluations, LEAST_LENGTH * s
+        careful = self.has_units and not state.min_margin > 0
         while True:
             weights, evaluations = state.weights + s * d, evaluations + 1
             log_loss, min_margin, after = self.evaluate(weights)
-            careful = self.has_units and not state.min_margin > 0
-            down = log_loss < at_weights or s <= least
-            if math.isfinite(log_loss) and (down or not careful):
+            taken = not careful or log_loss < at_weights or s <= least
+            if taken and math.isfinite(log_loss):
                 break
             s /= 2.0
         shares, change = torch.softmax(before, dim=0), (after - before) / s

@@ -79,24 +79,26 @@ class Trainee(ABC):
     def smallest_margin(self, outputs: Tensor) -> float:
         """Smallest margin of outputs (N,) or (N, K)."""
 
-    @abstractmethod
+    @final
     def size(self) -> float:
-        """Norm to which margins are compared, homogeneous of the same degree as the outputs."""
-
-    def to_the_degree(self, value: float) -> float:
-        """Raise the norm of the parameters to the power of the degree.
+        """Norm to which margins are compared, homogeneous of the same degree as the outputs.
 
         Raises
         ------
         ValueError
-            The power is no finite number.
+            It is no finite number.
         """
         with suppress(OverflowError):
-            return value**self.degree
+            if math.isfinite(size := self.norm_of_degree()):
+                return size
         raise ValueError(
-            f"the norm of the parameters, {value:.2g}, to the power {self.degree:.4g} is no finite "
-            "number: scale the parameters down; a positive factor changes no gap"
+            f"the norm of the parameters to the power {self.degree:.4g} is no finite number: scale "
+            "the parameters down; a positive factor changes no gap"
         )
+
+    @abstractmethod
+    def norm_of_degree(self) -> float:
+        """Compute `size`, which may be infinite, or raise OverflowError."""
 
     @abstractmethod
     def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
@@ -256,11 +258,11 @@ class _NetworkTrainee(Trainee):
     def smallest_margin(self, outputs: Tensor) -> float:
         return self.network.smallest_margin(outputs, self.labels)
 
-    def size(self) -> float:
+    def norm_of_degree(self) -> float:
         if self.norm == PARAMETER_NORMS["l2"]:
             return self.network.norm()
         weights = {k: w.detach() for k, w in self.parameters.items() if k != "readout_bias"}
-        return self.to_the_degree(self.norm.value(weights))
+        return self.norm.value(weights) ** self.degree
 
     def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
         observe = Observer(self.network, self.inputs, self.labels, loss)
@@ -335,9 +337,9 @@ class _ModuleTrainee(Trainee):
     def smallest_margin(self, outputs: Tensor) -> float:
         return smallest_margins(outputs, self.labels).min().item()
 
-    def size(self) -> float:
+    def norm_of_degree(self) -> float:
         weights = {name: w.detach() for name, w in self.parameters.items()}
-        return self.to_the_degree(self.norm.value(weights))
+        return self.norm.value(weights) ** self.degree
 
     def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
         def observe(step: int) -> HistoryPoint:

@@ -175,6 +175,7 @@ def test_strips_go_on_from_what_is_kept() -> None:
 
     frames = measured(pd.DataFrame())
     assert len(frames) == len(strips_experiment.QUICK.jobs)
+    assert all(map(strips_experiment.draw, (frames[0], frames[-1])))
     again = measured(frames[-3])
     assert len(again) == 2
     pd.testing.assert_frame_equal(again[-1], frames[-1])

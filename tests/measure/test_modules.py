@@ -262,7 +262,7 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
 @pytest.mark.parametrize(
     ("function", "name", "end"),
     [
-        # In the fast run each function has each module once, and each end with each of the two.
+        # In the fast run each function has each module once, and each end each function and module.
         pytest.param(f, n, e, marks=() if (i + j + k) % len(ENDS) == 0 else pytest.mark.slow)
         for i, f in enumerate(FUNCTIONS)
         for j, n in enumerate(MODULES)
