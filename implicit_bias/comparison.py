@@ -480,8 +480,10 @@ class Comparison:
 
     def pair(self, first: str, second: str) -> PairResult:
         """Return the pair of these names, in either order; KeyError if there is none."""
-        pairs = {frozenset((pair.first, pair.second)): pair for pair in self.pairs}
-        return pairs[frozenset(self.model(name).name for name in (first, second))]
+        names = frozenset(self.model(name).name for name in (first, second))
+        if len(names) == 1:
+            raise KeyError(f"a pair is of two models, got {first!r} twice")
+        return next(pair for pair in self.pairs if {pair.first, pair.second} == names)
 
     def difference(self, first: str, second: str) -> PairedDifference | None:
         """How much more often the first is wrong than the second, on the same samples.

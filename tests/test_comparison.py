@@ -73,6 +73,8 @@ def test_errors_and_pairs_by_hand() -> None:
         difference = known(compared().difference(pair.first, pair.second))
         assert difference.only_first == np.sum((a != TEST.y) & (b == TEST.y))
     assert compared().pair("network", "svm") is compared().pair("svm", "network")
+    with pytest.raises(KeyError, match="two models"):
+        compared().pair("svm", "svm")
     absent: Any
     for absent in ("Network", ["network"]):
         with pytest.raises(KeyError, match="network, "):
