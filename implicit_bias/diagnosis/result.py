@@ -154,9 +154,10 @@ class Diagnosis:
 
     @property
     def farthest_layer(self) -> Layer | None:
-        """The layer of the largest KKT gap of its own; None without bounds."""
-        bounded = [layer for layer in self.layers if not math.isnan(layer.gap)]
-        return max(bounded, key=lambda layer: layer.gap, default=None)
+        """The layer of the largest KKT gap of its own; None where the gap of one is not known."""
+        if any(math.isnan(layer.gap) for layer in self.layers):
+            return None
+        return max(self.layers, key=lambda layer: layer.gap, default=None)
 
     @property
     def direction(self) -> Tensor | None:

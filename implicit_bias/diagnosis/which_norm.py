@@ -62,6 +62,8 @@ from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_n
 
 # A margin has risen if it is above the reference's by this share.
 RISEN = 1e-2
+# A gap has fallen if it is below the reference's by this share, not by what any training changes.
+FALLEN = 0.05
 # One factor dwarfs another where its logarithm is this many times that of the other, and of RISEN
 # per unit of the parameters' norm, as margins are over its power L.
 DWARFS = 10.0
@@ -141,9 +143,9 @@ class NormRow:
         """
         if self.reference_gap is None or self.factor <= 1.0 + RISEN:
             return False
-        if self.gap.upper < self.reference_gap.lower:
+        if self.gap.upper < (1.0 - FALLEN) * self.reference_gap.lower:
             return True
-        return False if self.gap.lower >= self.reference_gap.upper else None
+        return False if self.gap.lower >= (1.0 - FALLEN) * self.reference_gap.upper else None
 
     @property
     def stopped(self) -> bool:
@@ -452,7 +454,10 @@ def _what_would_tell(
     if evidence == "margin":
         return said
     if row.reference_gap is not None:
-        margin, gap = (1.0 + RISEN) * row.reference_margin, row.reference_gap.lower
+        margin = (1.0 + RISEN) * row.reference_margin
+        gap = (1.0 - FALLEN) * row.reference_gap.lower
+        if gap <= FAR:
+            return f"{said} This reference tells nothing: it is near a limit in {row.norm} itself."
         wanted = []
         if row.margin <= margin:
             wanted.append(

@@ -64,6 +64,10 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     return OwnNorm(norm)
 
 
+class AtomError(ValueError):
+    """The `atom` of a norm of the caller's own failed: no trouble of a solver."""
+
+
 @dataclass(frozen=True, eq=False)
 class OwnNorm(OneGroupNorm):
     """A norm that is given by its value and its dual alone.
@@ -113,7 +117,13 @@ class OwnNorm(OneGroupNorm):
                 f"{self.given!r} cannot say itself in CVXPY, so no solver takes it: give it a "
                 "method atom(zeta, shape, cp), or certify coefficients of your own"
             )
-        return self.given.atom(zeta, shape, cp)
+        try:
+            return self.given.atom(zeta, shape, cp)
+        except Exception as error:
+            raise AtomError(
+                f"{type(self.given).__name__}.atom failed on coefficients of shape {shape}, which "
+                f"it gets flattened in C order: {type(error).__name__}: {error}"
+            ) from error
 
     def _units(self, shape: Shape) -> Array:
         """Omega_* of each unit vector, of this shape."""

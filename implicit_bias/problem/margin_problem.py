@@ -175,11 +175,10 @@ class MarginProblem:
         labels, classes = validation.as_class_labels(self.y, len(X), self.classes)
         y = validation.owned(labels, self.y)
         gates = _as_gates(self.gates)
-        shape = (1, gates.shape[1], X.shape[1])
-        group_norm, norm = _as_norms(self.norm, self.groups, self.metric, shape, classes)
-        n = len(X)
+        n, shape = len(X), (1, gates.shape[1], X.shape[1])
         if gates.shape[0] != n:
             raise ValueError(f"gates must have one row a sample: {n}, got {gates.shape[0]}")
+        group_norm, norm = _as_norms(self.norm, self.groups, self.metric, shape, classes)
         C = _as_weights(self.C, n)
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")

@@ -71,6 +71,7 @@ from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.bounds.exact import ExactAnswer
+from implicit_bias.norms.named import AtomError
 from implicit_bias.problem import Constraints, Features, MarginProblem
 from implicit_bias.solvers.base import Answer
 from implicit_bias.solvers.digits import (
@@ -561,7 +562,7 @@ def _norm(problem: MarginProblem, places: Places, epigraph: Epigraph) -> Express
     """Return the norm in the functions of CVXPY that have barriers here."""
     try:
         found = problem.norm.atom(Coefficients(places.ravel()), places.shape, epigraph)
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, AtomError) as error:
         raise UnsuitableError(f"multiprecision cannot read {problem.norm!r}: {error}") from error
     if not isinstance(found, Expression):
         raise UnsuitableError(f"multiprecision knows no barrier of {problem.norm!r}")

@@ -24,6 +24,7 @@ from implicit_bias.bounds.separability import (
     scaling_advice,
 )
 from implicit_bias.norms import L2
+from implicit_bias.norms.named import AtomError
 from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.solvers import choice
 from implicit_bias.solvers.base import (
@@ -270,7 +271,7 @@ def _found_by(
     try:
         return finite(problem, method.run(problem, relay, start))
     except BaseException as error:
-        if error in of_user:
+        if error in of_user or isinstance(error, AtomError):
             raise
         return _nothing(problem, Status.NUMERICAL_TROUBLE, in_words(error))
 

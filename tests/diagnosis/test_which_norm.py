@@ -11,6 +11,7 @@ from torch import nn
 
 import implicit_bias as ib
 from diagnosis.test_gap import classes, network, trained_to_limit
+from implicit_bias.diagnosis.which_norm import GapBounds, NormRow
 from implicit_bias.norms import L2
 from modules import known, of, own_labels, scale_weights
 
@@ -155,6 +156,12 @@ def test_a_margin_that_rose_far_beyond_all_others_is_evidence_in_any_norm(
     assert ("certifies no limit" in found.conclusion) == (best is not None)
     scale_weights(other, 3.0)
     assert ib.which_norm(made, x, [1], norms=("l2", "linf"), reference=other).best is None
+
+
+@pytest.mark.parametrize(("gap", "favoured"), [(0.97, False), (0.9, True)])
+def test_a_gap_that_all_but_stayed_has_not_fallen(gap: float, favoured: bool) -> None:
+    of, reference = (GapBounds(g, g, stopped=False) for g in (gap, 0.98))
+    assert NormRow("linf", of, 1.32, reference, 1.0).favoured is favoured
 
 
 def test_norms_that_are_the_same_here_do_not_compete() -> None:

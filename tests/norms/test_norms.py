@@ -34,6 +34,7 @@ from implicit_bias.norms import (
     SumOverGroups,
     as_norm,
 )
+from implicit_bias.norms.named import AtomError
 
 # Values of a norm and of its dual.
 Pair: TypeAlias = tuple[Callable[[Array], mpfr], Callable[[Array], mpfr]]
@@ -199,6 +200,16 @@ class WeightedWithAtom(Weighted):
     def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
         """Weighted sum."""
         return cp.norm1(cp.multiply(self.weights.ravel(), zeta))
+
+
+class WeightedBySum(WeightedWithAtom):
+    """Its weights are of another shape than the coefficients that CVXPY has, which are flat."""
+
+    weights = np.ones((1, 2))
+
+    def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
+        """Fail."""
+        return cp.sum(cp.multiply(np.ones(3), zeta))
 
 
 class Case(NamedTuple):
@@ -408,6 +419,8 @@ def test_names_and_objects_are_norms() -> None:
         CASES["own"].norm.atom(None, SHAPE, cp)
     with pytest.raises(NotImplementedError):
         CASES["own"].norm.maximiser(np.ones(SHAPE))
+    with pytest.raises(AtomError, match="flattened in C order"):  # no trouble of a solver
+        solve(max_margin(np.eye(2), [1, -1], WeightedBySum()))
 
 
 # --- the upper bounds of problems ------------------------------------------------------------
