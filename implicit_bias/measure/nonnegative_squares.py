@@ -61,7 +61,7 @@ def nonnegative_squares(
     Parameters
     ----------
     gram : ndarray of shape (n, n)
-        G, positive semi-definite and not 0, with some a that has G a > 0.
+        G, positive semi-definite, with some a that has G a > 0; or 0, where squares underflowed.
     guess : ndarray of shape (n,), optional
         Multipliers: where these are positive the search for the active set starts.
     deadline : Deadline
@@ -118,7 +118,9 @@ def _by_interior_point(G: Tensor, tolerance: float, deadline: Deadline) -> Tenso
     """Follow the central path to its end; the a (n,) of the best lower bound on the way."""
     n, ridge = len(G), torch.finfo(G.dtype).eps * float(G.trace())
     a, s = torch.ones(n).to(G), torch.full((n,), FIRST_SLACK).to(G)
-    a *= n / float(G.sum())
+    if not (total := float(G.sum())) > 0.0:
+        return a  # squares have underflowed: no multipliers are better than others
+    a *= n / total
     best, bound = a, 0.0
     for _ in range(INTERIOR_STEPS):
         Ga = G @ a

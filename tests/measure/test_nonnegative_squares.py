@@ -49,3 +49,9 @@ def test_out_of_time_there_are_multipliers() -> None:
     a = nonnegative_squares(R @ R.T, deadline=Deadline.after(0.0))
     assert (a >= 0).all()
     assert 0 < bound(R, a) <= bound(R, nonnegative_squares(R @ R.T)) * (1 + 1e-9)
+
+
+def test_squares_that_underflow_have_multipliers() -> None:
+    a = nonnegative_squares(np.zeros((3, 3)))
+    assert np.isfinite(a).all()
+    assert a.sum() > 0
