@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -63,9 +65,17 @@ def with_interval(draws: pd.Series[Any] | Array, write: str = ".2f") -> str:
     return f"{draws.mean():{write}} ± {half_interval(draws):{write}}"
 
 
-def half_interval(draws: pd.Series[Any] | Array) -> float:
-    """Half of the 95 % interval of the mean of some draws, by Student's t."""
-    return float(stats.t.ppf(0.975, len(draws) - 1) * stats.sem(draws))
+def half_interval(draws: pd.Series[Any] | Array, cells: Sequence[str] = ()) -> float:
+    """Half of the 95 % interval of the mean of some draws, by Student's t; NaN of one.
+
+    With ``cells``, levels of the index, of the mean of each cell, by the spread within all cells.
+    """
+    found = pd.Series(draws)
+    grouped = found.groupby([*cells] or np.zeros(len(found)))
+    free = len(found) - grouped.ngroups
+    squares = ((found - grouped.transform("mean")) ** 2).sum(skipna=False)
+    error = math.sqrt(squares / free * grouped.ngroups / len(found)) if free else math.nan
+    return float(stats.t.ppf(0.975, free)) * error
 
 
 def vanishing(value: float) -> str:

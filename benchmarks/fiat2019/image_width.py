@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import NullFormatter
-from scipy import stats
 
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
@@ -45,7 +44,7 @@ from benchmarks.harness import (
     parts,
     rows_of,
 )
-from benchmarks.words import span, with_interval
+from benchmarks.words import half_interval, span, with_interval
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
@@ -102,6 +101,7 @@ NETWORKS = {
 # Trained anew at the settings that are chosen, by these seeds.
 REPEATED, FRESH = ("ReLU", "GaLU0"), (1, 2)
 CELL = ["dataset", "network", "width"]
+EACH = ["dataset", "width"]  # cell of one network
 SETTING = [*CELL, "rate", "alpha", "seed"]
 
 
@@ -226,17 +226,6 @@ def chosen(frame: pd.DataFrame) -> pd.DataFrame:
     return means.assign(published=[published.get(cell, np.nan) for cell in cells])
 
 
-def half_interval(errors: pd.Series[float]) -> float:
-    """Half of the 95 % interval of a cell's mean, by the spread within all cells; NaN of one.
-
-    The cells are the groups of the index's levels but the seed.
-    """
-    cells = errors.groupby([name for name in errors.index.names if name != "seed"])
-    free = len(errors) - cells.ngroups
-    spread = math.sqrt(((errors - cells.transform("mean")) ** 2).sum() / free) if free else np.nan
-    return float(stats.t.ppf(0.975, free) * spread / math.sqrt(len(errors) / cells.ngroups))
-
-
 def whole_rates(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rates at which a network has all widths and slopes; any of other datasets."""
     rate_of = ["dataset", "network", "rate"]
@@ -263,7 +252,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     trained = whole_rates(frame)
     panels_of = chosen(trained).groupby("dataset", sort=False)
     halves = {
-        name: half_interval(rows.set_index(["dataset", "width", "seed"])["test_error"])
+        name: half_interval(rows.set_index(EACH)["test_error"], EACH)
         for name, rows in parts(shown(trained), "network")
     }
     figure, panels = subplots((8.8, 4.6), 1, len(panels_of), squeeze=False)
@@ -299,7 +288,7 @@ def found(frame: pd.DataFrame) -> str:
     errors, theirs = 100 * best["test_error"], 100 * best["published"]
     apart, published = (values["GaLU0"] - values["ReLU"] for values in (errors, theirs))
     rows = shown(trained).set_index(["network", "dataset", "width", "seed"])["test_error"]
-    half = 100 * half_interval((rows["GaLU0"] - rows["ReLU"]).dropna())
+    half = 100 * half_interval((rows["GaLU0"] - rows["ReLU"]).dropna(), EACH)
     first = trained[~fresh(trained)]
     flattered = errors - 100 * chosen(first).set_index(best.index.names)["test_error"]
     way = apart / (errors["linear"] - errors["ReLU"])

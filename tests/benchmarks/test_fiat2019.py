@@ -21,6 +21,7 @@ from benchmarks.fiat2019 import (
     several_outputs,
 )
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
+from benchmarks.words import half_interval
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import least_squares as fitted
 from implicit_bias.problem.gating import UnitGates
@@ -255,5 +256,5 @@ def test_settings_are_chosen_by_one_training_and_shown_by_others() -> None:
     assert image_width.chosen(other)["test_error"].item() == pytest.approx(0.1)
     kept = image_width.shown(frame).set_index(["width", "seed"])["test_error"]
     # Student's t of one degree of freedom, and a standard error of 0.02.
-    assert image_width.half_interval(kept) == pytest.approx(12.706 * 0.02, rel=1e-3)
-    assert np.isnan(image_width.half_interval(kept.iloc[:1]))
+    assert half_interval(kept, ["width"]) == pytest.approx(12.706 * 0.02, rel=1e-3)
+    assert np.isnan(half_interval(kept.iloc[:1], ["width"]))
