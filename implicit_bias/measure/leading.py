@@ -43,8 +43,10 @@ NOTHING = 1e-4
 INTERVALS = 8
 # Samples on which jumps are looked for.
 PROBES = 16
-# Functions that are of degree 0 in what they are given.
-NORMALISATIONS = {"layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"}
+# Functions that are of degree 0 in what they are given; batch norm is while it is trained.
+NORMALISATIONS = {
+    name for name, (what, _) in homogeneity.TRAPS.items() if what == homogeneity.NORMALISATION
+}
 # Functions of `TRAPS` whose limits jump, or are of degree 0.
 WITHOUT_LIMIT = {
     *("softmax", "scaled_dot_product_attention", "multi_head_attention_forward"),

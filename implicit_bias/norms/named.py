@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
 from implicit_bias.base.validation import Array, UnsuitableError, check_choice
-from implicit_bias.norms.entries import L1, L2, Entrywise, LInf
+from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
 from implicit_bias.norms.groups import SumOverGroups
-from implicit_bias.norms.matrices import Nuclear, Spectral
+from implicit_bias.norms.matrices import Nuclear, Schatten, Spectral
 from implicit_bias.norms.norm import (
     ConjugatedNorm,
     HasAtom,
@@ -144,6 +144,17 @@ NAMES: dict[str, Norm] = {
     "spectral": Spectral(),
     "nuclear": Nuclear(),
 }
+
+
+def name_of(norm: Norm) -> str:
+    """Return a norm's name as text, or that of its class."""
+    if isinstance(norm, SumOverGroups):
+        return f"{name_of(norm.norm)} over groups"
+    own = norm.given if isinstance(norm, OwnNorm) else norm
+    other = repr(norm) if isinstance(norm, Lp | Schatten) else type(own).__name__
+    return next((name for name, known in NAMES.items() if known == norm), other)
+
+
 # Norms of which the unit ball, or that of the dual, bounds each singular value.
 BALLS: tuple[Norm, ...] = (Nuclear(), Spectral())
 

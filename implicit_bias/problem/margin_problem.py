@@ -58,6 +58,7 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base import validation
 from implicit_bias.base.validation import Array, detached
 from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
+from implicit_bias.norms.named import name_of
 from implicit_bias.problem.constraints import Constraints, class_indices
 from implicit_bias.problem.features import Features, decision
 from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
@@ -153,10 +154,10 @@ class MarginProblem:
         Examples
         --------
         >>> max_margin(np.eye(3), [0, 1, 2], "linf")
-        MarginProblem(N=3 samples, D=3 features, M=1 gates, 3 classes, norm LInf, C=inf)
+        MarginProblem(N=3 samples, D=3 features, M=1 gates, 3 classes, norm linf, C=inf)
         """
         groups = f" in {self.n_groups} groups" if self.norm is self.gate_norm else ""
-        norm = "of groups" if groups else type(self.norm).__name__
+        norm = "of groups" if groups else name_of(self.norm)
         return (
             f"MarginProblem(N={self.n_samples} samples, D={self.X.shape[1]} features, "
             f"M={self.n_gates} gates{groups}, {self.classes or 2} classes, norm {norm}, "

@@ -13,7 +13,7 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.words import names_of, trained, unlike
+from implicit_bias.report.words import names_of, program_words, trained, unlike
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,6 @@ def _gap(value: float) -> str:
     return number(value, 1) if math.isfinite(value) else UNKNOWN
 
 
-def _margin(C: float) -> str:  # noqa: N803 - C is a name
-    if math.isnan(C):
-        return UNKNOWN
-    return "hard" if C == math.inf else f"soft, C = {number(C)}"
-
-
 def _count(value: float) -> str:
     return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
 
@@ -116,11 +110,12 @@ MODEL_COLUMNS = (
         "training error",
     ),
     Column(
-        "C",
-        "Whether each training sample must have margin 1 (hard), or hinge losses are traded, with "
-        "weight C, for a smaller norm (soft).",
-        _margin,
-        "margin",
+        "program",
+        "What is solved: the smallest norm that gives each training sample a margin of 1 (hard "
+        "margin), or is traded against hinge losses with weight C, for given gates. Norms of "
+        "models of one program may be compared.",
+        _text,
+        numeric=False,
     ),
     Column(
         "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
@@ -224,8 +219,6 @@ PAIRED = (
 # Words of the headline that are defined beside the columns.
 WORDS = {
     "agreement": "Share of the evaluation samples on which two models say the same.",
-    "program": "What an SVM solves: the smallest norm that gives each training sample a margin of "
-    "1, for given gates, groups and C. Norms of models of one program may be compared.",
     "dead": "The norm of a dead unit is 0. Where its weights are all 0 it gets no gradient, so "
     "training does not revive it. A unit that is only small is not dead: it may grow.",
 }
@@ -307,8 +300,8 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     frame = comparison.model_frame()
     if "status" not in frame:
         frame["status"] = None
-    if not any(map(has_soft_margin, comparison.models)):
-        frame["C"] = math.nan
+    fitted = [model.fitted for model in comparison.models]
+    frame["program"] = [None if each is None else program_words(each) for each in fitted]
     # A bound on the norm that only rounding keeps finite, and what follows from it.
     meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
     counts = [model.count for model in comparison.models]

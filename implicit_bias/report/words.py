@@ -1,6 +1,7 @@
 """Numbers and sentences for people: what a page says, without what draws it."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,8 @@ from implicit_bias.base.version import VERSION
 from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.estimators.base import FittedMargin
+from implicit_bias.norms.named import name_of
 from implicit_bias.problem import C_in_words
 from implicit_bias.report import conclusion
 
@@ -35,6 +38,16 @@ def trained(model: ModelResult) -> str:
 def names_of(models: Iterable[ModelResult]) -> str:
     """Join the models' names."""
     return ", ".join(model.name for model in models)
+
+
+def program_words(fitted: FittedMargin) -> str:
+    """Name the norm, the gates and C of the program that a model solves, or should."""
+    model = fitted.architecture
+    groups = model.gating.groups if model.groups is None else model.groups
+    grouped = "l2 over groups" if groups.any() else "l2"
+    gates = re.sub("(?<=[a-z])(?=[A-Z])", " ", type(model.gating).__name__).lower()
+    margin = "hard margin" if np.isinf(fitted.C).all() else f"C = {C_in_words(fitted.C)}"
+    return f"{grouped if model.norm is None else name_of(model.norm)}, {gates}, {margin}"
 
 
 def class_note(data: Dataset) -> str:
@@ -260,10 +273,8 @@ def _ranking(comparison: Comparison, samples: str) -> conclusion.Conclusion:
         evidence.append(f"The two differ on {conclusion.term(percent(differ), 'disagreement')}.")
     certified = [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]
     if certified:
-        worst = number(max(m.known_margin.gap for m in certified), 1)
-        evidence.append(
-            f"{names_of(certified)}: norm certified within {conclusion.term(worst, 'gap')} of the "
-            "optimum (relative)."
-        )
+        gaps = ((conclusion.term(number(m.known_margin.gap, 1), "gap"), m) for m in certified)
+        within = ", ".join(f"{gap} ({m.name})" for gap, m in gaps)
+        evidence.append(f"Norm certified, as a share of the optimum, within {within}.")
     evidence += [f"{m.name}: not separable, proven." for m in solved if not m.count.total]
     return conclusion.Conclusion(conclusion.Verdict.SOLVED, headline, tuple(evidence))

@@ -307,10 +307,11 @@ def test_what_is_neither_true_nor_false_is_refused(leading: Any) -> None:
             nn.Sequential(nn.Linear(D, H), nn.LayerNorm(H), nn.Linear(H, 1)),
             "layer_norm.*'1'.*degree 0",
         ),
+        (nn.Sequential(nn.Linear(D, H), nn.BatchNorm1d(H), nn.Linear(H, 1)), "batch_norm.*'1'"),
         (normalised(), "degree 0 in '0.weight'"),
         (nn.Sequential(nn.Linear(D, H), nn.Tanh(), nn.Linear(H, 1)), "tanh.*'0.weight'"),
     ],
-    ids=["softmax", "attention", "layer norm", "own normalisation", "tanh"],
+    ids=["softmax", "attention", "layer norm", "batch norm", "own normalisation", "tanh"],
 )
 def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> None:
     seeded(module, 1)

@@ -40,9 +40,10 @@ from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, concl
 from implicit_bias.report.figures.base import Subject
 from implicit_bias.report.figures.plane import distinct_rows
 from implicit_bias.report.figures.sections import sections
-from implicit_bias.report.figures.training import log_ticks
+from implicit_bias.report.figures.training import log_ticks, training_plots
 from implicit_bias.report.figures.units import unit_plots
 from implicit_bias.report.page import write_report
+from implicit_bias.report.style import style
 from implicit_bias.report.tables import short_notes, tables
 from implicit_bias.report.words import TRAIN_ON, conclusions
 from implicit_bias.runs.configuration import RunConfig
@@ -295,7 +296,7 @@ def test_tables_show_the_numbers_that_matter_first(plane: Report, bare: Report) 
     first, *_ = plane.comparison.models
     values = plane.page.attributes("td", "data-value")
     assert float(values[0]) == first.error
-    assert float(values[headings.index("Sort by excess") - 2]) == first.known_margin.excess
+    assert float(values[headings.index("Sort by excess") - 3]) == first.known_margin.excess
     for model in plane.comparison.models:
         assert f"{model.known_margin.norm:.4g}" in plane.page.text
     for pair in plane.comparison.pairs:
@@ -421,6 +422,20 @@ def test_a_log_axis_has_three_numbers_or_is_linear(high: float) -> None:
     assert all(1.0 <= tick <= high for tick in ticks)
 
 
+def test_a_loss_that_has_underflowed_ends_within_its_picture(plane: Report) -> None:
+    network, *others = plane.comparison.models
+    losses = [*np.geomspace(1.0, 1e-268, len(network.history) - 1), 0.0]
+    history = [replace(p, loss=loss) for p, loss in zip(network.history, losses, strict=True)]
+    comparison = replace(
+        plane.comparison, models=(replace(network, history=tuple(history)), *others)
+    )
+    with style():
+        loss, *_ = training_plots(Subject(comparison, {}, make_toy("xor", 160)))
+        loss.figure.draw_without_rendering()  # a layout that collapses warns
+    assert loss.name == "training-loss"
+    assert float(loss.figure.axes[0].texts[0].get_position()[1]) == 0.0
+
+
 # --- words -----------------------------------------------------------------------------------
 
 
@@ -466,7 +481,7 @@ def test_headlines_of_other_comparisons() -> None:
 
     assert "no SVM of its program" in str(conclusion("svm", "net"))
     assert str(conclusion("svm", "net")).startswith("net is wrong on ")
-    assert "of the optimum" in str(conclusion("svm", "knn"))
+    assert re.search(r"of the optimum, within .* \(svm\)", str(conclusion("svm", "knn")))
     assert str(conclusion("knn")).startswith("knn is wrong on")
     for steps in (3, 600):
         for other in ("svm", "knn"):
@@ -635,7 +650,9 @@ def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
     for models, told in ((both, True), ({"hard": both["hard"]}, False)):
         comparison = ib.compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
         models_table, *_ = tables(comparison, ["-1", "+1"])
-        assert any(column.key == "C" for column in models_table.columns) is told
+        programs = ["l2, no gates, hard margin", "l2, no gates, C = 0.01"]
+        shown = [cell.text for row in models_table.rows for cell in row if ", " in cell.text]
+        assert [text for text in shown if "gates" in text] == programs[: len(models)]
         assert any("hard: a hard margin" in note for note in models_table.notes) is told
 
 

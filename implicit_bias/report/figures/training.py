@@ -169,9 +169,9 @@ def _end_values(ax: Axes) -> None:
         known = np.flatnonzero(np.isfinite(y))
         if len(known) and not str(line.get_label()).startswith("_child"):
             place = ax.transData.transform((x[known[-1]], y[known[-1]]))
-            height = float(ax.transAxes.inverted().transform(place)[1])
-            if np.isfinite(height):
-                ends.append((height, float(y[known[-1]]), line.get_color()))
+            # A loss that has underflowed to 0 ends at the bottom of a logarithmic axis.
+            height = float(np.clip(ax.transAxes.inverted().transform(place)[1], 0.0, 1.0))
+            ends.append((height, float(y[known[-1]]), line.get_color()))
     lowest = -np.inf
     for height, value, colour in sorted(ends, key=lambda end: end[:2]):
         lowest = max(height, lowest + 0.075)
