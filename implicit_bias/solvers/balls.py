@@ -148,13 +148,10 @@ class Balls(ABC):
         The problem.
     free_t : bool
         Whether W is zeta.
-    curved : bool
-        Whether t and W change together what the slack is.
     """
 
     data: ScaledProblem
     free_t: bool = False
-    curved: bool = False
 
     @staticmethod
     @abstractmethod
@@ -194,7 +191,7 @@ class Balls(ABC):
         """Count the complementary products."""
 
     def moved(self, point: CentralPoint, step: CentralPoint, length: float) -> CentralPoint:
-        """Return the point at this length of a step, or of less where the balls are curved."""
+        """Return the point at this length of a step, or of less, where it keeps all equations."""
         return point.moved(step, length)
 
 
@@ -286,8 +283,7 @@ class ClassMatrices(Balls):
         self.data, norm = data, problem.norm
         entries = entries_of(norm)
         self.entries = entries is not None
-        self.curved = norm == Spectral()
-        self.free_t = self.entries or self.curved
+        self.free_t = self.entries or norm == Spectral()
         p = 2.0 if entries is None else entries.exponent
         sizes = np.ones(layout.rows.n_kinds)
         if layout.merged.any():
@@ -451,7 +447,7 @@ class ClassMatrices(Balls):
 
         Far from the central path, T by its tangent would let t fall below what W asks for.
         """
-        if not self.curved:
+        if self.entries or not self.free_t:
             return point.moved(step, length)
         eye = torch.eye(len(point.W)).to(point.W)
         for _ in range(SHORTENINGS):

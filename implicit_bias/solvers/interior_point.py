@@ -119,6 +119,8 @@ class Steering:
         Those that trust the predictor's second-order terms less, by its reach to these powers.
     centring : tuple of float
         Those that centre first, at these shares of mu.
+    kept : bool
+        Whether slacks keep the equations of curved balls: steps are shorter, but not lost.
     """
 
     boundary_share: float
@@ -127,15 +129,16 @@ class Steering:
     short: float = 0.0
     damping: tuple[int, ...] = ()
     centring: tuple[float, ...] = ()
+    kept: bool = False
 
 
 # Matrices R and T lose digits near the boundary.
 OF_GROUPS = Steering(boundary_share=0.995, floor=0.05, patience=10)
 CAUTIOUS = replace(OF_GROUPS, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0))
 OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,))
-# Off the central path a predictor soon leaves what its tangent says of a curved ball.
-OF_CURVED = replace(OF_CLASSES, short=0.5)
-CAUTIOUS_OF_CLASSES = replace(OF_CURVED, boundary_share=0.9, patience=30, centring=(0.3, 0.8))
+CAUTIOUS_OF_CLASSES = replace(
+    OF_CLASSES, boundary_share=0.9, patience=30, short=0.5, centring=(0.3, 0.8), kept=True
+)
 
 
 def has_ball(problem: MarginProblem) -> bool:
@@ -275,7 +278,7 @@ class _CentralPath(Run):
         balls = self._balls(ScaledProblem(self._layout, self._device))
         steering, cautious = OF_GROUPS, CAUTIOUS
         if self._gaps is None:
-            steering, cautious = OF_CURVED if balls.curved else OF_CLASSES, CAUTIOUS_OF_CLASSES
+            steering, cautious = OF_CLASSES, CAUTIOUS_OF_CLASSES
         first = point or _first(balls, self._start)
         path = yield from self._follow(balls, first, fine, steering)
         if path.status is Status.NUMERICAL_TROUBLE:
@@ -309,6 +312,7 @@ class _CentralPath(Run):
         if scaled.boxes.index is not None:  # of which none may lack a row
             idle_gap = 0.0
         n_products = scaled.n_rows + scaled.n_boxes + point.order
+        move = balls.moved if steering.kept else CentralPoint.moved
         try:
             while True:
                 view = _View(balls, point, split)
@@ -336,7 +340,7 @@ class _CentralPath(Run):
                     centred = [newton.direction(share * mu) for share in steering.centring]
                     step = max([step, *(x.change for x in damped + centred)], key=point.reach)
                 length = min(1.0, steering.boundary_share * point.reach(step))
-                point = balls.moved(point, step, length)
+                point = move(point, step, length)
                 split = split.moved(view, target, length)
         except Breakdown:
             return _Path(Status.NUMERICAL_TROUBLE, point, best)
