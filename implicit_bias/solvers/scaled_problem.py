@@ -467,7 +467,7 @@ class ScaledProblem:
     def rows(self) -> ScaledRows:
         """The rows on the device: not formed where Q alone is needed."""
         layout = self.layout
-        X = self.tensor(layout.inputs.of(layout.X))
+        X = self.tensor(layout.inputs.of(layout.features.X))
         sizes = self.nu[self.index(layout.first)]
         own, rivals = layout.rows.owners, layout.rows.rivals
         if layout.signed:
@@ -645,20 +645,26 @@ class MergedInputs:
 class Layout:
     """The rows of a problem, their merged inputs and their rotated gates, in no precision yet.
 
+    Inputs and gates are formed where they are asked for: some methods need the norms alone.
+
     Attributes
     ----------
     rows : Constraints
         The rows, (P,).
     kinds : ndarray of int, shape (n_classes,)
         Class of the rows that stands for each class of the problem.
-    X : ndarray of shape (n, D)
-        Inputs of the samples that have rows.
-    first, place : ndarray of int, shapes (n,) and (P,)
-        A row of each of these samples, and the place of each row's sample among them.
+    whole : Features
+        Those of all samples.
+    groups : ndarray of int, shape (K', M)
+        Group of each gate of each class.
+    samples, first : ndarray of int, shape (n,)
+        The samples that have rows, and a row of each.
+    place : ndarray of int, shape (P,)
+        The place of each row's sample among them.
     norms : ndarray of shape (P,)
         Norms of the rows' features.
-    plain_gates, groups : csr_array of shape (n, M), ndarray of int, shape (K', M)
-        Gates of these samples, and group of each gate of each class.
+    written : bool
+        Whether the features are inputs, of one constant gate.
     merge : bool
         Whether constant inputs may be one.
     """
@@ -666,23 +672,37 @@ class Layout:
     problem: MarginProblem
     rows: Constraints
     kinds: Integers
-    X: Array
+    whole: Features
+    groups: Integers
+    samples: Integers
     first: Integers
     place: Integers
     norms: Array
-    plain_gates: sp.csr_array
-    groups: Integers
+    written: bool = False
     merge: bool = True
+
+    @cached_property
+    def features(self) -> Features:
+        """Those of the samples that have rows, (n,)."""
+        found = self.whole
+        if not np.array_equal(self.samples, np.arange(len(found))):
+            found = found.subset(self.samples)
+        if not self.written:
+            return found
+        X, Z = found.X, found.sparse_gates.toarray()
+        if Z.shape[1] > 1 or (Z != 1).any():
+            X = (Z[:, :, None] * X[:, None]).reshape(len(X), -1)
+        return Features(X, np.ones((len(X), 1)), np.zeros(1, dtype=np.int64))
 
     @cached_property
     def inputs(self) -> MergedInputs:
         """The inputs, merged or not."""
-        return MergedInputs(self.X, always=False, merge=self.merge)
+        return MergedInputs(self.features.X, always=False, merge=self.merge)
 
     @cached_property
     def gates(self) -> RotatedGates:
         """The rotated gates."""
-        return RotatedGates(self.plain_gates, self.groups)
+        return RotatedGates(self.features.sparse_gates, self.groups)
 
     @property
     def n_groups(self) -> int:
@@ -737,21 +757,14 @@ class Layout:
         written: bool = False,
         merge: bool = True,
     ) -> Layout:
-        used, first = rows.samples, np.arange(len(rows))
+        samples, first = rows.samples, np.arange(len(rows))
         place, label_norm = first, 1.0
         if rows.width > 1:  # a sample has several rows
-            used, first, place = np.unique(used, return_index=True, return_inverse=True)
+            samples, first, place = np.unique(samples, return_index=True, return_inverse=True)
             label_norm = 2.0**0.5
-        if not np.array_equal(used, np.arange(len(features))):
-            features = features.subset(used)
-        norms = label_norm * features.norms[place]
-        X, gates = features.X, features.sparse_gates
-        if written:  # the features as inputs, of one gate
-            Z = gates.toarray()
-            if Z.shape[1] > 1 or (Z != 1).any():
-                X = (Z[:, :, None] * X[:, None]).reshape(len(X), -1)
-            gates = sp.csr_array(np.ones((len(X), 1)))
-        return cls(problem, rows, kinds, X, first, place, norms, gates, groups, merge)
+        norms = label_norm * features.norms[rows.samples]
+        data = problem, rows, kinds, features, groups
+        return cls(*data, samples, first, place, norms, written=written, merge=merge)
 
 
 class RotatedGates:
