@@ -32,11 +32,10 @@ def sized(
     judge: Callable[[pd.DataFrame], Mapping[str, Judged]] = Experiment.judge,
     *,
     quick: SizesT,
-    whole: SizesT | None = None,
 ) -> Experiment:
     """Make an experiment whose settings are measured at some sizes, quick ones or all.
 
-    All are by default those that the class of the quick ones has without arguments.
+    All are those that the class of the quick ones has without arguments.
 
     A setting has the columns that tell it apart; `rows` gets the sizes and these by keyword, and
     yields the other columns. A stopped run goes on after the settings that are kept at the same
@@ -45,7 +44,7 @@ def sized(
     """
 
     def measured(run: Run[Any]) -> Iterator[pd.DataFrame]:
-        sizes = quick if run.quick else whole or type(quick)()
+        sizes = quick if run.quick else type(quick)()
         kept = run.kept
         if kept.attrs.get("sizes") != in_words(sizes):
             kept = pd.DataFrame()

@@ -166,16 +166,14 @@ def relu_approximation_width(n_features: int, distance: float, failure: float) -
     return width
 
 
-def gate_change_bound(
-    n_features: int, distance: float, *, norm_square: float = PRINTED_NORM_SQUARE
-) -> float:
+def gate_change_bound(n_features: int, distance: float) -> float:
     """Lemma 11's 5 B eps / sqrt(2 pi), on sup_x ||Phi_U(x) - Phi_W(x)||^2, ||x|| = 1.
 
-    Phi is normalised by 1/sqrt k, all ||w_j - u_j|| <= eps. B^2 = ``norm_square`` d bounds all
-    ||u_j||^2; the printed sqrt 6 does with the stated probability only for small d (a slip of the
-    paper), `NORM_SQUARE` for all.
+    Phi is normalised by 1/sqrt k, all ||w_j - u_j|| <= eps. B^2 bounds all ||u_j||^2; the printed
+    sqrt(6) d does with the stated probability only for small d (a slip of the paper), `NORM_SQUARE`
+    d for all.
     """
-    return 5 * math.sqrt(norm_square * n_features) * distance / math.sqrt(2 * math.pi)
+    return 5 * math.sqrt(PRINTED_NORM_SQUARE * n_features) * distance / math.sqrt(2 * math.pi)
 
 
 def filter_norm_failure(n_features: int, norm_square: float) -> float:

@@ -1,6 +1,6 @@
 """Save and load fitted models as data, never as pickles.
 
-A file holds the arrays, and a JSON header that names what they belong to (`storage.tensors`).
+A file holds the arrays, and a JSON header that names what they belong to (`base.tensors`).
 Loading builds objects of the classes listed in `DATACLASSES`, `NETWORKS` and `CLASSIFIERS` only, so
 an untrusted file cannot run code; but its numbers are its author's claims, which `certify` checks.
 """

@@ -24,7 +24,7 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem, check_problem
-from implicit_bias.problem.euclidean import in_groups_of_gates
+from implicit_bias.problem.euclidean import euclidean_form, in_groups_of_gates
 from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
@@ -176,7 +176,9 @@ FACTS: dict[str, Callable[[_Facts], Any]] = {
     "two classes": lambda of: of.problem.classes is None,
     "many classes": lambda of: of.problem.classes is not None,
     "hard margin": lambda of: of.problem.hard_margin,
-    "one group": lambda of: of.in_groups.n_groups == 1,
+    "one group": lambda of: (
+        of.in_groups.n_groups == 1 and not euclidean_form(of.in_groups)[1].any()
+    ),
     "rows": lambda of: len(of.problem.constraints),
     "merged rows": lambda of: of.problem.n_samples * max(of.problem.constraints.n_kinds - 1, 1),
     "features": lambda of: (

@@ -10,7 +10,7 @@ from cases import cloud, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.options import SOLVER_NAMES, SolverName
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import Lp, Norm, Schatten, Spectral, SumOverGroups
+from implicit_bias.norms import L1, L2, Lp, Norm, OverRows, Schatten, Spectral, SumOverGroups
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet, OneGroup
@@ -66,7 +66,7 @@ def of_large_cones(axis: Literal[-1, -2]) -> MarginProblem:
         (drawn(20, 30), "one-group"),
         (drawn(20, 30, C=1.0), "one-group"),
         (drawn(150, 4, C=1.0), "interior-point"),
-        (drawn(20, 30, 3), "one-group"),
+        (drawn(20, 30, 3, OverRows(L2(), L1())), "interior-point"),
         (drawn(3001, 2), "feature-space"),
         (drawn(3001, 500), "working-set"),
         (drawn(50_001, 2), "working-set"),
