@@ -273,7 +273,7 @@ def standstill(
     call : str
         What trains it on, to its limit.
     optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
-        What trained the module. The epsilon is known of objects alone.
+        What trained the module; of a class or a name the epsilon is taken to be the default.
     loss : str, MarginLoss, callable or None
         What was minimised; None is cross-entropy of many classes, the logistic loss of two. Of the
         logarithm of a loss the gradient neither vanishes nor is it rounding errors.
@@ -296,11 +296,14 @@ def standstill(
     name, eps, size = _epsilon(subject, trained, optimizer)
     if eps > size:
         held = size > torch.finfo(dtype).tiny
+        known = bool(optimizers.groups_of(optimizer))
+        default = "" if known else "default "  # which may not be the one that was used
         smaller = f"train with an eps far below {size:.2g}, or " if held else ""
         yield Obstacle(
-            f"{name}'s eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g}), "
-            "so its steps shrink as those of gradient descent do",
+            f"{name}'s {default}eps of {eps:.3g} is above the gradients of the loss (at most "
+            f"{size:.2g}), so its steps shrink as those of gradient descent do",
             f"{smaller}use `{call}` ({UNLESS})",
+            warns=known,
             advises=held or not fault,  # the loss's own advice is the same
         )
 
@@ -340,7 +343,9 @@ def _epsilon(
     Euclidean norms where they are divided by that of the matrix (Muon).
     """
     held_by = (
-        (one, group) for one in optimizers.each_of(optimizer) for group in optimizers.groups_of(one)
+        (one, group)
+        for one in optimizers.each_of(optimizer)
+        for group in optimizers.groups_of(one) or optimizers.default_groups(one, trained.values())
     )
     groups = [(one, group) for one, group in held_by if group.get("eps", 0.0) > 0.0]
     if not groups:

@@ -252,10 +252,10 @@ def which_norm(
     loss : str, MarginLoss or callable, optional
         What was minimised, as in `diagnose`.
     reference : nn.Module or state dict, optional
-        The same architecture, trained otherwise: by plain gradient descent from the same start, as
-        far as the module was, that is to as large a smallest margin (else the conclusion says so),
-        or recorded early in the training, as soon as all samples are right. A deep copy, or the
-        `state_dict()` of one. By it a change is seen far from the limit.
+        The same architecture, trained otherwise: a ``copy.deepcopy`` of the module from before its
+        training, by plain gradient descent, stopped at the same smallest margin (else the
+        conclusion says so, with the call), or a state recorded early in the training, as soon as
+        all samples are right. Its `state_dict()` does. By it a change is seen far from the limit.
     norms : norm or sequence of norms, optional
         Names or norms, as in `diagnose`; by default l2, linf and spectral.
     max_seconds : float, optional
@@ -444,40 +444,38 @@ def _what_would_tell(
     wanted = [f"at most {percent(FAR, space=' ')}"] if row.gap.upper > FAR else []
     if any(row.gap.upper > ANOTHER * other.gap.lower for other in others):
         wanted.append("at most half of any other")
-    said = f" The optimizer's own norm is {own}, in which the KKT gap is {row.gap}." if own else ""
+    theirs = ", the optimizer's own norm," if row.norm == own else ""
+    named = "the norm of its limit" if evidence == "margin" else "named"
     said = (
-        f"{said if evidence == 'none' else ''} {row.norm} would be "
-        f"{'named' if evidence == 'none' else 'the norm of its limit'} once its gap (now "
-        f"{row.gap}) is {' and '.join(wanted)}: train on, on the logarithm of the loss and with "
-        f"steps that shrink, or to that limit itself by `{call}`."
+        f" {row.norm}{theirs} would be {named} once its gap ({row.gap}) is {' and '.join(wanted)}: "
+        f"train on by `{call}`."
     )
     if evidence == "margin":
         return said
-    if row.reference_gap is not None:
-        margin = (1.0 + RISEN) * row.reference_margin
-        gap = (1.0 - FALLEN) * row.reference_gap.lower
-        if gap <= FAR:
-            return f"{said} This reference tells nothing: it is near a limit in {row.norm} itself."
-        wanted = []
-        if row.margin <= margin:
-            wanted.append(
-                f"its margin is above {number(margin)} (now {number(row.margin)}, "
-                f"{number(row.factor, 3)} times the reference's)"
-            )
-        if row.gap.upper >= gap:
-            wanted.append(f"its gap is below {percent(gap, space=' ')}")
-        if any(other.favoured is not False for other in others):
-            wanted.append("no other norm has a larger margin and a smaller gap than there")
-        return said + f" Beside this reference it would be once {' and '.join(wanted)}."
+    if row.reference_gap is None:
+        return (
+            f"{said} A reference tells sooner: pass reference=start, a copy.deepcopy(module) from "
+            "before the training, trained by gradient descent to the same smallest margin, "
+            f"`{_to_its_margin(subject, 'start')}`."
+        )
+    gap = (1.0 - FALLEN) * row.reference_gap.lower
+    if gap <= FAR:
+        return f"{said} This reference tells nothing: it is near a limit in {row.norm} itself."
+    wanted = []
+    if row.factor <= 1.0 + RISEN:
+        wanted.append(f"its margin is above the reference's (now {number(row.factor, 3)} times)")
+    if row.gap.upper >= gap:
+        wanted.append(f"its gap is below {percent(gap, space=' ')}")
+    if any(other.favoured is not False for other in others):
+        wanted.append("no other norm has both")
+    return f"{said} Beside this reference it would be once {' and '.join(wanted)}."
+
+
+def _to_its_margin(subject: Subject, name: str) -> str:
+    """Write what trains a module by gradient descent to the smallest margin of another."""
+    call = subject.training_call("LimitConfig(steps=3)").replace("module", name, 1)
     reached = number(subject.itself.min_margin, 3)
-    flag = "" if subject.whole is None else ", leading=True"
-    return said + (
-        " A reference tells sooner: pass reference=, the same start trained by gradient descent to "
-        f"the same smallest margin, {reached}: from implicit_bias import LimitConfig, "
-        "train_to_limit; reference = copy.deepcopy(start).double(); train_to_limit(reference, "
-        f"inputs, labels, LimitConfig(steps=1000){flag}). One call of more steps goes farther than "
-        "several, which each start without momentum, unless by checkpoint= and resume=True."
-    )
+    return f"while {call}.history[-1].min_margin < {reached}: pass"
 
 
 def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:
@@ -486,8 +484,8 @@ def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:
     if evidence == "margin" or ours <= AS_FAR * theirs:
         return ""
     return (
-        " A reference tells more if it is trained as far: the smallest margin is "
-        f"{number(theirs, 3)} there, {number(ours, 3)} here."
+        " A reference tells more if it is trained as far (its smallest margin is "
+        f"{number(theirs, 3)}): `{_to_its_margin(subjects[0], 'reference')}`."
     )
 
 
@@ -528,10 +526,7 @@ def _near_a_limit(
     """Find the norm in which alone the gap is near 0."""
     best = min(rows, key=lambda row: row.gap.upper)
     if best.gap.upper > FAR:
-        return None, (
-            "no gap is near 0, and gaps above that do not compare across norms, as the sizes of "
-            "their dual norms depend on the number of parameters in different ways"
-        )
+        return None, "no gap is near 0, and larger ones do not compare across norms"
     rivals = others[best.norm]
     if also := [row.norm for row in rivals if best.gap.upper > ANOTHER * row.gap.lower]:
         return None, (
@@ -589,13 +584,13 @@ def _preferred(
     if AS_FAR * ours < theirs:
         return None, (
             f"beside the reference the margin is by far the largest in {most.norm}, but so it may "
-            "have been in an earlier state of the reference"
+            "have been in an earlier state of the reference: stop it at the same smallest margin, "
+            f"{number(ours, 3)}"
         )
     lost = ", ".join(f"{row.norm} {number(row.factor, 3)}" for row in rivals)
     return most, (
-        f"its normalised margin there is {number(most.factor, 3)} times that of the reference, and "
-        f"{'below it' if traded else 'far less'} in every other norm ({lost}). Both separate the "
-        f"samples, with smallest margins of {number(ours, 3)} here and {number(theirs, 3)} there. "
-        "This compares two trainings, and certifies no limit: the KKT gap is "
-        f"{most.gap} here and {most.reference_gap} there"
+        f"its margin there is {number(most.factor, 3)} times that of the reference, and "
+        f"{'below it' if traded else 'far less'} in every other norm ({lost}), with smallest "
+        f"margins of {number(ours, 3)} here and {number(theirs, 3)} there. This certifies no "
+        f"limit: the KKT gap is {most.gap} here and {most.reference_gap} there"
     )

@@ -33,9 +33,10 @@ for each optimizer.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,6 +222,13 @@ def groups_of(optimizer: object) -> list[dict[str, Any]]:
     several = each_of(optimizer)
     held = (one.param_groups for one in several if isinstance(one, torch.optim.Optimizer))
     return [group for groups in held for group in groups]
+
+
+def default_groups(optimizer: object, params: Iterable[Tensor]) -> list[dict[str, Any]]:
+    """Group in which an optimizer of torch, given by class or name, would hold parameters."""
+    kind = getattr(torch.optim, name_of(optimizer), None)
+    options = inspect.signature(kind).parameters if kind else {}
+    return [{name: option.default for name, option in options.items()} | {"params": params}]
 
 
 def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:

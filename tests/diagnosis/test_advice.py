@@ -103,6 +103,8 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
         found = diagnose(module, X, own_labels(module, X), optimizer=large)
     assert "eps" in found.verdict
     assert LONGER not in found.verdict
+    by_default = quiet(of_margin(30.0), optimizer=kind)
+    assert "default eps of 1e-08 is above" in by_default.verdict
     found = quiet(module, optimizer=small)
     assert found.warnings == ()
     assert LONGER in found.verdict

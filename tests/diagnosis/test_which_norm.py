@@ -1,6 +1,7 @@
 """In which norm a margin was maximised: solved limits are found, and what cannot be told is not."""
 
 import copy
+import re
 import warnings
 
 import numpy as np
@@ -81,6 +82,12 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     assert "cannot be told" in alone.conclusion
     for words in ("train_to_limit", "at most 10 %", "reference"):
         assert words in alone.conclusion
+    advised = re.search("`(while .*: pass)`", alone.conclusion)
+    early = of(np.random.default_rng(0).normal(size=next(towards.parameters()).shape))
+    names = {"train_to_limit": ib.train_to_limit, "LimitConfig": ib.LimitConfig}
+    exec(known(advised)[1], {"start": early, "inputs": INPUTS, "labels": Y, **names})
+    beside = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=early)
+    assert "as far" not in beside.conclusion
     again = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=towards.state_dict())
     assert again.best is None  # nothing changed
     for words in ("Beside this reference", "its margin is above", "its gap is below"):
@@ -191,7 +198,7 @@ def test_what_stops_a_training_is_said_here_too() -> None:
     with pytest.warns(ib.DiagnosisWarning, match=r"Adam's eps of 1e\+09"):
         found = ib.which_norm(module, INPUTS, Y, norms=["l2"], optimizer=optimizer)
     assert found.best is None
-    assert "The optimizer's own norm is linf, in which the KKT gap is" in found.conclusion
+    assert "linf, the optimizer's own norm, would be named once its gap" in found.conclusion
     assert "no nearer" not in found.conclusion
     scale_weights(module, 1e3)
     assert "rounding errors" in ib.which_norm(module, INPUTS, Y, norms=["l2"]).conclusion
@@ -203,7 +210,7 @@ def test_the_norm_of_rates_is_asked_for_by_the_optimizer() -> None:
     labels, optimizer = own_labels(module, INPUTS), torch.optim.Adam(groups, eps=0.0)
     found = ib.which_norm(module, INPUTS, labels, norms=["l2"], optimizer=optimizer)
     assert found.best is None
-    assert "weighted linf would be named" in found.conclusion
+    assert "weighted linf, the optimizer's own norm, would be named" in found.conclusion
     assert "`train_to_limit(module, inputs, labels, optimizer=optimizer)`" in found.conclusion
 
 
