@@ -300,6 +300,8 @@ def checked_samples(
         labels = np.asarray(y)
         if labels.dtype.names is not None:
             raise ValueError(f"y has named fields: pass one of {', '.join(labels.dtype.names)}")
+        if labels.shape[1:] != (1,) and "multi_output" not in how:
+            validation.check_one_each(labels, "y")
         _check_labelled(labels)
         y = labels.astype(object) if labels.dtype.kind == "T" else y
     inputs, y = _validated(estimator, X, y, **how)

@@ -26,7 +26,13 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
-from implicit_bias.base.validation import Array, as_finite, check_not_masked, pointing_to_the_page
+from implicit_bias.base.validation import (
+    Array,
+    as_finite,
+    check_not_masked,
+    check_one_each,
+    pointing_to_the_page,
+)
 
 # Samples on which a module is checked.
 PROBES = 256
@@ -328,7 +334,7 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
             "(N,) or (N, 1) for labels -1 and +1, or (N, K) for classes 0 .. K - 1: flatten them, "
             "or average over positions"
         )
-    check_finite(outputs)
+    check_finite(outputs, inputs)
     tolerance = BATCH_TOLERANCE * outputs.abs().max()
     half = (n + 1) // 2
     with torch.no_grad(), evaluated_at(inputs):  # a module may take one size of batch only
@@ -348,18 +354,14 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
 
 
-def check_finite(outputs: Tensor | Array) -> None:
-    """Refuse outputs that contain NaN or infinity.
-
-    Raises
-    ------
-    ValueError
-        They do.
-    """
+def check_finite(outputs: Tensor | Array, inputs: tuple[Tensor, ...]) -> None:
+    """Raise ValueError where outputs contain NaN or infinity, at the first one of the inputs."""
     if not torch.as_tensor(outputs).isfinite().all():
+        for tensor in inputs:
+            as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
         raise ValueError(
-            "the module's outputs contain NaN or infinity: are its inputs and its weights finite, "
-            "and did its training diverge? Start from smaller weights"
+            "the module's outputs contain NaN or infinity: are its weights finite, or did its "
+            "training diverge? Start from smaller weights"
         )
 
 
@@ -413,12 +415,7 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
         ) from error
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
-    if array.ndim != 1:
-        one_hot = array.ndim == 2 and np.isin(array, (0, 1)).all()
-        cure = "of one-hot rows pass labels.argmax(1)" if one_hot else "pass the inputs before them"
-        raise ValueError(
-            f"labels must be (N,) or (N, 1), one a sample, got shape {array.shape}: {cure}"
-        )
+    check_one_each(array, "labels")
     return array
 
 

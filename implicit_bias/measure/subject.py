@@ -99,7 +99,7 @@ def margins_of(
     labels = modules.labels_as_array(labels)
     found = _classes(modules.check_outputs(module, tensors), labels)
     gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
-    modules.check_finite(gradients.outputs(gradients.theta))
+    modules.check_finite(gradients.outputs(gradients.theta), tensors)
     for norm in norms:
         check_parts(norm, gradients.shapes)
     return gradients

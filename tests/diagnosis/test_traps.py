@@ -361,7 +361,7 @@ def wrong_on_two() -> Any:
             *(X[:, None], ONES, ValueError, "tuple"),
         ),
         # inputs
-        (relu, X * np.nan, ONES, ValueError, "NaN or infinity"),
+        (relu, X.where(X < X.max(), np.nan), ONES, ValueError, r"at 1 place.*\(\d+, \d+\): impute"),
         (relu, (X, X[:3]), ONES, ValueError, "first axis"),
         (relu, (), ONES, ValueError, "tuple"),
         *(
@@ -384,7 +384,7 @@ def test_options_that_are_none_are_named() -> None:
         quiet(relu(), norm="l7")
     with pytest.raises(TypeError, match="loss"):
         quiet(relu(), loss=3)
-    with pytest.raises(ValueError, match="labels must be"):
+    with pytest.raises(ValueError, match="labels must"):
         diagnose(relu(), X, sp.csr_array(np.ones((1, len(X)))))
 
 

@@ -501,6 +501,8 @@ def test_tables_and_labels_of_any_kind() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             ib.GaLURegressor(3).fit(np.eye(2), targets)
+    with pytest.raises(ValueError, match=r"one-hot rows pass y\.argmax"):
+        ib.GLNSVC(3).fit(np.eye(2), np.eye(2))
 
 
 def test_a_mask_is_not_dropped() -> None:
