@@ -1,15 +1,12 @@
 """Small problems, of two classes and of many, under every norm, and the tolerances of tests."""
 
-import itertools
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
-from _pytest.mark import ParameterSet
 
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import (
@@ -55,7 +52,6 @@ PROOF_LIMIT = 1e-9
 
 NATIVE = ("interior-point", "working-set")
 METHODS = (*NATIVE, "feature-space", "multiprecision")
-# With these cases every method is tested in the fast run; with all of them the default one.
 HANDFUL = (
     "gln",
     "gated-relu",
@@ -67,27 +63,6 @@ HANDFUL = (
     "soft-not-separable",
     "scaled-up",
 )
-# Of methods that take longer these are in the fast run.
-SLOWER: dict[str, Sequence[str]] = {"multiprecision": ("linear", "one-group", "soft-not-separable")}
-
-
-def case_table(
-    names: Iterable[str], methods: Sequence[str], some: Sequence[str] = HANDFUL
-) -> list[ParameterSet]:
-    """Pairs of a case and a method; of all methods but the first one, most cases are slow."""
-    names = list(names)
-    fast = {method: some for method in methods} | {methods[0]: names} | SLOWER
-    return [
-        pytest.param(name, method, marks=() if name in fast[method] else pytest.mark.slow)
-        for name, method in itertools.product(names, methods)
-    ]
-
-
-def mostly_slow(values: Iterable[T], kept: Container[object] = HANDFUL) -> list[ParameterSet]:
-    """Values as parameters of a test: in the fast run some of them, all in the slow one."""
-    return [
-        pytest.param(value, marks=() if value in kept else pytest.mark.slow) for value in values
-    ]
 
 
 def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dict[str, Any]:

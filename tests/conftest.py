@@ -4,6 +4,7 @@ Two threads on busy cores wait for each other, and small tests need no more than
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,18 @@ threadpool_limits(1, user_api="blas")
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("anew", deadline=None)
 settings.load_profile("same")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `every(n)` each n-th case is in the fast run, the others in the slow one."""
+    seen = Counter[str]()
+    for item in items:
+        for mark in item.iter_markers("every"):
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            seen[test] += 1
 
 
 @pytest.fixture(autouse=True)

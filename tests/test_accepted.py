@@ -165,6 +165,7 @@ def table() -> dict[str, list[str]]:
 
 
 TABLE = table()
+SLOW = ("a module that `torch.compile` made", "GELU, SiLU, softplus inside", "residual blocks")
 
 
 @pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")
@@ -172,7 +173,7 @@ TABLE = table()
 @pytest.mark.parametrize(
     ("row", "build"),
     [
-        pytest.param(row, build, id=row, marks=pytest.mark.slow if index else ())
+        pytest.param(row, build, id=row, marks=pytest.mark.slow if index or row in SLOW else ())
         for row in [*ROWS, *TABLE.keys() - ROWS.keys()]
         for index, build in enumerate(ROWS[row])
     ],

@@ -38,6 +38,7 @@ def test_imports_go_one_way() -> None:
     assert lint_imports() == 0
 
 
+@pytest.mark.slow
 def test_only_the_reference_imports_cvxpy() -> None:
     using = [f for f in FILES if any(name.split(".")[0] == "cvxpy" for name in imports(f))]
     assert using == [PACKAGE / "solvers" / "cvxpy_solver.py"]
@@ -57,15 +58,16 @@ TRAIN = (
 )
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
         ("import implicit_bias", "torch sklearn cvxpy pandas matplotlib scipy"),
         (f"import implicit_bias.training.configuration; {CONFIGURE}", "torch"),
         (f"import implicit_bias.protocols.lippl2022; {CONFIGURE}", "torch"),
-        pytest.param(SOLVE, "cvxpy sklearn pandas", marks=pytest.mark.slow),
-        pytest.param(TRAIN, "cvxpy sklearn sympy torch._dynamo", marks=pytest.mark.slow),
-        pytest.param("import implicit_bias.report.words", "matplotlib", marks=pytest.mark.slow),
+        (SOLVE, "cvxpy sklearn pandas"),
+        (TRAIN, "cvxpy sklearn sympy torch._dynamo"),
+        ("import implicit_bias.report.words", "matplotlib"),
     ],
 )
 def test_what_does_not_need_a_package_does_not_load_it(code: str, absent: str) -> None:

@@ -122,6 +122,7 @@ def test_confusion_by_hand() -> None:
     assert frame.sum() == 5
 
 
+@pytest.mark.slow
 def test_models_of_many_classes() -> None:
     rng = np.random.default_rng(0)
     y = np.arange(30) % 3
@@ -323,6 +324,7 @@ def test_a_comparison_prints_a_short_table() -> None:
     assert "svm, l2, network" in repr(compared())
 
 
+@pytest.mark.slow
 def test_lists_frames_and_names_of_classes(tmp_path: Path) -> None:
     """What users have: a frame with named columns, a series of strings, lists."""
     frame = pd.DataFrame(TRAIN.X[:40], columns=["east", "north", "one"])
@@ -395,6 +397,7 @@ def test_samples_with_gaps_are_the_same_samples(inputs: Any) -> None:
         assert compared.held_out is held_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_report_on_inputs_that_a_pipeline_encodes(tmp_path: Path, others: int) -> None:
     """Texts and gaps; two inputs are no plane then."""
@@ -455,6 +458,7 @@ def test_the_text_of_a_model_is_short() -> None:
     assert all(len(repr(model)) < 600 for model in compared().models)
 
 
+@pytest.mark.slow
 def test_a_report_takes_many_classes(tmp_path: Path) -> None:
     labels = np.arange(len(TEST.y)) % 3
     many = KNeighborsClassifier(1).fit(TEST.X, labels)

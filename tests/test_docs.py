@@ -31,6 +31,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name: str) -> None:
     failed, _ = doctest.testmod(importlib.import_module(name))

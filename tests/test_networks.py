@@ -390,6 +390,7 @@ def test_coefficients_of_a_gated_readout_are_of_rank_one() -> None:
     np.testing.assert_array_equal(gates.sum(axis=1), 2.0)
 
 
+@pytest.mark.slow
 def test_a_gated_readout_is_bounded_by_its_relaxation() -> None:
     y, network = separable(), with_gated_readout()
     problem = network.architecture().problem(X, y)

@@ -95,6 +95,7 @@ def test_a_limit_of_time_counts_from_where_it_is_given() -> None:
     assert ended.value.reason is Reason.TIME_LIMIT
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("function", "reason", "word", "code"),
     [
@@ -102,9 +103,7 @@ def test_a_limit_of_time_counts_from_where_it_is_given() -> None:
         (fail, Reason.RAISED, "stranger", None),
         (panic, Reason.RAISED, "rust", None),
         (fill, Reason.OUT_OF_MEMORY, "4 GiB", None),
-        pytest.param(
-            compute, Reason.TIME_LIMIT, "processor", -signal.SIGXCPU, marks=pytest.mark.slow
-        ),
+        (compute, Reason.TIME_LIMIT, "processor", -signal.SIGXCPU),
     ],
 )
 def test_why_a_process_ended(
@@ -117,6 +116,7 @@ def test_why_a_process_ended(
     assert (ended.value.reason, ended.value.exit_code) == (reason, code)
 
 
+@pytest.mark.slow
 def test_calls_within_a_time() -> None:
     """Of functions that no module has."""
 

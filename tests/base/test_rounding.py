@@ -44,6 +44,7 @@ def contains(found: rounding.Enclosure, expected: list[Fraction]) -> None:
     assert all(abs(Fraction(value) - real) <= Fraction(radius) for value, radius, real in pairs)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32 - 1),

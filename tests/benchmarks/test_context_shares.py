@@ -78,6 +78,7 @@ def test_with_equal_degrees_the_least_margin_keeps_the_share() -> None:
     assert records[0].shares[1] > 0.1
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("scales", [(1.0, 1.0), (1.0, 10.0), (10.0, 1.0)])
 def test_with_equal_degrees_the_limit_is_stationary(

@@ -130,6 +130,7 @@ def test_building_leaves_the_global_generator() -> None:
     torch.testing.assert_close(torch.rand(3), expected)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", models.HIDDEN)
 def test_adadelta_trains_every_model(name: str) -> None:
     data, training = table(400), models.Training(units=32, epochs=15, batch=16)
@@ -168,6 +169,7 @@ def test_the_ceiling_decides_lemma_10() -> None:
     assert first_step.lemma_10(5).verdict is harness.Verdict.FALLS
 
 
+@pytest.mark.slow
 def test_strips_go_on_from_what_is_kept() -> None:
     def measured(kept: pd.DataFrame) -> list[pd.DataFrame]:
         run = Run(quick=True, options=Options(), kept=kept, file=Path(), say=lambda _: None)

@@ -171,6 +171,7 @@ def test_coefficients_of_least_norm(sizes: Sizes) -> None:
     assert found.norm() <= group_norm(coef, n_units) * (1 + ROUNDING)
 
 
+@pytest.mark.slow
 @examples(50, sizes=up_to(4))
 def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(sizes: Sizes) -> None:
     n_units, n_contexts, n_features, seed = sizes

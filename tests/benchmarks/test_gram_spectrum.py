@@ -63,6 +63,7 @@ def test_initialisations_have_their_variances(name: str) -> None:
     assert float(readouts.var()) == pytest.approx(1.0, rel=0.1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dimension", [2, 3, 4, 7])
 @pytest.mark.parametrize("name", ["tanh", "swish", "cubic"])
 def test_eigenvalues_by_harmonics(name: str, dimension: int) -> None:
@@ -171,6 +172,7 @@ def test_zero_eigenvalues_of_polynomials(
     assert np.linalg.matrix_rank(gram, hermitian=True, tol=1e-11 * np.linalg.norm(gram)) == rank
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_polynomials_attain_their_rank_at_infinite_width(degree: int, dimension: int) -> None:
@@ -200,6 +202,7 @@ def test_circle_in_closed_form(name: str, n: int) -> None:
     np.testing.assert_allclose(circle_eigenvalues(phi, n), values, atol=CLOSE * values[0])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("n", [8, 15])
 def test_half_circle(n: int) -> None:
     for name, share in (("tanh", 0.5), ("cubic", 0.5), ("swish", 1.0)):

@@ -208,6 +208,7 @@ def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
     assert 0 < plain["excess"] != network["excess"]
 
 
+@pytest.mark.slow
 def test_the_limit_is_nearer_to_the_svm_than_finite_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(further_models, "LIMIT_STEPS", 500)
     outcome = outcome_of("limit", models=("gd-gln", "svm-gln"), steps=1000)
@@ -276,6 +277,7 @@ def exported(folder: Path, *names: str) -> dict[str, pd.DataFrame]:
     )
 
 
+@pytest.mark.slow
 def test_the_study_computes_goes_on_and_exports(tiny: Path) -> None:
     assert "gln: 1 of 1 cells" in call(tiny, "gln", "--quick")
     assert "odd: 2 of 2 cells" in call(tiny, "odd")

@@ -238,6 +238,7 @@ def test_the_published_solver_is_preferred(study: Study) -> None:
 # --- claims ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_correlations_of_errors_are_of_further_seeds_too(study: Study) -> None:
     """And of the first three alone where there are no others."""
     further = Study()
@@ -284,6 +285,7 @@ def test_figures_draw_both_sides_and_nothing_that_is_missing(study: Study) -> No
     np.testing.assert_allclose(means, [17, np.nan, 17, np.nan])
 
 
+@pytest.mark.slow
 def test_a_side_without_values_says_so(study: Study) -> None:
     values = known(study).values()
     with style():
@@ -294,6 +296,7 @@ def test_a_side_without_values_says_so(study: Study) -> None:
         assert "not released" in texts
 
 
+@pytest.mark.slow
 def test_marks_say_what_was_left_out_and_failed_and_only_then_have_a_key(study: Study) -> None:
     at: dict[str, Any] = {"grid": "relu", "momentum": 0.9}
     study.cell({"gd-relu": 0.1, "svm-lc": np.nan}, **at)
@@ -353,6 +356,7 @@ def test_the_differences_are_those_of_matched_cells(study: Study) -> None:
     np.testing.assert_allclose(drawn, [[14.8, 14.8], [2.0, 2.0]])
 
 
+@pytest.mark.slow
 def test_further_splits_are_no_other_task(study: Study) -> None:
     errors = {"gd-gln": 0.1, "svm-gln": 0.1, "svm-l2": 0.12}
     for seed, split in zip(SEEDS, (2, 3, 2), strict=True):

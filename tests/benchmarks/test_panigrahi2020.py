@@ -87,6 +87,7 @@ def test_kept_depth(kept: dict[str, pd.DataFrame]) -> None:
     assert (frame["smallest"] <= frame["upper"]).all()
 
 
+@pytest.mark.slow
 def test_powers_are_of_eigenvalues_above_rounding(kept: dict[str, pd.DataFrame]) -> None:
     """Which are the same on every machine."""
     frame = kept["extensions"]

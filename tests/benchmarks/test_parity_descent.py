@@ -13,7 +13,6 @@ from benchmarks.daniely2020 import parity_first_step as parity
 from benchmarks.daniely2020.linear_methods import hinge_loss
 from benchmarks.daniely2020.network import Schedule, descend
 from benchmarks.daniely2020.parity_separation import guaranteed_margin, separating_layer
-from cases import mostly_slow
 from drawn import on_the_cube
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import ParityDistribution, cube
@@ -273,7 +272,8 @@ def test_worst_errors_and_ranges_are_over_all_inputs(r: int) -> None:
         np.testing.assert_allclose(highest[at], hidden[rows].max(axis=0), atol=ROUNDING)
 
 
-@pytest.mark.parametrize("k", mostly_slow([3, 7], [3]))
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [3, 7])
 def test_lemma_11_for_units_as_they_are(k: int) -> None:
     """A share of eps / (112 k^(5/2)) is 2 eps-close: of 2,000 units many more."""
     n, eps = 501, 0.5
@@ -445,6 +445,7 @@ def test_later_steps_descend_the_regularised_hinge_loss() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_theorems_own_step_size_stays_at_the_mean_and_ours_learns() -> None:
     """The whole distribution, from the same start: n = 9, k = 3, q = 64."""
     distribution = ParityDistribution(9, (1, 4, 6))

@@ -122,6 +122,7 @@ def test_svc_solves_the_same_program(name: str) -> None:
     assert certificate.upper == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_table_and_picture_show_every_outcome(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,6 @@ from pages import check_page
 STUDIES = [catalogue.study(name) for name in catalogue.studies()]
 # Those of `speed` are run with their commands, the grids with smaller ones.
 QUICK = [study for study in STUDIES if study.name not in ("speed", "lippl2022")]
-LARGE = ("lippl2022", "panigrahi2020", "optimizers")
 each_study = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 
 
@@ -24,14 +23,8 @@ def test_the_index_links_every_study() -> None:
     assert set(re.findall(r"\((\w+)/README\.md\)", text)) == names
 
 
-@pytest.mark.parametrize(
-    "study",
-    [
-        # Many claims, by large tables; their rules are in the fast run of `test_verdicts`.
-        pytest.param(study, marks=pytest.mark.slow if study.name in LARGE else (), id=study.name)
-        for study in STUDIES
-    ],
-)
+@pytest.mark.every(7)
+@each_study
 def test_the_pages_are_of_the_tables_that_are_kept(study: Study) -> None:
     """Else: python -m benchmarks STUDY page."""
     written = page.pages(study)

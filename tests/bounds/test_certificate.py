@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from cases import ROUNDING, SEPARABLE, build, cloud, linear, mostly_slow, separable
+from cases import ROUNDING, SEPARABLE, build, cloud, linear, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify, dual_scale, grade
 from implicit_bias.bounds.separability import find_conflict
@@ -127,7 +127,8 @@ def test_inputs_are_left_alone() -> None:
 # --- random problems bracket CVXPY's optimum -------------------------------------------------
 
 
-@pytest.mark.parametrize("part", mostly_slow(range(8), [0]))
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
 @settings(max_examples=RANDOM_PROBLEMS // 8)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -314,6 +315,7 @@ def hold_and_lose_little(problem: MarginProblem, coef: Array, alpha: Array) -> N
     assert upper == np.inf or found.upper <= upper * (1 + loose)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -366,6 +368,7 @@ def test_small_features_are_those_of_their_own_group() -> None:
     assert find_conflict(beside) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [math.inf, 1e205])
 def test_features_whose_squares_underflow_are_not_lost(C: float) -> None:
     """X = [[1, t], [1, 0]], labels 1 and -1: w = (-1, 2 / t), of norm sqrt(1 + 4 / t^2)."""

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import FEATURES, GATES, ROUNDING, Stranger, mostly_slow, random_metric
+from cases import FEATURES, GATES, ROUNDING, Stranger, random_metric
 from cases import NORMS as OF_NAMES
 from cases import clusters as of_clusters
 from implicit_bias.bounds.balance import repaired
@@ -45,14 +45,10 @@ def posed(
 # --- every norm, both margins ----------------------------------------------------------------
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize(
-    ("C", "intercept"),
-    [
-        *((math.inf, True), (0.2, False)),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((math.inf, False), (0.2, True))),
-    ],
-)
+@pytest.mark.parametrize("C", [math.inf, 0.2])
+@pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("binary", [False, True])
 def test_bounds_meet_at_the_optimum(name: str, C: float, intercept: bool, binary: bool) -> None:
     problem = posed(name, C, intercept, binary=binary)
@@ -77,7 +73,8 @@ def test_bounds_meet_at_the_optimum(name: str, C: float, intercept: bool, binary
         np.testing.assert_allclose(graded.margins, margins, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("part", mostly_slow(range(3), [0]))
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
 @settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -130,6 +127,7 @@ def test_permuted_classes_and_duplicated_samples_change_nothing(name: str) -> No
 # --- with more digits, and exactly -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), offset=st.sampled_from([0.0, 1.0, 1e6, 1e12]))
 def test_bounds_hold_in_exact_arithmetic(seed: int, offset: float) -> None:

@@ -20,6 +20,7 @@ def answer(plain_coef: Array, alpha: Array, intercept: float = 0.0) -> ExactAnsw
     return ExactAnswer(fractions(plain_coef), fractions(alpha), Fraction(intercept))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", SEPARABLE)
 def test_agrees_with_float64(name: str) -> None:
     problem = separable(name)

@@ -20,6 +20,7 @@ from oracles import check_overlap, cvxpy_optimum, hold
 clusters = partial(of_clusters, 30, spread=0.2, seed=0)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Spectral()])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_steepest_descent_certifies_itself(norm: Norm, intercept: bool) -> None:
@@ -150,6 +151,7 @@ def own_networks(X: Array, classes: int | None) -> list[Network]:
     return [GLN([contexts], classes=classes, seed=1), relu, FrozenGateReLU(relu)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: float) -> None:

@@ -60,6 +60,7 @@ INSEPARABLE = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", INSEPARABLE)
 @pytest.mark.parametrize("intercept", [False, True])
 def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> None:
@@ -79,6 +80,7 @@ def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> 
     assert grade(problem, zero, alpha, Status.NOT_SEPARABLE).status is Status.NOT_SEPARABLE
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1.7e9])
 @pytest.mark.parametrize("seed", range(4))
 def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> None:
@@ -105,6 +107,7 @@ def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> N
         assert "center features 0" in advice
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -216,6 +219,7 @@ def test_constants_are_recognised() -> None:
     assert not separability.lacks_constant(without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("gated", [False, True])
 def test_two_of_many_classes_that_conflict_are_enough(intercept: bool, gated: bool) -> None:

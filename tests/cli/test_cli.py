@@ -19,7 +19,6 @@ import pandas as pd
 import pytest
 import typer
 
-from cases import mostly_slow
 from implicit_bias import GLNSVC, GLNClassifier
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
@@ -99,6 +98,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, dict[str,
     return there, there.json(f"compare {SMALL}")
 
 
+@pytest.mark.slow
 def test_compare_writes_everything_and_report_writes_it_again(
     finished: tuple[Shell, dict[str, Any]],
 ) -> None:
@@ -142,6 +142,7 @@ def test_a_comparison_overwrites_nothing(shell: Shell) -> None:
     assert {file.name for file in shell.folder.iterdir()} == {"notes", "notes-2"}
 
 
+@pytest.mark.slow
 def test_certify_a_saved_network_and_svm(finished: tuple[Shell, dict[str, Any]]) -> None:
     there, _ = finished
     models = "certify implicit-bias-report/models"
@@ -196,8 +197,9 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(
     assert done.err == "implicit-bias: interrupted; any file written before is kept\n"
 
 
+@pytest.mark.every(2)
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("model", mostly_slow(["gd-gln", "svm-lc"], ["svm-lc"]))
+@pytest.mark.parametrize("model", ["svm-lc", "gd-gln"])
 def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:
     done = shell(f"compare {SMALL} --models {model} --json")
     assert done.status == 130
@@ -215,8 +217,9 @@ def test_an_interrupted_comparison_says_so(model: str, shell: Shell) -> None:
     assert "<dt>interrupted</dt>" in (report / "report.html").read_text()
 
 
+@pytest.mark.every(2)
 @pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.parametrize("way", mostly_slow(["--steps", "--limit-steps"], ["--steps"]))
+@pytest.mark.parametrize("way", ["--steps", "--limit-steps"])
 def test_an_interrupted_training_says_so(way: str, shell: Shell) -> None:
     done = shell(f"train gd-gln --train-size 40 --units 4 {way} 200 --json")
     assert done.status == 130
@@ -251,6 +254,7 @@ def test_a_network_that_does_not_separate_is_told_so(shell: Shell) -> None:
     assert skipped["lower"] == certified["lower"]
 
 
+@pytest.mark.slow
 def test_certify_networks_without_bounds(shell: Shell) -> None:
     config = RunConfig(train_size=80)
     data = load_data(config).parts.train
@@ -272,6 +276,7 @@ def test_certify_networks_without_bounds(shell: Shell) -> None:
     assert "not homogeneous of degree" in biased["notes"][1]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("model", "goal"),
     [
@@ -287,6 +292,7 @@ def test_only_a_limit_is_called_one(model: str, goal: str, shell: Shell) -> None
     assert within.endswith(goal)
 
 
+@pytest.mark.slow
 def test_trajectory(shell: Shell) -> None:
     result = shell.json(f"trajectory {SMALL} --at 0,100")
     assert [point["step"] for point in result["points"]] == [0, 100]
@@ -350,6 +356,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, pd.DataFrame
     return there, table, there(f"compare {OWN} --encode {models}")
 
 
+@pytest.mark.slow
 def test_predictions_name_the_rows_of_the_file(
     noisy: tuple[Shell, pd.DataFrame, Finished],
 ) -> None:
@@ -371,6 +378,7 @@ def test_predictions_name_the_rows_of_the_file(
     assert setting["data"].endswith("own.csv")
 
 
+@pytest.mark.slow
 def test_data_that_are_not_separable_are_compared_by_errors(
     noisy: tuple[Shell, pd.DataFrame, Finished],
 ) -> None:
@@ -396,6 +404,7 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     assert (stopped.status, "solved" in stopped.err) == (1, False)
 
 
+@pytest.mark.slow
 def test_a_model_of_a_file_predicts_another(noisy: tuple[Shell, pd.DataFrame, Finished]) -> None:
     there, table, _ = noisy
     fit = f"fit svm-linear {OWN} --encode --C 1 --class-weight good=2"
@@ -679,26 +688,21 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
-    ("words", "size"),
+    "words",
     [
-        # A sweep that can begin its store starts a process, which takes seconds.
-        pytest.param(words, size, marks=pytest.mark.slow if size and "sweep" in words else ())
-        for words in (
-            "compare --train-size 20 --units 2 --models svm-linear",
-            "train --train-size 20 --units 2 --steps 3",
-            "fit --train-size 20 --units 2",
-            "sweep grid.toml --processes 1",
-            "report",
-        )
-        for size in (0, 200)
+        "compare --train-size 20 --units 2 --models svm-linear",
+        "train --train-size 20 --units 2 --steps 3",
+        "fit --train-size 20 --units 2",
+        "sweep grid.toml --processes 1",
+        "report",
     ],
 )
-def test_a_full_disk_is_one_line(
-    words: str, size: int, finished: tuple[Shell, dict[str, Any]], shell: Shell
-) -> None:
-    report = "implicit-bias-report"
-    shutil.copytree(finished[0].folder / report, shell.folder / report)
+@pytest.mark.parametrize("size", [0, 200])
+def test_a_full_disk_is_one_line(words: str, size: int, shell: Shell) -> None:
+    if words == "report":
+        shell.json(f"compare {BLOBS} --models svm-linear")
     (shell.folder / "grid.toml").write_text("models = ['svm-linear']\ntrain_size = 20")
     with limited(size):
         done = shell(words)
@@ -786,6 +790,7 @@ def test_released_cells(shell: Shell, options: str, accuracies: list[float]) -> 
 # --- towards the limit ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_training_towards_the_limit_keeps_the_trained_model(shell: Shell) -> None:
     train = "train gd-gln --train-size 40 --units 4"
     first, file = shell.json(f"{train} --steps 20"), shell.folder / "gd-gln.safetensors"

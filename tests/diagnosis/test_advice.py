@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from cases import mostly_slow
 from diagnosis.test_traps import X, quiet, relu, single
 from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
 from implicit_bias.base.wording import percent_bounds
@@ -25,6 +24,7 @@ def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
     return module.to(dtype)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("margin", "dtype", "word"),
     [
@@ -48,6 +48,7 @@ def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, word: str) -
     assert (LONGER in found.verdict) == (found.cures == ())
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("leading", [False, True])
 @pytest.mark.parametrize(("margin", "dtype"), [(20.0, torch.float32), (40.0, torch.float64)])
 def test_a_gradient_of_rounding_errors_is_seen(
@@ -78,6 +79,7 @@ def test_a_gradient_of_rounding_errors_is_seen(
     assert LONGER in diagnose(module, inputs, labels, loss=precise, leading=leading).verdict
 
 
+@pytest.mark.slow
 def test_who_minimised_the_logarithm_is_not_told_to() -> None:
     module = of_margin(2000.0)
     adam = torch.optim.Adam(module.parameters(), eps=1e-8)
@@ -92,10 +94,8 @@ def test_who_minimised_the_logarithm_is_not_told_to() -> None:
     assert "not exponential-like" in flat.warnings[0]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    mostly_slow([torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam], [torch.optim.Adam]),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam])
 def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
     module = of_margin(5.0)
     large, small = (kind(module.parameters(), eps=e, weight_decay=0.0) for e in (1.0, 1e-30))
@@ -121,6 +121,7 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
         assert "far below" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Adam", "Muon"])
 def test_the_size_of_the_gradients_is_that_of_the_loss(name: str) -> None:
     """An epsilon just above that of the gradient that autograd finds is seen, one below is not.
@@ -139,6 +140,7 @@ def test_the_size_of_the_gradients_is_that_of_the_loss(name: str) -> None:
         assert any("eps" in text for text in found) == warned
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -164,6 +166,7 @@ def test_weight_decay_is_no_case_for_longer_training_and_an_unchecked_loss_is_on
     assert LONGER in quiet(module, loss=lambda outputs: outputs).verdict
 
 
+@pytest.mark.slow
 def test_a_gap_that_rose_is_seen() -> None:
     module = single()
     labels = own_labels(module, X)
@@ -185,6 +188,7 @@ def test_a_gap_that_rose_is_seen() -> None:
         diagnose(module, X, labels, norm="l2", recorder=recorder)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
 def test_a_stopped_search_says_so_and_its_bounds_hold(norm: str) -> None:
     module = relu()

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from cases import mostly_slow
 from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import FourierL1, FunctionSpace, in_function_space
@@ -54,6 +53,7 @@ def test_a_unit_that_some_multipliers_suggest_is_not_claimed() -> None:
     assert np.linalg.norm(pull) == pytest.approx(1.58, abs=5e-3)
 
 
+@pytest.mark.slow
 def test_a_unit_that_helps_is_claimed_with_its_saving() -> None:
     """One unit for two far samples and the near one; a unit of the far one's own is cheaper."""
     X, y = np.array([[1.0, 3.0], [1.0, -3.0]]), [1, 1]
@@ -81,6 +81,7 @@ def cloud(classes: int = 2) -> tuple[Array, NDArray[np.int64]]:
     return 3.0 * rng.normal(size=(classes, 4))[y] + 0.3 * rng.normal(size=(12, 4)), y
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("norm", ["l2", "l1", "linf", "spectral"])
 def test_the_excess_of_a_linear_classifier(classes: int, norm: str) -> None:
@@ -254,7 +255,8 @@ def test_the_bounds_of_the_layers_are_their_own_margin_problems() -> None:
     assert known(found.farthest_layer).gap == max(gaps)
 
 
-@pytest.mark.parametrize("norm", mostly_slow(["l2", "linf", "spectral"], ["l2", "linf"]))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("norm", ["l2", "linf", "spectral"])
 def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
     X, module, y = random_relu()
     before = diagnose(module, X, y, norm=norm)
@@ -277,6 +279,7 @@ def test_parameters_that_enter_twice_have_no_bound() -> None:
 # --- how it is shown -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_words_a_page_and_a_picture(tmp_path: Path) -> None:
     X, y = cloud(3)
     rng = np.random.default_rng(2)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 import modules
-from cases import mostly_slow
 from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -58,7 +57,8 @@ def only_in(
     return found[own]
 
 
-@pytest.mark.parametrize("norm", mostly_slow(NORMS, ["l2", "spectral"]))
+@pytest.mark.every(4)
+@pytest.mark.parametrize("norm", NORMS)
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()
     solution = solve(max_margin(X, y, norm), tol=1e-10)
@@ -140,7 +140,8 @@ LIMITS: dict[str, tuple[str, float, tuple[str, ...], Callable[[], tuple[nn.Modul
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(LIMITS, ["deep linear", "gated"]))
+@pytest.mark.every(5)
+@pytest.mark.parametrize("name", LIMITS)
 def test_limits_of_gradient_descent(name: str) -> None:
     family, degree, also, build = LIMITS[name]
     module, inputs = build()
@@ -180,17 +181,9 @@ def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
     return modules.seeded(module), inputs, labels
 
 
-FAST = {("gated", "l1"), ("deep linear", "linf")}
-
-
-@pytest.mark.parametrize(
-    ("name", "norm"),
-    [
-        pytest.param(name, norm, marks=() if (name, norm) in FAST else pytest.mark.slow)
-        for name in ("linear", "gated", "deep linear", "convolution", "diagonal")
-        for norm in NORMS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["linear", "gated", "deep linear", "convolution", "diagonal"])
+@pytest.mark.parametrize("norm", NORMS)
 def test_limits_in_any_geometry_with_all_layers_trained(name: str, norm: str) -> None:
     module, inputs, labels = whole(name)
     given = module.prepare(inputs) if isinstance(module, GLN) else torch.tensor(inputs)
@@ -219,7 +212,8 @@ def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
     assert after.multipliers.shape == ((len(X),) if outputs == 1 else (len(X), K))
 
 
-@pytest.mark.parametrize("channels", mostly_slow([(), (1,), (3,)], [(3,)]))
+@pytest.mark.slow
+@pytest.mark.parametrize("channels", [(), (1,), (3,)])
 def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> None:
     """Those of the largest shares first, as many as are asked for, or have one."""
     inputs, y = classes()

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import implicit_bias as ib
-from cases import mostly_slow
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
@@ -124,7 +123,8 @@ def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
     return module
 
 
-@pytest.mark.parametrize("name", mostly_slow(BUILDS, ["LoRA, classes"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILDS)
 def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
     module, by_hand = (seeded(BUILDS[name](whole=whole), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)
@@ -154,6 +154,7 @@ def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
         assert ("no theorem" in found.verdict) == (norm != "l2")
 
 
+@pytest.mark.slow
 def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     module, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)
@@ -185,6 +186,7 @@ def test_gaps_of_a_residual_network_with_biases_fall() -> None:
     assert known(late.rest) < 0.5 * known(early.rest)
 
 
+@pytest.mark.slow
 def test_norms_of_a_leading_part_are_told_apart_beside_a_reference() -> None:
     start, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
     labels = own_labels(by_hand, X)
@@ -298,6 +300,7 @@ def test_what_is_neither_true_nor_false_is_refused(leading: Any) -> None:
     assert ib.diagnose(module, X, labels, leading=bool(np.bool_(False))).rest is None
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("module", "match"),
     [
@@ -363,6 +366,7 @@ def test_what_overflows_far_above_is_not_refused(layers: int) -> None:
     assert quiet(module, own_labels(module, X)).degree == pytest.approx(layers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [attention, torchs_attention])
 def test_a_frozen_softmax_is_not_blamed(build: Callable[[], nn.Module]) -> None:
     part = frozen(seeded(build(), 1), "scores.weight", "heads.in_proj_weight")
@@ -382,6 +386,7 @@ def test_directions_of_weight_normalisation_are_named() -> None:
     assert "original0" not in note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_coarse_weights_are_said(dtype: torch.dtype) -> None:
     module = seeded(linear(D), 1)

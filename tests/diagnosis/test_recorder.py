@@ -71,6 +71,7 @@ def test_frame_by_brute_force(norms: tuple[str, ...]) -> None:
     assert recorder.frame().iloc[-1].to_dict() == row
 
 
+@pytest.mark.slow
 def test_norms_are_read_from_optimizers() -> None:
     """As by diagnose: here from two that train the module together."""
     torch.manual_seed(0)

@@ -195,6 +195,7 @@ def hinge(margins: Tensor) -> Tensor:
 EXPONENTIAL = ["logistic", "exponential", F.soft_margin_loss, nn.BCEWithLogitsLoss()]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("outputs", "loss", "words"),
     [
@@ -215,13 +216,14 @@ def test_losses_that_are_not_exponential_like_are_named(
     assert any(all(word in text for word in words) for text in found) == bool(words)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("optimizer", "norm"),
     [
-        pytest.param(torch.optim.Adam, "linf", marks=pytest.mark.slow),
-        ("adam", "linf"),
-        pytest.param("sgd", "l2", marks=pytest.mark.slow),
         (torch.optim.SGD, "l2"),
+        ("sgd", "l2"),
+        (torch.optim.Adam, "linf"),
+        ("adam", "linf"),
         ("Muon", "spectral"),
     ],
 )
@@ -247,6 +249,7 @@ def test_what_an_optimizer_says_of_the_training() -> None:
 # --- errors ----------------------------------------------------------------------------------
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("build", "match"),
     [
@@ -388,6 +391,7 @@ def test_options_that_are_none_are_named() -> None:
         diagnose(relu(), X, sp.csr_array(np.ones((1, len(X)))))
 
 
+@pytest.mark.slow
 def test_labels_and_inputs_of_any_type() -> None:
     module = single()
     labels, expected = own_labels(module, X), quiet(module).gap
@@ -400,6 +404,7 @@ def test_labels_and_inputs_of_any_type() -> None:
         assert diagnose(module, inputs, given).gap == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-100, 1e100])
 def test_weights_of_any_scale(scale: float) -> None:
     module = seeded(layers(D, 7, 1, between=None), 1)
@@ -454,6 +459,7 @@ def test_a_module_that_branches_on_its_data_is_measured_without_single_gradients
     assert found.gap == pytest.approx(expected.gap, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_gradients_that_are_switched_off_change_nothing(mode: Callable[[], Any]) -> None:
     module = relu()

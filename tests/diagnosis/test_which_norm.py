@@ -25,6 +25,7 @@ def solved(norm: str) -> nn.Module:
     return of(ib.solve(ib.max_margin(X, Y, norm), tol=1e-10).coef[:, 0])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("norm", NORMS)
 def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     """The share of the maximum is 1 in the own norm; in the others it is that of the solutions."""
@@ -143,6 +144,7 @@ def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limi
     assert "in no norm is the margin above the reference's" in same.conclusion
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("best", "module", "reference"),
     [

@@ -24,7 +24,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import implicit_bias as ib
-from cases import mostly_slow
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import make_toy
 from implicit_bias.estimators import BinaryClassifier, MarginSVC
@@ -80,12 +79,11 @@ NOT_TO_SEVEN_DIGITS = {
 }
 
 
+@pytest.mark.every(9)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:class_weight changes nothing at the hard margin")
-@pytest.mark.parametrize(
-    "model", mostly_slow([*SOFT, *DEFAULTS, *NETWORKS, *OTHERS, *LIGHT], LIGHT), ids=repr
-)
+@pytest.mark.parametrize("model", [*LIGHT, *SOFT, *DEFAULTS, *NETWORKS, *OTHERS], ids=repr)
 def test_check_estimator(model: Any) -> None:
     failing = NOT_TO_SEVEN_DIGITS if isinstance(model, MarginSVC) else {}
     check_estimator(model, on_skip=None, expected_failed_checks=failing)
@@ -189,6 +187,7 @@ def test_random_states() -> None:
     assert not np.array_equal(weights(5), weights(6))
 
 
+@pytest.mark.slow
 def test_learned_gates_and_hidden_layer() -> None:
     network = ib.ReLUClassifier(20, random_state=0, steps=2000).fit(MOONS.X, MOONS.y)
     learned = ib.GatedReLUSVC(gates=network, on_failure="raise").fit(MOONS.X, MOONS.y)
@@ -325,6 +324,7 @@ def test_any_two_classes(classes: tuple[Any, Any]) -> None:
     np.testing.assert_array_equal(model.predict(MOONS.X), y)
 
 
+@pytest.mark.slow
 def test_pandas_pipeline_grid_search_clone_pickle() -> None:
     frame = pd.DataFrame(MOONS.X[:, :2], columns=["left", "up"])
     labels = pd.Series(np.where(MOONS.y > 0, "a", "b"))

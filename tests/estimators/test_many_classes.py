@@ -44,6 +44,7 @@ NETWORKS: dict[str, NetworkClassifier] = {
 DIGITS = load_digits(classes=["all"]).take(np.arange(120))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_learn_ten_digits(name: str, tmp_path: Path) -> None:
     X, labels = DIGITS.X, np.array([*"abcdefghij"])[DIGITS.y]

@@ -33,6 +33,7 @@ MODELS: dict[str, MarginSVC] = {
 }
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("y", [Y, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_are_repetitions(name: str, y: Any) -> None:

@@ -13,7 +13,6 @@ import safetensors.numpy
 from sklearn.exceptions import NotFittedError
 
 import implicit_bias as ib
-from cases import mostly_slow
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.saved_models import FileError, load_model, save_model
@@ -61,6 +60,7 @@ def fitted_model(name: str) -> BinaryClassifier:
     return MODELS[name]().fit(MOONS.X, LABELS)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_round_trip(name: str, tmp_path: Path) -> None:
     model = fitted_model(name)
@@ -286,7 +286,8 @@ def test_an_unfitted_model_is_not_saved(model: BinaryClassifier, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("every", mostly_slow([11, 151], [151]))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("every", [151, 11])
 def test_no_flipped_byte_gives_another_model(every: int, tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     model = ib.GatedSVC(C=1.0).fit(MOONS.X, LABELS)

@@ -50,6 +50,7 @@ def test_what_is_left_out_is_counted_by_its_weight(n_classes: int, class_weight:
     )
 
 
+@pytest.mark.slow
 def test_the_search_is_kept_and_shown(tmp_path: Path) -> None:
     X, y = (part[24:32] for part in blobs(2))  # two folds, as one class has two samples
     svm = GLNSVC(2, C="auto", random_state=0).fit(X, y)

@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import ArrayLike
 
 from benchmarks.infinite_width.clusters import clusters
-from cases import mostly_slow
 from implicit_bias import MarginProblem, Status
 from implicit_bias import infinite_width as wide
 from implicit_bias import solve as solve_gated
@@ -65,9 +64,10 @@ def over_a_grid(problem: wide.InfiniteWidthProblem, count: int) -> float:
     return float(cp.Problem(cp.Minimize(cost), constraints).solve("CLARABEL"))
 
 
-@pytest.mark.parametrize("C", mostly_slow([np.inf, 0.7], [0.7]))
+@pytest.mark.every(7)
+@pytest.mark.parametrize("C", [np.inf, 0.7])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("classes", mostly_slow([None, 3], [None]))
+@pytest.mark.parametrize("classes", [None, 3])
 def test_rank_two_against_a_grid_of_directions(
     activation: wide.Activation, C: float, classes: int | None
 ) -> None:
@@ -83,18 +83,12 @@ def test_rank_two_against_a_grid_of_directions(
     assert solution.certificate.upper == pytest.approx(value, rel=tolerance)
 
 
+@pytest.mark.every(9)
 @pytest.mark.parametrize(
-    ("activation", "classes", "C"),
-    [
-        # Each activation once is in the fast run, and two classes and more.
-        pytest.param(activation, classes, C, marks=() if C == fast else pytest.mark.slow)
-        for C in (np.inf, 1.0)
-        for activation, classes, fast in (
-            *((each, 2, 1.0) for each in ACTIVATIONS),
-            *(((-0.3, 0.7), 2, np.inf), ("relu", 3, np.inf), ((-0.3, 0.7), 4, None)),
-        )
-    ],
+    ("activation", "classes"),
+    [*((each, 2) for each in (*ACTIVATIONS, (-0.3, 0.7))), ("relu", 3), ((-0.3, 0.7), 4)],
 )
+@pytest.mark.parametrize("C", [np.inf, 1.0])
 def test_solution_is_what_it_says(activation: wide.Activation, classes: int, C: float) -> None:
     X, y = planar(30 if classes == 2 else 15, 1, classes)
     # Two classes have a linear program, whose vertices are exact; more have an interior point.
@@ -145,6 +139,7 @@ def test_linear_activation_is_the_linear_machine() -> None:
     assert len(solution.coef) == 1
 
 
+@pytest.mark.slow
 def test_the_published_illustration() -> None:
     """Four by four clusters, 100 samples: the setting of figure 1 of Chizat and Bach."""
     X, y = clusters(4, 100, 0)
@@ -175,7 +170,8 @@ def test_five_hundred_samples() -> None:
     assert wide.max_margin(*clusters(4, 500, 0)).certificate.gap < GAP
 
 
-@pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3])
 def test_scaling_and_rotation(classes: int) -> None:
     X, y = planar(12, 4, classes)
     norm = wide.max_margin(X, y).certificate.upper
@@ -185,7 +181,8 @@ def test_scaling_and_rotation(classes: int) -> None:
     assert lifted.directions.shape[1] == 6
 
 
-@pytest.mark.parametrize("C", mostly_slow([np.inf, 2.0], [2.0]))
+@pytest.mark.slow
+@pytest.mark.parametrize("C", [np.inf, 2.0])
 def test_two_classes_with_two_outputs(C: float) -> None:
     """The optimum is that of one output over the root of 2."""
     X, y = planar(8, 3)
@@ -196,6 +193,7 @@ def test_two_classes_with_two_outputs(C: float) -> None:
     assert found.gap < GAP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(0.05, 1.0), (1.0, 1e6), (1e6, np.inf)])
 def test_soft_margin_rises_to_the_hard_one(low: float, high: float) -> None:
     X, y = planar(25, 5)
@@ -222,8 +220,9 @@ def of_rank_six(classes: int) -> tuple[Array, Array]:
     return X, y if classes == 2 else rng.integers(0, classes, 12).astype(np.float64)
 
 
-@pytest.mark.parametrize("classes", mostly_slow([2, 3], [2]))
-@pytest.mark.parametrize("C", mostly_slow([np.inf, 0.5], [np.inf]))
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("C", [np.inf, 0.5])
 def test_higher_ranks_are_bounded_not_optimal(classes: int, C: float) -> None:
     X, y = of_rank_six(classes)
     solution = wide.max_margin(X, y, C, max_rounds=8)
@@ -304,6 +303,7 @@ def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> N
         assert len(soft.coef) == 0
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("X", "y"),
     [
@@ -354,29 +354,23 @@ def test_closed_form_of_one_sample() -> None:
 @pytest.mark.parametrize(
     ("X", "activation", "norm", "statuses"),
     [
-        # f = -1 on the middle input's ray and a kink there that adds 2 on both sides.
-        pytest.param(
-            [[1e6, 1], [1e6 - 1, 1], [1e6 - 2, 1]],
-            "relu",
-            4 * hypot(1, 1e6 - 1) + 1e-6,
-            {Status.OPTIMAL, Status.NUMERICAL_TROUBLE},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            [[2.0**53 - k, 1] for k in range(3)],
-            "relu",
-            4 * (2.0**53 - 1) + 1,
-            {Status.NEARLY_INSEPARABLE},
-            marks=pytest.mark.slow,
-        ),
         ([[1, 1e-12], [1, 0]], "relu", 2e12, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
+        # f = -1 on the middle input's ray and a kink there that adds 2 on both sides.
+        (
+            *([[1e6, 1], [1e6 - 1, 1], [1e6 - 2, 1]], "relu", 4 * hypot(1, 1e6 - 1) + 1e-6),
+            {Status.OPTIMAL, Status.NUMERICAL_TROUBLE},
+        ),
+        (
+            *([[2.0**53 - k, 1] for k in range(3)], "relu", 4 * (2.0**53 - 1) + 1),
+            {Status.NEARLY_INSEPARABLE},
+        ),
         ([[1e-14], [-1.0]], "relu", 1e14 + 1, {Status.OPTIMAL}),
         ([[1e-100], [-1e100]], "relu", 1e100, {Status.OPTIMAL}),
         ([[1.0, 0], [0, 1e-14]], "relu", 1e14 + 1, {Status.OPTIMAL}),
         ([[1, 1e-9], [1, -1e-9]], (1.0, 1.0), 1e9, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
         ([[0.1, 0.3], [0.3, 0.9]], "relu", np.inf, {Status.NEARLY_INSEPARABLE}),
     ],
-    ids=["shift", "integers", "angle", "small", "sizes", "axes", "linear", "nearly proportional"],
+    ids=["angle", "shift", "integers", "small", "sizes", "axes", "linear", "nearly proportional"],
 )
 def test_nearly_inseparable_data_are_not_called_inseparable(
     X: list[list[float]],
@@ -394,6 +388,7 @@ def test_nearly_inseparable_data_are_not_called_inseparable(
     assert solution.certificate.upper >= norm * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [1e-9, 1e-11])
 def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
     """A solve ends early, says how much is hidden, and that is most of the gap."""
@@ -430,6 +425,7 @@ def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
         assert h * h <= (w[0] * w[0] + w[1] * w[1]) * (1 + Fraction(1, 10**12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
     """The smallest input on each side decides."""
@@ -442,7 +438,8 @@ def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
     assert certificate.gap < GAP
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(8), range(2)))
+@pytest.mark.every(4)
+@pytest.mark.parametrize("seed", range(8))
 def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
     """Each unit is orthogonal to the other input: norm (|x| + |z|) / |x cross z|."""
     rng = np.random.default_rng(seed)
@@ -463,6 +460,7 @@ def test_inputs_whose_squares_are_lost_are_refused(size: float) -> None:
         wide.max_margin([[size], [-size]], [1, -1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["relu", "leaky relu", "linear plus relu", (1.0, 1.0)])
 def test_what_antipodes_leave_is_a_linear_problem(activation: wide.Activation) -> None:
     """Opposite inputs of opposite labels let nothing but linear functions through."""
@@ -529,6 +527,7 @@ def test_grade_of_the_optimum_itself() -> None:
     assert grade.escape_norm == pytest.approx(grade.norm, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_grade_of_a_random_network() -> None:
     X, y = planar(15, 1)
     rng = np.random.default_rng(0)

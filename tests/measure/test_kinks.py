@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from cases import mostly_slow
 from implicit_bias import LimitConfig, diagnose, train_to_limit
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
@@ -41,7 +40,8 @@ def best_of(module: nn.Module, X: Array, y: object, norm: str = "l2") -> Multipl
     return Subject.of(margins_of(module, X, y)).measure(PARAMETER_NORMS[norm])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("c", mostly_slow([0.2, 0.5, 0.8], [0.5]))
+@pytest.mark.every(3)
+@pytest.mark.parametrize("c", [0.2, 0.5, 0.8])
 def test_a_kkt_point_on_kinks_is_one_across_them(c: float) -> None:
     module, X, y = at_a_kkt_point(c)
     best = best_of(module, X, y)
@@ -55,6 +55,7 @@ def test_a_kkt_point_on_kinks_is_one_across_them(c: float) -> None:
     assert "across kinks" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_other_points_on_kinks_are_none() -> None:
     """The norm of w could fall, though it is on its kink."""
     module, X, y = at_a_kkt_point(0.5)
@@ -110,7 +111,8 @@ def exact(W: Array, a: Array, X: Array, y: Array, radius: float, norm: str) -> f
     return 1 - (1 / (problem.value * size)) ** 2
 
 
-@pytest.mark.parametrize("seed", mostly_slow([0, 1], [0]))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
 def test_drawn_gradients_are_of_the_subdifferential(seed: int) -> None:
     """Their gap is one of all slopes at the kinks, which a convex program finds."""
     rng = np.random.default_rng(seed)

@@ -258,16 +258,14 @@ def built(name: str, dtype: torch.dtype, *, training: bool) -> tuple[nn.Module, 
     return module, inputs, labels
 
 
+@pytest.mark.every(19)
 @pytest.mark.filterwarnings("ignore:.*(deprecated|backward hook)")
 @pytest.mark.parametrize(
     ("function", "name", "end"),
     [
-        # In the fast run each function has each module once, and each end each function and module.
-        pytest.param(f, n, e, marks=() if (i + j + k) % len(ENDS) == 0 else pytest.mark.slow)
-        for i, f in enumerate(FUNCTIONS)
-        for j, n in enumerate(MODULES)
-        for k, e in enumerate(ENDS)
-        if f not in TRAINING or n != "counting"  # a training may count its forward passes
+        (function, name, end)
+        for function, name, end in itertools.product(FUNCTIONS, MODULES, ENDS)
+        if function not in TRAINING or name != "counting"  # a training may count its passes
     ],
 )
 def test_a_module_is_left_as_it_is(function: str, name: str, end: str) -> None:
@@ -329,6 +327,7 @@ class Interrupted:
                 raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_exit_of_a_context_leaves_a_module_as_it_is() -> None:
     module, inputs, labels = built("shared", torch.float64, training=True)
     tracing = sys.gettrace()
@@ -353,6 +352,7 @@ def twice(first: Tensor, last: Tensor) -> nn.Module:
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["shared", "tied"])
 def test_what_is_shared_is_one_parameter(name: str) -> None:
     module, inputs, labels = built(name, torch.float64, training=False)
@@ -378,6 +378,7 @@ def calling_compiled(module: nn.Module) -> nn.Module:
     return module
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -436,6 +437,7 @@ def with_buffer(values: Tensor) -> nn.Module:
     return module
 
 
+@pytest.mark.slow
 def test_a_cache_of_parametrisations_is_not_measured() -> None:
     module, inputs, labels = built("parametrised", torch.float64, training=False)
     expected = ib.diagnose(module, inputs, labels).gap
@@ -575,6 +577,7 @@ def test_a_configuration_is_one_and_a_single_norm_a_list_of_it() -> None:
         ib.Recorder(module, X, given, 3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_parameters_without_entries_are_none() -> None:
     module, inputs, labels = built("tied", torch.float64, training=False)
     expected = ib.diagnose(module, inputs, labels, norm="linf").gap

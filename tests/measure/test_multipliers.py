@@ -172,18 +172,9 @@ def check(found: multipliers.Multipliers, J: Array, degree: float) -> None:
     assert (J @ found.direction.numpy()).min() >= degree * (1 - 1e-9)
 
 
-# In the fast run, each norm and each module once.
-KEPT = set(zip([*CASES, *list(CASES)[:3]], NORMS, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("name", "norm"),
-    [
-        pytest.param(name, norm, marks=() if (name, norm) in KEPT else pytest.mark.slow)
-        for name in CASES
-        for norm in NORMS
-    ],
-)
+@pytest.mark.every(7)
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("norm", NORMS)
 def test_the_best_multipliers_are_those_of_brute_force(name: str, norm: str) -> None:
     degree, build = CASES[name]
     program, J = scaled(build(), degree, NORMS[norm])

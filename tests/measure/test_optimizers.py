@@ -113,7 +113,8 @@ def by_cvxpy(J: Array, degree: float, rules: Rules, shapes: dict[str, torch.Size
     return float(t.value)
 
 
-@pytest.mark.parametrize("outputs", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.every(7)
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("name", CASES)
 def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) -> None:
     """Up to a common factor, which changes no gap."""
@@ -201,6 +202,7 @@ def drifting(module: nn.Module) -> list[Optimizer]:
     return several
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("build", "match"),
     [
@@ -243,6 +245,7 @@ def test_what_is_no_optimizer_is_refused() -> None:
             diagnose(network(), X, own_labels(network(), X), optimizer=wrong)
 
 
+@pytest.mark.slow
 def test_what_optimizers_say_of_the_training() -> None:
     module = network()
     labels, several = own_labels(module, X), muon_and_adam(module)

@@ -154,6 +154,7 @@ def test_a_certificate_without_multipliers() -> None:
     assert found.certificate.lower == pytest.approx(solution.certificate.lower)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("width", [40, 60])
 def test_the_bounds_hold_for_any_network_that_separates(width: int, seed: int) -> None:

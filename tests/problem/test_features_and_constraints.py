@@ -129,6 +129,7 @@ def loop_worst(margins: Array, samples: list[int], most: int, below: float) -> l
     return sorted([*first, *(p for p in order if p not in first)][:most])
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     chosen=st.lists(st.tuples(st.integers(0, 20), st.integers(-3, 4)), min_size=1, max_size=25),

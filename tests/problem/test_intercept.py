@@ -32,6 +32,7 @@ def test_the_equation_must_hold_exactly() -> None:
     assert certify(problem, alpha=off).lower == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -142,6 +142,7 @@ def released() -> tuple[ReleasedTraining, list[tuple[int, float]]]:
     return training, seen
 
 
+@pytest.mark.slow
 def test_history_and_epochs(released: tuple[ReleasedTraining, list[tuple[int, float]]]) -> None:
     training, seen = released
     assert [point.step for point in training.history] == [0, 12, 266 * 12]

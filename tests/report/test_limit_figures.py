@@ -33,6 +33,7 @@ def test_exponent_of_the_tail() -> None:
     assert np.isnan(decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))
 
 
+@pytest.mark.slow
 def test_plots(result: LimitResult) -> None:
     names = ("excess", "disagreement", "min_margin", "own")
     with style():

@@ -29,7 +29,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import implicit_bias as ib
-from cases import mostly_slow
 from implicit_bias import report as report_package
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import percent
@@ -223,7 +222,8 @@ def test_models_must_be_those_of_the_comparison(tmp_path: Path) -> None:
 # --- the page --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", mostly_slow(["digits", "plane"], ["digits"]))
+@pytest.mark.every(2)
+@pytest.mark.parametrize("name", ["digits", "plane"])
 def test_a_page_is_safe_self_contained_and_described(
     name: str, request: pytest.FixtureRequest
 ) -> None:
@@ -268,6 +268,7 @@ def test_pictures_of_a_report_stay_until_another_is_written(tmp_path: Path) -> N
     assert sorted((tmp_path / "figures").iterdir()) == pictures
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font has none
 def test_no_control_character_reaches_a_page(tmp_path: Path) -> None:
     X, y = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), np.array(["a\0b", "=c", "a\0b"])
@@ -290,6 +291,7 @@ def test_the_only_script_is_the_one_that_sorts(digits: Report) -> None:
     assert "default-src 'none'" in policy
 
 
+@pytest.mark.slow
 def test_tables_show_the_numbers_that_matter_first(plane: Report, bare: Report) -> None:
     headings = plane.page.attributes("button", "aria-label")
     assert headings[:3] == ["Sort by model", "Sort by error", "Sort by wrong"]
@@ -308,6 +310,7 @@ def test_tables_show_the_numbers_that_matter_first(plane: Report, bare: Report) 
         assert words in bare.page.text
 
 
+@pytest.mark.slow
 def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -> None:
     def sections(report: Report) -> list[str]:
         return report.page.attributes("section", "id")
@@ -323,6 +326,7 @@ def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -
         ]
 
 
+@pytest.mark.slow
 def test_one_model_and_no_training_samples(tmp_path: Path) -> None:
     data = split(make_toy("blobs", 40), 24)
     model = ib.GLNSVC(2, random_state=0).fit(data.train.X, data.train.y)
@@ -343,6 +347,7 @@ def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
     assert not {"units", "margins", "plane", "support"} & {*page.attributes("section", "id")}
 
 
+@pytest.mark.slow
 def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
     page = spoilt.page
     assert np.isnan(spoilt.comparison.model("svm").error)
@@ -439,6 +444,7 @@ def test_a_loss_that_has_underflowed_ends_within_its_picture(plane: Report) -> N
 # --- words -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_headline_of_a_network_beside_its_svm(plane: Report) -> None:
     comparison = plane.comparison
     (conclusion,) = conclusions(comparison)
@@ -462,6 +468,7 @@ def test_headline_of_a_network_that_does_not_separate(digits: Report) -> None:
     assert f"{wrong.count} of {wrong.total} training samples" in str(conclusion)
 
 
+@pytest.mark.slow
 def test_headlines_of_other_comparisons() -> None:
     data = split(make_toy("blobs", 60), 40)
     models: dict[str, Any] = {
@@ -491,6 +498,7 @@ def test_headlines_of_other_comparisons() -> None:
             assert " yet" not in str(found)
 
 
+@pytest.mark.slow
 def test_headline_where_nothing_separates(spoilt: Report) -> None:
     (conclusion,) = conclusions(spoilt.comparison)
     assert conclusion.verdict is Verdict.INSEPARABLE

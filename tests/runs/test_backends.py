@@ -127,6 +127,7 @@ def test_no_scheduler(tmp_path: Path) -> None:
         finish(seeds(1), Store(tmp_path), nowhere)
 
 
+@pytest.mark.slow
 def test_cells_are_claimed_as_a_scheduler_takes_them(tmp_path: Path) -> None:
     """Each claim is an open file, of which a process has not many."""
     cells, begun = [RunConfig(seed=seed) for seed in range(7)], []

@@ -73,6 +73,7 @@ def test_towards_the_svm_of_groups_of_class_and_unit() -> None:
     assert found.limit.history[-1].measures["residual"] < 0.2
 
 
+@pytest.mark.slow
 def test_units_that_classes_share_are_graded_by_their_program() -> None:
     """A sum of nuclear norms, which native solvers take."""
     rng = np.random.default_rng(0)

@@ -37,6 +37,7 @@ def test_models_of_a_configuration_are_silent_unless_asked(
     assert errors.count("training") == 2 * progress
 
 
+@pytest.mark.slow
 def test_points_are_the_parts_numbers(points: list[TrajectoryPoint], data: Data) -> None:
     assert [point.step for point in points] == [0, 10, 300]
     assert points[0].gates_changed == 0.0

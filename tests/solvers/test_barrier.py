@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.speed import stress
 from benchmarks.speed.exact import find_lies
-from cases import GATES, Stranger, mostly_slow, plain
+from cases import GATES, Stranger, plain
 from cases import NORMS as OF_NAMES
 from implicit_bias import MarginProblem, Status, max_margin, norms, solve
 from implicit_bias.bounds.exact import certify_exact
@@ -38,9 +38,6 @@ NORMS: dict[str, Any] = {
 }
 
 
-TERMS = ("l1", "l2", "l3", "spectral", "nuclear", "groups of classes")
-
-
 def drawn(
     norm: norms.Norm, classes: int, C: float = np.inf, intercept: bool = False
 ) -> MarginProblem:
@@ -51,25 +48,12 @@ def drawn(
     return MarginProblem(X, y, gates, np.arange(M), None, C, norm, intercept, classes=K)
 
 
-# Rows are those of gates, of one class. In the fast run each norm is once: of each kind of term one
-# with three classes.
+# Rows are those of gates, of one class.
+@pytest.mark.every(21)
 @pytest.mark.parametrize(
-    ("name", "classes"),
-    [
-        pytest.param(name, k, marks=() if k == 2 + (name in TERMS) else pytest.mark.slow)
-        for k in (2, 3)
-        for name in NORMS
-        if k == 2 or name != "rows"
-    ],
+    ("name", "classes"), [(name, k) for name in NORMS for k in (2, 3) if k == 2 or name != "rows"]
 )
-@pytest.mark.parametrize(
-    ("C", "intercept"),
-    [
-        pytest.param(np.inf, False, marks=pytest.mark.slow),
-        pytest.param(np.inf, True, marks=pytest.mark.slow),
-        (0.7, True),
-    ],
-)
+@pytest.mark.parametrize(("C", "intercept"), [(np.inf, False), (np.inf, True), (0.7, True)])
 def test_every_norm(name: str, classes: int, C: float, intercept: bool) -> None:
     problem = drawn(NORMS[name], classes, C, intercept)
     usual = solve(problem, "auto", 1e-7).certificate
@@ -96,22 +80,19 @@ def test_classes_without_samples_share_their_coefficients() -> None:
         assert find_lies(found, with_offsets, 1e-8) == []
 
 
+@pytest.mark.every(15)
 @pytest.mark.parametrize(
     ("family", "index"),
     [
-        ("classes", 60),
-        ("many classes", 22),
-        *(
-            pytest.param(family, index, marks=pytest.mark.slow)
-            for family, numbers in {
-                "metrics": (18, 24, 43, 58),
-                "many classes": (53, 100),
-                "C": (14, 58),
-                "classes": (31,),
-                "gate scales": (36, 43, 50, 57),
-            }.items()
-            for index in numbers
-        ),
+        (family, index)
+        for family, numbers in {
+            "many classes": (22, 53, 100),
+            "metrics": (18, 24, 43, 58),
+            "C": (14, 58),
+            "classes": (31, 60),
+            "gate scales": (36, 43, 50, 57),
+        }.items()
+        for index in numbers
     ],
 )
 def test_numbers_of_any_size(family: str, index: int) -> None:
@@ -122,7 +103,8 @@ def test_numbers_of_any_size(family: str, index: int) -> None:
     assert find_lies(found, problem, 1e-6) == []
 
 
-@pytest.mark.parametrize("size", mostly_slow([1e-140, 1e-90, 1e90, 1e140], [1e-140, 1e140]))
+@pytest.mark.every(7)
+@pytest.mark.parametrize("size", [1e-140, 1e-90, 1e90, 1e140])
 @pytest.mark.parametrize("name", ["l1", "spectral", "nuclear"])
 def test_features_of_any_size(name: str, size: float) -> None:
     """In a common unit, of which the solver takes no more bits than of 1."""
@@ -133,6 +115,7 @@ def test_features_of_any_size(name: str, size: float) -> None:
     assert size * found.certificate.upper == pytest.approx(plain.certificate.upper, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_box_of_any_size() -> None:
     """C and the features may be a thousand bits apart, and the path from one to the other long."""
     X, y = np.random.default_rng(0).normal(size=(8, 1)), np.arange(8) % 5
@@ -141,7 +124,8 @@ def test_a_box_of_any_size() -> None:
     assert found.certificate.gap <= 1e-6
 
 
-@pytest.mark.parametrize("size", mostly_slow([1e-300, 1e-305, 5e-324], [5e-324]))
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1e-300, 1e-305, 5e-324])
 def test_features_near_the_smallest_numbers(size: float) -> None:
     """They alone separate these samples: an optimum beyond 1e308 is said to be out of reach."""
     X, y = np.array([[1.0, size], [1.0, -size], [1.0, 3 * size]]), np.array([1.0, -1.0, 1.0])
@@ -165,6 +149,7 @@ def test_answers_that_float64_cannot_hold() -> None:
         assert sum(exact.alpha.ravel()) > 0
 
 
+@pytest.mark.slow
 def test_what_is_not_separable_has_no_optimum() -> None:
     X = np.array([[1.0], [2.0], [3.0]])
     problem = max_margin(X, np.array([0, 1, 2]), norms.Lp(3.0))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from cases import Stub, cloud, mostly_slow, separable
+from cases import Stub, cloud, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
@@ -157,6 +157,7 @@ def test_bounds_by_the_time_limit_are_kept() -> None:
     assert found.certificate.upper == pytest.approx(known, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_linear_program_in_which_highs_goes_in_circles() -> None:
     """The search for a proof, where no program has a solution; on some processors it ends."""
     rng = np.random.default_rng(2)
@@ -192,12 +193,10 @@ def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
 # --- classes without samples -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("C", mostly_slow([np.inf, 0.7], [0.7]))
+@pytest.mark.every(11)
+@pytest.mark.parametrize("C", [np.inf, 0.7])
 @pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Nuclear(), Spectral()], ids=repr)
-@pytest.mark.parametrize(
-    "solver",
-    mostly_slow(["auto", "feature-space", "working-set"], ["feature-space", "working-set"]),
-)
+@pytest.mark.parametrize("solver", ["auto", "feature-space", "working-set"])
 def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) -> None:
     X, _ = cloud(8, 7)
     y: Any = np.array([1, 4, 4, 5, 1, 5, 4, 1])

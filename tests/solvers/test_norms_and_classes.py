@@ -116,6 +116,7 @@ def test_a_class_without_samples_never_wins() -> None:
         assert found.certificate.upper == pytest.approx(same.certificate.upper, rel=1e-5)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("norm", ["l2", "nuclear", "spectral", "linf"])
 @pytest.mark.parametrize("solver", ["feature-space", "working-set", "interior-point"])
 def test_inputs_that_are_all_0_leave_offsets_alone(norm: str, solver: str) -> None:

@@ -34,7 +34,8 @@ def fell_back(found: Solution) -> bool:
 # --- the ends of a path over C ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
+@pytest.mark.every(8)
+@pytest.mark.parametrize("name", cases.HARD)
 def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
     C = smallest_C(cases.separable(name))
     below = replace(cases.separable(name), C=0.999 * C)
@@ -46,7 +47,8 @@ def test_up_to_the_smallest_C_zero_is_a_solution(name: str) -> None:
     assert found.group_norms.any()
 
 
-@pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
+@pytest.mark.every(8)
+@pytest.mark.parametrize("name", cases.HARD)
 def test_from_the_largest_C_on_the_margin_is_hard(name: str) -> None:
     C = largest_C(cases.best(name))
     expected = cases.best(name).certificate
@@ -74,14 +76,10 @@ def test_no_largest_C_without_a_hard_margin() -> None:
         largest_C(solve(cases.build(cases.xor(), cases.linear)))
 
 
+@pytest.mark.every(7)
 @pytest.mark.parametrize("norm", ["l2", "nuclear", "l1"])
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize(
-    "counts",
-    cases.mostly_slow(
-        [(20, 40), (5, 5, 5), (1, 3, 8), (2, 2, 3, 0, 4)], [(20, 40), (2, 2, 3, 0, 4)]
-    ),
-)
+@pytest.mark.parametrize("counts", [(20, 40), (5, 5, 5), (1, 3, 8), (2, 2, 3, 0, 4)])
 def test_ends_under_any_norm(norm: str, intercept: bool, counts: tuple[int, ...]) -> None:
     """Up to the first C, zeta = 0 is as good as any; from the last one on no margin is below 1."""
     y = np.repeat(np.arange(len(counts)), counts)
@@ -119,13 +117,8 @@ def test_grid_of_C() -> None:
 OVER_C = ("gln", "gated-relu", "soft-not-separable", "gln+intercept", "soft-linear+intercept")
 
 
-@pytest.mark.parametrize(
-    "case",
-    cases.mostly_slow(
-        itertools.product(OVER_C, (1, -1)),
-        [("gln", 1), ("gated-relu", -1), ("soft-not-separable", 1), ("gln+intercept", 1)],
-    ),
-)
+@pytest.mark.every(7)
+@pytest.mark.parametrize("case", itertools.product(OVER_C, (1, -1)))
 def test_path_over_C(case: tuple[str, int]) -> None:
     name, order = case
     problem = cases.separable(name)
@@ -185,6 +178,7 @@ PATHS: dict[str, Callable[[], list[MarginProblem]]] = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", PATHS)
 def test_path(name: str) -> None:
     """Between neighbours, as most of these problems are, Newton suffices."""
@@ -281,8 +275,9 @@ def test_a_path_ends_when_interrupted() -> None:
 # --- the active set --------------------------------------------------------------------------
 
 
+@pytest.mark.every(12)
 @pytest.mark.parametrize("noise", [0.0, 0.01])
-@pytest.mark.parametrize("name", cases.mostly_slow(cases.SEPARABLE))
+@pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
     """With noise on the inputs, each of its own size; without any from its own solution."""
     problem = cases.separable(name)
@@ -310,11 +305,10 @@ def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
 @pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9), (1, 1e300)])
-@pytest.mark.parametrize(
-    "name", cases.mostly_slow(["sparse-gates", "soft-not-separable"], ["soft-not-separable"])
-)
+@pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
 def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
     problem = cases.separable(name)
     found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))
@@ -333,7 +327,8 @@ def test_a_start_far_away_costs_no_step() -> None:
     np.testing.assert_allclose(found.coef, other.coef, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", cases.mostly_slow(cases.HARD))
+@pytest.mark.every(8)
+@pytest.mark.parametrize("name", cases.HARD)
 def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
     found = solve(cases.twin(name), start=cases.best(name))
     assert found.status is Status.NOT_SEPARABLE

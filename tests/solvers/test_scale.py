@@ -81,11 +81,11 @@ SHAPES: dict[str, Callable[[], MarginProblem]] = {
     "constant-columns": constant_columns,
     "1000-duplicated-rows": duplicated_rows,
 }
-# A working set of 1,000 groups takes a second.
-LIGHT_SHAPES = [name for name in SHAPES if name != "1000-groups"]
 
 
-@pytest.mark.parametrize(("name", "solver"), cases.case_table(SHAPES, cases.NATIVE, LIGHT_SHAPES))
+@pytest.mark.every(4)
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("solver", cases.NATIVE)
 def test_shapes(name: str, solver: str) -> None:
     assert_optimal(solve(SHAPES[name](), **cases.asked(solver, cases.GAP_LIMIT)))
 
@@ -103,6 +103,7 @@ def unscaled(size: tuple[int, int], C: float) -> float:
     return solve(problem, tol=cases.SOLVE_TOL).certificate.upper
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     ("solver", "factor", "size", "tol"),
     [
@@ -118,7 +119,7 @@ def unscaled(size: tuple[int, int], C: float) -> float:
         ),
     ],
 )
-@pytest.mark.parametrize("C", cases.mostly_slow([np.inf, 0.3], [0.3]))
+@pytest.mark.parametrize("C", [np.inf, 0.3])
 def test_scaled_inputs(
     C: float, solver: str, factor: float, size: tuple[int, int], tol: float
 ) -> None:
@@ -184,6 +185,7 @@ def check_conflicts(problem: MarginProblem, solver: str) -> None:
     assert found.stats.iterations <= 3 * plain.stats.iterations + 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", cases.NATIVE)
 def test_conflicts_are_proven(solver: str) -> None:
     check_conflicts(cases.build(cases.cloud(600, 80, shift=1.0), cases.gln(10)), solver)
@@ -239,6 +241,7 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 # --- Ctrl-C ----------------------------------------------------------------------------------
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("solver", [*cases.METHODS, "active-set"])
 @pytest.mark.parametrize("step", [1, 3])
 def test_ctrl_c_while_reporting(solver: str, step: int) -> None:
@@ -357,6 +360,7 @@ def same(first: Solution, second: Solution) -> None:
     np.testing.assert_allclose(first.coef / size, second.coef / size, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [wide, wide_soft])
 def test_idle_samples_change_nothing(
     make: Callable[[], MarginProblem], monkeypatch: pytest.MonkeyPatch
@@ -379,6 +383,7 @@ def test_idle_samples_change_nothing(
     same(split, whole)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("coarse", [0.9, 1e-6], ids=["hardly", "for-long"])
 @pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "small-margin", "soft-large-c"])
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
@@ -388,6 +393,7 @@ def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     same(found, solve(problem, tol=cases.GAP_LIMIT))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", cases.HARD)
 def test_float32_alone_claims_nothing_false(name: str) -> None:
     """A loose tolerance ends within the float32 phase; the certificate is of float64."""
@@ -398,6 +404,7 @@ def test_float32_alone_claims_nothing_false(name: str) -> None:
     assert loose.certificate.upper >= best.lower * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_a_working_set_of_few_features_takes_any_scales() -> None:
     """Offsets and ranges as of raw data, which inner products of samples do not hold."""
     rng = np.random.default_rng(0)

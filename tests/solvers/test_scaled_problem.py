@@ -94,6 +94,7 @@ def gram(problem: MarginProblem, group: int) -> Array:
     return (yX @ yX.T) * (Z @ P @ Z.T)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", CASES)
 def test_products_of_two_classes_by_definition(name: str) -> None:
     problem, scaled = case(name)

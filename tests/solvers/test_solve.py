@@ -102,6 +102,7 @@ def test_a_start_is_used() -> None:
     assert solve(PROBLEM, start=start).stats.solver == choose_solver(PROBLEM, start) == "active-set"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 4])
 def test_a_start_of_another_scale_does_no_harm(seed: int) -> None:
     X, y = np.random.default_rng(seed).normal(size=(9, 3)), np.arange(9) % 3
@@ -232,6 +233,7 @@ def test_certify_takes_problems_only() -> None:
         certify(5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_uncentred_years_of_three_classes_are_solved() -> None:
     t = np.arange(1900.0, 2020.0)
     solution = solve(max_margin(np.c_[t, np.ones(120)], np.digitize(t, [1940, 1980])))
@@ -239,6 +241,7 @@ def test_uncentred_years_of_three_classes_are_solved() -> None:
     assert solution.stats.solver == "feature-space"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("C", [1e-280, 1e12, 1e55])
 @pytest.mark.parametrize("separable", [True, False])
 def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:

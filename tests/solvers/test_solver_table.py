@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 
 import cases
 import oracles
@@ -47,91 +46,59 @@ HARD_TWO = (
 THREE = tuple(dict.fromkeys((*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES, *LINEAR, *PER_GATE)))
 L2_ALONE = [name for name in EUCLIDEAN if name.startswith("l2")]
 BALLS = ("nuclear", "spectral", "linf", "l1", "l3", "l2", "l2-intercept")
+WEIGHTED = cases.of_weights("l2", "l3", "features", "spectral", "nuclear")
 FIVE = ("gln", "linear-n-greater-d", "svm-l2", "dead-group", "soft-not-separable")
-WITH_OFFSETS = with_offsets(["gln", "linear", "sparse-gates", "soft-not-separable"])
-# In the fast run of every method, and of one that takes longer.
-SOME = (
-    *(*cases.HANDFUL, *WITH_OFFSETS, *L2_ALONE, *PER_GATE, *cases.of_weights("l2")),
-    *("apart", "nuclear-intercept", "nuclear-gated", "spectral-soft", "linf"),
-)
-QUICK = ["linear", "one-group", "soft-not-separable"]
-QUICK += with_offsets(QUICK)
 
 
 class Row(NamedTuple):
-    """A method on cases, the gap that it is asked for and reaches; some are in the fast run."""
+    """A method on cases, and the gap that it is asked for and reaches."""
 
     method: str
     names: Names
     asked: float
     reached: float
-    fast: Names = SOME
 
 
 ROWS = [
-    Row("interior-point", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, [*cases.SEPARABLE, *WITH_OFFSETS]),
-    Row("interior-point", [*EUCLIDEAN, *BINARY], 1e-8, 1e-8, THREE),
-    Row("interior-point", [*MATRIX, *ENTRIES], 1e-7, 1e-7, THREE),
-    Row(
-        "interior-point",
-        [*POWERS, "l1-binary", "linf-binary-soft", "maxima"],
-        1e-8,
-        1e-8,
-        POWERS[:3],
-    ),
+    Row("interior-point", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
+    Row("interior-point", [*EUCLIDEAN, *BINARY], 1e-8, 1e-8),
+    Row("interior-point", [*MATRIX, *ENTRIES], 1e-7, 1e-7),
+    Row("interior-point", [*POWERS, "l1-binary", "linf-binary-soft", "maxima"], 1e-8, 1e-8),
     Row("interior-point", PER_GATE, 1e-9, 1e-9),
-    Row(
-        "interior-point",
-        cases.of_weights("l2", "l3", "features", "spectral", "nuclear"),
-        1e-5,
-        1e-4,
-    ),
+    Row("interior-point", WEIGHTED, 1e-5, 1e-4),
     Row("working-set", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("working-set", [*EUCLIDEAN, *BINARY, *MATRIX, *ENTRIES], 1e-7, 1e-7),
-    Row("working-set", POWERS, 1e-7, 1e-7, []),
-    Row("working-set", PER_GATE, 1e-9, 1e-9, PER_GATE[:2]),
-    Row("working-set", cases.of_weights("l2", "l3", "features", "spectral", "nuclear"), 1e-5, 1e-4),
+    Row("working-set", POWERS, 1e-7, 1e-7),
+    Row("working-set", PER_GATE, 1e-9, 1e-9),
+    Row("working-set", WEIGHTED, 1e-5, 1e-4),
     Row("feature-space", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("feature-space", L2_ALONE, 1e-7, 1e-7),
     # The normal equations of the features lose more digits than those of the pairs.
-    Row("feature-space", [*MATRIX, *ENTRIES], 1e-6, 1e-6),
-    Row("feature-space", [*POWERS, *LINEAR[-2:]], 1e-6, 1e-6, POWERS[-2:]),
+    Row("feature-space", [*MATRIX, *ENTRIES, *POWERS, *LINEAR[-2:]], 1e-6, 1e-6),
     Row("feature-space", cases.of_weights("l2", "l3", "spectral", "nuclear"), 1e-5, 1e-4),
     Row("active-set", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("active-set", [*cases.of_weights("l2")[:2], *cases.of_weights("features")[:2]], 1e-5, 1e-4),
     Row("one-group", cases.of_weights("l2"), 1e-5, 1e-4),
-    Row("multiprecision", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT, QUICK),
-    Row("multiprecision", cases.of_weights("l2", "linf"), 1e-5, 1e-4, cases.of_weights("l2")[:2]),
-    Row("highs", LINEAR, 1e-8, 1e-8, THREE),
-    Row("highs", cases.of_weights("l1", "linf"), 1e-5, 1e-4, cases.of_weights("l1")),
-    Row("clarabel-primal", [*cases.SEPARABLE], 1e-9, 1e-7),
-    Row("clarabel-reduced", [*cases.SEPARABLE], 1e-9, 1e-7),
-    Row("clarabel-dual", [*cases.SEPARABLE], 1e-9, 1e-7),
+    Row("multiprecision", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
+    Row("multiprecision", cases.of_weights("l2", "linf"), 1e-5, 1e-4),
+    Row("highs", LINEAR, 1e-8, 1e-8),
+    Row("highs", cases.of_weights("l1", "linf"), 1e-5, 1e-4),
+    *(Row(f"clarabel-{way}", [*cases.SEPARABLE], 1e-9, 1e-7) for way in FORMULATIONS),
     *(Row(f"clarabel-{way}", BALANCED, 1e-9, cases.GAP_LIMIT) for way in FORMULATIONS),
     Row("clarabel", cases.HANDFUL, 1e-8, 1e-8),
     Row("clarabel", cases.WEIGHTED, 1e-5, 1e-4),
     Row("ecos", cases.HANDFUL, 1e-6, 1e-6),
     Row("scs", cases.HANDFUL, 1e-5, 1e-5),
-    Row("scs", ["nuclear"], 1e-4, 1e-4, THREE),
+    Row("scs", ["nuclear"], 1e-4, 1e-4),
     Row("osqp", ["linear", "one-group", "svm-l2"], 1e-7, 1e-7),
-    *(Row(f"ecos-{way}", FIVE, 1e-6, 1e-6, FIVE) for way in FORMULATIONS),
-    *(Row(f"scs-{way}", FIVE, 1e-6, 1e-5, FIVE) for way in FORMULATIONS),
-    *(
-        Row(f"osqp-{way}", ["linear-n-greater-d", "svm-l2"], 1e-6, 1e-7, FIVE)
-        for way in FORMULATIONS
-    ),
+    *(Row(f"ecos-{way}", FIVE, 1e-6, 1e-6) for way in FORMULATIONS),
+    *(Row(f"scs-{way}", FIVE, 1e-6, 1e-5) for way in FORMULATIONS),
+    *(Row(f"osqp-{way}", ["linear-n-greater-d", "svm-l2"], 1e-6, 1e-7) for way in FORMULATIONS),
 ]
 
 
-def table(rows: Sequence[Row]) -> list[ParameterSet]:
-    return [
-        pytest.param(
-            *(row.method, name, row.asked, row.reached),
-            marks=() if name in row.fast else pytest.mark.slow,
-        )
-        for row in rows
-        for name in row.names
-    ]
+def table(rows: Sequence[Row]) -> list[tuple[object, ...]]:
+    return [(row.method, name, row.asked, row.reached) for row in rows for name in row.names]
 
 
 def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> Solution:
@@ -143,6 +110,7 @@ def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> S
     return solve(problem, **asked(method, tol, **options))
 
 
+@pytest.mark.every(9)
 @pytest.mark.parametrize(("method", "name", "tol", "reach"), table(ROWS))
 def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reach: float) -> None:
     problem = cases.separable(name)
@@ -172,13 +140,8 @@ def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reac
         oracles.check_overlap(found.certificate, cases.best(name).certificate)
 
 
-@pytest.mark.parametrize(
-    "name",
-    cases.mostly_slow(
-        [*THREE, *POWERS, *cases.WEIGHTED],
-        (*THREE, *POWERS[:3], "features-binary-weights-intercept", "linf-weights-intercept"),
-    ),
-)
+@pytest.mark.every(6)
+@pytest.mark.parametrize("name", [*THREE, *POWERS, *cases.WEIGHTED])
 def test_the_optimum_under_any_norm_is_cvxpys(name: str) -> None:
     problem, tol = cases.separable(name), 1e-5 if name in POWERS else 1e-7
     found, optimum = solve(problem, tol=tol), oracles.cvxpy_optimum(problem).value
@@ -189,6 +152,7 @@ def test_the_optimum_under_any_norm_is_cvxpys(name: str) -> None:
         assert abs(even.certificate.upper / optimum - 1.0) > 1e-3  # so the weights matter here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear", "soft-linear", "linear-n-greater-d"])
 def test_the_limit_of_ever_larger_constants_in_the_norm(name: str) -> None:
     """A constant feature s adds |b / s| to the coefficients, which vanishes as s grows."""
@@ -201,37 +165,23 @@ def test_the_limit_of_ever_larger_constants_in_the_norm(name: str) -> None:
 
 # --- what is not separable -------------------------------------------------------------------
 
-LINES = with_offsets(["gln", "linear", "svm-l2"])
-TWINS_OF_ALL = ("gln", "sparse-gates", "one-group", "svm-l2", *with_offsets(["gln", "linear"]))
+LINES = ["linear", "svm-l2"]
+LINES_AND_GATES = ["gln", *LINES, *with_offsets(["gln", *LINES])]
 TWINS = [
-    Row("interior-point", HARD_TWO, 1e-8, 1e-8, [*cases.HARD, *TWINS_OF_ALL]),
-    Row("working-set", HARD_TWO, 1e-8, 1e-8, TWINS_OF_ALL),
-    Row("feature-space", HARD_TWO, 1e-8, 1e-8, TWINS_OF_ALL),
-    Row("multiprecision", HARD_TWO, 1e-8, 1e-8, ["linear"]),
-    Row("clarabel", cases.HARD, 1e-8, 1e-8, TWINS_OF_ALL),
-    Row("ecos", cases.HARD, 1e-8, 1e-8, TWINS_OF_ALL),
+    *(Row(way, HARD_TWO, 1e-8, 1e-8) for way in cases.METHODS),
+    *(Row(backend, cases.HARD, 1e-8, 1e-8) for backend in ("clarabel", "ecos")),
     # OSQP does not reach PROOF_LIMIT on every twin.
-    Row("osqp", ["linear", "svm-l2"], 1e-6, 1e-6, ["linear"]),
-    Row("scs", ["linear", "svm-l2"], 1e-6, 1e-6),
-    *(Row(f"osqp-{way}", ["linear", "svm-l2"], 1e-6, 1e-6, []) for way in FORMULATIONS),
-    *(
-        Row(
-            f"clarabel-{way}",
-            ["gln", "linear", "svm-l2", *LINES],
-            1e-6,
-            1e-6,
-            ["gln", "linear", *LINES],
-        )
-        for way in FORMULATIONS
-    ),
-    Row("interior-point", [*BALLS, *PER_GATE[:2]], 1e-6, 1e-6, [*BALLS, *PER_GATE]),
-    Row("working-set", [*BALLS, *PER_GATE[:2]], 1e-6, 1e-6, [*BALLS, *PER_GATE]),
-    Row("feature-space", BALLS, 1e-6, 1e-6, BALLS),
-    Row("highs", ["l1", "l1-intercept"], 1e-6, 1e-6, THREE),
-    Row("clarabel", ["l2", "l2-intercept"], 1e-6, 1e-6, THREE),
+    *(Row(way, LINES, 1e-6, 1e-6) for way in ("osqp", "scs")),
+    *(Row(f"osqp-{way}", LINES, 1e-6, 1e-6) for way in FORMULATIONS),
+    *(Row(f"clarabel-{way}", LINES_AND_GATES, 1e-6, 1e-6) for way in FORMULATIONS),
+    *(Row(way, [*BALLS, *PER_GATE[:2]], 1e-6, 1e-6) for way in cases.NATIVE),
+    Row("feature-space", BALLS, 1e-6, 1e-6),
+    Row("highs", ["l1", "l1-intercept"], 1e-6, 1e-6),
+    Row("clarabel", ["l2", "l2-intercept"], 1e-6, 1e-6),
 ]
 
 
+@pytest.mark.every(7)
 @pytest.mark.parametrize(("method", "name", "tol", "reach"), table(TWINS))
 def test_twins_are_not_separable(method: str, name: str, tol: float, reach: float) -> None:
     found = solved(cases.twin(name), method, tol)
@@ -241,6 +191,7 @@ def test_twins_are_not_separable(method: str, name: str, tol: float, reach: floa
         assert ("unbounded" if method.endswith("dual") else "infeasible") in found.stats.detail
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", cases.HANDFUL[:6])
 def test_near_twins_have_no_separator_that_float64_can_tell(name: str) -> None:
     found = solved(cases.near_twin(name), "interior-point", 1e-8)
@@ -280,13 +231,11 @@ HOPELESS: dict[str, tuple[Callable[[float], MarginProblem], list[int]]] = {
     ),
     "random-labels-l2": (lambda C: cases.svm_l2(cases.cloud(300, 4), 3, 1, C), []),
 }
-# Of these every solver is tried in the fast run.
-TRIED = ("xor", "random-labels")
 
 
-@pytest.mark.parametrize(
-    ("name", "solver"), cases.case_table(HOPELESS, [*cases.NATIVE, "clarabel"], TRIED)
-)
+@pytest.mark.every(4)
+@pytest.mark.parametrize("name", HOPELESS)
+@pytest.mark.parametrize("solver", [*cases.NATIVE, "clarabel"])
 def test_hopeless_data(name: str, solver: str) -> None:
     make, samples = HOPELESS[name]
     problem = make(np.inf)
@@ -300,8 +249,10 @@ def test_hopeless_data(name: str, solver: str) -> None:
     assert not samples or set(np.flatnonzero(found.alpha)) == set(samples)
 
 
-@pytest.mark.parametrize("C", cases.mostly_slow([1e-3, 1.0, 1e3], [1.0]))
-@pytest.mark.parametrize(("name", "solver"), cases.case_table(HOPELESS, cases.NATIVE, TRIED))
+@pytest.mark.every(9)
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("name", HOPELESS)
+@pytest.mark.parametrize("solver", cases.NATIVE)
 def test_soft_margin_forgives(name: str, C: float, solver: str) -> None:
     problem = HOPELESS[name][0](C)
     found = solved(problem, solver, cases.GAP_LIMIT)
@@ -348,6 +299,7 @@ LIMITS: list[tuple[str, int, Names]] = [
 ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("name", "method", "limit"),
     [(name, method, limit) for method, limit, names in LIMITS for name in names],

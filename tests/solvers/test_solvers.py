@@ -71,7 +71,8 @@ def test_kkt_conditions(name: str) -> None:
         assert smaller == pytest.approx(value, rel=cases.OBJECTIVE_RTOL)
 
 
-@pytest.mark.parametrize("name", cases.mostly_slow(cases.SEPARABLE))
+@pytest.mark.every(8)
+@pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_solvers_agree_on_decisions(name: str) -> None:
     problem = cases.separable(name)
     first, second = cases.best(name), solved(problem, "working-set")
@@ -80,8 +81,9 @@ def test_solvers_agree_on_decisions(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", cases.NATIVE)
-@pytest.mark.parametrize("seed", cases.mostly_slow([0, 1, 2], [0]))
+@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("factor", [1e-6, 1e-4, 1e-2, 1e2, 1e3, 1e4])
 def test_one_sample_of_another_scale(factor: float, seed: int, solver: str) -> None:
     X, y = cases.cloud(10, 4, seed=seed)
@@ -171,14 +173,10 @@ EQUIVALENT: list[tuple[Change, float, list[str]]] = [
 ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("change", "factor", "name"),
-    [
-        # In the fast run of each change every other problem, and not of all the same ones.
-        pytest.param(change, factor, name, marks=pytest.mark.slow if (i + j) % 2 and j else ())
-        for i, (change, factor, names) in enumerate(EQUIVALENT)
-        for j, name in enumerate(names)
-    ],
+    [(change, factor, name) for change, factor, names in EQUIVALENT for name in names],
 )
 def test_equivalent_problems_have_one_optimum(change: Change, factor: float, name: str) -> None:
     """Up to a factor, and the same predictions."""
@@ -199,14 +197,9 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
 
 
 # The working set never settles here, and takes ten times as long as the interior point.
-@pytest.mark.parametrize(
-    ("name", "solver"),
-    [
-        pytest.param(name, solver, marks=() if name in fast else pytest.mark.slow)
-        for solver, fast in zip(cases.NATIVE, [cases.HANDFUL, ()], strict=True)
-        for name in cases.SEPARABLE
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases.SEPARABLE)
+@pytest.mark.parametrize("solver", cases.NATIVE)
 def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
     found = solved(cases.separable(name), solver, tol=1e-15)
     assert found.status in (Status.NUMERICAL_TROUBLE, Status.OPTIMAL)

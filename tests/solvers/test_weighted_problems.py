@@ -22,6 +22,7 @@ TWO, THREE = cases.separable("l2-binary-weights-intercept"), cases.separable("l2
 N = TWO.n_samples
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("gating", [cases.gln(3), cases.units(3)], ids=["gln", "units"])
 @pytest.mark.parametrize("solver", ["auto", "working-set", "active-set", "ecos"])
 def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gating]) -> None:
@@ -37,12 +38,8 @@ def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gati
 # --- what it equals ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name",
-    cases.mostly_slow(
-        cases.WEIGHTED, ("features-binary-weights-intercept", "linf-weights-intercept")
-    ),
-)
+@pytest.mark.every(11)
+@pytest.mark.parametrize("name", cases.WEIGHTED)
 def test_a_sample_twice_has_twice_the_weight(name: str) -> None:
     problem = cases.separable(name)
     again = np.append(np.arange(N), [3, 7])
@@ -119,6 +116,7 @@ def test_the_value_of_zero_is_that_of_its_best_offsets(
     assert problem.box @ losses == pytest.approx(graded.certificate.upper)
 
 
+@pytest.mark.slow
 def test_scales_and_offsets_are_the_best() -> None:
     rng = np.random.default_rng(2)
     for _ in range(20):

@@ -15,7 +15,6 @@ import safetensors
 import safetensors.numpy
 from torch import nn
 
-from cases import mostly_slow
 from implicit_bias import LimitConfig, train_to_limit
 from implicit_bias.networks import GLN
 from implicit_bias.norms import L1, LInf
@@ -58,7 +57,8 @@ TRAININGS = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(TRAININGS, [*TRAININGS][:4]))
+@pytest.mark.every(5)
+@pytest.mark.parametrize("name", TRAININGS)
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_resumption_is_bit_identical(interrupted: bool, name: str, tmp_path: Path) -> None:
     """After Ctrl-C, and where a training that has finished is asked for more steps."""
@@ -120,6 +120,7 @@ def test_a_checkpoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("first", "second", "other"),
     [
@@ -143,11 +144,7 @@ def test_a_checkpoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
             "training",
         ),
         (of_four(), of_four(chunk=3), "training"),
-        pytest.param(
-            of_four(norm="linf", method="prox-linear"),
-            *(of_four(norm="linf"), "training"),
-            marks=pytest.mark.slow,
-        ),
+        (of_four(norm="linf", method="prox-linear"), of_four(norm="linf"), "training"),
         (activated(nn.ReLU()), activated(nn.LeakyReLU(0.2)), "module"),
     ],
 )

@@ -13,7 +13,7 @@ import torch
 from scipy.special import softmax
 from torch import nn
 
-from cases import cloud, mostly_slow
+from cases import cloud
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.measure.kinks import gap_across_kinks
@@ -217,6 +217,7 @@ def test_restart_takes_back_a_step_that_rises() -> None:
     assert all(falls)
 
 
+@pytest.mark.slow
 def test_log_loss_far_below_underflow() -> None:
     result = train_to_limit(gln(), X, Y, LimitConfig(steps=2200))
     last = result.history[-1]
@@ -226,11 +227,8 @@ def test_log_loss_far_below_underflow() -> None:
     assert -math.log(40) <= last.log_loss + last.min_margin <= 0.0
 
 
-@pytest.mark.parametrize(
-    "loss",
-    mostly_slow([*LOSSES.values(), OWN_LOSS], [LOGISTIC, OWN_LOSS]),
-    ids=[*LOSSES, "own"],
-)
+@pytest.mark.every(3)
+@pytest.mark.parametrize("loss", [*LOSSES.values(), OWN_LOSS], ids=[*LOSSES, "own"])
 def test_a_linear_network_goes_to_the_hard_margin_svm(loss: MarginLoss) -> None:
     network = GLN([NO_HYPERPLANES])
     solution = solve(problem_of(network), tol=1e-9)
@@ -325,6 +323,7 @@ def kinked() -> nn.Module:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_goes_on_where_a_kink_lets_no_step_size_lower_the_loss(method: Method) -> None:
     """At c = 0 autograd takes the slope of c < 0, and its step leads to c > 0."""

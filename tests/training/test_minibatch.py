@@ -59,6 +59,7 @@ def test_training_is_reproducible_and_the_global_generator_stays(config: Trainin
     assert not np.array_equal(first, weights_after(config, gln(seed=1)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "build",
     [

@@ -24,8 +24,9 @@ def prox_linear(**options: object) -> LimitConfig:
     return LimitConfig(method="prox-linear", **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("classes", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("classes", [1, 4])
 def test_a_linear_module_ends_at_the_certified_optimum(norm: NormName, classes: int) -> None:
     inputs, labels = (X2, SIGNS) if classes == 1 else (X4, LABELS)
     optimum = solve(max_margin(inputs, labels, norm), tol=1e-10).certificate.lower
@@ -69,6 +70,7 @@ def test_the_norm_at_margin_1_falls_in_each_step() -> None:
     assert (np.diff(sizes) < 0).all()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_step_by_hand(norm: NormName) -> None:
     """The program on all pairs, said in other words to another solver, then scaled to margin 1.
