@@ -3,6 +3,7 @@
 Two threads on busy cores wait for each other, and small tests need no more than one.
 """
 
+import gc
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[test] % mark.args[0]:
                 item.add_marker(pytest.mark.slow)
             seen[test] += 1
+    gc.freeze()  # of what is imported and collected nothing is garbage: no search need look at it
 
 
 @pytest.fixture(autouse=True)

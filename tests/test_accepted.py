@@ -165,17 +165,17 @@ def table() -> dict[str, list[str]]:
 
 
 TABLE = table()
-SLOW = ("a module that `torch.compile` made", "GELU, SiLU, softplus inside", "residual blocks")
 
 
+@pytest.mark.every(5)
 @pytest.mark.filterwarnings("ignore:A column-vector y:sklearn.exceptions.DataConversionWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated")  # torch.compile's own
 @pytest.mark.parametrize(
     ("row", "build"),
     [
-        pytest.param(row, build, id=row, marks=pytest.mark.slow if index or row in SLOW else ())
+        pytest.param(row, build, id=row)
         for row in [*ROWS, *TABLE.keys() - ROWS.keys()]
-        for index, build in enumerate(ROWS[row])
+        for build in ROWS[row]
     ],
 )
 def test_a_row_of_what_is_accepted(row: str, build: Callable[[], Case]) -> None:

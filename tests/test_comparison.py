@@ -40,7 +40,7 @@ def fitted_models() -> dict[str, Any]:
     unfitted: dict[str, Any] = {
         "svm": GLNSVC(n_units=4, random_state=0, tol=1e-9),
         "l2": GLNSVC(n_units=4, norm="l2", random_state=0),
-        "network": GLNClassifier(4, random_state=0, steps=3000, learning_rate=0.3),
+        "network": GLNClassifier(4, random_state=0, steps=1000, learning_rate=0.3),
         "logistic": LogisticRegression(),
         "neighbours": KNeighborsClassifier(3),
     }
@@ -442,6 +442,7 @@ def test_a_report_needs_what_was_compared_and_a_folder(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "kept"
 
 
+@pytest.mark.slow
 def test_a_report_replaces_no_file_of_another_origin(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     holiday = tmp_path / "figures" / "holiday.png"

@@ -30,6 +30,7 @@ def test_an_interval_is_newcombes() -> None:
     assert PairedDifference(36, 12, 2, 0).interval == pytest.approx((0.0569, 0.3404), abs=6e-5)
 
 
+@pytest.mark.slow
 def test_an_interval_covers_the_difference() -> None:
     rng, p = np.random.default_rng(0), [0.06, 0.05, 0.02, 0.87]
     draws = rng.multinomial(300, p, size=300).tolist()

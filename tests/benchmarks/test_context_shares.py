@@ -135,6 +135,7 @@ def test_the_gradient_is_as_near_to_its_tail_as_the_lemma_says() -> None:
         assert relative <= shares.tail_deviation(delta, X, float((X @ u).min()))
 
 
+@pytest.mark.slow
 def test_the_limit_of_the_gradient_is_a_sum_of_support_vectors() -> None:
     """(81): of the samples of least margin, with weights of at least 0."""
     rng = np.random.default_rng(2)

@@ -105,6 +105,7 @@ def random_contexts(network: GLN, n: int, rng: np.random.Generator) -> Contexts:
 # --- two layers: which predictors there are --------------------------------------------------
 
 
+@pytest.mark.slow
 @examples(50, sizes=up_to(4))
 def test_predictors_of_coefficients_are_their_sums(sizes: Sizes) -> None:
     n_units, n_contexts, n_features, seed = sizes

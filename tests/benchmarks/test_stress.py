@@ -257,7 +257,7 @@ ANSWERED: list[tuple[str, str, list[int]]] = [
 ]
 
 
-@pytest.mark.every(12)
+@pytest.mark.every(24)
 @pytest.mark.parametrize(
     ("method", "status", "index"),
     [(method, status, index) for method, status, indices in ANSWERED for index in indices],

@@ -641,6 +641,7 @@ def exchanged(tables: Tables, one: str, other: str) -> Tables:
     return replace(tables, **found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", OF_VALUES)
 def test_other_values_have_other_verdicts(change: str, replication: Replication) -> None:
     tables, values = replication
@@ -655,6 +656,7 @@ def test_other_values_have_other_verdicts(change: str, replication: Replication)
     assert found == expected
 
 
+@pytest.mark.slow
 def test_a_sign_that_falls_shows_the_opposite_or_not(replication: Replication) -> None:
     tables, values = replication
     shown = changed(values, "error = error - 0.1 * (model == 'SVM-L2')")
@@ -663,6 +665,7 @@ def test_a_sign_that_falls_shows_the_opposite_or_not(replication: Replication) -
     assert ["opposite" in each.remark for each in found] == [True, False]
 
 
+@pytest.mark.slow
 def test_claims_are_open_where_nothing_is_measured(replication: Replication) -> None:
     tables, values = replication
     nothing = {name: frame[:0] for name, frame in vars(tables).items()}

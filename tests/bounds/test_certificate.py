@@ -401,6 +401,7 @@ def test_columns_that_underflow_prove_nothing() -> None:
 # --- candidates and problems at the ends of float64 ------------------------------------------
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("C", [math.inf, 1e-290, 1.0, 1e290])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])

@@ -34,6 +34,7 @@ def test_agrees_with_float64(name: str) -> None:
     np.testing.assert_allclose(bounds.dual_norms, usual.dual_norms, atol=1e-6)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(-9, 9), min_size=6, max_size=6),
     st.lists(st.integers(0, 9), min_size=3, max_size=3),

@@ -246,6 +246,7 @@ def test_two_of_many_classes_that_conflict_are_enough(intercept: bool, gated: bo
         assert certify(problem, alpha=alpha).lower == np.inf
 
 
+@pytest.mark.slow
 def test_contexts_of_many_classes_are_proven() -> None:
     """The contexts of a unit sum to 1: with classes, to the same signs for every unit."""
     given = build(random_labels(400, 6), gln(9))

@@ -578,6 +578,7 @@ print("loaded", *{"pandas", "numpy"} & set(sys.modules))
 """
 
 
+@pytest.mark.slow
 def test_help_is_light() -> None:
     said = python(LIGHT, "compare", "--help")
     assert "--train-size" in said

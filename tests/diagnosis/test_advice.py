@@ -158,6 +158,7 @@ def test_warnings_and_verdict_agree(options: dict[str, Any]) -> None:
     assert LONGER not in found.verdict
 
 
+@pytest.mark.slow
 def test_weight_decay_is_no_case_for_longer_training_and_an_unchecked_loss_is_one() -> None:
     module = relu()
     found = quiet(module, optimizer=torch.optim.SGD(module.parameters(), weight_decay=0.1))

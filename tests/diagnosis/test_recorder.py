@@ -166,6 +166,7 @@ def test_picture(tmp_path: Path) -> None:
     assert len(Recorder(linear(), X, LABELS, gaps=False).norms) == 2
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("separated", [1, 0])
 def test_the_picture_says_which_points_are_not_separated(separated: int, tmp_path: Path) -> None:
     """They are shaded in both panels, and counted; no share of a margin is drawn there."""

@@ -65,6 +65,7 @@ def test_an_input_with_two_labels() -> None:
     assert soft.solution_.status is Status.OPTIMAL
 
 
+@pytest.mark.slow
 def test_bounds_that_do_not_meet_are_told() -> None:
     rng = np.random.default_rng(0)
     inputs, labels = rng.normal(size=(8, 4)), np.repeat(["a", "b"], 4)

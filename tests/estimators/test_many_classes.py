@@ -81,6 +81,7 @@ def test_two_classes_have_one_output_and_probabilities() -> None:
         exponential.predict_proba(X)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_three_classes(name: str, tmp_path: Path) -> None:
     model = clone(MODELS[name]).fit(X, NAMES[Y])

@@ -217,6 +217,7 @@ def test_the_level_method_brackets_the_optimum(norm: str) -> None:
     check(found, J, 2.0)
 
 
+@pytest.mark.slow
 def test_working_sets_exchange_their_pairs() -> None:
     """More pairs than the first set has; most of those of the smallest margins are not needed."""
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from implicit_bias.measure.single_samples import per_sample_adam_metric
 from implicit_bias.norms import GroupNorm
 
 
+@pytest.mark.slow
 def test_the_norm_of_single_samples_is_a_fixed_point() -> None:
     """Its multipliers give its metric; equal sizes of features give l2; a metric poses it, too."""
     signed = np.random.default_rng(0).normal(size=(5, 9))

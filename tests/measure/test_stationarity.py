@@ -296,6 +296,7 @@ def test_the_gap_is_that_of_the_svm_on_the_gradients(name: str) -> None:
     assert found.norm * np.sqrt(1 - found.gap) == pytest.approx(optimum, rel=1e-6)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", ["gln", "gln-deep", "relu-deep"])
 @pytest.mark.parametrize("scale", [1e-3, 30.0])
 def test_scale_invariance(name: str, scale: float) -> None:

@@ -376,6 +376,7 @@ def check(name: str, rng: np.random.Generator) -> None:
         assert mpfr(bound) * DIGITS >= dual(moved(V, sign * radius))
 
 
+@pytest.mark.every(3)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", [name for name in CASES if name not in SINGULAR])
 def test_bounds_are_above_the_exact_norms(name: str) -> None:

@@ -56,6 +56,7 @@ def test_products_against_loops(problem: MarginProblem) -> None:
     close(problem.group_norms(coef), loop_group_norms(problem, coef))
 
 
+@pytest.mark.every(3)
 def test_gram_against_loops(problem: MarginProblem) -> None:
     """Q_g[n, m] = y_n y_m <x_n, x_m> z_g(n)' P_g z_g(m)."""
     Z = dense(problem.gates)

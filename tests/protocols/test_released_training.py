@@ -162,6 +162,7 @@ def test_interruption_keeps_what_is_reached() -> None:
     assert len(training.batch_losses) == 2
 
 
+@pytest.mark.slow
 def test_certify_takes_the_network(
     released: tuple[ReleasedTraining, list[tuple[int, float]]],
 ) -> None:
@@ -173,6 +174,7 @@ def test_certify_takes_the_network(
     assert certify(problem, coef=network.coef()).lower == 0.0
 
 
+@pytest.mark.slow
 def test_a_classifier_and_a_comparison_take_the_training(
     released: tuple[ReleasedTraining, list[tuple[int, float]]],
 ) -> None:

@@ -118,7 +118,7 @@ OVER_C = ("gln", "gated-relu", "soft-not-separable", "gln+intercept", "soft-line
 
 
 @pytest.mark.every(7)
-@pytest.mark.parametrize("case", itertools.product(OVER_C, (1, -1)))
+@pytest.mark.parametrize("case", [*itertools.product(OVER_C, (1, -1))])
 def test_path_over_C(case: tuple[str, int]) -> None:
     name, order = case
     problem = cases.separable(name)

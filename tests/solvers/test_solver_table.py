@@ -110,7 +110,7 @@ def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> S
     return solve(problem, **asked(method, tol, **options))
 
 
-@pytest.mark.every(9)
+@pytest.mark.every(11)
 @pytest.mark.parametrize(("method", "name", "tol", "reach"), table(ROWS))
 def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reach: float) -> None:
     problem = cases.separable(name)
@@ -181,7 +181,7 @@ TWINS = [
 ]
 
 
-@pytest.mark.every(7)
+@pytest.mark.every(17)
 @pytest.mark.parametrize(("method", "name", "tol", "reach"), table(TWINS))
 def test_twins_are_not_separable(method: str, name: str, tol: float, reach: float) -> None:
     found = solved(cases.twin(name), method, tol)

@@ -312,6 +312,7 @@ def scaled(module: nn.Module, factor: float) -> nn.Module:
     return module
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("norm", ["l2", "spectral"])
 @pytest.mark.parametrize("scale", [1e200, 1e-100])
 @pytest.mark.parametrize("method", options.METHOD_NAMES)

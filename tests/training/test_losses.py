@@ -30,6 +30,7 @@ def decimal_log_loss(name: str, margin: float) -> Decimal:
         return (1 + tail).ln().ln() if name == "logistic" else tail.ln()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("margin", [margin for margin in MARGINS if margin > -1e5])
 def test_log_loss_with_many_digits(name: str, margin: float) -> None:
@@ -78,6 +79,7 @@ def power(exponent: float) -> Callable[[Tensor], Tensor]:
     return lambda q: -torch.sign(q) * ((1 + q.square()).pow(exponent / 2) - 1) - q / (1 + q.abs())
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("loss", "constant"),
     [
