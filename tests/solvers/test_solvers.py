@@ -33,23 +33,6 @@ def optimum(problem: MarginProblem) -> float:
 
 
 @pytest.mark.parametrize("name", cases.SEPARABLE)
-def test_parts_of_a_certificate_are_those_of_the_definition(name: str) -> None:
-    problem, found = cases.separable(name), cases.best(name)
-    certificate, alpha, coef = found.certificate, found.alpha, found.coef
-    dual_norms = oracles.loop_dual_norms(problem, alpha)
-    np.testing.assert_allclose(certificate.dual_norms, dual_norms, rtol=1e-7, atol=1e-7)
-    assert dual_norms.max() <= 1 + cases.ROUNDING
-    by_hand = (oracles.loop_primal(problem, coef) - sum(alpha)) / sum(alpha)
-    assert by_hand <= cases.GAP_LIMIT
-    assert certificate.gap == pytest.approx(by_hand, abs=2 * cases.ROUNDING)
-    margins = problem.y * oracles.loop_decision(problem, coef)
-    assert certificate.min_margin == pytest.approx(margins.min(), abs=cases.ROUNDING)
-    np.testing.assert_allclose(
-        found.group_norms, oracles.loop_group_norms(problem, coef), rtol=1e-7, atol=cases.ROUNDING
-    )
-
-
-@pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_kkt_conditions(name: str) -> None:
     """Stationarity zeta_g = d_g P_g V_g, and both kinds of complementary slackness."""
     problem, found = cases.separable(name), cases.best(name)
@@ -69,16 +52,6 @@ def test_kkt_conditions(name: str) -> None:
     if problem.hard_margin:
         smaller = optimum(problem.subset(found.support))
         assert smaller == pytest.approx(value, rel=cases.OBJECTIVE_RTOL)
-
-
-@pytest.mark.every(8)
-@pytest.mark.parametrize("name", cases.SEPARABLE)
-def test_solvers_agree_on_decisions(name: str) -> None:
-    problem = cases.separable(name)
-    first, second = cases.best(name), solved(problem, "working-set")
-    np.testing.assert_allclose(
-        problem.decision(first.coef), problem.decision(second.coef), atol=cases.DECISION_ATOL
-    )
 
 
 @pytest.mark.slow
