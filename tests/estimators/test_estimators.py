@@ -79,7 +79,7 @@ NOT_TO_SEVEN_DIGITS = {
 }
 
 
-@pytest.mark.every(9)
+@pytest.mark.every(50)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:class_weight changes nothing at the hard margin")
