@@ -14,6 +14,7 @@ from implicit_bias import DiagnosisWarning, HomogeneityError, Recorder, diagnose
 from implicit_bias.measure.optimizers import OptimizerError
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
+from modules import of
 
 RNG = np.random.default_rng(0)
 CENTRES = 3.0 * RNG.normal(size=(3, 4))
@@ -36,6 +37,21 @@ def trained(module: nn.Module, recorder: Recorder, steps: int = 40) -> None:
         optimizer.zero_grad()
         torch.autograd.backward(nn.functional.cross_entropy(module(inputs), labels))
         optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("weight", "x", "margin"),
+    [(1e120, 1e-100, 1e-100), (1e-120, 1e100, 1e100), (1e-10, 1.2e308, math.inf)],
+)
+def test_a_margin_over_a_power_of_the_norm_that_leaves_float64(
+    weight: float, x: float, margin: float
+) -> None:
+    """The norm to the power 3 is 1e360 or 1e-360; and four inputs of 1.2e308 have norm 2.4e308."""
+    matrices = [[[weight] * 4]] if math.isinf(margin) else [[[weight]]] * 3
+    module, norm = of(*map(np.array, matrices)), "l2" if math.isinf(margin) else "linf"
+    row = Recorder(module, np.full((1, len(matrices[0][0])), x), [1], norm, gaps=False).record(0)
+    assert row["min_margin"] > 0
+    assert row[f"margin_{norm}"] == pytest.approx(margin)
 
 
 @pytest.mark.parametrize(

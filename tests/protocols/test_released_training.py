@@ -1,6 +1,7 @@
 """Training as released: the same draws, the same arithmetic, and the released values."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -129,22 +130,22 @@ def test_same_as_automatic_differentiation(name: str, momentum: float) -> None:
         torch.testing.assert_close(ours, theirs, rtol=rtol, atol=rtol)
 
 
+Epochs = list[tuple[int, float]]
+
+
 @pytest.fixture(scope="module")
-def released() -> tuple[ReleasedTraining, list[tuple[int, float]]]:
-    """Train a network once, and note its epochs."""
-    seen = list[tuple[int, float]]()
-    training = train_as_released(
-        released_gln(contexts(4, 1), seed=3),
-        *samples(),
-        record=(12,),
-        on_epoch=lambda epoch, loss: seen.append((epoch, loss)),
-    )
-    return training, seen
+def released() -> tuple[GLNClassifier, Epochs]:
+    """Train a classifier's network once, and note its epochs."""
+    seen = Epochs()
+    options: Any = {"record": (12,), "on_epoch": lambda epoch, loss: seen.append((epoch, loss))}
+    classifier = GLNClassifier(4, 1, contexts=contexts(4, 1), readout_bias=True, dtype="float32")
+    return classifier.fit_by(*samples(), partial(train_as_released, **options)), seen
 
 
 @pytest.mark.slow
-def test_history_and_epochs(released: tuple[ReleasedTraining, list[tuple[int, float]]]) -> None:
-    training, seen = released
+def test_history_and_epochs(released: tuple[GLNClassifier, Epochs]) -> None:
+    training, seen = released[0].training_, released[1]
+    assert isinstance(training, ReleasedTraining)
     assert [point.step for point in training.history] == [0, 12, 266 * 12]
     assert [epoch for epoch, _ in seen] == list(range(1, 267))
     np.testing.assert_array_equal([loss for _, loss in seen], training.batch_losses)
@@ -163,11 +164,9 @@ def test_interruption_keeps_what_is_reached() -> None:
 
 
 @pytest.mark.slow
-def test_certify_takes_the_network(
-    released: tuple[ReleasedTraining, list[tuple[int, float]]],
-) -> None:
+def test_certify_takes_the_network(released: tuple[GLNClassifier, Epochs]) -> None:
     X, y = samples()
-    network = released[0].network
+    network = released[0].network_
     assert isinstance(network, GLN)
     gating = network.gating()
     problem = MarginProblem(X, y, gating.gates(X), gating.groups)
@@ -175,18 +174,11 @@ def test_certify_takes_the_network(
 
 
 @pytest.mark.slow
-def test_a_classifier_and_a_comparison_take_the_training(
-    released: tuple[ReleasedTraining, list[tuple[int, float]]],
-) -> None:
+def test_a_comparison_takes_the_training(released: tuple[GLNClassifier, Epochs]) -> None:
     X, y = samples()
-    drawn = contexts(4, 1)
-    network = GLNClassifier(4, 1, contexts=drawn, readout_bias=True, dtype="float32").fit_by(
-        X, y, lambda *_: released[0]
-    )
-    assert network.training_ is released[0]
-    svm = GLNSVC(4, 1, contexts=drawn, C=1.0).fit(X[:20], y[:20])
-    comparison = compare({"gd": network, "svm": svm}, X, y)
-    assert comparison.models[0].error == np.mean(y * network.network_.decision(X) <= 0)
+    svm = GLNSVC(4, 1, contexts=contexts(4, 1), C=1.0).fit(X[:20], y[:20])
+    comparison = compare({"gd": released[0], "svm": svm}, X, y)
+    assert comparison.models[0].error == np.mean(y * released[0].network_.decision(X) <= 0)
 
 
 def test_wrong_networks() -> None:
