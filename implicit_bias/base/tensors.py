@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.base import strict_json
 from implicit_bias.base.atomic import write_atomically
+from implicit_bias.base.validation import existing_file
 
 Tensors: TypeAlias = Mapping[str, NDArray[Any]]
 T = TypeVar("T")
@@ -98,9 +99,7 @@ class TensorFormat:
         FileNotFoundError
             No such file.
         """
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"no such file: {path}")
+        path = existing_file(path)
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
                 metadata = file.metadata() or {}

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
+from pathlib import Path
 from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -308,6 +309,13 @@ def check_number(value: object, name: str, within: str = "") -> None:
     if not (above and below):
         allowed = "positive and finite" if within == "(0, inf)" else f"in {within}"
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def existing_file(path: str | Path) -> Path:
+    """Return the path of a file to read; FileNotFoundError where none is, or a folder."""
+    if not (file := Path(path)).is_file():
+        raise FileNotFoundError(f"no such file: {file}")
+    return file
 
 
 def check_flag(value: object, name: str) -> None:

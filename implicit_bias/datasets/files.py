@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.validation import check_choice
+from implicit_bias.base.validation import check_choice, existing_file
 
 Subset: TypeAlias = Literal["train", "test"]
 FileState: TypeAlias = Literal["ok", "missing", "corrupt"]
@@ -211,7 +211,7 @@ def _parse_idx(content: bytes) -> NDArray[np.uint8]:
 
 def digest(file: str | Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
-    file = Path(file)
+    file = existing_file(file)
     state = file.stat()
     return _digest(file, (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size))
 

@@ -42,6 +42,7 @@ from implicit_bias.base.validation import (
     as_numbers,
     check_choice,
     check_flag,
+    existing_file,
 )
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import ClassName, alike, class_names, listed, select
@@ -167,9 +168,7 @@ def load_own(
         found = class_names(labels)
         return found, select(*found, positive, negative, classes)
 
-    file = Path(file)
-    if not file.is_file():
-        raise FileNotFoundError(f"no such file: {file}")
+    file = existing_file(file)
     try:
         columns = Columns(encode, missing, frozenset(ignore), tuple(id), choose)
         found = _read(file, target, columns)

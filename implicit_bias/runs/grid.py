@@ -38,6 +38,7 @@ from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, Self
 
 from implicit_bias.base import strict_json
+from implicit_bias.base.validation import existing_file
 from implicit_bias.datasets.files import digest
 from implicit_bias.runs.configuration import RunConfig, holds_list, typed
 
@@ -156,9 +157,7 @@ class Grid:
         OSError
             A file that cannot be read.
         """
-        file = Path(file)
-        if not file.is_file():
-            raise FileNotFoundError(f"no such file: {file} (a grid is a .toml or .yaml file)")
+        file = existing_file(file)
         try:
             return cls.from_mapping(_parse(file.suffix, file.read_text(encoding="utf-8-sig")))
         except RecursionError as error:

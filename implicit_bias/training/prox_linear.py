@@ -9,7 +9,8 @@ theta       (P,)    weights, at smallest margin 1
 q           (n,)    margins of all pairs of a sample and a rival
 J           (n, P)  their gradients; J theta = L q
 s                   step size: doubled where the program foresees well, else a quarter
-mu                  damping, ||theta|| / (s ||theta||_2^2), so that s has no unit
+mu                  damping, ||theta|| / (s ||theta||_2^2), so that s has no unit; weights are in
+                    units of the largest one in the programs
 ==========  ======  ===============================================================================
 
 Each step linearises the margins and solves
@@ -131,16 +132,17 @@ class ProxLinear(Objective):
         theta, q = state.weights, self.trainee.gradients.margins(state.weights)
         here = Pieces(self.trainee.gradients, [theta], np.ones((1, len(q))))
         pieces, size, s = here, self._size(theta), state.step_size
+        unit = float(theta.abs().max())
         evaluations = state.evaluations
         while s > LEAST_STEP:
-            mu = size / (s * float(theta @ theta))
+            mu = size / unit / (s * float((theta / unit).square().sum()))
             w = self._program(pieces, theta, q, mu)
             evaluations += 1
             if w is None:
                 pieces, s = here, s / 4.0
                 continue
-            change = w - theta
-            foreseen = size - self._size(w) - 0.5 * mu * float(change @ change)
+            change = (w - theta) / unit
+            foreseen = size - self._size(w) - 0.5 * mu * unit * float(change @ change)
             if not foreseen > ROUNDING * size:
                 if pieces is here:
                     return None
@@ -211,7 +213,7 @@ class ProxLinear(Objective):
         """Solve the program of some rows; None where the solver fails."""
         from implicit_bias.solvers.cvxpy_solver import proximal_margin  # loads cvxpy
 
-        rows, at = pieces.rows(theta, chosen), theta.cpu().numpy()
-        norm = FlatNorm(self.trainee.norm, pieces)
+        unit, norm = float(theta.abs().max()), FlatNorm(self.trainee.norm, pieces)
+        rows, at = unit * pieces.rows(theta, chosen), theta.cpu().numpy() / unit
         w = proximal_margin(norm, rows, 1.0 - margins[chosen], at, mu)
-        return None if w is None else torch.tensor(w).to(theta)
+        return None if w is None else torch.tensor(unit * w).to(theta)

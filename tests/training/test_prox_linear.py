@@ -36,6 +36,18 @@ def test_a_linear_module_ends_at_the_certified_optimum(norm: NormName, classes: 
     assert result.history[-1].excess == pytest.approx(0.0, abs=1e-7)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e100, 1e200])
+def test_inputs_of_any_size(scale: float) -> None:
+    """Squares of the weights at margin 1 overflow, are nearly 0, and underflow."""
+    norms = []
+    for size in (1.0, scale):
+        module = flat(scale=0.1)
+        labels = np.sign(module(torch.tensor(X2)).detach().numpy()[:, 0])
+        result = train_to_limit(module, size * X2, labels, prox_linear(steps=50))
+        norms.append(result.history[-1].norm * size)
+    assert norms[1] == pytest.approx(norms[0], rel=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 @pytest.mark.parametrize("change", [0.0, 1e-10, 1e-6, 1e-3, 0.01, 0.03])
