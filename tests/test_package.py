@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 
 
@@ -23,7 +24,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_compare_runs_from_the_wheel(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -43,7 +43,6 @@ def test_compare_runs_from_the_wheel(built: Path, tmp_path: Path) -> None:
     assert "-m implicit_bias compare --train-size 60" in page
 
 
-@pytest.mark.slow
 def test_the_sdist_has_the_sources_and_no_results(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

@@ -277,7 +277,6 @@ def exported(folder: Path, *names: str) -> dict[str, pd.DataFrame]:
     )
 
 
-@pytest.mark.slow
 def test_the_study_computes_goes_on_and_exports(tiny: Path) -> None:
     assert "gln: 1 of 1 cells" in call(tiny, "gln", "--quick")
     assert "odd: 2 of 2 cells" in call(tiny, "odd")

@@ -98,7 +98,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, dict[str,
     return there, there.json(f"compare {SMALL}")
 
 
-@pytest.mark.slow
 def test_compare_writes_everything_and_report_writes_it_again(
     finished: tuple[Shell, dict[str, Any]],
 ) -> None:
@@ -142,7 +141,6 @@ def test_a_comparison_overwrites_nothing(shell: Shell) -> None:
     assert {file.name for file in shell.folder.iterdir()} == {"notes", "notes-2"}
 
 
-@pytest.mark.slow
 def test_certify_a_saved_network_and_svm(finished: tuple[Shell, dict[str, Any]]) -> None:
     there, _ = finished
     models = "certify implicit-bias-report/models"

@@ -140,7 +140,7 @@ LIMITS: dict[str, tuple[str, float, tuple[str, ...], Callable[[], tuple[nn.Modul
 }
 
 
-@pytest.mark.slow
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_of_gradient_descent(name: str) -> None:
     family, degree, also, build = LIMITS[name]

@@ -220,11 +220,8 @@ def test_losses_that_are_not_exponential_like_are_named(
 @pytest.mark.parametrize(
     ("optimizer", "norm"),
     [
-        (torch.optim.SGD, "l2"),
-        ("sgd", "l2"),
-        (torch.optim.Adam, "linf"),
-        ("adam", "linf"),
-        ("Muon", "spectral"),
+        *((torch.optim.SGD, "l2"), ("sgd", "l2"), ("Muon", "spectral")),
+        *((torch.optim.Adam, "linf"), ("adam", "linf")),
     ],
 )
 def test_the_norm_of_an_optimizer(optimizer: object, norm: str) -> None:

@@ -324,7 +324,6 @@ def test_any_two_classes(classes: tuple[Any, Any]) -> None:
     np.testing.assert_array_equal(model.predict(MOONS.X), y)
 
 
-@pytest.mark.slow
 def test_pandas_pipeline_grid_search_clone_pickle() -> None:
     frame = pd.DataFrame(MOONS.X[:, :2], columns=["left", "up"])
     labels = pd.Series(np.where(MOONS.y > 0, "a", "b"))

@@ -170,12 +170,7 @@ def test_l2_metric_is_psd_of_the_additive_rank(n_units: int, n_contexts: int) ->
 # --- errors ----------------------------------------------------------------------------------
 
 X, Y = cloud(6, 3)
-GOOD: dict[str, Any] = {
-    "X": X,
-    "y": Y,
-    "gates": np.ones((6, 3)),
-    "groups": np.array([0, 0, 1]),
-}
+GOOD: dict[str, Any] = {"X": X, "y": Y, "gates": np.ones((6, 3)), "groups": np.array([0, 0, 1])}
 NAN = np.where(np.arange(18).reshape(6, 3) == 7, np.nan, 1.0)
 INDEFINITE = np.diag([1.0, -1.0])
 TILTED = np.array([[1.0, 0.5], [0.0, 1.0]])

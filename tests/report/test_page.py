@@ -426,13 +426,12 @@ def test_a_log_axis_has_three_numbers_or_is_linear(high: float) -> None:
     assert all(1.0 <= tick <= high for tick in ticks)
 
 
-def test_a_loss_that_has_underflowed_ends_within_its_picture(plane: Report) -> None:
-    network, *others = plane.comparison.models
+def test_a_loss_that_has_underflowed_ends_within_its_picture(digits: Report) -> None:
+    *others, network = digits.comparison.models
     losses = [*np.geomspace(1.0, 1e-268, len(network.history) - 1), 0.0]
     history = [replace(p, loss=loss) for p, loss in zip(network.history, losses, strict=True)]
-    comparison = replace(
-        plane.comparison, models=(replace(network, history=tuple(history)), *others)
-    )
+    changed = (*others, replace(network, history=tuple(history)))
+    comparison = replace(digits.comparison, models=changed)
     with style():
         loss, *_ = training_plots(Subject(comparison, {}, make_toy("xor", 160)))
         loss.figure.draw_without_rendering()  # a layout that collapses warns
@@ -677,12 +676,8 @@ class Fixed:
 @pytest.mark.parametrize(
     ("share", "text"),
     [
-        (0.0332, "3.3 %"),
-        (0.0, "0 %"),
-        (1.563, "156 %"),
-        (3e-7, "< 0.001 %"),
-        (np.inf, "∞"),
-        (np.nan, "–"),
+        *((0.0332, "3.3 %"), (0.0, "0 %"), (1.563, "156 %")),
+        *((3e-7, "< 0.001 %"), (np.inf, "∞"), (np.nan, "–")),
     ],
 )
 def test_percent(share: float, text: str) -> None:
