@@ -40,7 +40,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from numpy.typing import ArrayLike
@@ -400,15 +400,11 @@ def _rows(
     for done, (name, norm) in enumerate(norms.items()):
         say("{}, norm {} of {}", name, done + 1, len(norms))
         left = (len(norms) - done) * len(subjects)
-        bounds = [
-            _bounds(subject, norm, linear, deadline.sooner(1.0 / (left - k)))
-            for k, subject in enumerate(subjects)
-        ]
-        margins = [subject.normalised_margin(norm) for subject in subjects]
-        row = NormRow(name, bounds[0], margins[0])
-        if len(subjects) > 1:
-            row = replace(row, reference_gap=bounds[1], reference_margin=margins[1])
-        rows.append(row)
+        measured = list[Any]()
+        for k, subject in enumerate(subjects):
+            soon = deadline.sooner(1.0 / (left - k))
+            measured += [_bounds(subject, norm, linear, soon), subject.normalised_margin(norm)]
+        rows.append(NormRow(name, *measured))
     return rows
 
 

@@ -172,9 +172,8 @@ def _check(leading: MarginGradients) -> None:
         leading.module, leading.inputs, NORMALISATIONS, leading.shapes
     )
     if jumping or still or normalised:
-        what = f"jumps in {homogeneity.listed(jumping)}" if jumping else "is of degree 0 in "
-        if not jumping:
-            what += homogeneity.listed(still) if still else "the parameters in front of it"
+        parts = homogeneity.listed(jumping or still) or "the parameters in front of it"
+        what = f"{'jumps' if jumping else 'is of degree 0'} in {parts}"
         raise homogeneity.HomogeneityError(
             f"{_named(leading)}the limit of the module for large parameters {what}, and no theorem "
             "says where its training goes: freeze these (requires_grad_(False)), or leave out what "

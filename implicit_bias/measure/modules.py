@@ -334,7 +334,6 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
             "(N,) or (N, 1) for labels -1 and +1, or (N, K) for classes 0 .. K - 1: flatten them, "
             "or average over positions"
         )
-    check_finite(outputs, inputs)
     tolerance = BATCH_TOLERANCE * outputs.abs().max()
     half = (n + 1) // 2
     with torch.no_grad(), evaluated_at(inputs):  # a module may take one size of batch only
@@ -352,17 +351,6 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
                     "module.eval() where a normalisation in training mode does that"
                 )
     return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
-
-
-def check_finite(outputs: Tensor | Array, inputs: tuple[Tensor, ...]) -> None:
-    """Raise ValueError where outputs contain NaN or infinity, at the first one of the inputs."""
-    if not torch.as_tensor(outputs).isfinite().all():
-        for tensor in inputs:
-            as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
-        raise ValueError(
-            "the module's outputs contain NaN or infinity: are its weights finite, or did its "
-            "training diverge? Start from smaller weights"
-        )
 
 
 def as_arguments(given: object) -> tuple[Tensor | Array, ...]:

@@ -247,9 +247,8 @@ def _objects(several: Sequence[object]) -> bool:
 def _words(optimizer: object) -> str:
     """Say an optimizer, with what its limit depends on."""
     name, groups = name_of(optimizer), groups_of(optimizer)
-    said = (
-        [f"rate {float(groups[0]['lr']):.3g}"] if len({float(g["lr"]) for g in groups}) == 1 else []
-    )
+    rates = {float(group["lr"]) for group in groups}
+    said = [f"rate {rate:.3g}" for rate in rates if len(rates) == 1]
     beta2 = {group["betas"][1] for group in groups if "betas" in group}
     said += [f"beta2 {value:g}" for value in sorted(beta2)]
     if any("ns_steps" in group for group in groups):

@@ -15,6 +15,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.validation import Array, pointing_to_the_page
+from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
 from implicit_bias.measure import homogeneity, modules
 from implicit_bias.measure.leading import leading_part, margins_in_the_limit
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -99,7 +100,13 @@ def margins_of(
     labels = modules.labels_as_array(labels)
     found = _classes(modules.check_outputs(module, tensors), labels)
     gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
-    modules.check_finite(gradients.outputs(gradients.theta), tensors)
+    if not np.isfinite(gradients.outputs(gradients.theta)).all():
+        for tensor in tensors:
+            as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
+        raise ValueError(
+            "the module's outputs contain NaN or infinity: are its weights finite, or did its "
+            "training diverge? Start from smaller weights"
+        )
     for norm in norms:
         check_parts(norm, gradients.shapes)
     return gradients

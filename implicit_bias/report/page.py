@@ -45,7 +45,7 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import chance_words, conclusions, data_facts
+from implicit_bias.report.words import conclusions, data_facts
 from implicit_bias.training.limit import LimitResult
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
@@ -155,7 +155,6 @@ def write_report(
             tables=rows,
             definitions=definitions(rows),
             sections=drawn,
-            chance=chance_words(comparison),
             many_classes=comparison.many_classes,
             has_margins=any(model.margin for model in comparison.models),
             sources=sources,

@@ -12,7 +12,6 @@ from implicit_bias.base.counts import Count
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
-from implicit_bias.problem import C_in_words
 from implicit_bias.report.words import names_of, program_words, trained, unlike
 
 
@@ -122,8 +121,8 @@ MODEL_COLUMNS = (
     ),
     Column(
         "min_margin",
-        "Smallest y f(x) over the training samples, divided by the norm: at most 1 / optimum; "
-        "negative where a sample is misclassified.",
+        "Smallest y f(x) over the training samples, or with classes f_y(x) − f_k(x), k not y, "
+        "divided by the norm: at most 1 / optimum; negative where a sample is misclassified.",
         number,
         "smallest margin",
     ),
@@ -147,7 +146,7 @@ MODEL_COLUMNS = (
         _gap,
     ),
     Column("active_units", "Units that the norm has not switched off.", _count),
-    Column("units", "Groups in the norm.", _count),
+    Column("units", "Groups in the norm, those of all classes.", _count),
     Column("support_vectors", "Training samples that hold the margin in place.", _count),
     Column("status", "How the solve ended, or how long it was trained.", _text, numeric=False),
 )
@@ -161,7 +160,8 @@ PAIR_COLUMNS = (
     ),
     Column(
         "by_chance",
-        "What independent models with errors p and q would show: p (1 − q) + q (1 − p).",
+        "What independent models with errors p and q would show: p (1 − q) + q (1 − p), and of "
+        "K > 2 classes p q (K − 2) / (K − 1) more, their wrong answers being spread evenly.",
         percent,
     ),
     Column(
@@ -173,8 +173,7 @@ PAIR_COLUMNS = (
     Column("kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", number),
 )
 DIFFERENCE_COLUMNS = (
-    Column("first", "One model of the pair.", _text, "first model", numeric=False),
-    Column("second", "The other model of the pair.", _text, "second model", numeric=False),
+    *PAIR_COLUMNS[:2],
     Column(
         "difference",
         "Error of the first less error of the second, on the same evaluation samples.",
@@ -231,27 +230,12 @@ def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
     return {key: (key, meaning) for key, meaning in WORDS.items()} | known
 
 
-# What some columns mean where there are many classes.
-OF_CLASSES = {
-    "min_margin": "Smallest f_y(x) − f_k(x) over the training samples, y the class and k any "
-    "other, divided by the norm: at most 1 / optimum; negative where a sample is misclassified.",
-    "by_chance": "What independent models with errors p and q would show, whose wrong answers are "
-    "spread evenly over the K − 1 wrong classes: p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1).",
-    "units": "Groups in the norm: one for each unit and class where the classes have networks of "
-    "their own.",
-}
-
-
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names."""
-    model_columns, pair_columns = (
-        _of_classes(columns) if comparison.many_classes else columns
-        for columns in (MODEL_COLUMNS, PAIR_COLUMNS)
-    )
-    models = _table("Models", model_columns, _shown_models(comparison))
+    models = _table("Models", MODEL_COLUMNS, _shown_models(comparison))
     laid_out = [replace(models, notes=tuple(_notes(comparison)))]
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        laid_out.append(_table("Pairs of models", pair_columns, comparison.pair_frame()))
+        laid_out.append(_table("Pairs of models", PAIR_COLUMNS, comparison.pair_frame()))
         frame = pd.DataFrame(list(differences(comparison)))
         laid_out.append(
             replace(_table("Differences of errors", DIFFERENCE_COLUMNS, frame), notes=(PAIRED,))
@@ -259,10 +243,6 @@ def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     if rows := list(_errors_by_class(comparison, names)):
         laid_out.append(_table("Errors by class", CLASS_COLUMNS, pd.DataFrame(rows)))
     return laid_out
-
-
-def _of_classes(columns: Sequence[Column]) -> list[Column]:
-    return [replace(c, meaning=OF_CLASSES.get(c.key, c.meaning)) for c in columns]
 
 
 def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -353,11 +333,6 @@ def _with_inputs(model: ModelResult) -> str:
     return f"{model.name} ({fitted.coef.shape[-1]:,} inputs)"
 
 
-def has_soft_margin(model: ModelResult) -> bool:
-    """Whether a model solves a program with a finite C."""
-    return model.margin is not None and not model.margin.hard_margin
-
-
 def short_notes(comparison: Comparison) -> Iterator[str]:
     """Say what a terminal says, too: of samples without a class, and of soft margins."""
     predicting = [model for model in comparison.models if model.count.total]
@@ -378,10 +353,9 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             f"{', '.join(instead)} (proven), so that a soft margin was solved instead, or samples "
             "were left out."
         )
-    if soft := [model for model in comparison.models if has_soft_margin(model)]:
-        each = ", ".join(f"{m.name} (C = {C_in_words(m.known_margin.C)})" for m in soft)
+    if soft := [m for m in comparison.models if m.margin and not m.margin.hard_margin]:
         yield (
-            f"Finite C: {each}. There “norm” is the value of the soft-margin program, "
+            f"Finite C: {names_of(soft)}. There “norm” is the value of the soft-margin program, "
             "the norm plus C times the sum of the hinge losses, and “certified optimum” is a lower "
             "bound on that: neither compares with a norm at margin 1."
         )

@@ -82,13 +82,6 @@ def pictured(data: Dataset) -> str:
     return "one picture for each class: orange pixels speak for it, purple ones against it"
 
 
-def chance_words(comparison: Comparison) -> str:
-    """Write the share on which models with errors p and q differ if they are independent."""
-    if not comparison.many_classes:
-        return "p (1 − q) + q (1 − p)"
-    return "p (1 − q) + q (1 − p) + p q (K − 2) / (K − 1)"
-
-
 def data_facts(
     train: Dataset | None, evaluation: Dataset, given: Mapping[str, str]
 ) -> dict[str, str]:

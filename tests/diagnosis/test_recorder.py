@@ -40,18 +40,16 @@ def trained(module: nn.Module, recorder: Recorder, steps: int = 40) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "x", "margin"),
-    [(1e120, 1e-100, 1e-100), (1e-120, 1e100, 1e100), (1e-10, 1.2e308, math.inf)],
+    ("weight", "layers", "x"),
+    [(1e120, 3, [1e-100]), (1e-120, 3, [1e100]), (1e-10, 1, [1.2e308] * 4)],
 )
-def test_a_margin_over_a_power_of_the_norm_that_leaves_float64(
-    weight: float, x: float, margin: float
+def test_margins_whose_norm_to_the_power_leaves_float64(
+    weight: float, layers: int, x: list[float]
 ) -> None:
-    """The norm to the power 3 is 1e360 or 1e-360; and four inputs of 1.2e308 have norm 2.4e308."""
-    matrices = [[[weight] * 4]] if math.isinf(margin) else [[[weight]]] * 3
-    module, norm = of(*map(np.array, matrices)), "l2" if math.isinf(margin) else "linf"
-    row = Recorder(module, np.full((1, len(matrices[0][0])), x), [1], norm, gaps=False).record(0)
-    assert row["min_margin"] > 0
-    assert row[f"margin_{norm}"] == pytest.approx(margin)
+    """The norm to the power 3 is 1e360 or 1e-360; and the last margin is 4.8e308."""
+    module = of(np.full((1, len(x)), weight), *[np.full((1, 1), weight)] * (layers - 1))
+    row = Recorder(module, [x], [1], "linf", gaps=False).record()
+    assert row["margin_linf"] == pytest.approx(sum(x))
 
 
 @pytest.mark.parametrize(

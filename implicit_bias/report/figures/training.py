@@ -27,7 +27,6 @@ class Curve:
     caption: str
     log: bool = False
     belongs: Callable[[ModelResult], bool] = lambda model: True
-    of_classes: str = ""  # the caption where there are many classes, if it is another
 
 
 def _is_certified(model: ModelResult) -> bool:
@@ -58,8 +57,7 @@ CURVES = (
         lambda model, p: p.normalised_margin,
         "normalised margin",
         "Normalised margin against the step",
-        "min y f(x) / norm: positive once all samples are right.",
-        of_classes="Smallest margin / norm: positive once all samples are right.",
+        "Smallest margin / norm: positive once all samples are right.",
     ),
     Curve(
         "excess",
@@ -95,14 +93,12 @@ def training_plots(subject: Subject) -> Iterator[Plot]:
     for curve in CURVES:
         networks = [m for m in subject.comparison.models if m.history and curve.belongs(m)]
         levels = largest_margins(networks) if curve.name == "margin" else []
-        many = subject.comparison.many_classes
-        caption = curve.of_classes if many and curve.of_classes else curve.caption
         if networks:
             yield Plot(
                 f"training-{curve.name}",
                 _curves(subject, networks, curve, levels),
                 f"{curve.alt}, for {names_of(networks)}{LEVEL_ALT if levels else ''}",
-                f"{caption}{LEVEL_CAPTION if levels else ''}",
+                f"{curve.caption}{LEVEL_CAPTION if levels else ''}",
             )
 
 
