@@ -322,12 +322,10 @@ def which_norm(
     if evidence in ("margin", "none"):
         conclusion += _what_would_tell(rows, asked, own, evidence, subject, call)
     conclusion += _as_far(subjects, evidence)
-    for obstacle in obstacles:
-        if not obstacle.warns:
-            conclusion += f" Training on as before leads no nearer: {obstacle.warning}."
+    quiet = (obstacle.warning for obstacle in obstacles if not obstacle.warns)
+    conclusion += "".join(f" Training on as before leads no nearer: {text}." for text in quiet)
     conclusion = once(conclusion)
-    stopped = [row.norm for row in rows if row.stopped]
-    if stopped:
+    if stopped := [row.norm for row in rows if row.stopped]:
         conclusion += (
             f" The search in {', '.join(stopped)} was stopped after {max_seconds:g} seconds: more "
             "of max_seconds brings its bounds closer."

@@ -280,13 +280,11 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     frame = comparison.model_frame()
     if "status" not in frame:
         frame["status"] = None
-    fitted = [model.fitted for model in comparison.models]
-    frame["program"] = [None if each is None else program_words(each) for each in fitted]
+    frame["program"] = [program_words(m.fitted) if m.fitted else None for m in comparison.models]
     # A bound on the norm that only rounding keeps finite, and what follows from it.
     meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
     counts = [model.count for model in comparison.models]
-    known = (count if count.total else None for count in counts)
-    frame["wrong"] = pd.Series(list(known), dtype=object)
+    frame["wrong"] = pd.Series([c if c.total else None for c in counts], dtype=object)
     frame["interval"] = [percent_range(*c.interval) if c.total else None for c in counts]
     for row, model in enumerate(comparison.models):
         if model.history:

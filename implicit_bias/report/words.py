@@ -8,7 +8,7 @@ import numpy as np
 
 from implicit_bias.base.counts import PairedDifference
 from implicit_bias.base.version import VERSION
-from implicit_bias.base.wording import number, percent, percent_range
+from implicit_bias.base.wording import NO_BREAK, number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
@@ -47,7 +47,8 @@ def program_words(fitted: FittedMargin) -> str:
     grouped = "l2 over groups" if groups.any() else "l2"
     gates = re.sub("(?<=[a-z])(?=[A-Z])", " ", type(model.gating).__name__).lower()
     margin = "hard margin" if np.isinf(fitted.C).all() else f"C = {C_in_words(fitted.C)}"
-    return f"{grouped if model.norm is None else name_of(model.norm)}, {gates}, {margin}"
+    norm = grouped if model.norm is None else name_of(model.norm)
+    return f"{norm}, {gates}, {margin.replace(' ', NO_BREAK)}"
 
 
 def class_note(data: Dataset) -> str:
@@ -264,8 +265,7 @@ def _ranking(comparison: Comparison, samples: str) -> conclusion.Conclusion:
     if len(found) == 2:
         differ = comparison.pair(*(model.name for model in found)).disagreement
         evidence.append(f"The two differ on {conclusion.term(percent(differ), 'disagreement')}.")
-    certified = [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]
-    if certified:
+    if certified := [m for m in solved if math.isfinite(m.known_margin.gap) and m.count.total]:
         gaps = ((conclusion.term(number(m.known_margin.gap, 1), "gap"), m) for m in certified)
         within = ", ".join(f"{gap} ({m.name})" for gap, m in gaps)
         evidence.append(f"Norm certified, as a share of the optimum, within {within}.")

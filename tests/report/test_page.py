@@ -318,6 +318,7 @@ def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -
     assert sections(plane) == [*EVERYWHERE, *MARGINS, "plane", "reading"]
     assert sections(bare) == [*EVERYWHERE, "plane", "reading"]
     assert "Certificate" not in bare.page.text
+    assert "confused" not in digits.page.text
     for report in (digits, plane, bare):
         links = report.page.attributes("a", "href")
         assert [link for link in links if not link.startswith("#def-")] == [
@@ -656,7 +657,7 @@ def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
     for models, told in ((both, True), ({"hard": both["hard"]}, False)):
         comparison = ib.compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
         models_table, *_ = tables(comparison, ["-1", "+1"])
-        programs = ["l2, no gates, hard margin", "l2, no gates, C = 0.01"]
+        programs = ["l2, no gates, hard\u00a0margin", "l2, no gates, C\u00a0=\u00a00.01"]
         shown = [cell.text for row in models_table.rows for cell in row if ", " in cell.text]
         assert [text for text in shown if "gates" in text] == programs[: len(models)]
         assert any("hard: a hard margin" in note for note in models_table.notes) is told
@@ -848,8 +849,3 @@ def test_classes_have_confusion_and_regions(classes: Report) -> None:
     assert ATTACK in text
     assert "class +1" not in text
     assert "lower bound" in text  # of the network whose classes share their units
-
-
-def test_a_report_of_two_classes_has_no_confusion(digits: Report) -> None:
-    assert not (digits.path.parent / "confusion.csv").exists()
-    assert "confused" not in digits.page.text
