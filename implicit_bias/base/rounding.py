@@ -73,6 +73,13 @@ def down(value: float) -> float:
     return value if value == 0 else math.nextafter(value, -math.inf)
 
 
+def ldexp(values: Array, exponent: int) -> Array:
+    """Return numbers times 2^exponent, as numpy's function does, which takes five times as long."""
+    if -1022 <= exponent <= 1023:
+        return values * math.ldexp(1.0, exponent)
+    return np.asarray(np.ldexp(values, exponent))
+
+
 def ldexp_up(value: float | Array, exponent: int) -> Array:
     """Return numbers from 0 on times 2^exponent, rounded up; inf where that overflows."""
     with np.errstate(over="ignore"):
@@ -100,6 +107,7 @@ def row_norms(A: Array) -> Array:
     with np.errstate(over="ignore"):
         squares = np.einsum("nd,nd->n", A, A)
     unsafe = ~((squares > 1e-280) & (squares < 1e280))
+    unsafe[unsafe] = A[unsafe].any(axis=1)
     norms: Array = np.sqrt(squares)
     if unsafe.any():
         rows = A[unsafe]
@@ -135,10 +143,10 @@ class Enclosure:
         """Return them over a power of two, so that none exceeds 1, and its exponent."""
         sizes = [float(np.abs(part).max(initial=0.0)) for part in (self.value, self.radius)]
         exponent = math.frexp(max(sizes))[1] + 1
-        value, radius = np.ldexp(self.value, -exponent), np.ldexp(self.radius, -exponent)
+        value, radius = ldexp(self.value, -exponent), ldexp(self.radius, -exponent)
         # The smallest ones may lose their last bits.
-        lost = np.ldexp(value, exponent) != self.value
-        lost |= np.ldexp(radius, exponent) != self.radius
+        lost = ldexp(value, exponent) != self.value
+        lost |= ldexp(radius, exponent) != self.radius
         return Enclosure(value, radius + SMALLEST_NORMAL * lost), exponent
 
 

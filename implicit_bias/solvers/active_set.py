@@ -57,15 +57,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeAlias, TypeVar, final
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, Features, MarginProblem, are_few
-from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.euclidean import euclidean_form
+from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.iteration import NativeSolver, Point, RowSolver, Run, Steps, nothing_yet
@@ -590,7 +589,7 @@ class _ByLevels(_OnSupport[OneGroup]):
         layout = Layout.of_groups(problem, rows)
         scaled = ScaledProblem(layout, torch.device(solver.device))
         self.pose(scaled)
-        products = _row_products(features.of_rows(rows), rows.samples, 1.0 / scaled.nu)
+        products = _row_products(layout, 1.0 / scaled.nu)
         self.gram = _Gram(products, scaled.b, len(rows))
         if self.start is not None:
             alpha = scaled.start_alpha(self.start)
@@ -710,34 +709,33 @@ def _memory(rows: Constraints, features: Features) -> int:
     return 8 * len(rows) * (3 * len(rows) + D + rows.width * M)
 
 
-def _row_products(
-    rows: Features, samples: Integers, weights: Tensor
-) -> Callable[[slice, slice, Tensor], None]:
+def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Tensor], None]:
     """Return what writes inner products of rows of one group, times weights (P,), for a `_Gram`."""
-    device, place = weights.device, None
-    _, first, index = np.unique(samples, return_index=True, return_inverse=True)
-    if len(first) == len(rows):
-        X = torch.from_numpy(rows.X).to(device) * weights[:, None]
-        weights = torch.ones_like(weights)
-    else:  # each sample's inputs once
-        place, X = torch.tensor(index, device=device), torch.tensor(rows.X[first], device=device)
-        X = X @ X.T
+    device, features, rows = weights.device, layout.features, layout.rows
+    X = torch.tensor(features.X, device=device)
+    few = features.sparse_gates if are_few(features.gates) else None
+    Z = X[:, :0] if few is not None else torch.tensor(dense(features.gates), device=device)
 
-    def inputs(new: slice, until: slice) -> Tensor:
-        if place is None:
-            return X[new] @ X[until].T
-        return X.index_select(0, place[new]).index_select(1, place[until])
-
-    if are_few(rows.gates):
-        few = sp.csr_array(sp.diags_array(weights.cpu().numpy()) @ rows.sparse_gates)
-
-        def sparsely(new: slice, until: slice, out: Tensor) -> None:
+    def of_samples(new: slice, until: slice, out: Tensor) -> None:
+        if few is None:
+            mask_into(out, X[new] @ X[until].T, Z[new], Z[until])
+        else:
             mask = torch.tensor((few[new] @ few[until].T).toarray(), device=device)
-            torch.mul(inputs(new, until), mask, out=out)
+            torch.mul(X[new] @ X[until].T, mask, out=out)
 
-        return sparsely
-    Z = torch.from_numpy(rows.sparse_gates.toarray()).to(device).mul_(weights[:, None])
-    return lambda new, until, out: mask_into(out, inputs(new, until), Z[new], Z[until])
+    if layout.signed:
+        X *= (weights * torch.tensor(np.where(rows.owners, -1.0, 1.0), device=device))[:, None]
+        return of_samples
+    whole, gram = slice(0, len(X)), X.new_empty((len(X), len(X)))
+    of_samples(whole, whole, gram)
+    place = torch.tensor(layout.place, device=device)
+    b = torch.tensor(rows.labels.toarray(), device=device) * weights[:, None]
+
+    def of_rows(new: slice, until: slice, out: Tensor) -> None:
+        inner = gram.index_select(0, place[new]).index_select(1, place[until])
+        mask_into(out, inner, b[new], b[until])
+
+    return of_rows
 
 
 def _largest(values: Tensor, chosen: Tensor, most: float) -> Tensor:
