@@ -225,11 +225,13 @@ def _commit() -> str | None:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
-    # Without locks: whoever stops this process must not leave one in the checkout.
-    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    command = ["git", "--no-optional-locks", *describe]
+    # Without a lock in the checkout, which stays there where this process is stopped; `describe`
+    # takes one even so.
+    status = ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    command = ["git", "--no-optional-locks", *status]
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):  # no git, or not our checkout
         return None
-    return done.stdout.strip()
+    changed = any(not line.startswith("#") for line in done.stdout.splitlines())
+    return done.stdout.split()[2] + "-dirty" * changed
