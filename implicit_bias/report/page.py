@@ -45,7 +45,7 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import conclusions, data_facts
+from implicit_bias.report.words import conclusions, data_facts, program_words
 from implicit_bias.training.limit import LimitResult
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
@@ -112,7 +112,7 @@ def write_report(
     columns : sequence of str
         Names of the inputs where the models were fitted to a frame.
     meanings : mapping from name to text, optional
-        What the names of the models mean.
+        What the names of the models mean; by default norm, gates and C of each.
 
     Returns
     -------
@@ -146,7 +146,8 @@ def write_report(
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,
-            meanings=meanings or {},
+            meanings=meanings
+            or {m.name: program_words(m.fitted) for m in comparison.models if m.fitted},
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
             command=command,
             conclusions=conclusions(comparison, held_out=comparison.held_out, train_on=train_on),

@@ -12,7 +12,8 @@ from implicit_bias.base.counts import Count
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
-from implicit_bias.report.words import names_of, program_words, trained, unlike
+from implicit_bias.problem import C_in_words
+from implicit_bias.report.words import names_of, trained, unlike
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,6 @@ MODEL_COLUMNS = (
         "Share of the training samples that are misclassified.",
         percent,
         "training error",
-    ),
-    Column(
-        "program",
-        "What is solved: the smallest norm that gives each training sample a margin of 1 (hard "
-        "margin), or is traded against hinge losses with weight C, for given gates. Norms of "
-        "models of one program may be compared.",
-        _text,
-        numeric=False,
     ),
     Column(
         "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
@@ -218,6 +211,8 @@ PAIRED = (
 # Words of the headline that are defined beside the columns.
 WORDS = {
     "agreement": "Share of the evaluation samples on which two models say the same.",
+    "program": "What an SVM solves: the smallest norm that gives each training sample a margin of "
+    "1, for given gates, groups and C. Norms of models of one program may be compared.",
     "dead": "The norm of a dead unit is 0. Where its weights are all 0 it gets no gradient, so "
     "training does not revive it. A unit that is only small is not dead: it may grow.",
 }
@@ -280,7 +275,6 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     frame = comparison.model_frame()
     if "status" not in frame:
         frame["status"] = None
-    frame["program"] = [program_words(m.fitted) if m.fitted else None for m in comparison.models]
     # A bound on the norm that only rounding keeps finite, and what follows from it.
     meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
     counts = [model.count for model in comparison.models]
@@ -352,8 +346,9 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             "were left out."
         )
     if soft := [m for m in comparison.models if m.margin and not m.margin.hard_margin]:
+        each = ", ".join(f"{m.name} (C = {C_in_words(m.known_margin.C)})" for m in soft)
         yield (
-            f"Finite C: {names_of(soft)}. There “norm” is the value of the soft-margin program, "
+            f"Finite C: {each}. There “norm” is the value of the soft-margin program, "
             "the norm plus C times the sum of the hinge losses, and “certified optimum” is a lower "
             "bound on that: neither compares with a norm at margin 1."
         )

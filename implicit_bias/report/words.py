@@ -8,7 +8,7 @@ import numpy as np
 
 from implicit_bias.base.counts import PairedDifference
 from implicit_bias.base.version import VERSION
-from implicit_bias.base.wording import NO_BREAK, number, percent, percent_range
+from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
@@ -48,7 +48,7 @@ def program_words(fitted: FittedMargin) -> str:
     gates = re.sub("(?<=[a-z])(?=[A-Z])", " ", type(model.gating).__name__).lower()
     margin = "hard margin" if np.isinf(fitted.C).all() else f"C = {C_in_words(fitted.C)}"
     norm = grouped if model.norm is None else name_of(model.norm)
-    return f"{norm}, {gates}, {margin.replace(' ', NO_BREAK)}"
+    return f"{norm}, {gates}, {margin}"
 
 
 def class_note(data: Dataset) -> str:

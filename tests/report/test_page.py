@@ -44,7 +44,7 @@ from implicit_bias.report.figures.units import unit_plots
 from implicit_bias.report.page import write_report
 from implicit_bias.report.style import style
 from implicit_bias.report.tables import short_notes, tables
-from implicit_bias.report.words import TRAIN_ON, conclusions
+from implicit_bias.report.words import TRAIN_ON, conclusions, program_words
 from implicit_bias.runs.configuration import RunConfig
 from modules import known
 
@@ -297,9 +297,10 @@ def test_tables_show_the_numbers_that_matter_first(plane: Report, bare: Report) 
     first, *_ = plane.comparison.models
     values = plane.page.attributes("td", "data-value")
     assert float(values[0]) == first.error
-    assert float(values[headings.index("Sort by excess") - 3]) == first.known_margin.excess
+    assert float(values[headings.index("Sort by excess") - 2]) == first.known_margin.excess
     for model in plane.comparison.models:
         assert f"{model.known_margin.norm:.4g}" in plane.page.text
+    assert "SVM-GLN: l2 over groups, hyperplane contexts, hard margin" in plane.page.text
     for pair in plane.comparison.pairs:
         assert percent(pair.disagreement) in plane.page.text
     for words in (
@@ -376,7 +377,7 @@ def moons(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def test_what_is_said_of_soft_svms_and_trained_gates(moons: Report) -> None:
     text = moons.page.text
     assert "the C = 1 of soft is finite, so that is another program" in text
-    assert "Finite C: soft. " in text
+    assert "Finite C: soft (C = 1). " in text
     assert "trained, 1,200 steps" in text
     assert moons.comparison.model("relu").gates_moved
     assert (moons.path.parent / "figures" / "training-gates.png").exists()
@@ -657,9 +658,10 @@ def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
     for models, told in ((both, True), ({"hard": both["hard"]}, False)):
         comparison = ib.compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
         models_table, *_ = tables(comparison, ["-1", "+1"])
-        programs = ["l2, no gates, hard\u00a0margin", "l2, no gates, C\u00a0=\u00a00.01"]
-        shown = [cell.text for row in models_table.rows for cell in row if ", " in cell.text]
-        assert [text for text in shown if "gates" in text] == programs[: len(models)]
+        fitted = [model.fitted for model in comparison.models if model.fitted]
+        programs = ["l2, no gates, hard margin", "l2, no gates, C = 0.01"]
+        assert list(map(program_words, fitted)) == programs[: len(models)]
+        assert any("soft (C = 0.01)" in note for note in models_table.notes) is told
         assert any("hard: a hard margin" in note for note in models_table.notes) is told
 
 
