@@ -57,9 +57,9 @@ def train(
     """Train one network by gradient descent and save it.
 
     Towards infinite time it is trained in float64, without a bias, by accelerated full-batch
-    descent on the log of the loss, or by steepest descent in another norm. --steps, --batch-size,
-    --learning-rate and --momentum do not count then, and pictures of the way are written beside
-    the model.
+    descent on the log of the loss, or by steepest descent in another norm. --limit-steps is in the
+    place of --steps then, --batch-size, --learning-rate and --momentum do not count, and pictures
+    of the way are written beside the model.
 
     Parameters
     ----------
@@ -97,6 +97,8 @@ def train(
             )
         fit_and_save(config, file, as_json)
         return
+    if config.steps != RunConfig().steps:
+        raise typer.BadParameter("--steps does not count towards the limit: --limit-steps does")
     data = load_data(config)
     from implicit_bias.base.atomic import check_writable
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX, train_and_save

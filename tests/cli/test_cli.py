@@ -644,6 +644,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("train --norm linf", 2, "--to-limit"),
         ("train --chunk 5", 2, "--to-limit"),
         ("train --resume", 2, "--to-limit"),
+        ("train --to-limit --steps 5", 2, "--limit-steps"),
         ("train --to-limit --norm l7", 2, "norm"),
         ("train --to-limit --chunk 0", 2, "chunk"),
         ("train --to-limit --method swift", 2, "method"),
