@@ -26,7 +26,10 @@ settings.load_profile("same")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test marked `every(n)` each n-th case is in the fast run, the others in the slow one."""
+    """Of a test marked `every(n)` each n-th case is in the fast run, the others in the slow one.
+
+    Where n has a factor of the length of a list of parameters, some of its values are never fast.
+    """
     seen = Counter[str]()
     for item in items:
         for mark in item.iter_markers("every"):

@@ -232,6 +232,8 @@ def check_one_each(labels: NDArray[Any], name: str) -> None:
     if labels.ndim != 1:
         one_hot = labels.ndim == 2 and np.isin(labels, (-1, 0, 1)).all()
         cure = f"of one-hot rows pass {name}.argmax(1)" if one_hot else "pass the inputs before it"
+        if labels.shape[1:] == (1,):
+            cure = f"of a column pass {name}.ravel()"
         raise ValueError(
             f"{name} must have one dimension, one label a sample, got shape {labels.shape}: {cure}"
         )

@@ -457,11 +457,12 @@ def _what_would_tell(
         return f"{said} This reference tells nothing: it is near a limit in {row.norm} itself."
     wanted = []
     if row.factor <= 1.0 + RISEN:
-        wanted.append(f"its margin is above the reference's (now {number(row.factor, 3)} times)")
+        least, now = number(1.0 + RISEN), number(row.factor, 3)
+        wanted.append(f"its margin is above {least} times the reference's (now {now} times)")
     if row.gap.upper >= gap:
         wanted.append(f"its gap is below {percent(gap, space=' ')}")
     if any(other.favoured is not False for other in others):
-        wanted.append("no other norm has both")
+        wanted.append("no other norm has a larger margin and a smaller gap than there")
     return f"{said} Beside this reference it would be once {' and '.join(wanted)}."
 
 

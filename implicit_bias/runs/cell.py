@@ -225,8 +225,8 @@ def _commit() -> str | None:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
-    # Without a lock in the checkout, which stays there where this process is stopped; `describe`
-    # takes one even so.
+    # Without a lock, which a process that is stopped leaves in the checkout; `git describe` takes
+    # one in spite of the option.
     status = ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     command = ["git", "--no-optional-locks", *status]
     try:

@@ -120,7 +120,7 @@ class Steering:
     centring : tuple of float
         Those that centre first, at these shares of mu.
     kept : bool
-        Whether slacks keep the equations of curved balls: steps are shorter, but not lost.
+        Whether T keeps the equation of the spectral ball (`Balls.moved`), for which steps are cut.
     """
 
     boundary_share: float

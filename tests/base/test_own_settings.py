@@ -93,7 +93,7 @@ SETTINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("ask", ANSWERS.values(), ids=ANSWERS)
 def test_settings_of_the_caller(

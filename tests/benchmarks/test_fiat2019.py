@@ -65,7 +65,7 @@ LOSSES: dict[published_training.LossName, Callable[[Tensor, Tensor], Tensor]] = 
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("readout_only", [False, True])
 @pytest.mark.parametrize("kind", ["relu", "hard", "sigmoid"])
 @pytest.mark.parametrize("loss", LOSSES)

@@ -50,7 +50,7 @@ def test_real_targets() -> None:
         certify_regularised(problem, coef, loss="hinge", weight=1.0, targets=targets)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("loss", NAMES)
 @pytest.mark.parametrize(
     ("seed", "weight"), [(0, 0.3), (0, 2.0), *((seed, 0.7) for seed in range(5))]

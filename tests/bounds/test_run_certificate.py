@@ -122,7 +122,7 @@ def test_bounds_of_a_run_bracket_the_optimum_of_cvxpy(name: str, intercept: bool
         assert found.upper >= optimum * (1 - 1e-5)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("intercept", [False, True])

@@ -48,7 +48,7 @@ def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, word: str) -
     assert (LONGER in found.verdict) == (found.cures == ())
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("leading", [False, True])
 @pytest.mark.parametrize(("margin", "dtype"), [(20.0, torch.float32), (40.0, torch.float64)])
 def test_a_gradient_of_rounding_errors_is_seen(

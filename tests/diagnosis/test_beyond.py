@@ -81,7 +81,7 @@ def cloud(classes: int = 2) -> tuple[Array, NDArray[np.int64]]:
     return 3.0 * rng.normal(size=(classes, 4))[y] + 0.3 * rng.normal(size=(12, 4)), y
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("norm", ["l2", "l1", "linf", "spectral"])
 def test_the_excess_of_a_linear_classifier(classes: int, norm: str) -> None:

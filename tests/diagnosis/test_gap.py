@@ -57,7 +57,7 @@ def only_in(
     return found[own]
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("norm", NORMS)
 def test_linear_classifiers(norm: str) -> None:
     X, y = classes()

@@ -227,7 +227,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "classes-many": ({"y": np.arange(6), "classes": 10**9}, "classes must be at most"),
     "masked-groups": ({"groups": np.ma.array([0, 0, 1])}, "groups is a masked array"),
     "1d-x": ({"X": X[0]}, r"X must have 2 dimension.*got shape \(3,\)"),
-    "2d-y": ({"y": Y[:, None]}, r"y must have one dimension.*got shape \(6, 1\)"),
+    "2d-y": ({"y": Y[:, None]}, r"one dimension.*got shape \(6, 1\).*pass y\.ravel"),
     "one-hot-y": ({"y": np.eye(6)[:, :3]}, r"one-hot rows pass y\.argmax"),
     "1d-gates": ({"gates": np.ones(6)}, r"gates must have 2 dimension"),
     "empty-x": ({"X": np.ones((0, 3)), "y": np.ones(0)}, "X has 0 rows.*at least one row"),

@@ -320,6 +320,7 @@ def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -
     assert sections(bare) == [*EVERYWHERE, "plane", "reading"]
     assert "Certificate" not in bare.page.text
     assert "confused" not in digits.page.text
+    assert not (digits.path.parent / "confusion.csv").exists()
     for report in (digits, plane, bare):
         links = report.page.attributes("a", "href")
         assert [link for link in links if not link.startswith("#def-")] == [

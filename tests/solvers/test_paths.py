@@ -275,7 +275,7 @@ def test_a_path_ends_when_interrupted() -> None:
 # --- the active set --------------------------------------------------------------------------
 
 
-@pytest.mark.every(12)
+@pytest.mark.every(11)
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 @pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:

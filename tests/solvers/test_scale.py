@@ -103,7 +103,7 @@ def unscaled(size: tuple[int, int], C: float) -> float:
     return solve(problem, tol=cases.SOLVE_TOL).certificate.upper
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(7)
 @pytest.mark.parametrize(
     ("solver", "factor", "size", "tol"),
     [

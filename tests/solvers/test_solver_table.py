@@ -238,7 +238,7 @@ def test_hopeless_data(name: str, solver: str) -> None:
     assert not samples or set(np.flatnonzero(found.alpha)) == set(samples)
 
 
-@pytest.mark.every(9)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("name", HOPELESS)
 @pytest.mark.parametrize("solver", cases.NATIVE)

@@ -22,7 +22,7 @@ TWO, THREE = cases.separable("l2-binary-weights-intercept"), cases.separable("l2
 N = TWO.n_samples
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("gating", [cases.gln(3), cases.units(3)], ids=["gln", "units"])
 @pytest.mark.parametrize("solver", ["auto", "working-set", "active-set", "ecos"])
 def test_gated_programs_take_weights(solver: str, gating: Callable[[Array], Gating]) -> None:
