@@ -138,6 +138,9 @@ def test_every_solver_finds_the_optimum(method: str, name: str, tol: float, reac
         assert again.min_margin == certificate.min_margin
     if name in TWO:
         oracles.check_overlap(found.certificate, cases.best(name).certificate)
+    if name in cases.SEPARABLE and method == "working-set":
+        decisions = (problem.decision(each.coef) for each in (found, cases.best(name)))
+        np.testing.assert_allclose(*decisions, atol=cases.DECISION_ATOL)
 
 
 @pytest.mark.every(6)
