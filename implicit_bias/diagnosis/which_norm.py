@@ -467,10 +467,13 @@ def _what_would_tell(
 
 
 def _to_its_margin(subject: Subject, name: str) -> str:
-    """Write what trains a module by gradient descent to the smallest margin of another."""
+    """Write what trains a module by gradient descent to the smallest margin of another.
+
+    Whether it gets there is what the call returns: another network may never do.
+    """
     call = subject.training_call("LimitConfig(steps=3)").replace("module", name, 1)
     reached = number(subject.itself.min_margin, 3)
-    return f"while {call}.history[-1].min_margin < {reached}: pass"
+    return f"any({call}.history[-1].min_margin >= {reached} for _ in range(1000))"
 
 
 def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:
