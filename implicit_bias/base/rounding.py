@@ -107,7 +107,7 @@ def row_norms(A: Array) -> Array:
     with np.errstate(over="ignore"):
         squares = np.einsum("nd,nd->n", A, A)
     unsafe = ~((squares > 1e-280) & (squares < 1e280))
-    unsafe[unsafe] = A[unsafe].any(axis=1)
+    unsafe[unsafe] = A[unsafe].any(axis=1)  # of zeros the root is right
     norms: Array = np.sqrt(squares)
     if unsafe.any():
         rows = A[unsafe]

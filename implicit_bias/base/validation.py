@@ -230,10 +230,11 @@ def labels_of_any_type(y: ArrayLike) -> NDArray[Any]:
 def check_one_each(labels: NDArray[Any], name: str) -> None:
     """Refuse all but one label a sample, (N,), and say what to make of one-hot rows."""
     if labels.ndim != 1:
-        one_hot = labels.ndim == 2 and np.isin(labels, (-1, 0, 1)).all()
-        cure = f"of one-hot rows pass {name}.argmax(1)" if one_hot else "pass the inputs before it"
+        cure = "pass the inputs before it"
         if labels.shape[1:] == (1,):
             cure = f"of a column pass {name}.ravel()"
+        elif labels.ndim == 2 and np.isin(labels, (-1, 0, 1)).all():
+            cure = f"of one-hot rows pass {name}.argmax(1)"
         raise ValueError(
             f"{name} must have one dimension, one label a sample, got shape {labels.shape}: {cure}"
         )
@@ -430,8 +431,9 @@ def _one_each(y: ArrayLike, n_samples: int) -> Array:
         "such as MaxMarginSVC, which take classes of any type"
     )
     check_not_text(y, "y", cure)
-    check_one_each(as_numbers(y, "y"), "y")
-    labels = as_finite(y, "y", 1)
+    labels = as_numbers(y, "y")
+    check_one_each(labels, "y")
+    labels = as_finite(labels, "y", 1)
     if n_samples == 0 or len(labels) != n_samples:
         raise ValueError(
             f"X has {n_samples} rows and y has {len(labels)} labels: pass one label a row, and "

@@ -342,6 +342,14 @@ def _epsilon(
     Sizes are root mean squares of the entries where steps are divided by those of each entry, and
     Euclidean norms where they are divided by that of the matrix (Muon).
     """
+    groups = [
+        (one, group)
+        for one in optimizers.each_of(optimizer)
+        for group in optimizers.groups_of(one) or optimizers.default_groups(one, trained.values())
+        if group.get("eps", 0.0) > 0.0
+    ]
+    if not groups:
+        return "", 0.0, 0.0
     gradients, q = subject.gradients, subject.margins.reshape(len(subject.gradients.labels), -1)
     # The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum exp(-q_n)).
     log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
@@ -349,15 +357,14 @@ def _epsilon(
     v = gradients.combine(gradients.theta, loss_weights(subject.margins, gradients.rivals))
     by_name = gradients.parameters(v)
     tensors = {id(p): by_name[name] for name, p in trained.items()}
-    for one in optimizers.each_of(optimizer):
-        for group in optimizers.groups_of(one) or optimizers.default_groups(one, trained.values()):
-            held = (tensors[id(p)] for p in group["params"] if id(p) in tensors)
-            sizes = [
-                largest * float(g.norm()) / (1.0 if "ns_steps" in group else math.sqrt(g.numel()))
-                for g in held
-            ]
-            if sizes and group.get("eps", 0.0) > max(sizes):
-                return optimizers.name_of(one), float(group["eps"]), max(sizes)
+    for one, group in groups:
+        held = (tensors[id(p)] for p in group["params"] if id(p) in tensors)
+        sizes = [
+            largest * float(g.norm()) / (1.0 if "ns_steps" in group else math.sqrt(g.numel()))
+            for g in held
+        ]
+        if sizes and group["eps"] > max(sizes):
+            return optimizers.name_of(one), float(group["eps"]), max(sizes)
     return "", 0.0, 0.0
 
 

@@ -657,10 +657,8 @@ class Layout:
         Those of all samples.
     groups : ndarray of int, shape (K', M)
         Group of each gate of each class.
-    samples, first : ndarray of int, shape (n,)
-        The samples that have rows, and a row of each.
-    place : ndarray of int, shape (P,)
-        The place of each row's sample among them.
+    first, place : ndarray of int, shapes (n,) and (P,)
+        A row of each sample that has any, and the place of each row's sample among these.
     norms : ndarray of shape (P,)
         Norms of the rows' features.
     written : bool
@@ -674,7 +672,6 @@ class Layout:
     kinds: Integers
     whole: Features
     groups: Integers
-    samples: Integers
     first: Integers
     place: Integers
     norms: Array
@@ -684,9 +681,9 @@ class Layout:
     @cached_property
     def features(self) -> Features:
         """Those of the samples that have rows, (n,)."""
-        found = self.whole
-        if not np.array_equal(self.samples, np.arange(len(found))):
-            found = found.subset(self.samples)
+        found, samples = self.whole, self.rows.samples[self.first]
+        if not np.array_equal(samples, np.arange(len(found))):
+            found = found.subset(samples)
         if not self.written:
             return found
         X, Z = found.X, found.sparse_gates.toarray()
@@ -757,14 +754,14 @@ class Layout:
         written: bool = False,
         merge: bool = True,
     ) -> Layout:
-        samples, first = rows.samples, np.arange(len(rows))
-        place, label_norm = first, 1.0
+        first = place = np.arange(len(rows))
+        label_norm = 1.0
         if rows.width > 1:  # a sample has several rows
-            samples, first, place = np.unique(samples, return_index=True, return_inverse=True)
+            _, first, place = np.unique(rows.samples, return_index=True, return_inverse=True)
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]
         data = problem, rows, kinds, features, groups
-        return cls(*data, samples, first, place, norms, written=written, merge=merge)
+        return cls(*data, first, place, norms, written=written, merge=merge)
 
 
 class RotatedGates:

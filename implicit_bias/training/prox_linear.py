@@ -132,7 +132,7 @@ class ProxLinear(Objective):
         theta, q = state.weights, self.trainee.gradients.margins(state.weights)
         here = Pieces(self.trainee.gradients, [theta], np.ones((1, len(q))))
         pieces, size, s = here, self._size(theta), state.step_size
-        unit = float(theta.abs().max())
+        unit = _unit(theta)
         evaluations = state.evaluations
         while s > LEAST_STEP:
             mu = size / unit / (s * float((theta / unit).square().sum()))
@@ -213,7 +213,12 @@ class ProxLinear(Objective):
         """Solve the program of some rows; None where the solver fails."""
         from implicit_bias.solvers.cvxpy_solver import proximal_margin  # loads cvxpy
 
-        unit, norm = float(theta.abs().max()), FlatNorm(self.trainee.norm, pieces)
+        unit, norm = _unit(theta), FlatNorm(self.trainee.norm, pieces)
         rows, at = unit * pieces.rows(theta, chosen), theta.cpu().numpy() / unit
         w = proximal_margin(norm, rows, 1.0 - margins[chosen], at, mu)
         return None if w is None else torch.tensor(unit * w).to(theta)
+
+
+def _unit(theta: Tensor) -> float:
+    """Return the unit of weights in a program, which ``mu`` rests on: the largest of theta."""
+    return float(theta.abs().max())
