@@ -76,8 +76,8 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         )
         return
     output.print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
-    from implicit_bias.report.tables import UNDECIDED, differences, short_notes
-    from implicit_bias.report.words import conclusions
+    from implicit_bias.report.tables import differences, short_notes
+    from implicit_bias.report.words import WORDS, conclusions
     from implicit_bias.runs.command import train_on
 
     if comparison.pairs:
@@ -87,7 +87,7 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         )
         output.print_table(*PAIR_HEADINGS, rows=rows)
         if any(row["left_open"] for row in apart.values()):
-            output.show(UNDECIDED)
+            output.show(WORDS["notes"]["undecided"])
     for note in short_notes(comparison):
         output.show(note)
     onward = train_on(config, page.parent, [model.name for model in comparison.models])

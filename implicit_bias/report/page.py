@@ -17,7 +17,6 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib import resources
 from io import BytesIO
 from operator import methodcaller
 from pathlib import Path
@@ -45,7 +44,7 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import conclusions, data_facts, program_words
+from implicit_bias.report.words import conclusions, data_facts, program_words, resource
 from implicit_bias.training.limit import LimitResult
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
@@ -142,7 +141,7 @@ def write_report(
             sources[plot.name] = _source(plot, files[-1].read_bytes())
             old.difference_update(files)
         rows = tables(comparison, _class_names(comparison, evaluation))
-        script = _resource("page.js")
+        script = resource("page.js")
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,
@@ -375,10 +374,6 @@ def _linked(sentence: str) -> Markup:
 
 def _minute(made: datetime) -> str:
     return made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _resource(name: str) -> str:
-    return resources.files("implicit_bias.report").joinpath(name).read_text("utf-8")
 
 
 def _template() -> Any:

@@ -17,7 +17,6 @@ other classifier      black, grey
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import matplotlib.style
 from matplotlib.axes import Axes
@@ -28,23 +27,6 @@ from implicit_bias.base.colours import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE,
 
 # Size of a panel in inches, at 96 CSS pixels an inch.
 WIDTH, HEIGHT = 4.2, 3.2
-STYLE: dict[str, Any] = {
-    "font.size": 9.5,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "legend.markerscale": 1.4,
-    "hatch.linewidth": 0.7,
-    "savefig.dpi": 160,
-    "svg.hashsalt": "implicit_bias",  # the same identifiers in each run
-    "text.parse_math": False,  # a dollar sign in a model's name is a dollar sign
-}
 
 
 @dataclass(frozen=True)
@@ -88,7 +70,7 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<")
 
 def style() -> AbstractContextManager[None]:
     """Return the settings to draw and save figures under, whatever the user's own are."""
-    return matplotlib.style.context(["default", STYLE])
+    return matplotlib.style.context(["default", "implicit_bias.report.page"])  # page.mplstyle
 
 
 def panel(*, height: float = HEIGHT) -> tuple[Figure, Axes]:

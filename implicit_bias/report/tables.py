@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,37 +13,34 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.words import names_of, trained, unlike
+from implicit_bias.report.words import WORDS, names_of, trained, unlike
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table, as `page.toml` has it.
 
     Attributes
     ----------
     key : str
-        Where its values are in the frame; the heading, if it has no other name.
+        Where its values are in the frame.
+    kind : str
+        How its values are written, one of `WRITE`; "words" are no numbers.
     meaning : str
         What its values are.
-    write : callable
-        Turns a value into text.
-    name : str
-        Heading that is not the key.
-    numeric : bool
-        Whether its values are numbers.
+    heading : str
+        What stands above the column.
     """
 
     key: str
+    kind: str
     meaning: str
-    write: Callable[[Any], str]
-    name: str = ""
-    numeric: bool = True
+    heading: str
 
     @property
-    def heading(self) -> str:
-        """What stands above the column."""
-        return self.name or self.key.replace("_", " ")
+    def numeric(self) -> bool:
+        """Whether its values are numbers."""
+        return self.kind != "words"
 
 
 @dataclass(frozen=True)
@@ -91,130 +88,13 @@ def _text(value: Any) -> str:
     return UNKNOWN if pd.isna(value) else str(value)
 
 
-MODEL_COLUMNS = (
-    Column("model", "Name of the model in this comparison.", _text, numeric=False),
-    Column("error", "Share of the evaluation samples that are misclassified.", percent),
-    Column("wrong", "How many of the evaluation samples are misclassified.", _counted),
-    Column(
-        "interval",
-        "Where the error of this model alone lies on all samples of this kind, by Wilson’s score: "
-        "95 % of such intervals hold it. Whether two models differ is another question, which the "
-        "differences of errors answer.",
-        _text,
-        "95 % interval of the error",
-    ),
-    Column(
-        "train_error",
-        "Share of the training samples that are misclassified.",
-        percent,
-        "training error",
-    ),
-    Column(
-        "excess", "How much the norm exceeds the certified optimum: norm / optimum − 1.", percent
-    ),
-    Column(
-        "min_margin",
-        "Smallest y f(x) over the training samples, or with classes f_y(x) − f_k(x), k not y, "
-        "divided by the norm: at most 1 / optimum; negative where a sample is misclassified.",
-        number,
-        "smallest margin",
-    ),
-    Column(
-        "norm",
-        "Norm of the weights once they are scaled to smallest margin 1; ∞ where the training "
-        "samples are not separated. With a finite C the norm plus C times the hinge losses.",
-        number,
-    ),
-    Column(
-        "optimum",
-        "No weights with the same gates, under the same norm, have a smaller norm at margin 1: a "
-        "proven lower bound.",
-        _known,
-        "certified optimum",
-    ),
-    Column(
-        "gap",
-        "Relative distance of the two proven bounds on the optimum, both from this model alone; "
-        "a network proves one of them only.",
-        _gap,
-    ),
-    Column("active_units", "Units that the norm has not switched off.", _count),
-    Column("units", "Groups in the norm, those of all classes.", _count),
-    Column("support_vectors", "Training samples that hold the margin in place.", _count),
-    Column("status", "How the solve ended, or how long it was trained.", _text, numeric=False),
-)
-PAIR_COLUMNS = (
-    Column("first", "One model of the pair.", _text, "first model", numeric=False),
-    Column("second", "The other model of the pair.", _text, "second model", numeric=False),
-    Column(
-        "disagreement",
-        "Share of the evaluation samples on which their predictions differ.",
-        percent,
-    ),
-    Column(
-        "by_chance",
-        "What independent models with errors p and q would show: p (1 − q) + q (1 − p), and of "
-        "K > 2 classes p q (K − 2) / (K − 1) more, their wrong answers being spread evenly.",
-        percent,
-    ),
-    Column(
-        "ratio",
-        "Disagreement over the level of chance: 1 is no more alike than their errors make them, "
-        "0 is one and the same classifier.",
-        number,
-    ),
-    Column("kappa", "Cohen's kappa: 1 is full agreement, 0 is none beyond chance.", number),
-)
-DIFFERENCE_COLUMNS = (
-    *PAIR_COLUMNS[:2],
-    Column(
-        "difference",
-        "Error of the first less error of the second, on the same evaluation samples.",
-        _points,
-    ),
-    Column(
-        "difference_interval",
-        "Where the difference lies on all samples of this kind: 95 % of such intervals hold it "
-        "(Newcombe’s, for paired samples).",
-        _text,
-        "95 % interval of the difference",
-    ),
-    Column("only_first", "Evaluation samples that the first alone gets wrong.", _count),
-    Column("only_second", "Evaluation samples that the second alone gets wrong.", _count),
-    Column(
-        "decided",
-        "Which of the two is wrong less often on all samples of this kind: named where McNemar’s "
-        "exact test of the samples that only one of them gets wrong says so at the 5 % level, and "
-        "would if one sample had gone the other way.",
-        _text,
-        "wrong less often",
-        numeric=False,
-    ),
-)
-CLASS_COLUMNS = (
-    MODEL_COLUMNS[0],
-    Column("class", "Class of evaluation samples, by their label.", _text, numeric=False),
-    Column("class_wrong", "How many samples of the class are misclassified.", _counted, "wrong"),
-    Column("recall", "Share of the samples of the class that are classified right.", percent),
-)
-# Below the differences, whose intervals and test may seem to contradict those above.
-UNDECIDED = (
-    "The last column is an exact test that must also stand if one sample had gone the other way: "
-    "it can leave open what the interval of the difference, an approximation, just decides."
-)
-PAIRED = (
-    "These answer three questions. The interval of an error is about one model alone. The interval "
-    "of a difference is about two models on the same samples, where those that both get right, or "
-    "both wrong, say nothing: it can leave out 0 although the intervals of the two errors overlap. "
-    + UNDECIDED
-)
-# Words of the headline that are defined beside the columns.
-WORDS = {
-    "agreement": "Share of the evaluation samples on which two models say the same.",
-    "program": "What an SVM solves: the smallest norm that gives each training sample a margin of "
-    "1, for given gates, groups and C. Norms of models of one program may be compared.",
-    "dead": "The norm of a dead unit is 0. Where its weights are all 0 it gets no gradient, so "
-    "training does not revive it. A unit that is only small is not dead: it may grow.",
+WRITE: dict[str, Callable[[Any], str]] = {
+    **{"words": _text, "interval": _text, "share": percent, "points": _points},
+    **{"number": number, "bound": _known, "gap": _gap, "count": _count, "counted": _counted},
+}
+COLUMNS = {
+    key: Column(key, **{"heading": key.replace("_", " "), **said})
+    for key, said in WORDS["columns"].items()
 }
 
 
@@ -222,21 +102,19 @@ def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
     """Return heading and meaning of each column of some tables, and of the words, by key."""
     columns = (column for table in shown for column in table.columns)
     known = {column.key: (column.heading, column.meaning) for column in columns}
-    return {key: (key, meaning) for key, meaning in WORDS.items()} | known
+    return {key: (key, meaning) for key, meaning in WORDS["words"].items()} | known
 
 
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names."""
-    models = _table("Models", MODEL_COLUMNS, _shown_models(comparison))
-    laid_out = [replace(models, notes=tuple(_notes(comparison)))]
+    laid_out = [_table("Models", _shown_models(comparison), *_notes(comparison))]
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        laid_out.append(_table("Pairs of models", PAIR_COLUMNS, comparison.pair_frame()))
+        paired = f"{WORDS['notes']['paired']} {WORDS['notes']['undecided']}"
+        laid_out.append(_table("Pairs of models", comparison.pair_frame()))
         frame = pd.DataFrame(list(differences(comparison)))
-        laid_out.append(
-            replace(_table("Differences of errors", DIFFERENCE_COLUMNS, frame), notes=(PAIRED,))
-        )
+        laid_out.append(_table("Differences of errors", frame, paired))
     if rows := list(_errors_by_class(comparison, names)):
-        laid_out.append(_table("Errors by class", CLASS_COLUMNS, pd.DataFrame(rows)))
+        laid_out.append(_table("Errors by class", pd.DataFrame(rows)))
     return laid_out
 
 
@@ -361,17 +239,19 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             )
 
 
-def _table(caption: str, columns: Sequence[Column], frame: pd.DataFrame) -> Table:
-    shown = tuple(c for c in columns if c.key in frame and frame[c.key].notna().any())
+def _table(caption: str, frame: pd.DataFrame, *notes: str) -> Table:
+    keys = [key for key in WORDS["tables"][caption] if key in frame and frame[key].notna().any()]
+    shown = tuple(COLUMNS[key] for key in keys)
     records = frame.to_dict("records")
     rows = tuple(tuple(_cell(column, row[column.key]) for column in shown) for row in records)
-    return Table(caption, shown, rows)
+    return Table(caption, shown, rows, notes)
 
 
 def _cell(column: Column, value: Any) -> Cell:
+    text = WRITE[column.kind](value)
     match value:
         case Count():
-            return Cell(column.write(value), float(value.count))
+            return Cell(text, float(value.count))
         case int() | float() if not math.isnan(value):
-            return Cell(column.write(value), float(value))
-    return Cell(column.write(value))
+            return Cell(text, float(value))
+    return Cell(text)

@@ -12,7 +12,7 @@ from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.margins import largest_margins
 from implicit_bias.report.style import BLACK, GREY, legend, panel
-from implicit_bias.report.words import names_of
+from implicit_bias.report.words import WORDS, names_of
 from implicit_bias.training.history import HistoryPoint
 
 
@@ -20,11 +20,7 @@ from implicit_bias.training.history import HistoryPoint
 class Curve:
     """A quantity over the steps, and the networks that have it."""
 
-    name: str
     value: Callable[[ModelResult, HistoryPoint], float]
-    label: str
-    alt: str
-    caption: str
     log: bool = False
     belongs: Callable[[ModelResult], bool] = lambda model: True
 
@@ -36,70 +32,29 @@ def _is_certified(model: ModelResult) -> bool:
     return any(margin.excess_at(point) > 0 for point in model.history)
 
 
-CURVES = (
-    Curve(
-        "loss",
-        lambda model, p: p.loss,
-        "mean loss",
-        "Mean training loss against the step",
-        "Once all samples are right the loss can still fall: by weights that grow without bound.",
-        log=True,
-    ),
-    Curve(
-        "error",
-        lambda model, p: 100 * p.error,
-        "training error, %",
-        "Training error against the step",
-        "At 0 the network separates its training samples; only then has it a norm at margin 1.",
-    ),
-    Curve(
-        "margin",
-        lambda model, p: p.normalised_margin,
-        "normalised margin",
-        "Normalised margin against the step",
-        "Smallest margin / norm: positive once all samples are right.",
-    ),
-    Curve(
-        "excess",
-        lambda model, p: model.known_margin.excess_at(p),
-        "norm / optimum − 1",
-        "Excess of the norm over the certified optimum",
-        "How much larger the norm is than it need be, from the step on at which all samples are "
-        "right; the optimum is that of the gates at the end. It falls to 0 if training finds the "
-        "SVM.",
-        log=True,
-        belongs=_is_certified,
-    ),
-    Curve(
-        "gates",
-        lambda model, p: 100 * p.gates_changed,
-        "gates changed since step 0, %",
-        "Share of the gates that differ from those of step 0",
-        "Pairs of a training sample and a unit whose gate is not what it was before training. The "
-        "theory of fixed gates applies as far as this curve is flat.",
-        belongs=lambda model: model.gates_moved,
-    ),
-)
-# Said of the curve of margins where the largest possible one is known.
-LEVEL_ALT = ", with the largest possible as a line"
-LEVEL_CAPTION = (
-    " The black line is the level of the SVM with the gates at the end, 1 / optimum: the limit of "
-    "gradient descent, if the gates stay and it runs for ever."
-)
+CURVES = {
+    "loss": Curve(lambda model, p: p.loss, log=True),
+    "error": Curve(lambda model, p: 100 * p.error),
+    "margin": Curve(lambda model, p: p.normalised_margin),
+    "excess": Curve(lambda model, p: model.known_margin.excess_at(p), True, _is_certified),
+    "gates": Curve(lambda model, p: 100 * p.gates_changed, belongs=lambda model: model.gates_moved),
+}
 
 
 def training_plots(subject: Subject) -> Iterator[Plot]:
     """Curves of each trained network over its steps."""
-    for curve in CURVES:
+    for name, curve in CURVES.items():
         networks = [m for m in subject.comparison.models if m.history and curve.belongs(m)]
-        levels = largest_margins(networks) if curve.name == "margin" else []
-        if networks:
-            yield Plot(
-                f"training-{curve.name}",
-                _curves(subject, networks, curve, levels),
-                f"{curve.alt}, for {names_of(networks)}{LEVEL_ALT if levels else ''}",
-                f"{curve.caption}{LEVEL_CAPTION if levels else ''}",
-            )
+        levels = largest_margins(networks) if name == "margin" else []
+        if not networks:
+            continue
+        said, of_levels = WORDS["curves"][name], WORDS["curves"]["levels"]
+        alt, caption = f"{said['alt']}, for {names_of(networks)}", said["caption"]
+        if levels:
+            alt, caption = f"{alt}, {of_levels['alt']}", f"{caption} {of_levels['caption']}"
+        figure = _curves(subject, networks, curve, levels)
+        figure.axes[0].set_ylabel(said["label"])
+        yield Plot(f"training-{name}", figure, alt, caption)
 
 
 def _curves(
@@ -121,7 +76,7 @@ def _curves(
         _log_scale(ax)
     _end_values(ax)
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.set(xlabel="step", ylabel=curve.label)
+    ax.set_xlabel("step")
     ax.grid()
     legend(figure)
     return figure
