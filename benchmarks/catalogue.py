@@ -48,6 +48,9 @@ class Entry:
         When the claim stands; why it could fail, and why it could hold within the budget.
     other : (float, str)
         Another bound, which the verdict takes in the place of the rule's, and what it is called.
+    controls : tuple of (str, str)
+        Tables under which the verdict is another, and that verdict: changes of the kept table, by
+        "; ", each an assignment to a column or a condition on rows. The tests try them.
     alt : str
         What the picture shows: alternative text.
     notes : str
@@ -66,6 +69,7 @@ class Entry:
     other: tuple[float, str] | None = None
     alt: str = ""
     notes: str = ""
+    controls: tuple[tuple[str, str], ...] = ()
 
     @property
     def command(self) -> str:
@@ -91,6 +95,9 @@ class Claim:
         The claim in the paper's own words.
     experiment : str
         The one whose table decides, where one is enough: its ``judge(frame)`` then has the claim.
+    controls : tuple of (str, str)
+        As those of an experiment; of a claim without one, a change has its table before ": ".
+        "values: " are those of the replication's values, "exchanged: " names two of its models.
     """
 
     name: str
@@ -100,6 +107,7 @@ class Claim:
     why: str = ""
     quote: str = ""
     experiment: str = ""
+    controls: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
