@@ -27,8 +27,7 @@ With one group and a hard margin both programs are quadratic, up to the scale la
 
 and go as such to the solvers that take a quadratic objective. OSQP takes nothing else.
 
-If the solver finds no solution, it is asked for Gordan's proof: the alpha >= 0, sum(alpha) = 1,
-with the smallest max_g ||V_g(alpha)||.
+If the solver finds no solution, `linear_program.gordan` looks for the proof.
 
 Another norm than that of gate columns, and many classes, are solved in the primal alone, as it
 stands in `problem`, with the norm as a CVXPY atom of the plain coefficients.
@@ -53,8 +52,7 @@ from implicit_bias.base.processes import call_within
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import HasAtom
-from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.problem.features import Features
+from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
     Answer,
     Candidate,
@@ -64,6 +62,7 @@ from implicit_bias.solvers.base import (
     no_report,
 )
 from implicit_bias.solvers.iteration import nothing_yet
+from implicit_bias.solvers.linear_program import gordan
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
 
@@ -196,37 +195,11 @@ class CvxpySolver(ExternalSolver):
         if ended is not Status.OPTIMAL and deadline.passed:
             ended = Status.TIME_LIMIT
         if problem.hard_margin and status in NO_SOLUTION:
-            alpha, more = self._gordan(problem, backend, deadline)
+            alpha = gordan(problem, problem.constraints.undecided(), deadline)
             answer, ended = replace(answer, alpha=alpha), Status.NOT_SEPARABLE
-            iterations += more
         elif all(variable.value is not None for variable in posed.program.variables()):
             answer = posed.read()
         return Candidate(**vars(answer), status=ended, iterations=iterations, detail=status)
-
-    def _gordan(
-        self, problem: MarginProblem, backend: CvxpyBackend, deadline: Deadline
-    ) -> tuple[Array, int]:
-        """Return the alpha >= 0, sum 1, with the smallest max_g ||V_g||, and its iterations.
-
-        Under another norm all features are one group: no norm matters where V = 0.
-        """
-        rows = problem.constraints.undecided().narrowed()
-        features = _scaled_features(problem, rows)
-        own = features.groups
-        groups = own if problem.is_binary_group_lasso else np.zeros_like(own)
-        # Of the features themselves: a Cholesky factor is off by the root of the rounding error.
-        blocks = [features.matrix(groups == g).tocsc() for g in range(int(groups.max()) + 1)]
-        alpha = cp.Variable(len(rows), nonneg=True)
-        if backend.cones:
-            largest = cp.maximum(*[cp.norm(B.T @ alpha) for B in blocks], 0.0)
-        else:
-            largest = cp.sum_squares(blocks[0].T @ alpha)
-        balance = _balance(rows.offsets, alpha)
-        program = cp.Problem(cp.Minimize(largest), [cp.sum(alpha) == 1, *balance])
-        tolerance = SAFETY * self.tolerances.infeasibility
-        _, iterations = self._solve(program, backend, tolerance, deadline)
-        found = np.zeros(len(rows)) if alpha.value is None else np.asarray(alpha.value)
-        return rows.alpha(np.maximum(found, 0.0)), iterations
 
     def _limit(self, backend: CvxpyBackend) -> int:
         return self.max_iterations or backend.max_iterations
@@ -275,16 +248,11 @@ class Factor:
     lift: Callable[[Array], Array]
 
 
-def _scaled_features(problem: MarginProblem, rows: Constraints) -> Features:
-    """Features of constraints, of a size that solvers of fixed absolute tolerances need."""
-    features = problem.features.of_rows(rows)
-    return replace(features, X=features.X / problem.scale)
-
-
 def _plain(problem: MarginProblem, group: int) -> Factor:
     """Take the features of a group themselves: u is zeta_g."""
     columns = problem.plain_groups == group
-    B = _scaled_features(problem, problem.constraints).matrix(columns).tocsc()
+    # Of a size that solvers of fixed absolute tolerances need.
+    B = problem.features.of_rows(problem.constraints).matrix(columns).tocsc() / problem.scale
     return Factor(B, lambda u: u.reshape(int(columns.sum()), -1))
 
 
@@ -350,11 +318,6 @@ def _in_groups(problem: MarginProblem, formulation: Formulation, quadratic: bool
     return Posed(program, answer)
 
 
-def _balance(e: Array, alpha: cp.Variable) -> list[cp.Constraint]:
-    """E' alpha = 0, if there is an intercept."""
-    return [e.T @ alpha == 0] if e.shape[1] else []
-
-
 def _multipliers(constraints: list[cp.Constraint]) -> Array:
     return np.concatenate([np.zeros(0), *(equation.dual_value for equation in constraints)])
 
@@ -387,7 +350,7 @@ def _primal(blocks: Sequence[sp.csc_array], C: Array, e: Array, quadratic: bool)
 
 def _dual(blocks: Sequence[sp.csc_array], C: Array, e: Array, quadratic: bool) -> InFactors:
     alpha = cp.Variable(blocks[0].shape[0], nonneg=True)  # lambda, in the quadratic program
-    balance = _balance(e, alpha)
+    balance: list[cp.Constraint] = [e.T @ alpha == 0] if e.shape[1] else []
     if quadratic:
         return _dual_quadratic(blocks[0], alpha, balance)
     norms = [cp.SOC(cp.Constant(1.0), B.T @ alpha) for B in blocks]

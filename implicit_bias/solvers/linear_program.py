@@ -39,7 +39,7 @@ from implicit_bias.base.linear import linprog
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import drive
 from implicit_bias.solvers.rounds import RowRounds
@@ -141,7 +141,7 @@ class _WorkingProgram(RowRounds):
             elif found is not None or not self._try_harder():  # perhaps for want of digits
                 break
         if status == INFEASIBLE:
-            alpha = self._gordan()
+            alpha = gordan(self.problem, self.working, self.deadline)
             self.best = replace(self.best, alpha=alpha)
             late = self.deadline.passed and not alpha.any()
             return Status.TIME_LIMIT if late else Status.NOT_SEPARABLE
@@ -225,27 +225,27 @@ class _WorkingProgram(RowRounds):
         intercept = problem.as_intercept(rows.of_classes(x[len(x) - n_offsets :]))
         return 0, (alpha, coef.reshape(problem.coef_shape), intercept)
 
-    def _gordan(self) -> Array:
-        """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on the working set."""
-        problem, rows = self.problem, self.working
-        A, E = problem.features.of_rows(rows).matrix() / problem.scale, sp.csr_array(rows.offsets)
-        # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
-        # sizes of rows nor those of columns matter, but that of the multipliers.
-        whole = sp.hstack([A, E], format="csr")
-        sizes, of_columns = equilibrating(whole)
-        whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
-        ones = sp.csr_array(np.ones((len(rows), 1)))
-        found = linprog(
-            np.append(np.zeros(whole.shape[1]), -1.0),
-            sp.hstack([-whole, ones], format="csr"),
-            np.zeros(len(rows)),
-            bounds=[(-1, 1)] * A.shape[1] + [(None, None)] * (E.shape[1] + 1),
-            method="highs",
-            deadline=self.deadline,
-        )
-        if found.status != 0:
-            return np.zeros(problem.alpha_shape)
-        return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0) * sizes)
+
+def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Array:
+    """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on some rows; 0 without one."""
+    A, E = problem.features.of_rows(rows).matrix() / problem.scale, sp.csr_array(rows.offsets)
+    # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
+    # sizes of rows nor those of columns matter, but that of the multipliers.
+    whole = sp.hstack([A, E], format="csr")
+    sizes, of_columns = equilibrating(whole)
+    whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
+    ones = sp.csr_array(np.ones((len(rows), 1)))
+    found = linprog(
+        np.append(np.zeros(whole.shape[1]), -1.0),
+        sp.hstack([-whole, ones], format="csr"),
+        np.zeros(len(rows)),
+        bounds=[(-1, 1)] * A.shape[1] + [(None, None)] * (E.shape[1] + 1),
+        method="highs",
+        deadline=deadline,
+    )
+    if found.status != 0:
+        return np.zeros(problem.alpha_shape)
+    return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0) * sizes)
 
 
 def equilibrating(A: sp.csr_array) -> tuple[Array, Array]:
