@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,13 +15,7 @@ from implicit_bias.cli.options import JsonOption, takes_config
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
-    from implicit_bias.comparison import Comparison, ModelResult, PairResult
-
-MODEL_HEADINGS = ("model", "error", "on training", "norm", "excess", "C", "units on", "status")
-PAIR_HEADINGS = (
-    *("pair", "differ", "by chance", "kappa", "wrong alone", "difference of errors"),
-    "wrong less often",
-)
+    from implicit_bias.comparison import Comparison
 
 
 @takes_config("Data", "Models", "Architecture", "Margin", "Training", "Solver")
@@ -75,19 +69,20 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    output.print_table(*MODEL_HEADINGS, rows=map(_model_cells, comparison.models))
-    from implicit_bias.report.tables import differences, short_notes
+    from implicit_bias.report.tables import differences, short_notes, tables
     from implicit_bias.report.words import WORDS, conclusions
     from implicit_bias.runs.command import train_on
 
-    if comparison.pairs:
-        apart = {(row["first"], row["second"]): row for row in differences(comparison)}
-        rows = (
-            _pair_cells(each, apart.get((each.first, each.second))) for each in comparison.pairs
-        )
-        output.print_table(*PAIR_HEADINGS, rows=rows)
-        if any(row["left_open"] for row in apart.values()):
-            output.show(WORDS["notes"]["undecided"])
+    for table in tables(comparison, comparison.classes.tolist()):
+        keys = [column.key for column in table.columns]
+        shown = [keys.index(key) for key in WORDS["terminal"].get(table.caption, ()) if key in keys]
+        # Narrow, so that what stands below it need not be broken.
+        headings = [fill(table.columns[place].heading, 12) for place in shown]
+        if shown:
+            rows = ([row[place].text for place in shown] for row in table.rows)
+            output.print_table(*headings, rows=rows)
+    if any(row["left_open"] for row in differences(comparison)):
+        output.show(WORDS["notes"]["undecided"])
     for note in short_notes(comparison):
         output.show(note)
     onward = train_on(config, page.parent, [model.name for model in comparison.models])
@@ -95,28 +90,3 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         output.show(str(conclusion))
     output.show(f"Report: {page}")
     output.show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")
-
-
-def _model_cells(model: ModelResult) -> list[str]:
-    """Write what fits a terminal; the report has all columns."""
-    import numpy as np
-
-    from implicit_bias.report.words import trained
-
-    margin = model.margin
-    cells = [model.name, output.percent(model.error), output.percent(model.train_error)]
-    if margin is not None:
-        units = f"{margin.active_units} / {margin.units}"
-        status = margin.status.label if margin.status else trained(model)
-        C = "hard" if margin.hard_margin else output.cell(float(np.min(margin.C)))
-        cells += [f"{margin.norm:.6g}", output.percent(margin.excess), C, units, status]
-    return cells
-
-
-def _pair_cells(pair: PairResult, apart: Mapping[str, Any] | None) -> list[str]:
-    shares = (output.percent(pair.disagreement), output.percent(pair.by_chance))
-    cells = [f"{pair.first} / {pair.second}", *shares, output.cell(pair.kappa)]
-    if apart is not None:
-        alone = f"{apart['only_first']} / {apart['only_second']}"
-        cells += [alone, apart["difference_interval"], apart["decided"]]
-    return cells

@@ -87,8 +87,8 @@ def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None
     """Print rows of text under headings."""
     # No line between columns, and long words are broken: nothing is cut at 80 columns.
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    for heading in headings:  # the first column names the rows, as svm-linear
+        table.add_column(heading, overflow="fold", min_width=None if table.columns else 10)
     for row in rows:
         table.add_row(*row)
     out.print(table)

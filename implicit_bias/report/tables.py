@@ -150,7 +150,7 @@ def differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
 
 def _shown_models(comparison: Comparison) -> pd.DataFrame:
     """Return the models' numbers less those that mean nothing, with the steps of networks."""
-    frame = comparison.model_frame()
+    frame = comparison.model_frame().replace({"C": math.inf}, math.nan)
     if "status" not in frame:
         frame["status"] = None
     # A bound on the norm that only rounding keeps finite, and what follows from it.
