@@ -28,11 +28,9 @@ the scaling and the second-order terms.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -49,50 +47,11 @@ BOUNDARY_SHARE = 0.95
 # The multiple of mu at which a row that joins is, at least, below its margin.
 ROOM = 10.0
 
-Rates: TypeAlias = list[float]
+
+# A ball is that of one tensor at an iterate: slack X, multipliers P, the count of their products.
 
 
-class TensorBall(ABC):
-    """The ball of one tensor at an iterate.
-
-    Attributes
-    ----------
-    X, P : Tensor
-        Slack and multipliers.
-    count : int
-        Complementary products of both.
-    """
-
-    X: Tensor
-    P: Tensor
-    count: int
-
-    @abstractmethod
-    def scaled(self, rows: Tensor) -> Tensor:
-        """Rows (n, size) times K^(-1/2), in a basis of the ball's own."""
-
-    @abstractmethod
-    def solved(self, v: Tensor) -> Tensor:
-        """K^-1 v."""
-
-    @abstractmethod
-    def at_products(self, mu: float, predictor: tuple[Tensor, Tensor] | None) -> Tensor:
-        """P of products mu at this X, less the second-order terms of a predicted dw and dP."""
-
-    @abstractmethod
-    def pull(self, P: Tensor) -> Tensor:
-        """Return what P pulls at w."""
-
-    @abstractmethod
-    def change(self, P: Tensor, dw: Tensor) -> Tensor:
-        """Return the change of P to these, and by what dw changes of X."""
-
-    @abstractmethod
-    def rates(self, dw: Tensor, dP: Tensor) -> Rates:
-        """One over the longest steps for X and P."""
-
-
-class EntryBall(TensorBall):
+class EntryBall:
     """|w| <= 1, entry by entry."""
 
     def __init__(self, w: Tensor, P: Tensor | None, mu: float) -> None:
@@ -102,7 +61,7 @@ class EntryBall(TensorBall):
         self._k = self._ratio.sum(0)
 
     def scaled(self, rows: Tensor) -> Tensor:
-        """Rows times K^(-1/2)."""
+        """Rows (n, size) times K^(-1/2)."""
         return rows * self._k.rsqrt()
 
     def solved(self, v: Tensor) -> Tensor:
@@ -110,22 +69,22 @@ class EntryBall(TensorBall):
         return v / self._k
 
     def at_products(self, mu: float, predictor: tuple[Tensor, Tensor] | None) -> Tensor:
-        """P of products mu."""
+        """P of products mu at this X, less the second-order terms of a predicted dw and dP."""
         if predictor is None:
             return mu / self.X
         dw, dP = predictor
         return (mu - self._slack(dw) * dP) / self.X
 
     def pull(self, P: Tensor) -> Tensor:
-        """P_0 - P_1."""
+        """Return what P pulls at w, P_0 - P_1."""
         return P[0] - P[1]
 
     def change(self, P: Tensor, dw: Tensor) -> Tensor:
-        """Return the change of P."""
+        """Return the change of P to these, and by what dw changes of X."""
         return P - self.P - self._ratio * self._slack(dw)
 
-    def rates(self, dw: Tensor, dP: Tensor) -> Rates:
-        """One over the longest steps."""
+    def rates(self, dw: Tensor, dP: Tensor) -> list[float]:
+        """One over the longest steps for X and P."""
         return [float((-self._slack(dw) / self.X).max()), float((-dP / self.P).max())]
 
     @staticmethod
@@ -133,7 +92,7 @@ class EntryBall(TensorBall):
         return torch.stack([-dw, dw])
 
 
-class SingularBall(TensorBall):
+class SingularBall:
     """Singular values of at most 1, of the matrix of a tensor."""
 
     def __init__(self, shape: tuple[int, int], w: Tensor, P: Tensor | None, mu: float) -> None:
@@ -156,7 +115,7 @@ class SingularBall(TensorBall):
         self._left, self._right = U.T @ left, below @ Vt.T
 
     def scaled(self, rows: Tensor) -> Tensor:
-        """Rows times K^(-1/2), between the bases of C."""
+        """Rows (n, size) times K^(-1/2), between the bases of C."""
         return self._power(self._left @ self._matrix(rows) @ self._right, -0.5).reshape(rows.shape)
 
     def solved(self, v: Tensor) -> Tensor:
@@ -165,7 +124,7 @@ class SingularBall(TensorBall):
         return self._vector(self._left.T @ inner @ self._right.T)
 
     def at_products(self, mu: float, predictor: tuple[Tensor, Tensor] | None) -> Tensor:
-        """P of products mu."""
+        """P of products mu at this X, less the second-order terms of a predicted dw and dP."""
         if predictor is None:
             return mu * self._inverse
         dw, dP = predictor
@@ -174,15 +133,15 @@ class SingularBall(TensorBall):
         return mu * self._inverse - self._into.T @ second @ self._into
 
     def pull(self, P: Tensor) -> Tensor:
-        """2 P_12."""
+        """Return what P pulls at w, 2 P_12."""
         return self._vector(2.0 * P[: self._rows, self._rows :])
 
     def change(self, P: Tensor, dw: Tensor) -> Tensor:
-        """Return the change of P."""
+        """Return the change of P to these, and by what dw changes of X."""
         return symmetric(P - self.P - self._S @ self._slack(dw) @ self._S)
 
-    def rates(self, dw: Tensor, dP: Tensor) -> Rates:
-        """One over the longest steps."""
+    def rates(self, dw: Tensor, dP: Tensor) -> list[float]:
+        """One over the longest steps for X and P."""
         pairs = (self.X, self._slack(dw)), (self.P, dP)
         return [-float(relative_eigenvalues(A, B)[0]) for A, B in pairs]
 

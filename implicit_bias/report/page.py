@@ -44,7 +44,7 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import conclusions, data_facts, program_words, resource
+from implicit_bias.report.words import class_names, conclusions, data_facts, program_words, resource
 from implicit_bias.training.limit import LimitResult
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
@@ -140,7 +140,7 @@ def write_report(
             files = _write_pictures(folder / "figures", plot.name, plot.figure, kinds)
             sources[plot.name] = _source(plot, files[-1].read_bytes())
             old.difference_update(files)
-        rows = tables(comparison, _class_names(comparison, evaluation))
+        rows = tables(comparison, class_names(comparison, evaluation))
         script = resource("page.js")
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
@@ -312,7 +312,7 @@ def _write_tables(folder: Path, comparison: Comparison, evaluation: Dataset) -> 
 
 def _predictions(comparison: Comparison, evaluation: Dataset) -> pd.DataFrame:
     """Return the predictions behind what is carried along of each sample, or else its index."""
-    found = comparison.prediction_frame(_class_names(comparison, evaluation))
+    found = comparison.prediction_frame(class_names(comparison, evaluation))
     classes = [TRUE, *(model.name for model in comparison.models)]
     carried = evaluation.carried or {"row": found.index.to_numpy()}
     told = {name if name not in found else f"{name} (file)": carried[name] for name in carried}
@@ -324,14 +324,8 @@ def _by_name(
     frame: pd.DataFrame, columns: Sequence[str], comparison: Comparison, data: Dataset
 ) -> pd.DataFrame:
     """Write the classes in some columns of a table by the names that a data set has for them."""
-    names = dict(zip(comparison.classes.tolist(), _class_names(comparison, data), strict=True))
+    names = dict(zip(comparison.classes.tolist(), class_names(comparison, data), strict=True))
     return frame.assign(**{name: frame[name].map(names) for name in columns if name in frame})
-
-
-def _class_names(comparison: Comparison, data: Dataset) -> list[str]:
-    """Names of the classes (K,) of a comparison, by a data set that has as many."""
-    classes = comparison.classes.tolist()
-    return list(data.class_names if len(data.class_names) == len(classes) else map(str, classes))
 
 
 def _source(plot: Plot, image: bytes) -> str:

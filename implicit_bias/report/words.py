@@ -61,6 +61,12 @@ def program_words(fitted: FittedMargin) -> str:
     return f"{norm}, {gates}, {margin}"
 
 
+def class_names(comparison: Comparison, data: Dataset) -> tuple[str, ...]:
+    """Names of the classes (K,) of a comparison, by a data set that has as many."""
+    names = tuple(map(str, comparison.classes.tolist()))
+    return data.class_names if len(data.class_names) == len(names) else names
+
+
 def class_note(data: Dataset) -> str:
     """Say which class is +1, where the classes have names."""
     if data.classes is not None:

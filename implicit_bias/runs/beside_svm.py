@@ -7,7 +7,6 @@ gates has no such program, and is measured by its KKT residual alone. Nor has tr
 geometry than gradient descent's: it is measured by the KKT gap in its own norm.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,31 +27,6 @@ from implicit_bias.training.limit import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class BesideSvm:
-    """A network trained towards its limit, and that limit.
-
-    Attributes
-    ----------
-    network : Network
-        The network, trained in place.
-    limit : LimitResult
-        Its training.
-    solution : Solution or None
-        The SVM of its gates; None where training changes them, where there are several hidden
-        layers, or where it is no limit of the network (`Network.relaxed`, another norm than l2).
-    """
-
-    network: Network
-    limit: LimitResult
-    solution: Solution | None
-
-    @property
-    def excess(self) -> float:
-        """Norm at margin 1 over the certified optimum, minus 1; nan where that is not known."""
-        return self.limit.history[-1].excess
-
-
 def train_beside_svm(
     network: Network,
     X: Array,
@@ -66,7 +40,7 @@ def train_beside_svm(
     checkpoint: Path | None = None,
     resume: bool = False,
     progress: bool = False,
-) -> BesideSvm:
+) -> tuple[LimitResult, Solution | None]:
     """Solve the SVM of a network with fixed gates, then train the network towards it.
 
     Parameters
@@ -88,7 +62,11 @@ def train_beside_svm(
 
     Returns
     -------
-    BesideSvm
+    limit : LimitResult
+        Its training.
+    solution : Solution or None
+        The SVM of its gates; None where training changes them, where there are several hidden
+        layers, or where it is no limit of the network (`Network.relaxed`, another norm than l2).
 
     Raises
     ------
@@ -132,4 +110,4 @@ def train_beside_svm(
         resume=resume,
         progress=progress,
     )
-    return BesideSvm(network, limit, solution)
+    return limit, solution

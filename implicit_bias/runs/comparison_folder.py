@@ -114,7 +114,7 @@ def train_and_save(
     classifier.fit_by(
         samples.X,
         samples.y,
-        lambda network, X, y: train_beside_svm(network, X, y, limit, **goals).limit,
+        lambda network, X, y: train_beside_svm(network, X, y, limit, **goals)[0],
     )
     save_model(file, classifier, config.metadata(), samples.preparation)
     assert isinstance(classifier.training_, LimitResult)

@@ -16,6 +16,7 @@ from implicit_bias.comparison import Comparison, ModelResult, Predicts
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.report.style import Look, Role
+from implicit_bias.report.words import class_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +96,7 @@ class Subject:
     @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the classes, in the order of ``comparison.classes``."""
-        classes, names = self.comparison.classes, self.train.class_names
-        return names if len(names) == len(classes) else tuple(map(str, classes.tolist()))
+        return class_names(self.comparison, self.train)
 
     def predicted(self, name: str, X: Array) -> NDArray[np.int64]:
         """Class that a model gives to each input (n, D), by its place among all classes."""
