@@ -1,8 +1,8 @@
 """Reports: one self-contained HTML page, its tables and figures; pictures of trainings.
 
 The names below load matplotlib, so they are imported when first used: words need no pictures.
-What a page says stands in page.toml (columns, sections, curves) and in its template; page.mplstyle
-has matplotlib's settings.
+What a page says stands in page.toml (columns, sections, curves, verdicts) and in its template;
+page.mplstyle has matplotlib's settings.
 """
 
 from typing import TYPE_CHECKING, Any

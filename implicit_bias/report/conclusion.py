@@ -30,9 +30,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import NO_BREAK, percent, percent_range
+from implicit_bias.report.texts import WORDS
 
 # What evaluation samples are called, by whether they are others than the training samples.
 SAMPLES = {True: "unseen samples", False: "training samples", None: "samples"}
@@ -188,8 +190,12 @@ def conclude(standing: Standing) -> Conclusion:
     >>> print(conclusion.title)
     Not at its limit: the norm of net is 136 % above the smallest possible. Train on: train on
     """
-    verdict = _verdict(standing)
-    return Conclusion(verdict, _headline(verdict, standing), tuple(_evidence(verdict, standing)))
+    verdict, parts = _verdict(standing), _parts(standing)
+    relaxed = standing.relaxed and standing.svm is not None
+    beyond = verdict is Verdict.UNKNOWN and relaxed
+    headline = WORDS["headlines"]["not known, with more freedom" if beyond else verdict.value]
+    evidence = tuple(_evidence(verdict, standing, parts))
+    return Conclusion(verdict, headline.format(**parts), evidence)
 
 
 def _verdict(standing: Standing) -> Verdict:
@@ -215,60 +221,26 @@ def _verdict(standing: Standing) -> Verdict:
     return Verdict.HELD_BACK if len(standing.dead) else Verdict.NOT_AT_LIMIT
 
 
-def _headline(verdict: Verdict, s: Standing) -> str:
-    excess = term(percent(s.excess), "excess")
-    onward = f" Train on: {command(s.train_on)}" if s.train_on else ""
-    now = "with the gates it has now " if s.gates_moved else ""
-    match verdict:
-        case Verdict.OTHER_GEOMETRY:
-            return (
-                f"Another geometry: training moves {s.network} in the {s.geometry} norm, and "
-                f"{s.svm} is where training in the l2 norm goes."
-            )
-        case Verdict.LOCAL:
-            return (
-                f"No SVM is known to be the limit of {s.network}: each of its units learned by "
-                "itself."
-            )
-        case Verdict.INSEPARABLE:
-            gates = "With the gates it has now there" if s.gates_moved else "There"
-            return (
-                f"{_errors(s)}{gates} is no limit to go to: no weights with the gates of "
-                f"{s.network} separate the training samples (proven by {s.svm})."
-            )
-        case Verdict.SOFT:
-            return f"{_errors(s)}The SVM has a soft margin, C = {s.soft}."
-        case Verdict.NOT_SEPARATED:
-            wrong = term("some" if s.train_wrong is None else str(s.train_wrong), "train_error")
-            return (
-                f"Not separated yet: {wrong} training samples are on the wrong side of "
-                f"{s.network}, so {now}no scaling of its weights gives all a margin of 1, where "
-                f"norms are compared.{onward}"
-            )
-        case Verdict.AT_LIMIT:
-            return f"As close as {excess}: {now}{s.network} is its SVM."
-        case Verdict.HELD_BACK:
-            one = len(s.dead) == 1
-            units = f"unit {s.dead[0]}" if one else f"units {', '.join(map(str, s.dead[:LISTED]))}"
-            if len(s.dead) > LISTED:
-                units = f"{len(s.dead)} units"
-            return (
-                f"Not at its limit, and it may never get there: {units} of {s.network} "
-                f"{'is' if one else 'are'} {term('dead', 'dead')}, and {s.svm} uses "
-                f"{'it' if one else 'them'}."
-            )
-        case Verdict.NOT_AT_LIMIT:
-            return (
-                f"Not at its limit: {now}the norm of {s.network} is {excess} above the smallest "
-                f"possible.{onward}"
-            )
-    unknown = f"How far {s.network} is from its limit is not known: "
-    if s.relaxed and s.svm is not None:
-        return (
-            f"{unknown}its norm is {excess} above the optimum of {s.svm}, a lower bound, because "
-            "that program lets each class have weights that the network does not have."
-        )
-    return f"{_errors(s)}{unknown}{s.no_svm or 'no SVM of its program is among the models'}."
+def _parts(s: Standing) -> dict[str, Any]:
+    """Return what the sentences of page.toml have places for."""
+    several, places = len(s.dead) != 1, ", ".join(map(str, s.dead[:LISTED]))
+    units = f"{len(s.dead)} units" if len(s.dead) > LISTED else f"unit{'s' * several} {places}"
+    wrong = "some" if s.train_wrong is None else str(s.train_wrong)
+    return {
+        **vars(s),
+        "excess": term(percent(s.excess), "excess"),
+        "errors": _errors(s),
+        "wrong": term(wrong, "train_error"),
+        "now": "with the gates it has now " if s.gates_moved else "",
+        "There": "With the gates it has now there" if s.gates_moved else "There",
+        "onward": f" Train on: {command(s.train_on)}" if s.train_on else "",
+        "no_svm": s.no_svm or "no SVM of its program is among the models",
+        "units": units,
+        "are": "are" if several else "is",
+        "them": "them" if several else "it",
+        "dead": term("dead", "dead"),
+        "choose": command("--C auto"),
+    }
 
 
 def _errors(s: Standing) -> str:
@@ -284,27 +256,11 @@ def _errors(s: Standing) -> str:
     return f"{said}, {s.svm} on {theirs}; the two differ on {differ}. "
 
 
-def _evidence(verdict: Verdict, s: Standing) -> Iterator[str]:
-    excess = term(percent(s.excess), "excess")
-    if verdict is Verdict.HELD_BACK:
-        yield (
-            f"Its norm is {excess} above the smallest possible. A dead unit gets no gradient: "
-            "start from other weights."
-        )
-    if verdict is Verdict.INSEPARABLE:
-        soft = f"{s.svm} has the soft margin of C = {s.soft} instead; "
-        yield (
-            f"{soft if s.soft else 'Data with errors in them need a finite C: '}"
-            f'{command("--C auto")} (in Python C="auto") chooses {"a C" if s.soft else "one"} by '
-            "cross-validation. Else give the network more units or contexts."
-        )
-    if verdict is Verdict.SOFT:
-        yield (
-            f"How far {s.network} is from its limit is not known: that is the hard margin, and the "
-            f"C = {s.soft} of {s.svm} is finite, so that is another program."
-        )
-    if verdict is Verdict.LOCAL and math.isfinite(s.excess):
-        yield f"Its norm is {excess} above the optimum of {s.svm}."
+def _evidence(verdict: Verdict, s: Standing, parts: dict[str, Any]) -> Iterator[str]:
+    instead = verdict is Verdict.INSEPARABLE and s.soft
+    found = WORDS["evidence"].get(verdict.value + ", but softly" * bool(instead))
+    if found is not None and (verdict is not Verdict.LOCAL or math.isfinite(s.excess)):
+        yield found.format(**parts)
     if s.agreement is not None and s.agreement.total:
         chance = ""
         if math.isfinite(s.by_chance):

@@ -44,7 +44,8 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import class_names, conclusions, data_facts, program_words, resource
+from implicit_bias.report.texts import text_of
+from implicit_bias.report.words import class_names, conclusions, data_facts, program_words
 from implicit_bias.training.limit import LimitResult
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
@@ -141,7 +142,7 @@ def write_report(
             sources[plot.name] = _source(plot, files[-1].read_bytes())
             old.difference_update(files)
         rows = tables(comparison, class_names(comparison, evaluation))
-        script = resource("page.js")
+        script = text_of("page.js")
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,

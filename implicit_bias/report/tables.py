@@ -13,7 +13,8 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.words import WORDS, names_of, trained, unlike
+from implicit_bias.report.texts import WORDS
+from implicit_bias.report.words import names_of, trained, unlike
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 
 import numpy as np
 
@@ -18,14 +16,6 @@ from implicit_bias.norms.named import name_of
 from implicit_bias.problem import C_in_words
 from implicit_bias.report import conclusion
 
-
-def resource(name: str) -> str:
-    """Return the text of a file that lies beside this one."""
-    return resources.files("implicit_bias.report").joinpath(name).read_text("utf-8")
-
-
-# What a page says of its tables, sections and curves.
-WORDS = tomllib.loads(resource("page.toml"))
 # How to train on from Python; a command line has its own.
 TRAIN_ON = (
     "from functools import partial; from implicit_bias import train_to_limit; "

@@ -14,7 +14,8 @@ from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.predictors import predictor_plots, support_plots
 from implicit_bias.report.figures.training import training_plots
 from implicit_bias.report.figures.units import active_in_svms, unit_plots
-from implicit_bias.report.words import WORDS, class_note, margin_words, names_of, pictured
+from implicit_bias.report.texts import WORDS
+from implicit_bias.report.words import class_note, margin_words, names_of, pictured
 
 PLOTS: dict[str, Callable[[Subject], Iterator[Plot]]] = {
     "errors": error_plots,

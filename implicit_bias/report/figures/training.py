@@ -12,7 +12,8 @@ from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.margins import largest_margins
 from implicit_bias.report.style import BLACK, GREY, legend, panel
-from implicit_bias.report.words import WORDS, names_of
+from implicit_bias.report.texts import WORDS
+from implicit_bias.report.words import names_of
 from implicit_bias.training.history import HistoryPoint
 
 
