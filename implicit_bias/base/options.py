@@ -3,6 +3,8 @@
 The command line offers them without loading a library, and the library checks them.
 """
 
+import tomllib
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 # Those of CVXPY, which need no solver of this package.
@@ -57,11 +59,14 @@ class OptimizerLimit(NamedTuple):
         What that takes, or what else is known.
     sources : str
         Who shows it.
+    classes : list of str
+        What the classes are called that are it.
     """
 
     norm: str
     condition: str
     sources: str
+    classes: list[str]
 
 
 # Geometries of a training towards the limit, and how it goes there (`training.LimitConfig`).
@@ -72,37 +77,11 @@ METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 # "cross-entropy" is the logistic loss, as it is called where there are many classes.
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
-OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
-    "sgd": OptimizerLimit(
-        "l2",
-        "",
-        "Soudry et al. 2018 (linear); Lyu and Li 2020 (homogeneous networks)",
-    ),
-    "sign": OptimizerLimit(
-        "linf",
-        "full batches, or momentum",
-        "Gunasekar et al. 2018, Fan, Schmidt and Thrampoulidis 2025 (linear); Tsilivis et al. 2024 "
-        "(homogeneous networks); Baek, Song and Yun 2025 (single samples with momentum)",
-    ),
-    "adam": OptimizerLimit(
-        "linf",
-        "full batches, no epsilon; with single samples it can go to l2 or elsewhere",
-        "Zhang, Zou and Cao 2024 (linear); Gronich and Vardi 2026 (homogeneous networks); Baek, "
-        "Song and Yun 2025 (single samples)",
-    ),
-    "adamw": OptimizerLimit(
-        "linf",
-        "its decay keeps the largest entry at most 1 / weight decay: it minimises the loss there",
-        "Xie and Li 2024",
-    ),
-    "muon": OptimizerLimit(
-        "spectral",
-        "of each weight matrix, the largest of them; no weight decay",
-        "Fan, Schmidt and Thrampoulidis 2025 (linear); Gronich and Vardi 2026 (homogeneous "
-        "networks); Chen, Li and Liu 2025 (with decay: constrained in that norm)",
-    ),
-}
 OPTIMIZER_NAMES: tuple[OptimizerName, ...] = get_args(OptimizerName)
+_LIMITS = tomllib.loads(Path(__file__).with_name("optimizers.toml").read_text("utf-8"))
+OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
+    name: OptimizerLimit(**_LIMITS[name]) for name in OPTIMIZER_NAMES
+}
 
 
 def limit_words(optimizer: OptimizerName) -> str:

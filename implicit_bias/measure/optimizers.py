@@ -49,10 +49,7 @@ from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm, Parameter
 
 # The norm of each tensor, by the optimizer's class.
 LIMIT_NORMS: dict[str, str] = {
-    "SGD": OPTIMIZER_LIMITS["sgd"].norm,
-    **dict.fromkeys(("Adam", "AdamW", "NAdam", "RAdam", "Adamax"), OPTIMIZER_LIMITS["adam"].norm),
-    **dict.fromkeys(("Sign", "SignDescent", "SignSGD", "Signum"), OPTIMIZER_LIMITS["sign"].norm),
-    "Muon": OPTIMIZER_LIMITS["muon"].norm,
+    name: limit.norm for limit in OPTIMIZER_LIMITS.values() for name in limit.classes
 }
 # Ratios of rates that differ by this share have other schedules.
 SAME_SCHEDULE = 1e-6
