@@ -21,7 +21,7 @@ from enum import Enum
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from implicit_bias.base.colours import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
@@ -86,12 +86,15 @@ def legend(figure: Figure) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=2)
 
 
-def logarithmic(ax: Axes) -> None:
-    """Let both axes be logarithmic, with plain numbers: the style parses no mathematics."""
-    ax.set(xscale="log", yscale="log")
+def logarithmic(ax: Axes, *, x: bool = True) -> None:
+    """Let both axes be logarithmic, or y alone, with three plain numbers beside each at least."""
+    ax.set(yscale="log", **({"xscale": "log"} if x else {}))
     ax.grid(True)
-    for axis, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-        if high < 100 * low:  # else powers of ten are enough
+    for axis in (ax.xaxis, ax.yaxis) if x else (ax.yaxis,):
+        low, high = sorted(axis.get_view_interval())
+        if high < 8 * low:  # too near for round numbers of the decades
+            axis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
+        elif high < 100 * low:  # else powers of ten are enough
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.margins import largest_margins
-from implicit_bias.report.style import BLACK, GREY, legend, panel
+from implicit_bias.report.style import BLACK, GREY, legend, logarithmic, panel
 from implicit_bias.report.texts import WORDS
 from implicit_bias.report.words import names_of
 from implicit_bias.training.history import HistoryPoint
@@ -74,42 +73,13 @@ def _curves(
         ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
         ax.margins(y=0.12)
     if curve.log:
-        _log_scale(ax)
+        logarithmic(ax, x=False)
     _end_values(ax)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel("step")
-    ax.grid()
+    ax.grid(True)
     legend(figure)
     return figure
-
-
-def _log_scale(ax: Axes) -> None:
-    """Make the y axis logarithmic with three numbers beside it at least, or leave it linear."""
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in ax.lines])
-    values = values[np.isfinite(values) & (values > 0)]
-    if not len(values):
-        return
-    low, high = values.min() / 1.2, values.max() * 1.2
-    ticks = log_ticks(low, high)
-    if len(ticks) < 3:
-        ax.set_ylim(bottom=0)
-        return
-    ax.set_yscale("log")
-    ax.set_ylim(low, high)
-    ax.yaxis.set_major_locator(FixedLocator(ticks))
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_locator(NullLocator())
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two positive ones: three to eight, where a coarse enough grid has."""
-    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for mantissas in ((1,), (1, 2, 5), tuple(range(1, 10))):
-        ticks = [float(f"{m}e{decade:.0f}") for decade in decades for m in mantissas]
-        shown = [tick for tick in ticks if low <= tick <= high]
-        if len(shown) >= 3:
-            return shown[:: -(-len(shown) // 8)]
-    return []
 
 
 def _end_values(ax: Axes) -> None:
