@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.contour import ContourSet
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
@@ -16,9 +15,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.estimators import MarginSVC
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
-from implicit_bias.report.figures.base import Subject
-from implicit_bias.report.figures.plane import plane_plots
-from implicit_bias.report.style import style
+from implicit_bias.report.figures.plane import Plane
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.grading import grade
@@ -160,14 +157,10 @@ def test_comparison_and_grades_know_the_intercept() -> None:
 
 def test_lines_in_the_plane_are_moved_by_the_intercept() -> None:
     model = ib.GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y)
-    result = ib.compare({"svm": model}, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
-    with style():
-        *_, contexts = plane_plots(Subject(result, {"svm": model}, MOONS))
-    sets = [part for part in contexts.figure.axes[0].collections if isinstance(part, ContourSet)]
-    solid = [part for part in sets if np.max(part.get_linewidth()) == 2]
-    points = np.vstack([path.vertices for part in solid for path in part.get_paths()])
+    plane = Plane.around(MOONS)
+    points = plane.line(model.coef_[0], float(model.margin_view().offset))
     assert len(points)
-    values = model.decision_function(np.column_stack([points, np.ones(len(points))]))
+    values = plane.inputs(points) @ model.coef_[0] + model.intercept_
     np.testing.assert_allclose(values, 0.0, atol=1e-9)
 
 

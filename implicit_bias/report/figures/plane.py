@@ -69,8 +69,23 @@ class Plane:
     def points(self) -> Array:
         """Return the inputs (GRID^2, D) at the grid's points: y is the slow axis."""
         x, y = np.meshgrid(self.x, self.y)
-        points = np.column_stack([x.ravel(), y.ravel()])
+        return self.inputs(np.column_stack([x.ravel(), y.ravel()]))
+
+    def inputs(self, points: Array) -> Array:
+        """Points (n, 2) with the constant, where there is one."""
         return np.column_stack([points, np.ones(len(points))]) if self.has_constant else points
+
+    def line(self, coef: Array, intercept: float = 0.0) -> Array:
+        """Points (n, 2) of <coef, x> + b = 0 that cross the grid; none where there is no line."""
+        normal, offset = coef[:2], intercept + (coef[2] if self.has_constant else 0.0)
+        square = float(normal @ normal)
+        if square == 0:
+            return np.empty((0, 2))
+        centre = np.array([self.x.mean(), self.y.mean()])
+        foot = centre - (normal @ centre + offset) / square * normal
+        reach = np.hypot(np.ptp(self.x), np.ptp(self.y))
+        along = np.linspace(-reach, reach, 8 * GRID) / np.sqrt(square)
+        return foot + along[:, None] * np.array([-normal[1], normal[0]])
 
 
 def plane_plots(subject: Subject) -> Iterator[Plot]:
@@ -107,7 +122,7 @@ def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
     given = subject.predicted(name, plane.points()).reshape(GRID, GRID)
     _tint(ax, plane, given, [_tinted(look.colour) for look in _class_looks(subject)])
     for label in np.unique(given)[1:]:
-        _zero_set(ax, plane, (given >= label) - 0.5, colors=style.BLACK, linewidths=1.5)
+        _boundary(ax, plane, given >= label, colors=style.BLACK, linewidths=1.5)
     _samples(ax, subject, name)
     style.legend(figure)
     return figure
@@ -115,21 +130,23 @@ def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
 
 def _contexts(subject: Subject, name: str, plane: Plane) -> Figure:
     figure, ax = _plane_panel(name)
-    fitted, points = subject.fitted[name], plane.points()
-    gates = _gates(fitted, points)
+    fitted = subject.fitted[name]
+    gates = _gates(fitted, plane.points())
     cells, cell = distinct_rows(gates)
     _tint(ax, plane, cell.reshape(GRID, GRID) % len(CONTEXT_TINTS), CONTEXT_TINTS)
     # A gate and its complement share their boundary.
     for changed in distinct_rows(np.abs(gates - gates[0]).T)[0]:
-        look: dict[str, Any] = {"colors": style.GREY, "linewidths": 0.9, "linestyles": "dashed"}
-        _zero_set(ax, plane, (changed > 0) - 0.5, **look)
+        edges = changed.reshape(GRID, GRID) > 0
+        _boundary(ax, plane, edges, colors=style.GREY, linewidths=0.9, linestyles="dashed")
     _samples(ax, subject, name, faint=True)
-    for place, code in enumerate(cells):
-        scores = points @ (code @ fitted.coef) + float(fitted.offset)
+    for code in cells:
+        line = plane.line(code @ fitted.coef, float(fitted.offset))
+        if not len(line):
+            continue
+        rules = (_gates(fitted, plane.inputs(line)) == code).all(axis=1)
         if len(cells) <= MAX_EXTENDED:
-            _zero_set(ax, plane, scores, colors=style.GREEN, linestyles="dotted", linewidths=1)
-        own = np.where(cell == place, scores, np.nan)
-        _zero_set(ax, plane, own, colors=style.BLACK, linewidths=2)
+            ax.plot(*line.T, color=style.GREEN, linestyle=":", linewidth=1)
+        ax.plot(*np.where(rules[:, None], line, np.nan).T, color=style.BLACK, linewidth=2)
     ax.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
     style.legend(figure)
     return figure
@@ -168,11 +185,9 @@ def _tint(ax: Axes, plane: Plane, numbers: NDArray[Any], tints: Sequence[Any]) -
     ax.set_aspect("auto")
 
 
-def _zero_set(ax: Axes, plane: Plane, scores: Array, **options: Any) -> None:
-    """Draw where a function is 0, by its values at the grid's points; nan where it is unknown."""
-    if np.nanmin(scores) < 0 < np.nanmax(scores):
-        known = np.ma.masked_invalid(scores.reshape(GRID, GRID))
-        ax.contour(plane.x, plane.y, known, [0.0], **options)
+def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any) -> None:
+    if inside.any() and not inside.all():
+        ax.contour(plane.x, plane.y, inside.astype(float), [0.5], **options)
 
 
 def _samples(ax: Axes, subject: Subject, name: str, *, faint: bool = False) -> None:
