@@ -47,6 +47,8 @@ LARGEST_OFFSET = 900
 class PrimalPoint:
     """Coefficients times 2^-exponent, the largest about 1, and their scores.
 
+    What rounding adds is bounded where it is asked for: the best scale is found without.
+
     Attributes
     ----------
     problem : MarginProblem
@@ -57,21 +59,21 @@ class PrimalPoint:
         See above.
     given : ndarray of shape (K',), or None
         Offsets that go with ``coef``; None for the best ones.
-    norm : float
-        Upper bound on Omega(coef).
-    scores : Enclosure of shape (N, K')
+    values : ndarray of shape (N, K')
         f_k(x_n), without offsets.
     as_stored : bool
         With a soft margin, whether the bound is that of the coefficients at their own scale.
+    radius : ndarray of shape (N, K'), optional
+        What rounding may have added to ``values``, where it is known.
     """
 
     problem: MarginProblem
     coef: Array
     exponent: int
     given: Array | None
-    norm: float
-    scores: Enclosure
+    values: Array
     as_stored: bool
+    radius: Array | None = None
 
     @classmethod
     def of(
@@ -98,10 +100,9 @@ class PrimalPoint:
             sizes.append(math.frexp(np.abs(offsets).max())[1] - LARGEST_OFFSET)
         exponent = max(sizes)
         coef = np.ldexp(coef, -exponent).reshape(problem.norm_shape)
-        scores = score_enclosures(problem.features, problem.plain_coef(coef))
+        values = problem.features.apply(problem.plain_coef(coef))
         offsets = None if offsets is None else np.ldexp(offsets, -exponent)
-        norm = problem.norm.value_bound(coef)
-        return cls(problem, coef, exponent, offsets, norm, scores, as_stored)
+        return cls(problem, coef, exponent, offsets, values, as_stored)
 
     def refined(self) -> PrimalPoint:
         """Evaluate with more digits the scores that decide."""
@@ -113,12 +114,25 @@ class PrimalPoint:
             if len(samples) == 0:
                 break
             done[samples] = True
-            value, radius = found.scores.value.copy(), found.scores.radius.copy()
+            value, radius = found.values.copy(), found.scores.radius.copy()
             for k, of_class in enumerate(plain):
                 part = precise_predictions(features.fast_gates, features.X, of_class, samples)
                 value[samples, k], radius[samples, k] = part.value, part.radius
-            found = replace(found, scores=Enclosure(value, radius))
+            found = replace(found, values=value, radius=radius)
         return found
+
+    @cached_property
+    def norm(self) -> float:
+        """Upper bound on Omega(coef)."""
+        return self.problem.norm.value_bound(self.coef)
+
+    @cached_property
+    def scores(self) -> Enclosure:
+        """f_k(x_n), (N, K'), without offsets."""
+        if self.radius is not None:
+            return Enclosure(self.values, self.radius)
+        plain = self.problem.plain_coef(self.coef)
+        return score_enclosures(self.problem.features, plain, self.values)
 
     @cached_property
     def offsets(self) -> Array:
@@ -133,11 +147,12 @@ class PrimalPoint:
     @cached_property
     def scale(self) -> float:
         """The c of the smallest primal value of c ``coef``; 0 where zeta = 0 has it, or none."""
-        q, unit = self.smallest.value, self._own_scale
-        if not np.isfinite(self.norm):
-            return 0.0
+        rows, unit = self.problem.constraints, self._own_scale
+        q = rows.smallest(rows.margins(self.values + self.offsets))
         if self.problem.hard_margin:
             return 1.0 / q.min() if q.min() > SMALLEST_MARGIN else 0.0
+        if not np.isfinite(self.norm):
+            return 0.0
         if self.given is not None and self.as_stored and self.norm > 0:
             return unit
         c = best_scale(self.norm, q, self.problem.box)
@@ -180,7 +195,7 @@ class PrimalPoint:
         if np.isfinite(self.norm):
             return float(self.margins.min())
         # Plain coefficients leave out what is outside of the range of a metric.
-        scores = self.problem.decision(self.coef).reshape(self.scores.value.shape)
+        scores = self.problem.decision(self.coef).reshape(self.values.shape)
         given = Enclosure(scores, np.zeros_like(scores))
         found = smallest_margins(self.problem, given, self.offsets).value
         return float(np.ldexp(found.min(), self.exponent))
@@ -264,7 +279,7 @@ class PrimalPoint:
 
         With a hard margin, and of more classes, those of the largest smallest margin.
         """
-        problem, f = self.problem, self.scores.value
+        problem, f = self.problem, self.values
         if problem.norm_shape[0] > 1:
             return _offsets_of_largest_margin(problem, f)
         positive = problem.owners == 0
@@ -287,13 +302,14 @@ class PrimalPoint:
         return np.array([offset(c)])
 
 
-def score_enclosures(features: Features, coef: Array) -> Enclosure:
-    """Scores (N, K') of coefficients (K', M, D), with what rounding may have added to them."""
-    gates, X = features.fast_gates, features.X
-    pairs = zip(coef, features.apply(coef).T, strict=True)
-    parts = [predictions(gates, X, *pair) for pair in pairs]
-    value = np.stack([part.value for part in parts], axis=1)
-    return Enclosure(value, np.stack([part.radius for part in parts], axis=1))
+def score_enclosures(features: Features, coef: Array, values: Array | None = None) -> Enclosure:
+    """Scores (N, K') of coefficients (K', M, D), with what rounding may have added to them.
+
+    ``values`` are the scores as they were computed, where they were.
+    """
+    values = features.apply(coef) if values is None else values
+    gates, X, pairs = features.fast_gates, features.X, zip(coef, values.T, strict=True)
+    return Enclosure(values, np.stack([predictions(gates, X, *pair).radius for pair in pairs], 1))
 
 
 def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) -> Enclosure:

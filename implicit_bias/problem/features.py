@@ -129,7 +129,7 @@ class Features:
 
     def subset(self, samples: Integers) -> Features:
         """Return those of some samples."""
-        return Features(self.X[samples], self.gates[samples], self.groups)
+        return Features(self.X[samples], self.fast_gates[samples], self.groups)
 
     def of_rows(self, rows: Constraints) -> Features:
         """Return those of constraints, b_p (x) phi(x_n(p)): of all classes, as columns of gates.

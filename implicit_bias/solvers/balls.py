@@ -44,6 +44,7 @@ times m, and for l_inf times 1. So the coordinates have that factor in them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -102,12 +103,12 @@ class CentralPoint(BallPoint):
     @property
     def order(self) -> int:
         """Count the complementary products of the balls."""
-        return len(self.R) if self.R.ndim == 2 else self.R.numel()
+        return self.R.shape[0] if self.R.ndim == 2 else self.R.numel()
 
     def complementarity(self) -> float:
         """Mean of the eigenvalues of the complementary products, mu."""
         total = self.alpha @ self.s + self.w @ self.xi + (self.R * self.T).sum()
-        return float(total) / (len(self.alpha) + len(self.w) + self.order)
+        return float(total) / (self.alpha.numel() + self.w.numel() + self.order)
 
     def reach(self, step: CentralPoint) -> float:
         """Longest step, at most 1, that keeps all variables positive (definite).
@@ -118,13 +119,12 @@ class CentralPoint(BallPoint):
         rates = []
         for name in ("alpha", "s", "w", "xi", "t", "R", "T"):
             X, dX = getattr(self, name), getattr(step, name)
-            if X.ndim == 2:
-                rates.append(-float(relative_eigenvalues(X, dX)[0]))
-            elif X.numel():
-                rates.append(-float((dX / X).min()))
-        if not np.isfinite(rates).all():
+            if X.numel():
+                rates.append(relative_eigenvalues(X, dX) if X.ndim == 2 else (dX / X).reshape(-1))
+        least = float(torch.cat(rates).min())
+        if not math.isfinite(least):
             raise Breakdown
-        return 1.0 / max(1.0, *rates)
+        return 1.0 / max(1.0, -least)
 
     def to(self, dtype: torch.dtype) -> CentralPoint:
         """Return it in another precision."""
@@ -202,14 +202,15 @@ class Ball(ABC):
     ----------
     margins : Tensor of shape (P,)
         Those of zeta, without the offset.
-    norm : float
-        Omega(zeta).
+    norm, dual_norm : float
+        Omega(zeta) and Omega_*(V).
     primal : tuple of Tensor
         V and d of `ScaledProblem.coef`.
     """
 
     margins: Tensor
     norm: float
+    dual_norm: float
     primal: tuple[Tensor, Tensor]
 
 
@@ -269,7 +270,8 @@ class GroupBalls(Ball):
         self.U = rows.group_products(V)
         self.squares = rows.inner(V, V)  # (G,)
         self.margins = self.U @ self.d
-        self.norm = float(torch.dot(self.d, self.squares.sqrt()))
+        norms = self.squares.sqrt()
+        self.norm, self.dual_norm = float(torch.dot(self.d, norms)), float(norms.max())
         self.residual = 0.5 - point.T - 0.5 * self.squares
         self.primal = V, self.d
 
@@ -510,7 +512,8 @@ class BallOfClasses(Ball):
         self.prepare()
         zeta = self.W if balls.free_t else self.other
         self.missing = V - (self.other if balls.free_t else self.W)
-        self.margins, self.norm = balls.margins(zeta), balls.norm(zeta)
+        self.margins = balls.margins(zeta)
+        self.norm, self.dual_norm = balls.norm(zeta), balls.dual_norm(V)
         of_classes = (balls.basis @ balls.whole(zeta))[:, None]
         self.primal = of_classes, of_classes.new_ones(1)
 

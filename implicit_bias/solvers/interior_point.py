@@ -332,14 +332,16 @@ class _CentralPath(Run):
                 least = steering.floor * tolerances.gap * best.lower / n_products
                 target = max(min((after / mu) ** 3, 1.0) * mu, least)
                 step = newton.direction(target, predictor).change
-                if point.reach(step) < steering.short:
+                reached = point.reach(step)
+                if reached < steering.short:
                     # The predictor overshot.
                     damped = [
                         newton.direction(target, predictor, reach**k) for k in steering.damping
                     ]
                     centred = [newton.direction(share * mu) for share in steering.centring]
                     step = max([step, *(x.change for x in damped + centred)], key=point.reach)
-                length = min(1.0, steering.boundary_share * point.reach(step))
+                    reached = point.reach(step)
+                length = min(1.0, steering.boundary_share * reached)
                 point = move(point, step, length)
                 split = split.moved(view, target, length)
         except Breakdown:
@@ -490,7 +492,7 @@ class _Split:
     @property
     def any_idle(self) -> bool:
         """Whether there are idle rows."""
-        return len(self.free) < len(self.idle)
+        return self.free.numel() < self.idle.numel()
 
     def full_alpha(self, point: CentralPoint) -> Tensor:
         """Return alpha of all rows, (P,)."""
@@ -560,17 +562,16 @@ class _View:
         self.ball = balls.at(point, V)
         margins = self.ball.margins
         self.imbalance = scaled.e.T @ self.alpha  # (J,)
-        balanced = True
+        balanced, largest = True, self.ball.dual_norm
         if scaled.n_offsets:
             margins = margins + scaled.e @ point.beta
             rest, size = self.imbalance.abs(), scaled.e.abs().T @ self.alpha
             balanced = not bool((rest > BALANCE * size).any())
             if balanced and (rest > scaled.balance_tolerance * size).any():
                 self.of_bound = scaled.balanced(self.alpha)
-                V = balls.dual_vectors(self.of_bound)
+                largest = balls.dual_norm(balls.dual_vectors(self.of_bound))
         self.excess = margins - scaled.b  # (P,)
         self.upper, self.violation = scaled.upper(self.ball.norm, margins)
-        largest = balls.dual_norm(V)
         growth = 1.0 / largest if largest > 0 else np.inf
         # Features have norm 1 here. A soft margin always has a solution.
         self.gordan_ratio = 0.0 if scaled.soft else float(self.of_bound.sum()) * growth

@@ -95,6 +95,11 @@ class GateGroups:
     n_groups: int
 
     @cached_property
+    def of_gates(self) -> Tensor:
+        """Group of the norm of each rotated gate of each class, (K' M',)."""
+        return self.columns[:, self.groups].reshape(-1)
+
+    @cached_property
     def distinct(self) -> bool:
         """Whether no two groups of gates of a class are in one group of the norm."""
         return all(len(torch.unique(own)) == len(own) for own in self.columns)
@@ -142,12 +147,11 @@ class ScaledRows:
 
     def inner(self, V: Tensor, W: Tensor) -> Tensor:
         """<V_g, W_g> of each group (G,)."""
-        layout = self.layout
+        layout, of_gates = self.layout, (V * W).sum(2)
         found = V.new_zeros(layout.n_groups)
-        for own, columns in zip((V * W).sum(2), layout.columns, strict=True):
-            of_gates = (layout.share * own[-1]).index_add_(0, layout.groups, own[:-1])
-            found.index_add_(0, columns, of_gates)
-        return found
+        found.index_add_(0, layout.of_gates, of_gates[:, :-1].reshape(-1))
+        constant = of_gates[:, -1:] * layout.share
+        return found.index_add_(0, layout.columns.reshape(-1), constant.reshape(-1))
 
     def group_products(self, V: Tensor) -> Tensor:
         """U (P, G): <V_g, features of the row in group g>."""
@@ -411,7 +415,7 @@ class Boxes:
 
     def of_rows(self, values: Tensor) -> Tensor | float:
         """Return values of boxes (B,) as those of rows (N,): 0 where there are none."""
-        if not len(values):
+        if not values.numel():
             return 0.0
         return values if self.index is None else values[self.index]
 
