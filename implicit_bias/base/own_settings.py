@@ -32,18 +32,18 @@ def own_settings() -> Iterator[None]:
     0.0
     """
     torch = sys.modules.get("torch")  # without it, nobody has set its device
-    errors, device = np.geterr(), None
-    with np.errstate(all="ignore"), ExitStack() as stack:
-        if torch is not None:
-            if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():
-                stack.enter_context(torch.inference_mode(False))
-                stack.enter_context(torch.enable_grad())
-            if (default := torch.empty(0).device).type != "cpu":
-                device = default
-                stack.enter_context(torch.device("cpu"))
+    with ExitStack() as stack:
+        if torch and (torch.is_inference_mode_enabled() or not torch.is_grad_enabled()):
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
         if _OF_THE_CALLER.get() is None:  # else one of ours calls another
-            token = _OF_THE_CALLER.set((errors, device))
+            default = torch.empty(0).device if torch else None
+            device = default if default and default.type != "cpu" else None
+            token = _OF_THE_CALLER.set((np.geterr(), device))
             stack.callback(_OF_THE_CALLER.reset, token)
+            stack.enter_context(np.errstate(all="ignore"))
+            if torch and device:
+                stack.enter_context(torch.device("cpu"))
         yield
 
 

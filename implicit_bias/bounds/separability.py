@@ -705,8 +705,9 @@ def _repeated(X: Array) -> list[int]:
         bits = (X[start : start + BLOCK] + 0.0).view(np.uint64)  # + 0.0 turns -0.0 to 0.0
         # The last bits of small integers are zeros, and what is above 2^64 is dropped.
         sums[start : start + BLOCK] = (bits ^ (bits >> 32)) @ weights
-    _, place, counts = np.unique(sums, return_inverse=True, return_counts=True)
-    repeated: list[int] = np.flatnonzero(counts[place] > 1).tolist()
+    in_order = np.sort(sums)
+    again = in_order[1:][in_order[1:] == in_order[:-1]]
+    repeated: list[int] = np.flatnonzero(np.isin(sums, again)).tolist() if len(again) else []
     return repeated
 
 

@@ -24,7 +24,6 @@ from implicit_bias.base.rounding import (
     SMALLEST_NORMAL,
     Enclosure,
     gamma,
-    ldexp_up,
     root_sums,
     row_norms,
     sum_up,
@@ -102,12 +101,10 @@ class GroupNorm(SumNorm):
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on ||V_g||, shape (G,), of V of the plain gates."""
-        scaled, exponent = V.scaled()
-        norms = row_norms(scaled.value.reshape(-1, V.value.shape[-1]))
-        radius = row_norms(scaled.radius.reshape(-1, V.value.shape[-1]))
-        rounding = gamma(V.value.shape[-1] + 4) * (norms + radius)
-        found = self.of_rows(Enclosure(norms, SAFETY * (radius + rounding)))
-        return ldexp_up(found.magnitude, exponent)
+        width = V.value.shape[-1]
+        norms, radius = (row_norms(part.reshape(-1, width)) for part in (V.value, V.radius))
+        rounding = gamma(width + 4) * (norms + radius)
+        return self.of_rows(Enclosure(norms, SAFETY * (radius + rounding))).magnitude
 
     def of_rows(self, rows: Enclosure) -> Enclosure:
         """Return ||V_g|| (G,) from the norms of the rows of V (M', D), or of (K, M', D)."""

@@ -266,7 +266,7 @@ class MarginProblem:
         """Return the intercept, a number or (K,) with many classes, from offsets (K',)."""
         return offsets.item(0) if self.classes is None else offsets
 
-    @property
+    @cached_property
     def hard_margin(self) -> bool:
         """Whether C is infinite."""
         return bool(np.isinf(self.C).all())

@@ -657,11 +657,10 @@ class _ByLevels(_OnSupport[OneGroup]):
             return None
         e = scaled.e[:n]
         # a = parts (1, d)': where nothing is at the box there is one part.
-        parts = scaled.e.new_zeros((n, 1 + scaled.soft))
+        parts, right = scaled.e.new_zeros((n, 1 + scaled.soft)), scaled.b[F, None]
         if scaled.soft:
             parts[:, 1] = torch.where(sets == AT_BOX, scaled.C[:n], 0.0)
-        right = -self.products(parts)[F] if scaled.soft else parts[F]
-        right[:, 0] += scaled.b[F]
+            right = torch.hstack([right, -self.products(parts[:, 1:])[F]])
         ridges = self.solver.ridges
         solved = _bordered(lambda: self.gram.of(F).T, e[F], right, -e.T @ parts, ridges)
         if solved is None:
@@ -681,15 +680,19 @@ class _ByLevels(_OnSupport[OneGroup]):
 
         Of those beyond the margin that fall short only the worst leave, up to this share of F.
         """
-        n, free = len(sets), sets == FREE
-        b, C = self.scaled.b[:n], self.scaled.C[:n]
-        r = point.products + self.scaled.e[:n] @ point.beta - b
-        below, above = free & (point.a < 0.0), free & (point.a > point.d * C)
-        beyond = (sets == AT_BOX) & (r > ROUNDING * b)
-        short = (sets == AT_ZERO) & (r < -ROUNDING * b)
-        joining = beyond | _largest(-r / b, short, growth * int(free.sum()))
-        changed = torch.where(above, AT_BOX, torch.where(joining, FREE, sets * ~below))
-        return changed, int((below | above | beyond | short).sum())
+        n, free, scaled = len(sets), sets == FREE, self.scaled
+        b, inside = scaled.b[:n], 1 * (point.a >= 0.0)
+        if scaled.soft:
+            inside += point.a > point.d * scaled.C[:n]
+        changed = torch.where(free, inside, sets)
+        r = point.products + scaled.e[:n] @ point.beta - b
+        joining = (FREE - sets) * r < -ROUNDING * b  # the sign that a bound asks for
+        breaches = int((joining | (changed != sets)).sum())
+        if not math.isinf(growth):
+            short = joining & (sets == AT_ZERO)
+            worst = _largest(-r / b, short, growth * int(free.sum()))
+            joining = (joining & ~short) | worst
+        return changed.masked_fill_(joining, FREE), breaches
 
     def grade(self, point: _Solved) -> None:
         """Take the bounds of a point of all rows into account."""
@@ -740,7 +743,7 @@ def _row_products(layout: Layout, weights: Tensor) -> Callable[[slice, slice, Te
 
 def _largest(values: Tensor, chosen: Tensor, most: float) -> Tensor:
     """Return those of the chosen (n,) that have the largest values, at most about this many."""
-    if math.isinf(most) or int(chosen.sum()) <= most:
+    if int(chosen.sum()) <= most:
         return chosen
     limit = values[chosen].topk(max(int(most), 1)).values[-1]
     return chosen & (values >= limit)

@@ -12,9 +12,9 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -66,8 +66,7 @@ class Line(NamedTuple):
 
     def takes(self, problem: _Facts) -> bool:
         """Whether a problem is of this kind."""
-        conditions = self.where.split(", ") if self.where else []
-        return problem.structure in self.norms and all(map(problem.holds, conditions))
+        return problem.structure in self.norms and all(map(problem.holds, _conditions(self.where)))
 
 
 # Rows are samples, or pairs of samples and rivals. Most pairs are no support vectors, so that a
@@ -117,6 +116,24 @@ NEXT: tuple[Line, ...] = (
 )
 
 
+# A fact, or a solver that failed, and what it is to be: at most or at least a number, or a truth.
+Condition: TypeAlias = tuple[str, Callable[[Any, Any], Any], int]
+SIGNS = {">=": operator.ge, "<=": operator.le}
+
+
+@cache
+def _conditions(where: str) -> list[Condition]:
+    """Read the conditions of a line."""
+    found: list[Condition] = []
+    for words in map(str.split, filter(None, where.split(", "))):
+        if words[-2:-1] and words[-2] in SIGNS:
+            found.append((" ".join(words[:-2]), SIGNS[words[-2]], int(words[-1])))
+        else:
+            negated = words[0] in ("no", "not")
+            found.append((" ".join(words[negated:]), operator.eq, not negated))
+    return found
+
+
 class _Facts:
     """A problem as the table sees it, and which solvers failed, or are to be tried first."""
 
@@ -158,17 +175,11 @@ class _Facts:
             self._known[name] = FACTS[name](self)
         return self._known[name]
 
-    def holds(self, condition: str) -> bool:
+    def holds(self, condition: Condition) -> bool:
         """Whether a condition of the table holds."""
-        for sign, compare in ((" >= ", operator.ge), (" <= ", operator.le)):
-            name, found, bound = condition.partition(sign)
-            if found:
-                return bool(compare(self.fact(name), int(bound)))
-        if condition.startswith("not after "):
-            return self.failed != condition.removeprefix("not after ")
-        name = condition.removeprefix("no ")
-        holds = bool(self.fact(name)) if name in FACTS else name in self.before
-        return holds if name == condition else not holds
+        name, compare, bound = condition
+        failed = name in self.before or name == f"after {self.failed}"
+        return bool(compare(self.fact(name) if name in FACTS else failed, bound))
 
 
 FACTS: dict[str, Callable[[_Facts], Any]] = {
