@@ -34,6 +34,7 @@ from implicit_bias.problem.gating import (
 from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, CvxpySolver
+from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.solvers.working_set import WorkingSet
 
@@ -59,7 +60,9 @@ HANDFUL = (
 
 
 def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dict[str, Any]:
-    """Arguments of `solve`: of a working set so small at first that there are rounds.
+    """Arguments of `solve`, by which small problems go the ways of large ones.
+
+    A working set is so small at first that there are rounds, and first steps are in float32.
 
     A method is the name of a solver, or of one of CVXPY's and a formulation: "clarabel-dual".
     """
@@ -67,6 +70,8 @@ def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dic
     own: dict[str, Any] = {"tolerances": Tolerances(gap=tol), **options}
     if method == "working-set":
         return {"solver": WorkingSet(first_size=size, first_pairs=size, **own)}
+    if method == "interior-point":
+        return {"solver": InteriorPoint(coarse_rows=0, **own)}
     if method == "highs":
         return {"solver": LinearProgram(first_rows=12, first_columns=0.2, **own)}
     if formulation in FORMULATIONS:

@@ -173,12 +173,15 @@ class InteriorPoint(RowSolver):
     ----------
     coarse_gap : float
         Down to this gap steps are computed in float32, for sums of Euclidean norms.
+    coarse_rows : int
+        With fewer rows all are computed in float64: the change would take longer than it saves.
     idle_gap : float
         From this gap on clear samples are left out of their systems: all idle alpha together are a
         few percent there.
     """
 
     coarse_gap: float = 0.01
+    coarse_rows: int = 200
     idle_gap: float = 0.02
 
     name: ClassVar[str] = "interior-point"
@@ -194,7 +197,8 @@ class InteriorPoint(RowSolver):
         rows = self.chosen(problem)
         if not has_ball(problem):
             self.check_memory(peak_memory(len(rows), problem))
-            gaps = self.coarse_gap, self.idle_gap
+            coarse = self.coarse_gap if len(rows) >= self.coarse_rows else None
+            gaps = coarse, self.idle_gap
             return _CentralPath(self, problem, rows, start, EuclideanGroups, GroupNewton, gaps)
         n_rows = len(rows.merged())
         self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, rows))
@@ -244,7 +248,7 @@ class _CentralPath(Run):
         start: Start | None,
         balls: type[EuclideanGroups | ClassMatrices],
         newton: type[Newton[Any]],
-        gaps: tuple[float, float] | None = None,
+        gaps: tuple[float | None, float] | None = None,
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
         self._deadline = Deadline.after(solver.max_seconds)
@@ -252,7 +256,7 @@ class _CentralPath(Run):
             start = None  # of other features
         self._problem, self._start = problem, start
         self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, rows)
-        # Down to which gap in float32, and from which on without idle rows: of groups alone.
+        # Down to which gap in float32, if at all, and from which on without idle rows: of groups.
         self._gaps = gaps
         self._settled = nothing_yet(problem)
         self._best: _Best | None = None
@@ -265,7 +269,7 @@ class _CentralPath(Run):
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         point = None
         fine = self._tolerances
-        if self._gaps is not None:
+        if self._gaps is not None and self._gaps[0] is not None:
             coarse = _coarse(fine, self._gaps[0], len(self._layout.norms))
             path = yield from self._in_float32(coarse)
             if path is not None:

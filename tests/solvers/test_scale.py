@@ -281,7 +281,7 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
     problem, lines = cases.separable("gln-circles"), list[solvers.BoundsAt]()
-    found = solve(problem, "interior-point", on_progress=lines.append)
+    found = solve(problem, **cases.asked("interior-point"), on_progress=lines.append)
     assert found.status is Status.INTERRUPTED
     assert found.certificate.gap < 0.1
     assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)
@@ -389,7 +389,8 @@ def test_idle_samples_change_nothing(
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     """Nor does where it ends: at the first iterates, or beyond what float32 can do."""
     problem, tolerances = cases.separable(name), solvers.Tolerances(gap=cases.GAP_LIMIT)
-    found = solve(problem, solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse))
+    method = solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse, coarse_rows=0)
+    found = solve(problem, method)
     same(found, solve(problem, tol=cases.GAP_LIMIT))
 
 
@@ -398,7 +399,10 @@ def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
 def test_float32_alone_claims_nothing_false(name: str) -> None:
     """A loose tolerance ends within the float32 phase; the certificate is of float64."""
     problem = cases.separable(name)
-    loose, best = solve(problem, tol=0.05), cases.best(name).certificate
+    loose, best = (
+        solve(problem, **cases.asked("interior-point", 0.05)),
+        cases.best(name).certificate,
+    )
     assert_optimal(loose, 0.05)
     assert loose.certificate.lower <= best.upper * (1 + 1e-9)
     assert loose.certificate.upper >= best.lower * (1 - 1e-9)
