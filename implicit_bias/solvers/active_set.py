@@ -181,7 +181,7 @@ class OneGroup(SupportSolver, RowSolver):
     growths: tuple[float, ...] = (math.inf, 0.25)
     most_levels: int = 4
     first_rows: int = 100
-    rough: float = 0.04
+    rough: float = 0.1
     ridges: tuple[float, ...] = (1e-14, 1e-12, 1e-10, 1e-8)
     seed: int = 0
 
@@ -319,7 +319,8 @@ def _bordered(
     """
     for ridge in ridges:
         L = matrix()
-        L.diagonal().add_(ridge * L.diagonal().mean())
+        diagonal = L.diagonal()
+        diagonal.add_(ridge * diagonal.mean())
         info = torch.empty((), dtype=torch.int32, device=L.device)
         torch.linalg.cholesky_ex(L, out=(L, info))
         if not info:
@@ -685,7 +686,9 @@ class _ByLevels(_OnSupport[OneGroup]):
         if scaled.soft:
             inside += point.a > point.d * scaled.C[:n]
         changed = torch.where(free, inside, sets)
-        r = point.products + scaled.e[:n] @ point.beta - b
+        r = point.products - b
+        if scaled.n_offsets:
+            r += scaled.e[:n] @ point.beta
         joining = (FREE - sets) * r < -ROUNDING * b  # the sign that a bound asks for
         breaches = int((joining | (changed != sets)).sum())
         if not math.isinf(growth):

@@ -124,32 +124,30 @@ class Newton(ABC, Generic[SomeBall]):
 
         ``weight`` scales those terms, which hold for a full step of the predictor.
         """
-        p, boxes = self.point, self.boxes
-        at_alpha, at_w = mu - p.s * p.alpha, mu - p.xi * p.w
+        p, boxes, system = self.point, self.boxes, self.system
+        at_alpha = mu - p.s * p.alpha
         if predictor is not None:
-            change = predictor.change
-            at_alpha = at_alpha - weight * change.s * change.alpha
-            at_w = at_w - weight * change.xi * change.w
-        imbalance = self.system.imbalance + sum(at * e for at, (_, e) in self._drifts(mu))
-        right = self.system.residual + at_alpha / p.alpha - boxes.of_rows(at_w / p.w)
+            at_alpha = at_alpha - weight * predictor.change.s * predictor.change.alpha
+        right, imbalance = system.residual + at_alpha / p.alpha, system.imbalance
+        if p.w.numel():
+            at_w = mu - p.xi * p.w
+            if predictor is not None:
+                at_w = at_w - weight * predictor.change.xi * predictor.change.w
+            right = right - boxes.of_rows(at_w / p.w)
+        if system.drifts:
+            imbalance = imbalance + system.drifts[0][1] + mu * system.drifts[1][1]
         alpha, beta, of_balls, U = self.step(right, imbalance, Target(mu, predictor, weight))
-        pooled = boxes.pool(alpha)[: len(p.w)]
-        change = CentralPoint(
-            **vars(of_balls),
-            alpha=alpha,
-            s=(at_alpha - p.s * alpha) / p.alpha,
-            w=-pooled,
-            xi=(at_w + p.xi * pooled) / p.w,
-            beta=beta,
-        )
-        return Direction(change, U)
+        w = xi = p.w
+        if p.w.numel():
+            pooled = boxes.pool(alpha)
+            w, xi = -pooled, (at_w + p.xi * pooled) / p.w
+        s = (at_alpha - p.s * alpha) / p.alpha
+        return Direction(CentralPoint(**vars(of_balls), alpha=alpha, s=s, w=w, xi=xi, beta=beta), U)
 
     def drift(self, mu: float) -> Tensor | float:
         """Change of V by rows outside of the system."""
-        return sum(at * V for at, (V, _) in self._drifts(mu))
-
-    def _drifts(self, mu: float) -> list[tuple[float, tuple[Tensor, Tensor]]]:
-        return list(zip((1.0, mu), self.system.drifts, strict=False))
+        drifts = self.system.drifts
+        return drifts[0][0] + mu * drifts[1][0] if drifts else 0.0
 
 
 class _InRows(Newton[SomeBall]):
@@ -205,7 +203,9 @@ class GroupNewton(_InRows[GroupBalls]):
             residual = residual - rows.inner(ball.V, drift)
         if predictor is not None:
             change = predictor.change
-            dV = rows.dual_vectors(change.alpha) + self.drift(0.0)
+            dV = rows.dual_vectors(change.alpha)
+            if self.system.drifts:
+                dV = dV + self.drift(0.0)
             at = at - weight * change.R * change.T
             residual = residual - 0.5 * weight * rows.inner(dV, dV)
             right = right - weight * (rows.group_products(dV) @ change.R)
