@@ -73,6 +73,8 @@ HALVINGS = 30
 # A slack by its tangent is replaced by the true one unless they agree to this share; steps are
 # shortened, by this factor and so many times, until the true one is at least that share of it.
 STRAIGHT, SHORTER, SHORTENINGS, LEAST_SLACK = 1e-3, 0.8, 12, 0.1
+# Under l1 the first norm is larger by this factor.
+SPARSER = 10.0
 # A point moved into the interior has norms of at most this share of the radius.
 WARM_SHARE = 0.98
 
@@ -387,7 +389,8 @@ class ClassMatrices(Balls):
         """Return V half way to the boundary, or zeta along it, and equal multipliers."""
         if self.entries:  # w and u of equal entries in each group
             n, p = self.pool(torch.ones_like(V)), self.exponent
-            t = total / V.numel() * n
+            # Radii of sparse entries are far from equal ones: more of these are far enough inside.
+            t = total * SPARSER ** max(2.0 / p - 1.0, 0.0) / V.numel() * n
             u, w = self.spread(n ** (1.0 / p - 1.0)), self.spread(t * n ** (-1.0 / p))
             half = 0.5 * (V / u).clamp(-1.0, 1.0)
             sides = torch.stack([1.0 + half, 1.0 - half])

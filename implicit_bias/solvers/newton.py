@@ -47,8 +47,9 @@ from implicit_bias.solvers.balls import (
 from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
 # A solution is computed again, from what it lacks, at most this many times. A correction below this
-# share of the solution is the last one: the share of the next would be about its square.
-REFINEMENTS, SETTLED = 3, 1e-8
+# share of the solution is the last one: the share of the next would be about its square. None is
+# needed where what the rows lack is below that share of their right-hand side.
+REFINEMENTS, SETTLED, NEGLIGIBLE = 3, 1e-8, 1e-10
 
 SomeBall = TypeVar("SomeBall", bound=Ball)
 
@@ -277,8 +278,10 @@ class RowNewton(_InRows[BallOfClasses], _OfClasses):
         """Solve for dalpha, U and dbeta."""
         balls, e, n = self.balls, self.system.e, self.n_border
         alpha, beta, U = torch.zeros_like(right), torch.zeros_like(imbalance), missing
-        for _ in range(REFINEMENTS):
+        for again in range(REFINEMENTS):
             lacking = right - balls.margins(fixed + self.ball.along(U)) - self._over(alpha, beta)
+            if again and lacking.norm() <= NEGLIGIBLE * right.norm():
+                break
             change, y = self.solve(lacking, torch.cat([e.new_zeros(n), -imbalance - e.T @ alpha]))
             alpha, beta = alpha + change, beta + y[n:]
             U = balls.dual_vectors(alpha) + missing
@@ -291,19 +294,19 @@ class RowNewton(_InRows[BallOfClasses], _OfClasses):
         balls, ball, e = self.balls, self.ball, self.system.e
         alpha, beta = torch.zeros_like(right), torch.zeros_like(imbalance)
         U, dt, V = torch.zeros_like(first), torch.zeros_like(of_t), torch.zeros_like(first)
-        for _ in range(REFINEMENTS):
+        for again in range(REFINEMENTS):
             of_U = first + V + balls.spread(dt) * ball.pull - ball.along(U)
             moved = U + ball.compliance(of_U)
-            along = of_t - ball.tau * dt + balls.pool(ball.pull * moved + ball.Y * V)
-            c = torch.cat([-along, -imbalance - e.T @ alpha])
             seen = balls.margins(moved + ball.Y * balls.spread(dt))
-            change, y = self.solve(right - seen - self._over(alpha, beta), c)
+            lacking = right - seen - self._over(alpha, beta)
+            if again and lacking.norm() <= NEGLIGIBLE * right.norm():
+                break
+            along = of_t - ball.tau * dt + balls.pool(ball.pull * moved + ball.Y * V)
+            change, y = self.solve(lacking, torch.cat([-along, -imbalance - e.T @ alpha]))
             more, offsets = y[: len(dt)], y[len(dt) :]
             dV = balls.dual_vectors(change)
             U = U + ball.compliance(dV + balls.spread(more) * ball.pull + of_U)
             alpha, beta, dt, V = alpha + change, beta + offsets, dt + more, V + dV
-            if change.norm() <= SETTLED * alpha.norm():
-                break
         return alpha, U, dt, beta
 
     def _over(self, alpha: Tensor, beta: Tensor) -> Tensor:
