@@ -73,6 +73,8 @@ from implicit_bias.solvers.scaled_problem import (
 
 # A warm start is as far inside as the point of the central path with its gap, or this one.
 LEAST_WARM = 1e-3
+# A start whose bounds are farther apart than by this factor is worse than none.
+FARTHEST_WARM = 1e6
 # Down to this gap and violation, and to a doubt as large whether the data are separable, the steps
 # are computed in float32: far from the optimum half the digits steer as well, in half the time.
 # Where this saves time, with many rows, a tolerance that float32 can hold is reached in it, and
@@ -451,7 +453,7 @@ def _warm(balls: Balls, start: Start) -> CentralPoint:
     price = float(alpha.max())
     lower, norm = float(scaled.b @ alpha), balls.norm(primal)
     upper = norm + price * float((-excess).clamp(min=0.0).sum())
-    if not (lower > 0.0 and norm > 0.0 and math.isfinite(upper)):  # in float32, perhaps
+    if not (norm > 0.0 and upper < FARTHEST_WARM * lower):
         return _cold(balls)
     gap = min(max(upper / lower - 1.0, LEAST_WARM), 1.0)
     mu = gap * lower / (scaled.n_rows + scaled.n_boxes + balls.order(primal))
