@@ -301,11 +301,11 @@ def grade(
         intercept = _below_all_others(problem, coef, np.asarray(intercept, dtype=np.float64))
     else:
         intercept = None
-    coef, offset = PrimalPoint.of(problem, coef, intercept).scaled()
-    primal = PrimalPoint.of(problem, coef, offset, as_stored=True)
+    primal = PrimalPoint.of(problem, coef, intercept).scaled()
     if primal.bound > value_of_zero(problem):
-        coef, offset = 0.0 * coef, problem.as_intercept(offsets_of_zero(problem))
-        primal = PrimalPoint.of(problem, coef, offset, as_stored=True)
+        nothing = problem.as_intercept(offsets_of_zero(problem))
+        primal = PrimalPoint.of(problem, 0.0 * coef, nothing, as_stored=True)
+    coef, offset = primal.as_given
     dual = DualPoint.of(problem, alpha)
     certificate = _certificate(problem, primal, dual, suspect)
     status = claim

@@ -35,6 +35,8 @@ from implicit_bias.problem import Features, MarginProblem
 
 # Coefficients whose best scale gains less than this share of their norm are graded as they are.
 SAME = 1e-14
+# So are those whose smallest margin is 1 up to this share: such a scale is a solver's own rounding.
+NEAR = 1e-11
 GOLDEN_STEPS = 90
 MOST_REFINEMENTS = 5
 # Margins of coefficients of about 1 below this are rounding, and their inverse has no square.
@@ -150,7 +152,8 @@ class PrimalPoint:
         rows, unit = self.problem.constraints, self._own_scale
         q = rows.smallest(rows.margins(self.values + self.offsets))
         if self.problem.hard_margin:
-            return 1.0 / q.min() if q.min() > SMALLEST_MARGIN else 0.0
+            c = 1.0 / q.min() if q.min() > SMALLEST_MARGIN else 0.0
+            return unit if abs(c - unit) <= NEAR * unit else c
         if not np.isfinite(self.norm):
             return 0.0
         if self.given is not None and self.as_stored and self.norm > 0:
@@ -162,22 +165,25 @@ class PrimalPoint:
             return unit
         return c if best < zero else 0.0
 
-    def scaled(self) -> tuple[Array, float | Array]:
-        """Coefficients and intercept, in the problem's shapes, of the smallest primal value.
+    def scaled(self) -> PrimalPoint:
+        """Return the point of the smallest primal value, as it is stored.
 
         No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
         """
         problem, c = self.problem, self.scale
-        if c == 0 and problem.hard_margin:
-            coef, offsets = (np.ldexp(part, self.exponent) for part in (self.coef, self.offsets))
-        elif c == 0:
-            coef, offsets = 0.0 * self.coef, offsets_of_zero(problem)
-        else:
-            if not problem.hard_margin:
-                c *= 1.0 + self._soft_bound(self.smallest.radius)[1]
-            coef, offsets = self.coef * c, self.offsets * c
-        offsets = np.clip(offsets, -LARGEST, LARGEST)
-        return coef.reshape(problem.coef_shape), problem.as_intercept(offsets)
+        if c > 0 and not problem.hard_margin:
+            c *= 1.0 + self._soft_bound(self.smallest.radius)[1]
+        if c == self._own_scale or (c == 0 and problem.hard_margin):
+            return replace(self, given=self.offsets, as_stored=True)
+        coef, offsets = self.coef * c, self.offsets * c if c > 0 else offsets_of_zero(problem)
+        intercept = problem.as_intercept(np.clip(offsets, -LARGEST, LARGEST))
+        return PrimalPoint.of(problem, coef.reshape(problem.coef_shape), intercept, as_stored=True)
+
+    @property
+    def as_given(self) -> tuple[Array, float | Array]:
+        """Coefficients and intercept in the problem's shapes and units."""
+        coef, offsets = (np.ldexp(part, self.exponent) for part in (self.coef, self.offsets))
+        return coef.reshape(self.problem.coef_shape), self.problem.as_intercept(offsets)
 
     @property
     def group_norms(self) -> Array:

@@ -603,7 +603,11 @@ class _Best:
         if view.lower > self.lower:
             self.lower, self.alpha = view.lower, view.of_bound
         if view.upper <= self.upper:
-            self.upper, self.primal, self.beta = view.upper, view.ball.primal, point.beta
+            scale = (
+                1.0 if self._scaled.soft or view.upper == np.inf else view.upper / view.ball.norm
+            )
+            V, d = view.ball.primal
+            self.upper, self.primal, self.beta = view.upper, (V, scale * d), scale * point.beta
         gap = max((self.upper - self.lower) / self.lower, ROUNDING) if self.lower > 0 else np.inf
         better = better or (self.gap > NOISE and gap < (1.0 - LEAST_PROGRESS) * self.gap)
         self.waited = 0 if better else self.waited + 1
