@@ -303,8 +303,8 @@ def grade(
         intercept = None
     primal = PrimalPoint.of(problem, coef, intercept).scaled()
     if primal.bound > value_of_zero(problem):
-        nothing = problem.as_intercept(offsets_of_zero(problem))
-        primal = PrimalPoint.of(problem, 0.0 * coef, nothing, as_stored=True)
+        best = problem.as_intercept(offsets_of_zero(problem))
+        primal = PrimalPoint.of(problem, 0.0 * coef, best, as_stored=True)
     coef, offset = primal.as_given
     dual = DualPoint.of(problem, alpha)
     certificate = _certificate(problem, primal, dual, suspect)
