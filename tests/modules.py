@@ -53,6 +53,19 @@ def own_labels(module: nn.Module, *inputs: Tensor) -> Any:
     return np.where(outputs.reshape(-1) > 0, 1, -1)
 
 
+def margins_by_hand(module: nn.Module, X: Tensor, labels: Any) -> tuple[Array, Array]:
+    """Margins and their gradients (pairs, P), by autograd, one pair after the other."""
+    outputs = module(X)
+    if (classes := outputs.shape[1]) == 1:
+        margins = list(torch.tensor(labels) * outputs[:, 0])
+    else:
+        pairs = [(n, y, k) for n, y in enumerate(labels) for k in range(classes) if k != y]
+        margins = [outputs[n, y] - outputs[n, k] for n, y, k in pairs]
+    rows = [torch.autograd.grad(q, list(module.parameters()), retain_graph=True) for q in margins]
+    J = [nn.utils.parameters_to_vector(row).numpy() for row in rows]
+    return np.array([q.item() for q in margins]), np.array(J)
+
+
 def weights_of(module: nn.Module) -> Array:
     return nn.utils.parameters_to_vector(module.parameters()).detach().numpy().copy()
 
@@ -117,7 +130,9 @@ def reloaded(model: BinaryClassifier, folder: Path) -> Any:
     return load_model(folder / "model.safetensors").model
 
 
-def scale_weights(module: nn.Module, factor: float) -> None:
+def scale_weights(module: M, factor: float) -> M:
+    """Multiply all weights, in place."""
     with torch.no_grad():
         for p in module.parameters():
             p.mul_(factor)
+    return module

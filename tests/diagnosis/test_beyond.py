@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from cases import clusters
 from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import FourierL1, FunctionSpace, in_function_space
@@ -75,10 +75,8 @@ def test_far_from_a_kkt_point_nobody_asks() -> None:
 # --- function space --------------------------------------------------------------------------
 
 
-def cloud(classes: int = 2) -> tuple[Array, NDArray[np.int64]]:
-    rng = np.random.default_rng(0)
-    y = np.arange(12) % classes
-    return 3.0 * rng.normal(size=(classes, 4))[y] + 0.3 * rng.normal(size=(12, 4)), y
+def cloud(classes: int = 2) -> tuple[Array, Any]:
+    return clusters(12, 4, classes, spread=0.2, seed=0)
 
 
 @pytest.mark.every(5)

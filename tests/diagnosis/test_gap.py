@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import modules
+from cases import clusters
 from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -34,11 +36,7 @@ def samples(n: int = 14, seed: int = 0) -> tuple[Array, Array]:
 X, Y = samples(seed=2)
 
 
-def classes(n: int = 15) -> tuple[Array, NDArray[np.int64]]:
-    rng = np.random.default_rng(3)
-    y = np.arange(n) % K
-    centres = 3.0 * rng.normal(size=(K, D))
-    return centres[y] + 0.5 * rng.normal(size=(n, D)), y
+classes = partial(clusters, 15, D, K, seed=3)
 
 
 def only_in(

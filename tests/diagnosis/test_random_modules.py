@@ -15,7 +15,7 @@ from torch.optim import SGD, Adam
 
 from implicit_bias import diagnose
 from implicit_bias.base.validation import Array
-from modules import Square, layers, own_labels, seeded
+from modules import Square, layers, margins_by_hand, own_labels, seeded
 
 MODULES, BLOCKS = 200, 10
 NORMS = ("l2", "l1", "linf", "spectral", "nuclear")
@@ -47,23 +47,8 @@ class Case:
         degree = sum(power**place for place in range(depth))
         case = cls(module, X, own_labels(module, X), degree)
         # of units that are all off, say, nothing separates: then another module is drawn
-        return case if case.margins()[0].min() > SEPARATED else cls.drawn(seed + MODULES)
-
-    def margins(self) -> tuple[Array, Array]:
-        """Margins and their gradients (pairs, P), by autograd, one pair after the other."""
-        outputs, parameters = self.module(self.X), list(self.module.parameters())
-        if outputs.shape[1] == 1:
-            margins = list(torch.tensor(self.labels) * outputs[:, 0])
-        else:
-            margins = [
-                outputs[n, y] - outputs[n, k]
-                for n, y in enumerate(self.labels)
-                for k in range(3)
-                if k != y
-            ]
-        rows = [torch.autograd.grad(one, parameters, retain_graph=True) for one in margins]
-        J = [torch.cat([part.reshape(-1) for part in row]).numpy() for row in rows]
-        return np.array([one.item() for one in margins]), np.array(J)
+        margins, _ = margins_by_hand(module, X, case.labels)
+        return case if margins.min() > SEPARATED else cls.drawn(seed + MODULES)
 
 
 # Of each matrix, by its place: a kind of norm and what it is divided by.
@@ -81,7 +66,7 @@ OVER = {"l2": 2, "l1": 1, "linf": np.inf, "spectral": np.inf, "nuclear": 1, "hyb
 
 def by_cvxpy(case: Case, rules: Rules, over: float) -> float | None:
     """Gap of the best multipliers, from the definition of the tangent program; None if unsolved."""
-    q, J = case.margins()
+    q, J = margins_by_hand(case.module, case.X, case.labels)
     L, parts, start = case.degree, list[Any](), 0
     w = cp.Variable(J.shape[1])
     sizes = list[float]()

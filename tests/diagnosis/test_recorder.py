@@ -10,16 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from cases import clusters
 from implicit_bias import DiagnosisWarning, HomogeneityError, Recorder, diagnose, max_margin, solve
 from implicit_bias.measure.optimizers import OptimizerError
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from modules import of
 
-RNG = np.random.default_rng(0)
-CENTRES = 3.0 * RNG.normal(size=(3, 4))
-LABELS = np.arange(18) % 3
-X = CENTRES[LABELS] + 0.3 * RNG.normal(size=(18, 4))
+X, LABELS = clusters(18, 4, spread=0.2, seed=0)
 NORMS = ("l2", "l1", "linf", "spectral")
 
 

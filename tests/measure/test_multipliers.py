@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
@@ -20,7 +19,7 @@ from implicit_bias.norms import L1, L2, LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
 from implicit_bias.problem import Constraints, max_margin
 from implicit_bias.solvers import solve
-from modules import Computed, drawn, layers, linear, of, own_labels, seeded
+from modules import Computed, drawn, layers, linear, margins_by_hand, of, own_labels, seeded
 
 N, D = 9, 4
 X = drawn(N, D)
@@ -68,17 +67,8 @@ def scaled(
 ) -> tuple[multipliers.TangentProgram, Array]:
     """Pose the tangent program at margin 1; J by brute force."""
     gradients = labelled(module)
-    outputs, y = module(X), gradients.labels
-    if gradients.classes is None:
-        q = torch.tensor(y) * outputs[:, 0]
-    else:
-        margins = [
-            outputs[n, y[n]] - outputs[n, k] for n in range(N) for k in range(3) if k != y[n]
-        ]
-        q = torch.stack(margins)
-    np.testing.assert_allclose(gradients.margins(gradients.theta), q.detach().numpy())
-    rows = [torch.autograd.grad(one, [*module.parameters()], retain_graph=True) for one in q]
-    J = torch.stack([parameters_to_vector(row) for row in rows]).numpy()
+    q, J = margins_by_hand(module, X, gradients.labels)
+    np.testing.assert_allclose(gradients.margins(gradients.theta), q)
     program = Subject(gradients, degree).at_margin_1(norm)
     assert program.margins.min() == pytest.approx(1.0)
     return program, J * program.scale ** (1 - degree)

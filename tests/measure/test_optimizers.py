@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import torch
@@ -12,20 +11,18 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
 
+from diagnosis.test_random_modules import OVER, Case, Rules, by_cvxpy
 from implicit_bias import LimitConfig, diagnose, train_to_limit
-from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import best_multipliers
 from implicit_bias.measure.optimizers import OptimizerError, geometry_of
 from implicit_bias.measure.subject import Subject
-from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm, as_parameter_norm
+from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
-from modules import Square, drawn, layers, linear, own_labels, seeded
+from modules import Square, drawn, known, layers, linear, own_labels, seeded
 
 N, D = 12, 4
 X = drawn(N, D)
-# Of a tensor: the kind of its norm, and its scale.
-Rules = dict[str, tuple[str, float]]
 
 
 def network(outputs: int = 1) -> nn.Sequential:
@@ -57,60 +54,37 @@ def scheduled(optimizer: Optimizer) -> Optimizer:
 
 
 # Shapes are (6, 4) and (outputs, 6); scales by the rules of torch, written out.
-CASES: dict[str, tuple[Callable[[nn.Module], Any], Callable[[int], Rules]]] = {
-    "sgd": (lambda m: SGD(m.parameters(), lr=0.1), lambda _: {"0": ("l2", 1), "2": ("l2", 1)}),
+CASES: dict[str, tuple[Callable[[nn.Module], Any], Rules]] = {
+    "sgd": (lambda m: SGD(m.parameters(), lr=0.1), [("l2", 1.0), ("l2", 1.0)]),
     "sgd of two rates": (
         lambda m: SGD(groups(m, 0.1, 0.4), momentum=0.9),
-        lambda _: {"0": ("l2", 0.5), "2": ("l2", 1.0)},
+        [("l2", 0.5), ("l2", 1.0)],
     ),
     "adam of two rates": (
         lambda m: Adam(groups(m, 0.01, 0.002)),
-        lambda _: {"0": ("linf", 1.0), "2": ("linf", 0.2)},
+        [("linf", 1.0), ("linf", 0.2)],
     ),
     "scheduled": (
         lambda m: scheduled(NAdam(groups(m, 0.01, 0.002))),
-        lambda _: {"0": ("linf", 1.0), "2": ("linf", 0.2)},
+        [("linf", 1.0), ("linf", 0.2)],
     ),
     "sign and adamw": (
         lambda m: [
             SignDescent([next(iter(m.parameters()))], lr=0.01),
             AdamW([list(m.parameters())[1]], lr=0.02, weight_decay=0.0),
         ],
-        lambda _: {"0": ("linf", 0.5), "2": ("linf", 1.0)},
+        [("linf", 0.5), ("linf", 1.0)],
     ),
     "muon": (
         lambda m: muon(m.parameters()),
-        lambda K: {"0": ("spectral", math.sqrt(6 / 4)), "2": ("spectral", 1.0)},
+        [("spectral", math.sqrt(6 / 4)), ("spectral", 1.0)],
     ),
     "muon as adamw": (
         lambda m: muon(m.parameters(), adjust_lr_fn="match_rms_adamw"),
-        lambda K: {"0": ("spectral", math.sqrt(6)), "2": ("spectral", math.sqrt(6))},
+        [("spectral", math.sqrt(6)), ("spectral", math.sqrt(6))],
     ),
-    "muon and adam": (
-        muon_and_adam,
-        lambda K: {"0": ("spectral", 0.02 * math.sqrt(6 / 4)), "2": ("linf", 0.003)},
-    ),
+    "muon and adam": (muon_and_adam, [("spectral", 0.02 * math.sqrt(6 / 4)), ("linf", 0.003)]),
 }
-
-
-def by_cvxpy(J: Array, degree: float, rules: Rules, shapes: dict[str, torch.Size]) -> float:
-    """Solve the tangent program with each tensor's norm at most t times its scale."""
-    t, w, start, limits = cp.Variable(), cp.Variable(J.shape[1]), 0, list[Any]()
-    squares = list[Any]()
-    for name, shape in shapes.items():
-        kind, scale = rules[name.partition(".")[0]]
-        part = w[start : start + shape.numel()]
-        start += shape.numel()
-        if kind == "l2":
-            squares.append(cp.norm(part, 2) / scale)
-        elif kind == "linf":
-            limits.append(cp.norm(part, "inf") <= t * scale)
-        else:
-            limits.append(cp.sigma_max(cp.reshape(part, tuple(shape), order="C")) <= t * scale)
-    if squares:
-        limits.append(cp.norm(cp.hstack(squares), 2) <= t)
-    cp.Problem(cp.Minimize(t), [J @ w >= degree, *limits]).solve(solver=cp.CLARABEL)
-    return float(t.value)
 
 
 @pytest.mark.every(7)
@@ -124,18 +98,10 @@ def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) 
     found = diagnose(module, X, labels, optimizer=build(module))
     assert found.warnings == ()
     assert found.method == "exact"
-    gradients = MarginGradients(module, (X,), labels, None if outputs == 1 else outputs)
-    program = Subject(gradients, 3.0).at_margin_1(as_parameter_norm("l2"))
-    J = gradients.rows(program.theta, np.arange(len(gradients.pairs)))
-    optimum = by_cvxpy(J, 3.0, rules(outputs), gradients.shapes)
-    sizes = {"l2": 2, "linf": math.inf, "spectral": 2}
-    parts = dict[str, float]()
-    for key, part in gradients.parameters(program.theta).items():
-        kind, scale = rules(outputs)[key.partition(".")[0]]
-        whole = part if kind == "spectral" else part.reshape(-1)
-        parts[key] = float(torch.linalg.norm(whole, sizes[kind])) / scale
-    own = np.linalg.norm([*parts.values()], 2 if "sgd" in name else np.inf)
-    assert found.gap == pytest.approx(1.0 - (optimum / own) ** 2, abs=1e-5)
+    expected = by_cvxpy(
+        Case(module, X, labels, 3), rules, OVER["l2" if "sgd" in name else "hybrid"]
+    )
+    assert found.gap == pytest.approx(known(expected), abs=1e-5)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from cases import Stub, cloud, separable
+from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
@@ -200,8 +200,7 @@ def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
 def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) -> None:
     X, _ = cloud(8, 7)
     y: Any = np.array([1, 4, 4, 5, 1, 5, 4, 1])
-    ones = np.ones((8, 1))
-    problem = MarginProblem(X, y, ones, GROUPS[:1], C=C, norm=norm, classes=7)
+    problem = plain(X, y, C, norm=norm, classes=7)
     found, known = solve(problem, solver), solve(problem, "clarabel")
     assert found.status is Status.OPTIMAL
     check_overlap(found.certificate, known.certificate, 0.0)

@@ -6,10 +6,9 @@ from typing import Any, Literal, cast
 import numpy as np
 import pytest
 
-from cases import cloud, separable
+from cases import cloud, plain, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.options import SOLVER_NAMES, SolverName
-from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2, Lp, Norm, OverRows, Schatten, Spectral, SumOverGroups
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choose_solver
@@ -38,11 +37,6 @@ def test_an_object_solves_as_its_name_does(solver: Solver) -> None:
     assert by_object.certificate.gap <= 1e-9
     assert by_object.certificate.upper == pytest.approx(by_name.certificate.upper, rel=1e-7)
     assert by_object.problem is PROBLEM
-
-
-def linear_problem(X: Array, offset: float = 0.0) -> MarginProblem:
-    y = np.where(X[:, 0] > offset, 1.0, -1.0)
-    return MarginProblem(X, y, np.ones((len(X), 1)), np.array([0]))
 
 
 def drawn(n: int, d: int, k: int = 2, norm: str | Norm = "l2", **options: Any) -> MarginProblem:
@@ -121,7 +115,7 @@ def test_the_guide_has_the_table_of_what_auto_takes() -> None:
 def test_where_one_solver_fails_another_is_tried_and_named() -> None:
     """Years and a constant 1: no method on inner products can separate them."""
     years = np.column_stack([np.arange(1900.0, 2020.0), np.ones(120)])
-    problem = linear_problem(years, 1959.5)
+    problem = plain(years, np.where(years[:, 0] > 1959.5, 1.0, -1.0))
     alone = solve(problem, "interior-point")
     assert alone.status is not Status.OPTIMAL
     found = solve(problem)
@@ -251,8 +245,7 @@ def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:
 
 
 def test_a_solution_is_shown_without_its_arrays() -> None:
-    X, y = cloud(200, 30, shift=3.0)
-    shown = repr(solve(MarginProblem(X, y, np.ones((200, 1)), np.zeros(1, dtype=int))))
+    shown = repr(solve(plain(*cloud(200, 30, shift=3.0))))
     assert len(shown) < 250
     assert "OPTIMAL" in shown
     assert "of 200" in shown

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from cases import clusters
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -16,13 +17,10 @@ GATING = HyperplaneContexts.random(X, 4, 1, random_state=0)
 # A training of a few seconds.
 SHORT = LimitConfig(steps=60, checkpoint_every=10)
 
-RNG = np.random.default_rng(0)
 # Two classes and four, with rotated centres, so that the norms' directions differ.
-CENTRES = 2.0 * RNG.normal(size=(4, 5))
-LABELS = np.arange(32) % 4
-X4 = CENTRES[LABELS] + 0.5 * RNG.normal(size=(32, 5))
+X4, LABELS = clusters(32, 5, 4, seed=0)
 SIGNS = np.where(LABELS < 2, 1.0, -1.0)
-X2 = X4 + SIGNS[:, None] * CENTRES[0] / 2
+X2 = X4 + np.outer(SIGNS, np.random.default_rng(0).normal(size=5))
 NORMS: tuple[NormName, ...] = ("l2", "l1", "linf", "spectral")
 
 

@@ -23,7 +23,7 @@ from implicit_bias.training.configuration import Method, NormName
 from implicit_bias.training.limit import ComparisonPredictor, Ending
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, as_trainee
-from modules import Computed, drawn, frozen, known, layers, weights_of
+from modules import Computed, drawn, frozen, known, layers, scale_weights, weights_of
 from system import stop_at
 from training.samples import LABELS, NORMS, SIGNS, X2, X4, flat, two_layers
 
@@ -306,18 +306,12 @@ def test_a_module_that_is_not_homogeneous_is_refused(module: nn.Module) -> None:
     np.testing.assert_array_equal(weights_of(module), before)
 
 
-def scaled(module: nn.Module, factor: float) -> nn.Module:
-    for parameter in module.parameters():
-        parameter.data.mul_(factor)
-    return module
-
-
 @pytest.mark.every(5)
 @pytest.mark.parametrize("norm", ["l2", "spectral"])
 @pytest.mark.parametrize("scale", [1e200, 1e-100])
 @pytest.mark.parametrize("method", options.METHOD_NAMES)
 def test_huge_and_tiny_outputs_are_trained_on(method: Method, scale: float, norm: NormName) -> None:
-    module = scaled(two_layers(), min(1.0, scale))
+    module = scale_weights(two_layers(), min(1.0, scale))
     config = LimitConfig(steps=5, method=method, norm=norm)
     found = train_to_limit(module, scale * X4, LABELS, config)
     assert np.isfinite(found.frame()["log_loss"]).all()
@@ -340,8 +334,8 @@ def test_huge_and_tiny_outputs_are_trained_on(method: Method, scale: float, norm
         (lambda: flat().requires_grad_(False), X4, SIGNS, "gradient"),
         (lambda: flat(4), 0.0 * X4, LABELS, "inputs all 0"),
         (lambda: flat(4, 1.0), 0.0 * X4, LABELS, "inputs all 0"),
-        (lambda: scaled(two_layers(), 1e160), 1e-100 * X4, LABELS, "finite number"),
-        (lambda: scaled(ReLUNetwork(5, [6]), 1e160), 1e-200 * X2, SIGNS, "finite number"),
+        (lambda: scale_weights(two_layers(), 1e160), 1e-100 * X4, LABELS, "finite number"),
+        (lambda: scale_weights(ReLUNetwork(5, [6]), 1e160), 1e-200 * X2, SIGNS, "finite number"),
         (flat, X2[:, :2], SIGNS, "inputs"),
         (flat, X2.astype(np.int64), SIGNS, "inputs"),
         (flat, X2[:0], SIGNS[:0], "samples"),

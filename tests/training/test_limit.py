@@ -58,8 +58,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
 
 
 def problem_of(network: Network) -> MarginProblem:
-    gating = network.gating()
-    return MarginProblem(X, Y, gating.gates(X), gating.groups)
+    return network.architecture().problem(X, Y)
 
 
 @cache
@@ -166,15 +165,6 @@ def test_friction_of_the_scale_acts_along_the_weights_only(module: nn.Module) ->
     state = replace(descent.start(), velocity=across + 0.5 * theta, age=3)
     point = descent._extrapolate(state)
     torch.testing.assert_close(point, theta + 3 / 6 * across + 3 / 12 * 0.5 * theta)
-
-
-def friction_of_the_scale(module: nn.Module, min_margin: float, **given: float) -> float:
-    inputs = (np.eye(2), np.array([1.0, -1.0])) if isinstance(module, nn.Linear) else (X, Y)
-    descent = _Descent(as_trainee(module.double(), *inputs), LimitConfig(**given))  # type: ignore[arg-type]
-    theta = descent.start().weights
-    state = replace(descent.start(), velocity=theta, age=3, min_margin=min_margin)
-    share = (descent._extrapolate(state) - theta) @ theta / (theta @ theta)
-    return 3 / share.item() - 3
 
 
 def test_friction_is_less_until_samples_are_separated() -> None:
