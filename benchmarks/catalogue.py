@@ -201,6 +201,8 @@ class Study:
         Those that are of several tables.
     findings : str
         The module of the study's folder that computes what these texts name, if any.
+    numbered : tuple of str
+        What the paper numbers: each is at the place of a statement.
     timed : bool
         Whether the tables are of times, so that their rows say at which commit of the project and
         on which machine they were measured.
@@ -217,6 +219,7 @@ class Study:
     sections: tuple[Section, ...] = ()
     pictures: tuple[Picture, ...] = ()
     findings: str = ""
+    numbered: tuple[str, ...] = ()
     timed: bool = False
 
     @property

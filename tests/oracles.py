@@ -72,6 +72,14 @@ def loop_groups(problem: MarginProblem) -> list[tuple[list[int], Array]]:
     return found
 
 
+def in_range(problem: MarginProblem, coef: Array) -> Array:
+    """P_g coef_g: coefficients in the range of every metric."""
+    inside = coef.copy()
+    for columns, P in loop_groups(problem):
+        inside[columns] = P @ coef[columns]
+    return inside
+
+
 def loop_primal(problem: MarginProblem, coef: Array) -> float:
     """Omega(zeta) + C sum_n max(0, 1 - y_n f(x_n)); inf where a hard margin is not reached."""
     norm = float(loop_group_norms(problem, coef).sum())

@@ -1,6 +1,5 @@
 """The table of all released networks: cells, order, resumption and counts."""
 
-import os
 from dataclasses import asdict, replace
 from io import StringIO
 from itertools import permutations, product
@@ -15,11 +14,12 @@ import torch
 from benchmarks.harness import Options, Run
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022 import further_models, learned_contexts
-from implicit_bias.datasets import DATA_VARIABLE, Dataset
+from implicit_bias.datasets import Dataset
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import lippl2022
 from implicit_bias.protocols.released_training import released_relu
 from implicit_bias.protocols.released_training import released_shallow_gln as shallow_gln
+from mnist import needs_mnist
 
 RELEASED = """model,train_size,hidden_units,hyperplanes,seed,median_init,momentum,metric,value
 GD-GLN,500,100,2,1,True,0.0,last_batch_loss,0.00128
@@ -144,10 +144,7 @@ def test_share_within_the_range_of_draws_of_one_kind() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
-    reason=f"MNIST is not in ${DATA_VARIABLE}",
-)
+@needs_mnist
 def test_the_last_bit_moves_gates_of_training_samples() -> None:
     cell = exact.Cell("GD-ReLU", 500, 10, 1, 2, None, 0.0)
     found = learned_contexts.measured(cell, exact.Images(), repeats=2)

@@ -1,6 +1,5 @@
 """The replication study, data side: as-published operators, further models, grids."""
 
-import os
 from collections.abc import Collection
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -14,7 +13,6 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.lippl2022 import as_published, further_models, grids
-from implicit_bias.datasets.files import DATA_VARIABLE
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
 from implicit_bias.networks import GLN
@@ -26,6 +24,7 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.models import ModelFactory
+from mnist import needs_mnist
 from modules import known
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
@@ -336,10 +335,7 @@ def test_a_network_is_a_classifier_as_it_stands() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
-    reason=f"MNIST is needed: set {DATA_VARIABLE} to a folder with mnist/",
-)
+@needs_mnist
 def test_quick_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell of each published figure, and the published values to the digit."""
     monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)

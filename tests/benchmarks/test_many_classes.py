@@ -3,22 +3,20 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import many_classes as benchmark
+from cases import clusters
 from implicit_bias import max_margin, solve
 
 STUDY = catalogue.study("speed")
 
 
 def test_whole_linear_programs_are_the_problems() -> None:
-    rng = np.random.default_rng(0)
-    y = np.arange(12) % 3
-    X = 3.0 * rng.normal(size=(3, 4))[y] + 0.1 * rng.normal(size=(12, 4))
+    X, y = clusters(12, 4, spread=0.1, seed=0)
     for norm in ("l1", "linf"):
         problem = max_margin(X, y, norm)
         found = benchmark.answer_of("highs", problem, norm, 1e-6)
@@ -28,10 +26,7 @@ def test_whole_linear_programs_are_the_problems() -> None:
 
 
 def test_linear_svc_is_near_the_hard_margin() -> None:
-    rng = np.random.default_rng(0)
-    y = np.arange(30) % 3
-    X = 4.0 * rng.normal(size=(3, 4))[y] + 0.1 * rng.normal(size=(30, 4))
-    problem = max_margin(X, y)
+    problem = max_margin(*clusters(30, 4, spread=0.05, seed=0))
     found = benchmark.answer_of("linear svc", problem, "l2", 1e-6)
     assert found["lower"] == 0.0
     assert found["upper"] == pytest.approx(solve(problem).certificate.upper, rel=1e-2)

@@ -31,6 +31,12 @@ def small() -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(12, 4)) + 3.0 * np.eye(4)[y], y
 
 
+def separated() -> np.ndarray:
+    """Return samples of two classes times their labels, of length 1 at most."""
+    X, y = small()
+    return np.where(y == 0, 1.0, -1.0)[:, None] * X / np.linalg.norm(X, axis=1).max()
+
+
 def test_margin_is_the_smallest_difference_to_another_class() -> None:
     X, y = small()
     weights = np.random.default_rng(1).normal(size=(3, 4))
@@ -108,9 +114,7 @@ def test_minimum_in_the_box_is_a_minimum() -> None:
 
 
 def test_momentum_of_the_dual_is_faster_than_plain_steps() -> None:
-    X, y = small()
-    labels = np.where(y == 0, 1.0, -1.0)
-    Z = labels[:, None] * X / np.linalg.norm(X, axis=1).max()
+    Z = separated()
     optimum = solve(max_margin(Z, np.ones(len(Z)) * 1.0, "l2")).certificate.lower
     excess = {}
     for name in ("normalised GD", "momentum"):
@@ -144,9 +148,7 @@ def test_a_pass_of_adam_goes_along_its_metric() -> None:
 
 def test_rescaling_keeps_to_its_balls() -> None:
     """The radius grows at its steps and at no other; between them the length is at most that."""
-    X, y = small()
-    labels = np.where(y == 0, 1.0, -1.0)
-    Z = labels[:, None] * X / np.linalg.norm(X, axis=1).max()
+    Z = separated()
     sizes = np.array([np.linalg.norm(w) for w in islice(rescaling.progressive(Z, 1.5, 10), 59)])
     radius = 1.5 * sizes[8]  # set before step 10
     for start in range(9, 59, 10):

@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import ArrayLike
 
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
 from benchmarks.speed import exact, stress
 from benchmarks.speed.runs import Renewed
-from cases import cloud
+from cases import cloud, plain
 from implicit_bias import MarginProblem, Solution, Status, max_margin, norms, solve
-from implicit_bias.base.validation import Array
 from implicit_bias.bounds.separability import gordan_vertex, prove_not_separable
 
 TOL = 1e-6
@@ -24,12 +22,7 @@ TOL = 1e-6
 
 def linear(*, shift: float = 3.0, C: float = np.inf, intercept: bool = False) -> MarginProblem:
     X, y = cloud(shift=shift)
-    return ungated(X[:, :-1], y, C, intercept)
-
-
-def ungated(X: Array, y: ArrayLike, C: float = np.inf, intercept: bool = False) -> MarginProblem:
-    one, group = np.ones((len(X), 1)), np.zeros(1, np.int64)
-    return MarginProblem(X, np.array(y, dtype=float), one, group, C=C, intercept=intercept)
+    return plain(X[:, :-1], y, C, intercept=intercept)
 
 
 def lies(solution: Solution, problem: MarginProblem) -> list[str]:

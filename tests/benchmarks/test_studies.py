@@ -87,29 +87,10 @@ def test_a_rule_of_size_has_another_bound(study: Study) -> None:
             assert re.search("could fail.*could hold", entry.why), entry.name
 
 
-NUMBERED = {
-    "daniely2020": "Theorem 2, Theorem 3, Corollary 4, Lemma 5, Lemma 6, Lemma 7, Lemma 8, "
-    "Lemma 9, Lemma 10, Lemma 11, Lemma 12, Theorem 13, Lemma 14, Lemma 15, Lemma 16",
-    "fiat2019": ", ".join(
-        f"[L] {kind} {i}"
-        for kind, count in (("Lemma", 11), ("Theorem", 7), ("Figure", 4))
-        for i in range(1, count + 1)
-    )
-    + ", [L] Corollary 1, [L] Table 1, [C] Theorem 1, [C] Lemma 1, [C] Figure 1, [C] Figure 2, "
-    "[C] Figure 3, [C] Figure 4, [C] Figure 5, [C] Algorithm 1, [C] Section 5",
-    "panigrahi2020": "K.1, K.2, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6, 4.7, 4.8, 3.1, 3.2, 3.3, L.1, L.2, "
-    "L.3, F.1, F.2, F.3, F.4, F.5, F.7.1, F.7.2, 6.4, F.8, F.9, F.10, F.10.1, F.11, F.12, G.1, "
-    "F.6, F.7, G.2, J.3, J.7, K.3, K.5, K.6, M.5, M.6, M.7, M.8, N.1, N.2, N.3, N.4, C.1, C.11, "
-    "G.3, H.1, I.1, I.2, I.3, I.4, I.4.1, I.4.2, J.1, J.2, J.4, J.5, J.6, J.8, M.1, M.2, M.3, "
-    "M.4, M.9, M.10, M.11, E.1, K.4, K.2.1, K.4.1, F.2.1, K.3.1, K.6.1",
-}
-
-
-@pytest.mark.parametrize("name", NUMBERED)
-def test_every_statement_has_a_place_and_is_judged(name: str) -> None:
-    study = catalogue.study(name)
+@each_study
+def test_every_statement_has_a_place_and_is_judged(study: Study) -> None:
     numbers = " ".join(each.where for each in study.statements)
-    for number in NUMBERED[name].split(", "):
+    for number in study.numbered:
         assert re.search(rf"{re.escape(number)}\b", numbers), number
     for each in study.statements:
         assert each.ours or each.experiments

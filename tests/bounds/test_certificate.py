@@ -29,11 +29,7 @@ def problem(request: pytest.FixtureRequest) -> MarginProblem:
 
 def aligned(problem: MarginProblem, alpha: Array) -> Array:
     """Coefficients P_g V_g(alpha): in the range of every metric, and often of positive margin."""
-    V = problem.dual_vectors(alpha)
-    coef = V.copy()
-    for columns, P in oracles.loop_groups(problem):
-        coef[columns] = P @ V[columns]
-    return coef
+    return oracles.in_range(problem, problem.dual_vectors(alpha))
 
 
 def random_alpha(problem: MarginProblem, seed: int = 0) -> Array:
@@ -374,10 +370,7 @@ def test_features_whose_squares_underflow_are_not_lost(C: float) -> None:
     """X = [[1, t], [1, 0]], labels 1 and -1: w = (-1, 2 / t), of norm sqrt(1 + 4 / t^2)."""
     problem = MarginProblem([[1.0, 1e-200], [1.0, 0.0]], [1, -1], np.ones((2, 1)), [0], C=C)  # type: ignore[arg-type]
     optimum = oracles.root(1 + 4 / Fraction(1e-200) ** 2)
-    for found in (
-        certify(problem, [[-1.0, 2e200]], [1.0, 1.0]),
-        solve(problem).certificate,
-    ):
+    for found in (certify(problem, [[-1.0, 2e200]], [1.0, 1.0]), solve(problem).certificate):
         assert found.lower <= optimum <= found.upper
 
 

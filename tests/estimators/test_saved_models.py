@@ -22,9 +22,11 @@ from implicit_bias.problem.gating import GatedReadout, HyperplaneContexts
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from implicit_bias.training.losses import LOSSES, MarginLoss
 from modules import known, reloaded
+from system import retold
 
 MOONS = make_toy("moons", 60, noise=0.05)
 LABELS = np.where(MOONS.y > 0, "up", "down")
+FORMAT = "implicit-bias model 1"  # which has no checksum
 CONTEXTS = HyperplaneContexts.random(MOONS.X, 4, 1, random_state=0)
 READOUT = HyperplaneContexts.random(MOONS.X, 1, 1, random_state=1)
 
@@ -132,7 +134,7 @@ def test_a_file_cannot_run_code(tmp_path: Path) -> None:
 )
 def test_untrusted_headers(model: Any, tmp_path: Path) -> None:
     file = tmp_path / "untrusted.safetensors"
-    header = {"format": "implicit-bias model 1", "version": "0", "model": model, "facts": {}}
+    header = {"format": FORMAT, "version": "0", "model": model, "facts": {}}
     safetensors.numpy.save_file({}, file, metadata={"header": json.dumps(header)})
     with pytest.raises(FileError, match="no saved model"):
         load_model(file)
@@ -161,22 +163,12 @@ def test_sizes_that_the_arrays_do_not_have_are_refused_first(kind: str, tmp_path
         "options": {"dict": [["dtype", "float64"], *sizes]},
         "weights": {"dict": small},
     }
-    header = {"format": "implicit-bias model 1", "version": "0", "model": model, "facts": {}}
+    header = {"format": FORMAT, "version": "0", "model": model, "facts": {}}
     file = tmp_path / "small.safetensors"
     safetensors.numpy.save_file(arrays, file, metadata={"header": json.dumps(header)})
     assert file.stat().st_size < 6000
     with pytest.raises(FileError, match=r"hidden_weights.0 has the shape \(1, 1\)"):
         load_model(file)
-
-
-def retold(file: Path, change: Callable[[list[Any], dict[str, Any]], object]) -> None:
-    """Change fitted attributes or tensors of a saved model, as one without a checksum."""
-    with safetensors.safe_open(file, framework="numpy") as opened:
-        header = json.loads(opened.metadata()["header"])
-        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-    header["format"] = "implicit-bias model 1"
-    change(header["model"]["fitted"]["dict"], tensors)
-    safetensors.numpy.save_file(tensors, file, metadata={"header": json.dumps(header)})
 
 
 def fitted_linear() -> ib.MaxMarginSVC:
@@ -203,30 +195,30 @@ def test_a_model_that_predicts_nothing_is_damaged(
         for key, value in safetensors.numpy.load_file(file).items()
         if value.shape == model.coef_.shape and (value == model.coef_).all()
     )
-    retold(file, lambda _, tensors: tensors.update({name: change(tensors[name])}))
+    retold(file, FORMAT, lambda _, tensors: tensors.update({name: change(tensors[name])}))
     with pytest.raises(FileError, match=message):
         load_model(file)
 
 
-@pytest.mark.parametrize("field", ["support", "active", "certificate"])
-def test_a_part_of_another_type_is_damage(field: str, tmp_path: Path) -> None:
-    file = tmp_path / "model.safetensors"
-    save_model(file, fitted_linear())
-    retold(file, lambda fitted, _: dict(fitted)["solution_"]["fields"].update({field: None}))
-    with pytest.raises(FileError, match="damaged"):
-        load_model(file)
-
-
-@pytest.mark.parametrize("width", [None, "x", 2, 2**70])
-def test_another_number_of_inputs_is_damage(width: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, None) for field in ("support", "active", "certificate")),
+        *(("n_features_in_", width) for width in (None, "x", 2, 2**70)),
+    ],
+)
+def test_a_part_of_another_type_or_width_is_damage(field: str, value: Any, tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     save_model(file, fitted_linear())
 
-    def change(fitted: list[Any], _: dict[str, Any]) -> None:
-        (place,) = (n for n, (name, _) in enumerate(fitted) if name == "n_features_in_")
-        fitted[place][1] = width
+    def change(header: Any, _: dict[str, Any]) -> None:
+        fitted = dict(header["model"]["fitted"]["dict"])
+        part = fitted if field in fitted else fitted["solution_"]["fields"]
+        assert field in part
+        part[field] = value
+        header["model"]["fitted"]["dict"] = [[*pair] for pair in fitted.items()]
 
-    retold(file, change)
+    retold(file, FORMAT, change)
     with pytest.raises(FileError, match="damaged"):
         load_model(file)
 

@@ -12,8 +12,7 @@ from sklearn.model_selection import StratifiedKFold
 from implicit_bias import GLNSVC, MaxMarginSVC, compare
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators import search
-from implicit_bias.estimators.saved_models import load_model, save_model
-from modules import known
+from modules import known, reloaded
 
 RNG = np.random.default_rng(0)
 
@@ -55,8 +54,7 @@ def test_the_search_is_kept_and_shown(tmp_path: Path) -> None:
     X, y = (part[24:32] for part in blobs(2))  # two folds, as one class has two samples
     svm = GLNSVC(2, C="auto", random_state=0).fit(X, y)
     assert known(svm.C_search_).folds == 2
-    save_model(tmp_path / "svm.safetensors", svm)
-    model = load_model(tmp_path / "svm.safetensors").model
+    model = reloaded(svm, tmp_path)
     assert isinstance(model, GLNSVC)
     assert str(model.C_search_) == str(svm.C_search_)
     page = compare({"svm": model}, X, y, train=(X, y)).report(tmp_path / "report")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import implicit_bias as ib
-from cases import ROUNDING, SOLVE_TOL, cloud
+from cases import ROUNDING, SOLVE_TOL, cloud, plain
 from implicit_bias.base.validation import Array
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.stationarity import Stationarity, balance, kkt_measure, stationarity
@@ -53,9 +53,7 @@ def measure(network: Network, X: Array = X, y: Array = Y) -> Stationarity:
 
 
 def linear_svm(X: Array, y: Array) -> ib.Solution:
-    solution = ib.solve(
-        ib.MarginProblem(X, y, np.ones((len(y), 1)), np.zeros(1, int)), tol=SOLVE_TOL
-    )
+    solution = ib.solve(plain(X, y), tol=SOLVE_TOL)
     solution.raise_for_status()
     return solution
 

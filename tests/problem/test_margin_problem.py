@@ -13,13 +13,13 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike
 
+import oracles
 from cases import SEPARABLE, cloud, dense, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
 from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
 from implicit_bias.solvers import solve
-from oracles import loop_decision, loop_dual_norms, loop_dual_vectors, loop_group_norms, loop_groups
 
 # Agreement of two exact formulas, relative to the size of the terms.
 EXACT = 1e-10
@@ -35,25 +35,17 @@ def close(actual: Array, expected: Array) -> None:
     np.testing.assert_allclose(actual / size, expected / size, rtol=0, atol=EXACT)
 
 
-def in_range(problem: MarginProblem, coef: Array) -> Array:
-    """Coefficients whose groups lie in the range of their metric."""
-    inside = coef.copy()
-    for columns, P in loop_groups(problem):
-        inside[columns] = P @ coef[columns]
-    return inside
-
-
 # --- products --------------------------------------------------------------------------------
 
 
 def test_products_against_loops(problem: MarginProblem) -> None:
     rng = np.random.default_rng(0)
-    coef = in_range(problem, rng.normal(size=(problem.n_gates, problem.X.shape[1])))
+    coef = oracles.in_range(problem, rng.normal(size=(problem.n_gates, problem.X.shape[1])))
     alpha = rng.exponential(size=problem.n_samples)
-    close(problem.decision(coef), loop_decision(problem, coef))
-    close(problem.dual_vectors(alpha), loop_dual_vectors(problem, alpha))
-    close(problem.dual_norms(alpha), loop_dual_norms(problem, alpha))
-    close(problem.group_norms(coef), loop_group_norms(problem, coef))
+    close(problem.decision(coef), oracles.loop_decision(problem, coef))
+    close(problem.dual_vectors(alpha), oracles.loop_dual_vectors(problem, alpha))
+    close(problem.dual_norms(alpha), oracles.loop_dual_norms(problem, alpha))
+    close(problem.group_norms(coef), oracles.loop_group_norms(problem, coef))
 
 
 @pytest.mark.every(3)
@@ -61,7 +53,7 @@ def test_gram_against_loops(problem: MarginProblem) -> None:
     """Q_g[n, m] = y_n y_m <x_n, x_m> z_g(n)' P_g z_g(m)."""
     Z = dense(problem.gates)
     total = np.zeros(problem.n_samples)
-    for g, (columns, P) in enumerate(loop_groups(problem)):
+    for g, (columns, P) in enumerate(oracles.loop_groups(problem)):
         expected = np.empty((problem.n_samples, problem.n_samples))
         for n, m in itertools.product(range(problem.n_samples), repeat=2):
             mask = Z[n, columns] @ P @ Z[m, columns]
@@ -219,6 +211,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "c-texts-of-numbers": ({"C": ["1"] * 6}, r"C must be in \(0, inf\]"),
     "c-huge-of-one": ({"C": [10**400, *[1.0] * 5]}, "C is not a numeric array"),
     "gates-of-one-axis": ({"gates": sp.csr_array(X[:, 0])}, "gates must have 2 dimensions"),
+    "squares-overflow": ({"X": 1e160 * X}, "multiply X by a constant"),
+    "squares-underflow": ({"X": 1e-200 * X}, "multiply X by a constant"),
     "whole-numbers": ({"X": np.full((6, 3), 2**62 + 1)}, "X has whole numbers beyond 2.53"),
     "c-huge": ({"C": 1e308}, "or inf, the hard margin"),
     "c-tiny": ({"C": 1e-320}, "C must be between"),
@@ -378,20 +372,17 @@ def test_copies_cannot_be_written_and_know_nothing_of_before(stored: Any) -> Non
     assert "features" not in vars(copy.deepcopy(problem))
 
 
-PLUS_MINUS = np.array([1.0, -1.0])
-
-
 def test_indices_of_gates_are_its_own() -> None:
     gates = sp.csr_array(np.eye(2))
     gates.data.setflags(write=False)
-    problem = MarginProblem(np.eye(2), PLUS_MINUS, gates, np.arange(2))
+    problem = MarginProblem(np.eye(2), Y[:2], gates, np.arange(2))
     gates.indices[:] = [1, 0]
     np.testing.assert_array_equal(dense(problem.gates), np.eye(2))
 
 
 def test_gates_that_overflow_are_refused_without_a_warning() -> None:
     with pytest.raises(ValueError, match="underflow"):
-        MarginProblem(np.eye(2), PLUS_MINUS, 1e200 * np.eye(2), np.arange(2))
+        MarginProblem(np.eye(2), Y[:2], 1e200 * np.eye(2), np.arange(2))
 
 
 def test_groups_of_floats_and_none_beside_another_norm() -> None:
