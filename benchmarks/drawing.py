@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,28 @@ from implicit_bias.report.style import COLOURS, LINES, MARKERS
 DPI, N_COLOURS = 150, 256
 
 
-def subplots(size: tuple[float, float], rows: int = 1, columns: int = 1, **options: Any) -> Any:
-    """Return a figure of a size in inches and its panels, as matplotlib's function does."""
+def subplots(
+    size: tuple[float, float],
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    grid: Literal["x", "y", "both"] | None = None,
+    x: str = "",
+    y: str = "",
+    **options: Any,
+) -> Any:
+    """Return a figure of a size in inches and its panels, as matplotlib's function does.
+
+    All panels have the grid, those in the last row a label x, and those on the left a label y.
+    """
     figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, **options)
+    panels = figure.subplots(rows, columns, **options)
+    for place, ax in enumerate(figure.axes):
+        last, left = place >= (rows - 1) * columns, place % columns == 0
+        ax.set(xlabel=x * last, ylabel=y * left)
+        if grid:
+            ax.grid(axis=grid)
+    return figure, panels
 
 
 def look_of(place: int, *, markers: bool = False) -> dict[str, Any]:

@@ -255,7 +255,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         name: half_interval(rows.set_index(EACH)["test_error"], EACH)
         for name, rows in parts(shown(trained), "network")
     }
-    figure, panels = subplots((8.8, 4.6), 1, len(panels_of), squeeze=False)
+    figure, panels = subplots((8.8, 4.6), 1, len(panels_of), squeeze=False, y="test error, %")
     for ax, (dataset, rows) in zip(panels[0], panels_of, strict=True):
         for name, (colour, line) in LOOKS.items():
             cells = rows[rows["network"] == name]
@@ -277,7 +277,6 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.set(yscale="log", ylim=(low, high))
         ax.set_yticks(ticks, labels=[str(tick) for tick in ticks])
         ax.yaxis.set_minor_formatter(NullFormatter())
-    panels[0, 0].set_ylabel("test error, %")
     return common_legend(figure, panels[0], 4)
 
 

@@ -109,7 +109,7 @@ def predicted_slope(X: Array, gates: Array, test_X: Array, test_gates: Array) ->
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the gap against both norms, means over the draws of the noise."""
-    figure, axes = subplots((8.8, 3.6), 1, 2, sharey=True)
+    figure, axes = subplots((8.8, 3.6), 1, 2, sharey=True, y="test loss - training loss")
     means = frame[frame["part"] == FITTED].groupby(["seed", "noise"]).mean(numeric_only=True)
     first = means.loc[0]
     for ax, name, size, word in zip(
@@ -122,7 +122,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     for _, rows in means.groupby("seed"):
         axes[0].plot(rows["two_norm"] / 1e3, rows["theory"], "--", color=BLACK)
     axes[0].plot([], [], "--", color=BLACK, label="theory, a line a draw")
-    axes[0].set_ylabel("test loss - training loss")
     axes[0].legend()
     return figure
 

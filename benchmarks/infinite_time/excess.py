@@ -291,7 +291,7 @@ def tabulate(frame: pd.DataFrame) -> Rows:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw each measure against the steps, a line a training."""
     frame = _shown(frame)
-    figure, axes = subplots((8.6, 6.4), 2, 2, sharex=True)
+    figure, axes = subplots((8.6, 6.4), 2, 2, sharex=True, x="steps")
     for ax, (column, label) in zip(axes.flat, PANELS.items(), strict=True):
         for name, (colour, line) in LOOKS.items():
             rows = frame[(frame["training"] == name) & (frame["step"] > 0) & (frame[column] > 0)]
@@ -313,8 +313,6 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.axhline(level, color=GREY, linewidth=0.8, label="optimum without that unit")
         ax.set_ylabel(label)
         logarithmic(ax)
-    for ax in axes[1]:
-        ax.set_xlabel("steps")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 

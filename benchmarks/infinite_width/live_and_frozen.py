@@ -159,7 +159,9 @@ def norm_in_cones(X: Array, y: Array, gates: Array) -> float:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Ratio of the live to the frozen norm against the number of samples, by family of gates."""
-    figure, axes = subplots((8.6, 3.4), 1, 2, sharey=True)
+    figure, axes = subplots(
+        (8.6, 3.4), 1, 2, sharey=True, grid="y", y="variation norm / gated optimum"
+    )
     for ax, (data, part) in zip(axes, parts(frame, "data"), strict=True):
         for name, (colour, look) in LOOKS.items():
             rows = part[(part["gates"] == name) & part["separates"]]
@@ -169,11 +171,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.axhline(1.0, color=GREY, linewidth=1)
         ax.set(xscale="log", yscale="log", xlabel="samples", title=data, ylim=(0.8, None))
         tick_values(ax, part["samples"])
-        ax.grid(axis="y")
     ratios = [ratio for ratio in (1, 2, 5, 10, 20, 50, 100) if ratio < 1.5 * frame["ratio"].max()]
     axes[0].set_yticks(ratios, labels=[f"{ratio:g}" for ratio in ratios])
     axes[0].set_yticks([], minor=True)
-    axes[0].set_ylabel("variation norm / gated optimum")
     figure.legend(loc="outside right upper")
     return figure
 

@@ -70,7 +70,7 @@ def rows(sizes: Sizes, width: int) -> Rows:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Shares of the maximum, one point a start, by width."""
-    figure, ax = subplots((6.0, 3.5))
+    figure, ax = subplots((6.0, 3.5), grid="y")
     widths = sorted(frame["width"].unique())
     rng = np.random.default_rng(0)
     for i, (column, (name, colour, marker)) in enumerate(LOOKS.items()):
@@ -89,7 +89,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
     ax.set_xticks(range(len(widths)), labels=[str(width) for width in widths])
     ax.set(xlabel="hidden units", ylabel="margin / certified maximum", ylim=(-0.04, 1.08))
-    ax.grid(axis="y")
     figure.legend(loc="outside upper center", ncols=3)
     return figure
 

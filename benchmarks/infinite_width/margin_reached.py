@@ -69,7 +69,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """Shares by samples: of the widest networks against steps, of all at the end against width."""
     grids = list(frame.groupby("k"))
     size = (8.0, 3.2 * len(grids) + 0.6)
-    figure, panels = subplots(size, len(grids), 2, sharey=True, squeeze=False)
+    figure, panels = subplots(size, len(grids), 2, sharey=True, squeeze=False, grid="y")
     last, widest = frame["step"].max(), frame["width"].max()
     decades, widths = [10**power for power in range(2, 7)], sorted(frame["width"].unique())
     for (k, of_grid), (ax, end) in zip(grids, panels, strict=True):
@@ -109,7 +109,6 @@ def _by_samples(ax: Axes, rows: pd.DataFrame, along: str, *, ranges: bool = Fals
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
     ax.set(xscale="log", ylim=(0.0, 1.06))
     ax.set_xticks([], minor=True)
-    ax.grid(axis="y")
 
 
 def found(frame: pd.DataFrame) -> str:

@@ -88,7 +88,7 @@ def _rank(matrix: Array) -> int:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Neurons of the optimum against samples, by the number of clusters."""
-    figure, ax = subplots((4.6, 3.3))
+    figure, ax = subplots((4.6, 3.3), grid="y")
     for colour, marker, (k, rows) in zip(
         (BLUE, VERMILION, GREEN), "o^s", frame.groupby("k"), strict=False
     ):
@@ -110,7 +110,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     tick_values(ax, sizes)
     ax.set_ylim(bottom=0)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.grid(axis="y")
     ax.legend(title="clusters (median, range)")
     return figure
 

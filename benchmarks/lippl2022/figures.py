@@ -264,7 +264,7 @@ def differences(values: pd.DataFrame) -> Figure:
         "ours": ("corrected", "exact", "o-", style.VERMILION),
     }
     keys = ("train_size", "units", "hyperplanes", "seed")
-    figure, axes = subplots((8.4, 3.4), 1, 2)
+    figure, axes = subplots((8.4, 3.4), 1, 2, grid="y")
     titles = {"error": "errors", "disagreement": "disagreements with GD-GLN"}
     for ax, column in zip(axes, titles, strict=True):
         for source, (side, label, line, colour) in looks.items():
@@ -281,7 +281,6 @@ def differences(values: pd.DataFrame) -> Figure:
         ax.set(xscale="log", xlabel="hidden units H", ylabel="SVM-L2 − SVM-GLN, points")
         ax.set_title(titles[column], loc="left")
         _ticks(ax, WIDTHS)
-        ax.grid(axis="y")
         ax.legend()
     return figure
 
@@ -298,7 +297,7 @@ def larger(tables: Tables) -> Figure | None:
     if large.empty:
         return None
     pairs = disagreements(tables).merge(models[["cell"]].drop_duplicates())
-    figure, (errors, apart) = subplots((8.4, 3.6), 1, 2)
+    figure, (errors, apart) = subplots((8.4, 3.6), 1, 2, grid="y")
     solved = models[models["model"].isin(list(SOLVED))]
     for (name, units, k), rows in _grouped(solved, ["model", "units", "hyperplanes"]):
         _curve(errors, rows, "train_size", "validation_error", name, k, units)
@@ -310,7 +309,6 @@ def larger(tables: Tables) -> Figure | None:
         _ticks(ax, sizes)
         ax.tick_params(axis="x", labelrotation=45)
         ax.set_ylim(bottom=0)
-        ax.grid(axis="y")
     handles, labels = errors.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, handlelength=3.5)
     return figure
@@ -323,7 +321,7 @@ def infinite_time(tables: Tables) -> Figure | None:
     frame = frame[(frame["hyperplanes"] == 1) & (frame["threshold"] == "median")]
     if frame.empty:
         return None
-    figure, (apart, norm) = subplots((8.4, 3.6), 1, 2)
+    figure, (apart, norm) = subplots((8.4, 3.6), 1, 2, grid="y")
     looks = {
         "finite": ("trained as released (3,200 steps)", style.BLUE, "o"),
         "infinite": ("trained towards the limit", style.VERMILION, "s"),
@@ -340,7 +338,6 @@ def infinite_time(tables: Tables) -> Figure | None:
     norm.yaxis.set_major_formatter("{x:g}")
     for ax in (apart, norm):
         _ticks(ax, sorted(frame["units"].unique()))
-        ax.grid(axis="y")
     figure.legend(*apart.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -396,7 +393,9 @@ def causes(tables: Tables) -> Figure | None:
     )
     if rows.empty:
         return None
-    figure, axes = subplots((8.4, 6.2), 2, 2, sharex=True, sharey=True)
+    figure, axes = subplots(
+        (8.4, 6.2), 2, 2, sharex=True, sharey=True, grid="y", x="hidden units H", y="error, %"
+    )
     panels = [(threshold, k) for threshold in THRESHOLDS for k in (1, 2)]
     for ax, (threshold, k) in zip(axes.flat, panels, strict=True):
         for name, (label, colour, marker, line) in PROGRAMS.items():
@@ -406,11 +405,6 @@ def causes(tables: Tables) -> Figure | None:
             _mean_bars(ax, part, "units", "validation_error", **look)
         ax.set(xscale="log", title=f"{THRESHOLDS[threshold]}, {2**k} contexts a unit")
         _ticks(ax, WIDTHS)
-        ax.grid(axis="y")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("error, %")
-    for ax in axes[1]:
-        ax.set_xlabel("hidden units H")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -660,7 +654,7 @@ def _ticks(ax: Axes, places: Sequence[float]) -> None:
 def _sides(panels: Sequence[Panel]) -> Figure:
     """Lay out each panel twice, with the same axes: as released on the left, exact on the right."""
     size = (FIGURE_WIDTH, len(panels) * PANEL_HEIGHT + 0.6)
-    figure, grid = subplots(size, len(panels), len(SIDES), squeeze=False)
+    figure, grid = subplots(size, len(panels), len(SIDES), squeeze=False, grid="y")
     source = {"published": "paper", "corrected": "ours"}
     shown = []
     for row, panel in zip(grid, panels, strict=True):
@@ -670,7 +664,6 @@ def _sides(panels: Sequence[Panel]) -> Figure:
             found = panel.draw(ax, shown[-1])
             nothing = NOTHING[side] if shown[-1].empty else "no predictor"
             ax.set_title(f"{panel.title}, {TITLES[side]}", fontweight="normal", loc="left")
-            ax.grid(axis="y")
             if not found:
                 ax.text(0.5, 0.3, nothing, color=style.GREY, ha="center", transform=ax.transAxes)
         _share_limits(row)

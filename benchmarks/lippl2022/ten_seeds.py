@@ -212,7 +212,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw gains by quarter, and errors against the width."""
-    figure, (left, right) = subplots((8.6, 3.8), 1, 2)
+    figure, (left, right) = subplots((8.6, 3.8), 1, 2, grid="y")
     places = np.arange(1, QUARTERS + 1)
     for by, label, colour, marker, shift in (
         ("known", "own contexts", VERMILION, "o", -0.05),
@@ -254,7 +254,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     )
     tick_values(right, table["units"])
     for ax in (left, right):
-        ax.grid(axis="y")
         ax.legend()
     return figure
 

@@ -69,7 +69,7 @@ def _found_degrees(table: pd.DataFrame) -> str:
 
 
 def _draw_degrees(table: pd.DataFrame) -> Figure:
-    figure, (angle, share) = subplots((8.4, 3.4), 1, 2)
+    figure, (angle, share) = subplots((8.4, 3.4), 1, 2, grid="y")
     angle.plot(table["norm"], table["angle"], "o-", color=BLUE, label="gradient flow")
     for level, words, line in (
         (STATIONARY, "stationary point of (6)", "--"),
@@ -87,7 +87,6 @@ def _draw_degrees(table: pd.DataFrame) -> Figure:
     angle.set(xscale="log", xlabel="norm of the parameters", ylabel="angle, degrees")
     share.set(xscale="log", xlabel="norm of the parameters", ylabel="share of the gradient, %")
     for ax in (angle, share):
-        ax.grid(axis="y")
         ax.legend(loc="center right", fontsize=8)
     return figure
 

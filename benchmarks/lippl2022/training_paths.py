@@ -458,7 +458,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """Draw neighbours at two widths; at the narrowest, norm and disagreement."""
     frame = of_seeds(frame, trained=True)
     narrow, wide = frame["units"].min(), frame["units"].max()
-    figure, axes = subplots((8.6, 6.6), 2, 2)
+    figure, axes = subplots((8.6, 6.6), 2, 2, grid="y")
     panels = [("neighbours", narrow), ("neighbours", wide)]
     panels += [("from_gln", narrow), ("excess", narrow)]
     for ax, (column, units) in zip(axes.flat, panels, strict=True):
@@ -475,7 +475,6 @@ def draw(frame: pd.DataFrame) -> Figure:
                 shown = means[means.index > 0]
                 ax.plot(shown.index, shown, color=colour, linestyle=line, label=training)
         ax.set(xscale="log", xlabel="steps", ylabel=LABELS[column], title=f"H = {units}")
-        ax.grid(axis="y")
     axes[1, 1].set_yscale("log")
     return common_legend(figure, axes.flat, 4)
 

@@ -256,7 +256,9 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Shares in l_inf and l2 against steps over t_sign, and of runs with epsilon over t_eps."""
-    figure, panels = subplots((9.6, 6.0), 2, 2, sharey=True)
+    figure, panels = subplots(
+        (9.6, 6.0), 2, 2, sharey=True, grid="both", y="margin / certified maximum"
+    )
     for row, (data, of_data) in zip(panels, frame.groupby("data", sort=False), strict=True):
         for ax, tiny in zip(row, (False, True), strict=True):
             shown = of_data[(of_data["epsilon"] > 0) == tiny]
@@ -282,8 +284,6 @@ def draw(frame: pd.DataFrame) -> Figure:
             title = "with epsilon (beta2 0.95, step 0.1)" if tiny else "epsilon 0: beta2, step"
             ax.set(xscale="log", ylim=(0.4, 1.02), title=f"{data}, {title}")
             ax.set_xlabel("steps / t_eps" if tiny else "steps / t_sign")
-            ax.grid(axis="both")
-        row[0].set_ylabel("margin / certified maximum")
     return common_legend(figure, panels[0], 4)
 
 

@@ -250,7 +250,9 @@ def tabulate(frame: pd.DataFrame) -> Rows:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Median shortfalls against steps: a panel a run, a line a norm."""
-    figure, panels = subplots((9.6, 5.4), 2, 3, sharex=True, sharey=True)
+    figure, panels = subplots(
+        (9.6, 5.4), 2, 3, sharex=True, sharey=True, grid="both", x="steps", y="1 - margin / maximum"
+    )
     for ax, (trained, optimizer) in zip(panels.ravel(), CLAIMS, strict=True):
         runs = frame[(frame["trained"] == trained) & (frame["optimizer"] == optimizer)]
         for place, norm in enumerate(NORMS):
@@ -260,11 +262,6 @@ def draw(frame: pd.DataFrame) -> Figure:
             look = look_of(place) | {"linewidth": 2.4 if own else 1.1}
             ax.plot(shortfall.index, shortfall, label=norm, **look)
         ax.set(xscale="log", yscale="log", title=f"{trained}, {optimizer}")
-        ax.grid(axis="both")
-    for row in panels:
-        row[0].set_ylabel("1 - margin / maximum")
-    for ax in panels[-1]:
-        ax.set_xlabel("steps")
     return common_legend(figure, panels[1:, 1], len(NORMS))  # where none is thick
 
 

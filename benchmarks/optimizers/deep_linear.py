@@ -136,7 +136,7 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Shortfalls against steps: a panel a geometry and depth, a line a norm."""
-    figure, panels = subplots((9.6, 3.4), 1, len(CLAIMS), sharey=True, squeeze=False)
+    figure, panels = subplots((9.6, 3.4), 1, len(CLAIMS), sharey=True, squeeze=False, grid="both")
     for ax, (geometry, layers) in zip(panels[0], CLAIMS, strict=True):
         runs = frame[(frame["geometry"] == geometry) & (frame["layers"] == layers)]
         for place, norm in enumerate(NORMS):
@@ -148,7 +148,6 @@ def draw(frame: pd.DataFrame) -> Figure:
                 ax.plot(run["step"], shortfall, label=norm if i == 0 else None, **look)
         ax.set(xscale="log", yscale="log", xlabel="steps")
         ax.set_title(f"{layers} layers, {geometry}")
-        ax.grid(axis="both")
     panels[0][0].set_ylabel("1 - margin of the product / maximum")
     return common_legend(figure, panels[0][:1], len(NORMS))
 

@@ -99,10 +99,9 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Losses against steps."""
-    figure, ax = subplots((6.0, 3.8))
+    figure, ax = subplots((6.0, 3.8), grid="both")
     curves(ax, frame.assign(eta=frame["eta"].map("eta {:,g}".format)), "eta", "step", "loss")
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="mean logistic loss")
-    ax.grid(axis="both")
     return common_legend(figure, [ax], 4)
 
 

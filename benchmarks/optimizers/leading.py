@@ -244,7 +244,7 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Gaps and the rest against steps: a panel each, a line a start."""
-    figure, panels = subplots((8.4, 3.9), 1, 2, sharex=True)
+    figure, panels = subplots((8.4, 3.9), 1, 2, sharex=True, grid="both")
     titles = {"across": "KKT gap of the leading part", "rest": "rest / leading part"}
     for ax, (column, title) in zip(panels, titles.items(), strict=True):
         kinds = frame.groupby(["module", "gates"], sort=False)
@@ -254,7 +254,6 @@ def draw(frame: pd.DataFrame) -> Figure:
                 look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.2}
                 ax.plot(run["step"], run[column].clip(lower=1e-9), label=label, **look)
         ax.set(xscale="log", yscale="log", xlabel="steps", title=title)
-        ax.grid(axis="both")
     return common_legend(figure, panels[:1], 2)
 
 

@@ -227,7 +227,7 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Gaps in the own norm against steps, a panel a kind of network, a line a run."""
-    figure, panels = subplots((9.6, 3.6), 1, len(GATES), sharex=True, sharey=True)
+    figure, panels = subplots((9.6, 3.6), 1, len(GATES), sharex=True, sharey=True, grid="both")
     own = frame[(frame["norm"] == "own") & (frame["step"] > 0)]
     for ax, gates in zip(panels, GATES, strict=True):
         for place, name in enumerate(OPTIMIZERS):
@@ -237,7 +237,6 @@ def draw(frame: pd.DataFrame) -> Figure:
                 ax.plot(run["step"], run["gap"], label=name if start == 0 else None, **look)
         ax.axhline(AT_LIMIT, color="grey", linewidth=0.8)
         ax.set(xscale="log", yscale="log", xlabel="steps", title=f"{gates} gates")
-        ax.grid(axis="both")
     panels[0].set_ylabel("KKT gap in the optimizer's norm")
     return common_legend(figure, panels[:1], len(OPTIMIZERS) // 2)
 

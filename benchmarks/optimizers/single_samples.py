@@ -225,15 +225,14 @@ def tabulate(frame: pd.DataFrame) -> Tabular:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Shortfalls against passes: a panel an optimizer and set, a line a norm."""
-    figure, panels = subplots((9.6, 5.2), 2, 3, sharex=True, sharey=True)
+    figure, panels = subplots(
+        (9.6, 5.2), 2, 3, sharex=True, sharey=True, grid="both", y="1 - margin / maximum"
+    )
     for ax, (data, optimizer) in zip(panels.ravel(), CLAIMS, strict=True):
         of_run = frame[(frame["data"] == data) & (frame["optimizer"] == optimizer)]
         of_run = of_run.assign(shortfall=(1 - of_run["share"]).clip(lower=1e-4))
         curves(ax, of_run, "norm", "passes", "shortfall")
         ax.set(xscale="log", yscale="log", ylim=(1e-3, 2.0), title=f"{optimizer}, {data}")
-        ax.grid(axis="both")
-    for row in panels:
-        row[0].set_ylabel("1 - margin / maximum")
     for ax in panels[-1]:
         ax.set_xlabel("passes")
     return common_legend(figure, panels[0], len(NORMS))

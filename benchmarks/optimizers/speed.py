@@ -263,14 +263,14 @@ def _excess(excess: float) -> str:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Excess against steps, and against seconds, of the methods that separate the samples."""
-    figure, panels = subplots((8.6, 3.9), 1, 2, sharey=True)
+    figure, panels = subplots(
+        (8.6, 3.9), 1, 2, sharey=True, grid="both", y="norm / certified optimum - 1"
+    )
     shown = frame[np.isfinite(frame["excess"])]
     shown = shown.assign(excess=shown["excess"].clip(lower=1e-10))
     for ax, along in zip(panels, ("step", "seconds"), strict=True):
         curves(ax, shown, "method", along, "excess", markers=True, markersize=3.5)
         ax.set(xscale="log", yscale="log", xlabel="steps" if along == "step" else along)
-        ax.grid(axis="both")
-    panels[0].set_ylabel("norm / certified optimum - 1")
     return common_legend(figure, panels[:1], 3)
 
 

@@ -175,7 +175,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     panels = [(f"m = {longest['width'].iloc[0]:,}, rate {RATE:g}", longest)]
     limit = frame[frame["width"] == 0]
     panels += [(f"infinite width, rate {rate:g}", rows) for rate, rows in limit.groupby("rate")]
-    figure, axes = subplots((10, 4.2), 1, len(panels))
+    figure, axes = subplots((10, 4.2), 1, len(panels), grid="y", y="training loss")
     for ax, (title, rows) in zip(axes, panels, strict=True):
         for activation, cells in harness.parts(rows, "activation"):
             look = {"color": COLOUR[activation], "marker": MARKER[activation], "ms": 4}
@@ -183,8 +183,6 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.plot(cells["epoch"], cells["loss"], markevery=every, label=activation, **look)
         ax.axhline(math.log(CLASSES), color=GREY, linestyle=":", label="ln 10: chance")
         ax.set(title=title, xlabel="epoch")
-        ax.grid(axis="y")
-    axes[0].set_ylabel("training loss")
     return common_legend(figure, axes, 5)
 
 

@@ -115,7 +115,7 @@ def finite(X: Array, phi: grams.Activation, width: int, seed: int) -> Array:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw measured eigenvalues as marks and the shapes of the bounds as lines."""
-    figure, axes = subplots((10, 4.6), 1, 3)
+    figure, axes = subplots((10, 4.6), 1, 3, grid="y", y="smallest eigenvalue of G")
     columns = {"half circle": "n", "close points": "delta", "sphere, d = 5": "n"}
     for ax, (part, column) in zip(axes, columns.items(), strict=True):
         for activation in ("relu", "selu", "elu"):  # leaky ReLU lies behind ReLU
@@ -128,10 +128,8 @@ def draw(frame: pd.DataFrame) -> Figure:
             if activation == "relu":
                 ax.plot(cells[column], cells["relu"], ":", label="4.2, shape", **look)
         ax.set(xscale="log", yscale="log", title=part, xlabel=column)
-        ax.grid(axis="y")
         if column == "n":
             plain_numbers(ax, ordinate=False)
-    axes[0].set_ylabel("smallest eigenvalue of G")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=7)
     return figure
 

@@ -84,7 +84,7 @@ def means(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw -log of both eigenvalues against the theorem's exponent."""
-    figure, axes = subplots((10, 4.4), 1, 3, sharey=True)
+    figure, axes = subplots((10, 4.4), 1, 3, sharey=True, grid="y", y="-log(eigenvalue)")
     for ax, (dimension, rows) in zip(axes, parts(means(frame), "dimension"), strict=True):
         for activation, cells in parts(rows, "activation"):
             look = {"color": COLOUR[activation]}
@@ -101,8 +101,6 @@ def draw(frame: pd.DataFrame) -> Figure:
         slope = (rows["smallest"] / rows["exponent"]).min()
         ax.plot(x, slope * x, ":", color=BLACK, label="theorem 4.4: proportional, or above")
         ax.set(title=f"d' = {dimension}", xlabel="n^(1 / (2 d'))")
-        ax.grid(axis="y")
-    axes[0].set_ylabel("-log(eigenvalue)")
     return common_legend(figure, axes, 4)
 
 

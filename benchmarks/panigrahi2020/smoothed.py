@@ -72,7 +72,9 @@ def exponents(rows: pd.DataFrame, column: str = "smallest") -> tuple[dict[int, A
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the smallest eigenvalue of tanh against the noise, and against n, with lemma I.1."""
-    figure, axes = subplots((10, 5), 1, 2, sharey=True)
+    figure, axes = subplots(
+        (10, 5), 1, 2, sharey=True, grid="y", y="smallest eigenvalue of G, tanh"
+    )
     rows = frame[frame["activation"] == TANH].groupby(["base", "times", "n", "noise"], sort=False)
     least, n = rows[["smallest", "hadamard"]].min().reset_index(), frame["n"].max()
     for ax, cells, x, label in (
@@ -84,14 +86,12 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.plot(line[x], line["smallest"], **look_of(i, markers=True), label=name)
             ax.plot(line[x], line["hadamard"], ":", color=COLOURS[i], lw=1)
         ax.set(xscale="log", yscale="log", xlabel=label)
-        ax.grid(axis="y")
         tick_values(ax, cells[x])
     few = np.array(NOISES[-3:])
     for exponent, style, name in ((4, "-", "theorem 4.7"), (6, "--", "theorem I.4")):
         shape = 3e-8 * (few / few[0]) ** exponent
         axes[0].plot(few, shape, style, color=GREY, lw=1, label=f"sigma^{exponent}: {name}")
     axes[1].plot([], [], ":", color=GREY, lw=1, label="bound of lemma I.1")
-    axes[0].set_ylabel("smallest eigenvalue of G, tanh")
     return common_legend(figure, axes, 3)
 
 

@@ -95,7 +95,9 @@ def both_readouts(X: Array, phi: grams.Activation, width: int, seed: int) -> Arr
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the activations of figure 1 (c, d): infinite width as lines, finite width as marks."""
     groups = [group for group in parts(frame, "data") if group[0].startswith(("half", "circle"))]
-    figure, axes = subplots((5 * len(groups) / 2, 8), 2, len(groups) // 2, squeeze=False)
+    figure, axes = subplots(
+        (5 * len(groups) / 2, 8), 2, len(groups) // 2, squeeze=False, grid="y", y="eigenvalues of G"
+    )
     for ax, (name, rows) in zip(axes.T.reshape(-1), groups, strict=True):
         top = rows["infinite"].max()
         for activation in FIGURE_1:
@@ -110,9 +112,6 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.plot(marks["index"], marks["gaussian"], **look)
         ax.set(yscale="log", title=name, ylim=(1e-20 * top, 5 * top))
         ax.set_xlabel("index of the eigenvalue")
-        ax.grid(axis="y")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("eigenvalues of G")
     width = f"m = {int(frame['width'].iloc[0]):,}"
     handles = [
         *(Line2D([], [], color=COLOUR[name], marker=MARKER[name], label=name) for name in FIGURE_1),

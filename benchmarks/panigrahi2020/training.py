@@ -434,7 +434,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
     Linearised at the published width as lines, trained networks as marks, infinite width dotted.
     """
-    figure, axes = subplots((10, 8), 2, 2)
+    figure, axes = subplots((10, 8), 2, 2, grid="y")
     wide = widest(frame)
     narrow = frame[frame["part"] == "long"]
     for row, n in itertools.product((0, 1), (10, 50)):
@@ -459,7 +459,6 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.xaxis.set_major_formatter("{x:,.0f}")
         smaller = int(narrow[narrow["n"] == n]["width"].iloc[0])
         ax.set_title(f"n = {n}; open marks: m = {smaller:,}")
-        ax.grid(axis="y")
         ax.set_ylabel("||y - u||^2 / n")
     width = f"m = {int(wide['width'].iloc[0]):,}"
     handles = [
