@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,8 +37,6 @@ from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.linear_program import LinearProgram
 from implicit_bias.solvers.working_set import WorkingSet
-
-T = TypeVar("T")
 
 # What the solvers are asked for, and what their certificates must reach in any case.
 SOLVE_TOL = 1e-10

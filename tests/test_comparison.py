@@ -21,6 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder
 
+from cases import clusters
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, MaxMarginSVC, certify, compare
 from implicit_bias.bounds.status import excess
 from implicit_bias.comparison import Comparison, first_svm
@@ -124,9 +125,7 @@ def test_confusion_by_hand() -> None:
 
 @pytest.mark.slow
 def test_models_of_many_classes() -> None:
-    rng = np.random.default_rng(0)
-    y = np.arange(30) % 3
-    X = 4.0 * rng.normal(size=(3, 5))[y] + 0.3 * rng.normal(size=(30, 5))
+    X, y = clusters(30, spread=0.15, seed=0)
     models: dict[str, BinaryClassifier] = {
         "network": GLNClassifier(3, steps=300, learning_rate=0.3, random_state=0),
         "svm": GLNSVC(3, fit_intercept=False, random_state=0),

@@ -29,6 +29,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import implicit_bias as ib
+from cases import clusters
 from implicit_bias import report as report_package
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import percent
@@ -831,15 +832,13 @@ def test_tables_sort(plane: Report, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    rng = np.random.default_rng(0)
-    y = np.arange(60) % 3
-    X = np.column_stack([2.0 * rng.normal(size=(3, 2))[y] + 0.3 * rng.normal(size=(60, 2)), y >= 0])
+    points, y = clusters(60, 2, spread=0.3, seed=0)
     models = {
         "GD-GLN": ib.GLNClassifier(3, random_state=0, steps=60, learning_rate=0.3),
         "SVM-GLN": ib.GLNSVC(3, fit_intercept=False, random_state=0),
         "live": ib.ReLUClassifier(4, random_state=0, steps=60, shared=True),
     }
-    data = Dataset("three", X, y, ("ant", ATTACK, "cow"))
+    data = Dataset("three", np.column_stack([points, y >= 0]), y, ("ant", ATTACK, "cow"))
     return fit_and_write(tmp_path_factory.mktemp("classes"), models, split(data, 40))
 
 

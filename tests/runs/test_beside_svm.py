@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from cases import clusters
 from implicit_bias import GLNClassifier, LimitConfig, SolveError, solve
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.networks import GLN, Network, ReLUNetwork
@@ -60,8 +61,7 @@ def test_an_svm_without_a_solution_is_told() -> None:
 @pytest.mark.slow
 def test_towards_the_svm_of_groups_of_class_and_unit() -> None:
     """The norm of one network a class comes down to the certified optimum, from above."""
-    rng, y = np.random.default_rng(3), np.arange(24) % 4
-    X = rng.normal(size=(4, 6))[y] + 0.1 * rng.normal(size=(24, 6))
+    X, y = clusters(24, 6, 4, spread=0.2, seed=3)
     network = GLN([HyperplaneContexts.random(X, 3, 1, random_state=0)], classes=4, seed=0)
     limit, svm = train_beside_svm(network, X, y, LimitConfig(steps=600))
     assert known(known(svm).problem).n_groups == 4 * 3
@@ -75,9 +75,7 @@ def test_towards_the_svm_of_groups_of_class_and_unit() -> None:
 @pytest.mark.slow
 def test_units_that_classes_share_are_graded_by_their_program() -> None:
     """A sum of nuclear norms, which native solvers take."""
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(3), 8)
-    X = 4.0 * np.eye(3)[y] + 0.3 * rng.normal(size=(24, 3))
+    X, y = clusters(24, 3, spread=0.15, seed=0)
     model = GLNClassifier(3, steps=300, learning_rate=0.3, shared=True, random_state=0).fit(X, y)
     found = grade(model, Dataset("three", X, y, ("a", "b", "c"), has_constant=False)).values
     assert "SVM" in found["lower_from"]
