@@ -39,9 +39,13 @@ def quiet(module: nn.Module, **options: Any) -> Diagnosis:
         return diagnose(module, X, own_labels(module, X), **options)
 
 
+def built(function: Callable[..., Any], **parts: nn.Module | Tensor) -> nn.Module:
+    return seeded(Computed(function, **parts), 1)
+
+
 def computed(function: Callable[..., Any], outputs: int = 1) -> nn.Module:
     """Whatever is computed from a linear layer and the inputs."""
-    return seeded(Computed(lambda m, x: function(m.first, x), first=linear(D, outputs)), 1)
+    return built(lambda m, x: function(m.first, x), first=linear(D, outputs))
 
 
 def of_an_inverse() -> nn.Module:
@@ -56,14 +60,11 @@ def layered(extra: nn.Module) -> nn.Module:
 
 def gated() -> nn.Module:
     """Build a network with a hard gate whose weights are Parameters."""
-    return seeded(
-        Computed(
-            lambda m, x: m.last((x @ m.gate.T > 0).to(x) * m.first(x)),
-            gate=torch.empty(8, D),
-            first=linear(D, 8),
-            last=linear(8),
-        ),
-        1,
+    return built(
+        lambda m, x: m.last((x @ m.gate.T > 0).to(x) * m.first(x)),
+        gate=torch.empty(8, D),
+        first=linear(D, 8),
+        last=linear(8),
     )
 
 
@@ -77,7 +78,7 @@ def attention() -> nn.Module:
         return outputs
 
     parts = {"query": torch.empty(3, 2), "key": torch.empty(3, 2)}
-    return seeded(Computed(head, **parts, value=linear(2, 2), last=linear(2)), 1)
+    return built(head, **parts, value=linear(2, 2), last=linear(2))
 
 
 def homogeneous_attention() -> nn.Module:
@@ -87,7 +88,7 @@ def homogeneous_attention() -> nn.Module:
 def skip() -> nn.Module:
     """Paths of degrees 2 and 1."""
     parts = {"first": linear(D, 4), "last": linear(4), "shortcut": linear(D)}
-    return seeded(Computed(lambda m, x: m.last(m.first(x).relu()) + m.shortcut(x), **parts), 1)
+    return built(lambda m, x: m.last(m.first(x).relu()) + m.shortcut(x), **parts)
 
 
 def biased_residual() -> nn.Module:
@@ -99,26 +100,21 @@ def biased_residual() -> nn.Module:
         last: Tensor = m.last(h + m.b(m.a(h).relu()))
         return last
 
-    return seeded(Computed(outputs, **parts, last=nn.Linear(6, 1)), 1)
+    return built(outputs, **parts, last=nn.Linear(6, 1))
 
 
 def low_rank() -> nn.Module:
     """Build a frozen matrix with a trained update inside a ReLU."""
     parts = {"W": linear(D, D), "a": linear(D, 2), "b": linear(2, D), "last": linear(D)}
-    return frozen(
-        seeded(Computed(lambda m, x: m.last((m.W(x) + m.b(m.a(x))).relu()), **parts), 1), "W.weight"
-    )
+    return frozen(built(lambda m, x: m.last((m.W(x) + m.b(m.a(x))).relu()), **parts), "W.weight")
 
 
 def depths() -> nn.Module:
     """Degree 1 in one half space, 2 in the other: Lippl et al. with contexts of two degrees."""
-    return seeded(
-        Computed(
-            lambda m, x: torch.where(x[:, :1] > 0, m.last(m.first(x)), m.last(x)),
-            first=linear(D, D),
-            last=linear(D),
-        ),
-        1,
+    return built(
+        lambda m, x: torch.where(x[:, :1] > 0, m.last(m.first(x)), m.last(x)),
+        first=linear(D, D),
+        last=linear(D),
     )
 
 
@@ -413,12 +409,12 @@ def test_weights_of_any_scale(scale: float) -> None:
 def bag() -> nn.Module:
     """Build a sum of the tokens' vectors, by a function that torch differentiates once alone."""
     vectors = nn.EmbeddingBag(10, 4, mode="sum")
-    return seeded(Computed(lambda m, x: m.last(m.bag(x)), bag=vectors, last=linear(4)), 1)
+    return built(lambda m, x: m.last(m.bag(x)), bag=vectors, last=linear(4))
 
 
 def sparse() -> nn.Module:
     vectors = nn.Embedding(10, 4, sparse=True)
-    return seeded(Computed(lambda m, x: m.last(m.a(x).sum(dim=1)), a=vectors, last=linear(4)), 1)
+    return built(lambda m, x: m.last(m.a(x).sum(dim=1)), a=vectors, last=linear(4))
 
 
 def hooked() -> nn.Module:
