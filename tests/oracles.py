@@ -144,8 +144,7 @@ def cvxpy_optimum(problem: MarginProblem) -> Optimum:
     else:
         cost = cost + problem.box @ slack
     program = cp.Problem(cp.Minimize(cost), constraints)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the certificate says how inaccurate it is
+    with warnings.catch_warnings(action="ignore"):  # the certificate says how inaccurate it is
         program.solve(solver="CLARABEL")
     alpha = np.zeros(problem.alpha_shape)
     if program.status == cp.INFEASIBLE:

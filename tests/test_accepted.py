@@ -29,7 +29,7 @@ from implicit_bias.problem.gating import HyperplaneContexts, NoGates, UnitGates
 from implicit_bias.solvers import choose_solver
 from implicit_bias.training import TrainingConfig
 from implicit_bias.training.optimizers import SignDescent
-from modules import Computed, own_labels
+from modules import Computed, own_labels, scale_weights
 
 D = 3
 X = torch.randn(8, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -62,10 +62,8 @@ def case(
     **options: object,
 ) -> Case:
     """Return a module, inputs, labels made of those that it and its leading part say, options."""
-    large = copy.deepcopy(module).double().eval()
+    large = scale_weights(copy.deepcopy(module).double().eval(), 1e3)
     with torch.no_grad():
-        for parameter in large.parameters():
-            parameter.mul_(1e3)
         outputs = large(*([X, X] if isinstance(inputs, tuple) else [X])).squeeze(-1)
     said = torch.where(outputs > 0, 1, -1) if outputs.ndim == 1 else outputs.argmax(1)
     return module.to(dtype).eval(), inputs, labels(said), options

@@ -569,7 +569,6 @@ def test_inputs_are_checked(network: Network) -> None:
 
 def test_the_norm_of_a_network_that_has_diverged_is_infinite() -> None:
     network = ReLUNetwork(2, [3, 3], seed=0)
-    with torch.no_grad():
-        for weights in network.parameters():
-            weights.fill_(1e150)
+    for weights in network.parameters():
+        torch.nn.init.constant_(weights, 1e150)
     assert network.norm() == math.inf

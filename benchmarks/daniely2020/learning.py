@@ -110,9 +110,8 @@ def outputs_of_all(
         yield name, torch.cat(list(outputs(model, test_table)))[:, 0].double().numpy()
     gates = ReLUNetwork(train.n_features, [sizes.svm_units], seed=seed)
     some = train.take(np.arange(sizes.svm_samples))
-    with warnings.catch_warnings():
-        # Few bits and few units: the samples need not be separable, and then a soft margin is.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # Few bits and few units: the samples need not be separable, and then a soft margin is.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         svm = GatedReLUSVC(gates=gates, tol=1e-4, on_failure="soft").fit(some.X, some.y)
     yield "group SVM", svm.decision_function(test.X)
 

@@ -145,8 +145,7 @@ def _measure(run: Run[PublishedOptions]) -> Frames:
     by_cell = {(config.units, config.seed): config for config in cells}
 
     def row(units: int, seed: int) -> Rows:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CVXPY's on an inaccurate end: the row says how good
+        with warnings.catch_warnings(action="ignore"):  # CVXPY's: the row says how good its end is
             yield measured(by_cell[units, seed], published) | {"commit": commit}
 
     return growing(run, [{"units": units, "seed": seed} for units, seed in by_cell], row)

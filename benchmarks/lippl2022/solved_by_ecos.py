@@ -109,8 +109,7 @@ def _measure(run: Run[PublishedOptions]) -> Frames:
     )
 
     def row(cell: exact.Cell) -> Row:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CVXPY's on an inaccurate end: the row says how good
+        with warnings.catch_warnings(action="ignore"):  # CVXPY's: the row says how good its end is
             return asdict(cell) | solved_again(cell, released[cell], images)
 
     yield from exact.grown(run, chosen(table), row)

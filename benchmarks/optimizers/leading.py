@@ -152,8 +152,7 @@ def _frozen(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _quiet(module: nn.Module, X: Tensor, labels: Tensor, *, leading: bool) -> Diagnosis:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DiagnosisWarning)
+    with warnings.catch_warnings(action="ignore", category=DiagnosisWarning):
         return diagnose(module, X, labels, leading=leading)
 
 

@@ -41,8 +41,7 @@ def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
 def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, word: str) -> None:
     module = of_margin(margin, dtype)
     labels = own_labels(module, X.to(dtype))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it changes no number, so it is no warning
+    with warnings.catch_warnings(action="error"):  # it changes no number, so it is no warning
         found = diagnose(module, X.to(dtype), labels)
     assert word in found.verdict
     assert (LONGER in found.verdict) == (found.cures == ())

@@ -88,8 +88,7 @@ def normalised() -> nn.Module:
 
 
 def quiet(module: nn.Module, labels: Any, **options: Any) -> ib.Diagnosis:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ib.DiagnosisWarning)
+    with warnings.catch_warnings(action="ignore", category=ib.DiagnosisWarning):
         return ib.diagnose(module, X, labels, **options)
 
 
@@ -233,18 +232,16 @@ def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
     assert known(found.rest) > 1
 
 
+def scalars(function: Callable[..., Tensor], **values: float) -> nn.Module:
+    return Computed(function, **{name: torch.tensor([v]) for name, v in values.items()}).double()
+
+
 def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
     """Beside a shortcut all units are off there; what is left of it at c theta is no margin."""
-    module = Computed(
-        lambda m, x: m.last(x) + m.second(m.first(x).relu()),
-        first=linear(1),
-        second=linear(1),
-        last=linear(1),
+    module = scalars(
+        lambda m, x: m.last * x + m.second * (m.first * x).relu(), first=2.0, second=3.0, last=1.0
     )
     inputs = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
-    for p, value in zip(module.parameters(), (2.0, 3.0, 1.0), strict=True):
-        nn.init.constant_(p, value)
-    module.double().eval()
     with pytest.raises(SeparationError, match=r"leading part.*samples 1\)"):
         ib.diagnose(module, inputs, own_labels(module, inputs), leading=True)
     assert ib.diagnose(module, inputs[:1], [1], leading=True).min_margin == pytest.approx(6.0)
@@ -254,12 +251,10 @@ def test_a_sample_at_which_the_leading_part_is_0_has_no_margin_in_it() -> None:
 
 def test_what_jumps_at_random_parameters_of_less_degree_is_no_jump_of_the_leading_part() -> None:
     """There (1.5, -0.3, -2.2, 0.6, -1.1) the first unit is off, and the second is as it is on."""
-    module = Computed(
+    module = scalars(
         lambda m, x: m.last * (m.bias + m.inner * (m.first * x).relu()).relu() + m.upper,
-        **{name: torch.empty(1) for name in ("upper", "first", "inner", "bias", "last")},
-    ).double()
-    for p, value in zip(module.parameters(), (0.01, 2.0, 3.0, 0.01, 1.0), strict=True):
-        nn.init.constant_(p, value)
+        **{"upper": 0.01, "first": 2.0, "inner": 3.0, "bias": 0.01, "last": 1.0},
+    )
     found = ib.diagnose(module, torch.ones(1, 1, dtype=torch.float64), [1], leading=True)
     assert found.degree == 3.0
     assert found.min_margin == pytest.approx(6.0)

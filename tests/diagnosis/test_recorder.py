@@ -15,7 +15,7 @@ from implicit_bias import DiagnosisWarning, HomogeneityError, Recorder, diagnose
 from implicit_bias.measure.optimizers import OptimizerError
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
-from modules import of
+from modules import of, scale_weights
 
 X, LABELS = clusters(18, 4, spread=0.2, seed=0)
 NORMS = ("l2", "l1", "linf", "spectral")
@@ -113,9 +113,7 @@ def test_norms_are_read_from_optimizers() -> None:
 
 
 def test_points_before_separation_have_no_gap() -> None:
-    module = linear()
-    with torch.no_grad():
-        module.weight.neg_()
+    module = scale_weights(linear(), -1.0)
     recorder = Recorder(module, X, LABELS, ["l2"])
     row = recorder.record()
     outputs = X @ module.weight.detach().double().numpy().T
@@ -139,8 +137,7 @@ def test_a_module_that_starts_at_zero() -> None:
     nn.init.zeros_(module.weight)
     recorder = Recorder(module, X, LABELS)
     assert math.isnan(recorder.record()["margin_l2"])
-    with torch.no_grad():
-        module.weight.copy_(linear().weight)
+    module.load_state_dict(linear().state_dict())
     recorder.record()
     assert recorder.frame()["step"].tolist() == [0, 1]
     assert math.isfinite(recorder.frame()["margin_linf"].iloc[1])
@@ -182,9 +179,7 @@ def test_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize("separated", [1, 0])
 def test_the_picture_says_which_points_are_not_separated(separated: int, tmp_path: Path) -> None:
     """They are shaded in both panels, and counted; no share of a margin is drawn there."""
-    module = linear()
-    with torch.no_grad():
-        module.weight.neg_()
+    module = scale_weights(linear(), -1.0)
     recorder = Recorder(module, X, LABELS)
     for step in (0, 3, 10):
         recorder.record(step)

@@ -34,8 +34,7 @@ def relu(*, bias: bool = False, last_bias: bool = False, outputs: int = 1) -> nn
 
 def quiet(module: nn.Module, **options: Any) -> Diagnosis:
     """Diagnose, with the warnings only in the result."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DiagnosisWarning)
+    with warnings.catch_warnings(action="ignore", category=DiagnosisWarning):
         return diagnose(module, X, own_labels(module, X), **options)
 
 
@@ -133,8 +132,7 @@ def test_parameters_without_gradient_do_not_count() -> None:
     assert found.excluded == ("gate",)
     assert any("'gate'" in text for text in found.warnings)
     frozen(module, "gate")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         expected = diagnose(module, X, own_labels(module, X))
     assert found.gap == pytest.approx(expected.gap, rel=1e-9)
     assert found.normalised_margin == pytest.approx(expected.normalised_margin)

@@ -268,8 +268,7 @@ def test_the_module_is_left_as_it_is() -> None:
     module = network(3).float().train()
     labels = own_labels(module, INPUTS.float())
     before = copy.deepcopy(module.state_dict())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         ib.which_norm(module, INPUTS, labels, norms="l2", reference=before)
     assert module.training
     for name, value in module.state_dict().items():

@@ -204,7 +204,6 @@ def test_defaults_answer_where_nothing_separates() -> None:
     assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)  # type: ignore[union-attr]
     with pytest.raises(ib.SolveError, match="on_failure='soft'"):
         ib.MaxMarginSVC(on_failure="raise").fit(X, NOISE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ib.NotSeparableWarning)
+    with warnings.catch_warnings(action="ignore", category=ib.NotSeparableWarning):
         scores: Array = cross_val_score(ib.MaxMarginSVC(), X, NOISE, cv=3)
     assert np.isfinite(scores).all()

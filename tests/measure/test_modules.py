@@ -273,13 +273,12 @@ def test_a_module_is_left_as_it_is(function: str, name: str, end: str) -> None:
     training, (dtype, fuse) = function in TRAINING, ENDS[end]
     module, inputs, labels = built(name, dtype, training=not training)
     FUSE[:] = [] if fuse is None else [fuse]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ib.DiagnosisWarning)
-        with (
-            unchanged(module, values=not training),
-            suppress(Broken, KeyboardInterrupt, ValueError),
-        ):
-            FUNCTIONS[function](module, inputs, labels)
+    with (
+        warnings.catch_warnings(action="ignore", category=ib.DiagnosisWarning),
+        unchanged(module, values=not training),
+        suppress(Broken, KeyboardInterrupt, ValueError),
+    ):
+        FUNCTIONS[function](module, inputs, labels)
     FUSE.clear()
     module(inputs).sum().backward()
 
