@@ -43,14 +43,20 @@ def examples(count: int, **drawn: Any) -> Callable[[Callable[..., None]], Callab
     return lambda test: settings(max_examples=count)(given(**drawn)(test))
 
 
-def random_coef(n_units: int, n_contexts: int, n_features: int, seed: int) -> Array:
-    """Coefficients zeta (H * C, D); some units have no effect, some no coefficients at all."""
+def two_layers(sizes: Sizes) -> tuple[Array, gln.AdditivePredictors, Contexts]:
+    """Coefficients zeta (H * C, D), their predictors, and all joint contexts.
+
+    Some units have no effect, some no coefficients at all.
+    """
+    n_units, n_contexts, n_features, seed = sizes
     rng = np.random.default_rng(seed)
     zeta = rng.normal(size=(n_units, n_contexts, n_features))
     kind = rng.integers(4, size=n_units)
     zeta[kind == 0] = zeta[kind == 0, :1]
     zeta[kind == 1] = 0.0
-    return zeta.reshape(-1, n_features)
+    coef = zeta.reshape(-1, n_features)
+    found = gln.AdditivePredictors.from_coef(coef, n_units)
+    return coef, found, all_contexts(n_units, n_contexts)
 
 
 def all_contexts(n_units: int, n_contexts: int) -> Contexts:
@@ -94,6 +100,9 @@ def deep(layers: list[tuple[int, int]], seed: int, *, readout_bias: bool = False
     return network
 
 
+NETWORKS = st.builds(deep, LAYERS, SEED)
+
+
 def random_contexts(network: GLN, n: int, rng: np.random.Generator) -> Contexts:
     """Joint contexts (n, H_1 + H_2 + ...), most of which no input has."""
     columns = [
@@ -108,14 +117,11 @@ def random_contexts(network: GLN, n: int, rng: np.random.Generator) -> Contexts:
 @pytest.mark.slow
 @examples(50, sizes=up_to(4))
 def test_predictors_of_coefficients_are_their_sums(sizes: Sizes) -> None:
-    n_units, n_contexts, n_features, seed = sizes
-    coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = gln.AdditivePredictors.from_coef(coef, n_units)
-    contexts = all_contexts(n_units, n_contexts)
-    expected = [loop_predictor(coef, gamma, n_contexts) for gamma in contexts]
+    coef, found, contexts = two_layers(sizes)
+    expected = [loop_predictor(coef, gamma, sizes[1]) for gamma in contexts]
     np.testing.assert_allclose(found.at(contexts), expected, atol=ROUNDING)
     np.testing.assert_allclose(found.mean, np.mean(expected, axis=0), atol=ROUNDING)
-    assert found.effects.shape == (n_units, n_contexts, n_features)
+    assert found.effects.shape == sizes[:3]
 
 
 @examples(50, sizes=up_to(4))
@@ -152,20 +158,15 @@ def test_other_joint_contexts_determine_all_too() -> None:
 
 @examples(25, sizes=up_to(3))
 def test_norm_is_the_least_of_all_coefficients(sizes: Sizes) -> None:
-    n_units, n_contexts, n_features, seed = sizes
-    coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = gln.AdditivePredictors.from_coef(coef, n_units)
-    least = conic_norm(found.at(all_contexts(n_units, n_contexts)), n_units, n_contexts)
+    _, found, contexts = two_layers(sizes)
+    least = conic_norm(found.at(contexts), *sizes[:2])
     assert found.norm() == pytest.approx(least, rel=CONIC_RTOL, abs=CONIC_RTOL)
 
 
 @examples(50, sizes=up_to(4))
 def test_coefficients_of_least_norm(sizes: Sizes) -> None:
-    n_units, n_contexts, n_features, seed = sizes
-    coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = gln.AdditivePredictors.from_coef(coef, n_units)
-    least = found.coef()
-    contexts = all_contexts(n_units, n_contexts)
+    coef, found, contexts = two_layers(sizes)
+    n_units, least = sizes[0], found.coef()
     same = gln.AdditivePredictors.from_coef(least, n_units)
     np.testing.assert_allclose(same.at(contexts), found.at(contexts), atol=ROUNDING)
     assert group_norm(least, n_units) == pytest.approx(found.norm())
@@ -175,10 +176,9 @@ def test_coefficients_of_least_norm(sizes: Sizes) -> None:
 @pytest.mark.slow
 @examples(50, sizes=up_to(4))
 def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(sizes: Sizes) -> None:
-    n_units, n_contexts, n_features, seed = sizes
-    coef = random_coef(n_units, n_contexts, n_features, seed)
-    found = gln.AdditivePredictors.from_coef(coef, n_units)
-    beta = found.at(all_contexts(n_units, n_contexts))
+    n_units, n_contexts, n_features, _ = sizes
+    coef, found, contexts = two_layers(sizes)
+    beta = found.at(contexts)
     pairs = sum(a * b for a, b in itertools.combinations(found.effect_norms, 2))
     l2_square = np.square(beta).sum() / n_contexts ** (n_units - 1)
     assert found.norm() ** 2 == pytest.approx(l2_square + 2 * pairs)
@@ -218,9 +218,8 @@ def test_optimal_coefficients_are_those_of_least_norm() -> None:
 # --- more layers -----------------------------------------------------------------------------
 
 
-@examples(30, layers=LAYERS, seed=SEED, readout_bias=st.booleans())
-def test_predictors_predict(layers: list[tuple[int, int]], seed: int, readout_bias: bool) -> None:
-    network = deep(layers, seed, readout_bias=readout_bias)
+@examples(30, network=st.builds(deep, LAYERS, SEED, readout_bias=st.booleans()))
+def test_predictors_predict(network: GLN) -> None:
     beta = gln.predictors(network, gln.joint_contexts(network, X))
     f = np.einsum("nd,nd->n", beta, X) + network.readout_bias_value
     np.testing.assert_allclose(f, network.decision(X), rtol=1e-9, atol=1e-9)
@@ -254,23 +253,17 @@ def test_effects_of_a_layer_differ_with_the_other_layers() -> None:
             gln.AdditivePredictors.through(at, through, 2)
 
 
-@examples(30, layers=LAYERS, seed=SEED)
-def test_a_deep_network_is_the_two_layer_network_of_its_paths(
-    layers: list[tuple[int, int]], seed: int
-) -> None:
-    network = deep(layers, seed)
+@examples(30, network=NETWORKS)
+def test_a_deep_network_is_the_two_layer_network_of_its_paths(network: GLN) -> None:
     paths, coef = gln.path_contexts(network.gatings, X), gln.path_coef(network)
-    assert paths.n_units == np.prod([units for units, _ in layers])
+    assert paths.n_units == np.prod([gating.n_units for gating in network.gatings])
     predicted = gated_linear(X, paths.gates(X), coef)
     np.testing.assert_allclose(predicted, network.decision(X), rtol=1e-9, atol=1e-9)
     assert gln.path_norm(network) == pytest.approx(group_norm(coef, paths.n_units))
 
 
-@examples(30, layers=LAYERS, seed=SEED)
-def test_norm_of_the_paths_is_at_most_that_of_the_weights(
-    layers: list[tuple[int, int]], seed: int
-) -> None:
-    network = deep(layers, seed)
+@examples(30, network=NETWORKS)
+def test_norm_of_the_paths_is_at_most_that_of_the_weights(network: GLN) -> None:
     sizes = [float(weights.detach().norm()) for weights in network.parameters()]
     by_layers = np.prod(sizes)
     degree = len(sizes)
@@ -284,11 +277,8 @@ def test_norm_of_the_paths_is_at_most_that_of_the_weights(
         assert by_weights == pytest.approx(network.norm())
 
 
-@examples(30, layers=LAYERS, seed=SEED)
-def test_given_its_upper_layers_a_network_has_two_layers(
-    layers: list[tuple[int, int]], seed: int
-) -> None:
-    network = deep(layers, seed)
+@examples(30, network=NETWORKS)
+def test_given_its_upper_layers_a_network_has_two_layers(network: GLN) -> None:
     gates, coef = gln.first_layer_gates(network, X), gln.first_layer_coef(network)
     groups = network.gatings[0].groups
     predicted = gated_linear(X, gates, coef)
@@ -296,11 +286,11 @@ def test_given_its_upper_layers_a_network_has_two_layers(
     # Each unit in the column of its context.
     np.testing.assert_array_equal(gates != 0, network.gatings[0].gates(X).toarray() != 0)
     leaving = [*network.hidden_weights, network.readout][1].detach().norm(dim=0).numpy()
-    units = np.split(network.hidden_weights[0].detach().numpy(), layers[0][0])
+    units = np.split(network.hidden_weights[0].detach().numpy(), network.gatings[0].n_units)
     norms = [s * float(np.linalg.norm(unit)) for s, unit in zip(leaving, units, strict=True)]
     found = MarginProblem(X, Y, gates, groups).group_norms(coef)
     np.testing.assert_allclose(found, norms)
-    if len(layers) == 1:
+    if len(network.gatings) == 1:
         assert np.all(np.isclose(np.abs(gates), network.gatings[0].gates(X).toarray()))
 
 
