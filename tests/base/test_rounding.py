@@ -1,6 +1,7 @@
 """Error bounds of products, against exact rational arithmetic."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,39 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicit_bias.base import rounding
-from implicit_bias.base.validation import Array
 from implicit_bias.problem import gated_linear
+from oracles import fractions
 
 
-def exact_V(Z: Array, X: Array, weights: Array) -> list[list[Fraction]]:
-    terms = [
-        (Fraction(w), list(map(Fraction, z)), list(map(Fraction, x)))
-        for w, z, x in zip(weights.tolist(), Z.tolist(), X.tolist(), strict=True)
-    ]
-    return [
-        [sum((w * z[m] * x[d] for w, z, x in terms), Fraction(0)) for d in range(X.shape[1])]
-        for m in range(Z.shape[1])
-    ]
-
-
-def exact_f(Z: Array, X: Array, coef: Array) -> list[Fraction]:
-    rows = [list(map(Fraction, row)) for row in coef.tolist()]
-    return [
-        sum(
-            (
-                Fraction(z) * c * Fraction(v)
-                for z, row in zip(gates, rows, strict=True)
-                for c, v in zip(row, x, strict=True)
-            ),
-            Fraction(0),
-        )
-        for gates, x in zip(Z.tolist(), X.tolist(), strict=True)
-    ]
-
-
-def contains(found: rounding.Enclosure, expected: list[Fraction]) -> None:
-    pairs = zip(found.value.tolist(), found.radius.tolist(), expected, strict=True)
-    assert all(abs(Fraction(value) - real) <= Fraction(radius) for value, radius, real in pairs)
+def contains(found: rounding.Enclosure, expected: Any) -> None:
+    assert (abs(fractions(found.value) - expected) <= fractions(found.radius)).all()
 
 
 @pytest.mark.slow
@@ -64,13 +38,12 @@ def test_enclosures_contain_the_real_products(
     gates = sp.csr_array(Z) if sparse else Z
     norms = rounding.row_norms(Z) * rounding.row_norms(X)
     weights = rounding.unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
-    V = exact_V(Z, X, weights)
+    exact_Z, exact_X = fractions(Z), fractions(X)
+    V = exact_Z.T @ (fractions(weights)[:, None] * exact_X)
     rough = rounding.dual_vector_norms(gates, X, weights, sparse)
     for m, row in enumerate(V):
-        square = sum((v * v for v in row), Fraction(0))
-        low = max(Fraction(float(rough.value[m])) - Fraction(float(rough.radius[m])), Fraction(0))
-        high = Fraction(float(rough.value[m])) + Fraction(float(rough.radius[m]))
-        assert low**2 <= square <= high**2
+        value, radius = (Fraction(float(each[m])) for each in (rough.value, rough.radius))
+        assert max(value - radius, Fraction(0)) ** 2 <= row @ row <= (value + radius) ** 2
     for columns, fine in rounding.precise_dual_vectors(gates, X, weights):
         for m, row in enumerate(V):
             contains(rounding.Enclosure(fine.value[m], fine.radius[m]), row[columns])
@@ -79,7 +52,7 @@ def test_enclosures_contain_the_real_products(
         slack = fine.radius - 2.0**-52 * np.abs(fine.value)
         assert (slack <= 1e-24 * n * largest + 1e-110).all()
     coef = rng.normal(size=(3, 4))
-    f = exact_f(Z, X, coef)
+    f = ((exact_Z @ fractions(coef)) * exact_X).sum(axis=1)
     contains(rounding.predictions(gates, X, coef, gated_linear(X, gates, coef)), f)
     contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
 

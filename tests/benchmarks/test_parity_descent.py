@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from benchmarks.daniely2020.parity_separation import guaranteed_margin, separati
 from drawn import on_the_cube
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.parities import ParityDistribution, cube
+from oracles import fractions
 
 ROUNDING = 1e-12
 
@@ -235,24 +236,19 @@ def test_lemma_10_does_not_hold_with_relu6_on_both_sides() -> None:
 def test_least_error_at_the_ceiling_in_exact_arithmetic(k: int) -> None:
     """Rational numbers: attained by one u, and by no other of a grid that holds it."""
 
-    def cut(value: Fraction, ceiling: int) -> Fraction:
-        return min(max(value, Fraction(0)), Fraction(ceiling))
+    def cut(values: Any, ceiling: int) -> Any:
+        return np.minimum(np.maximum(values, 0), ceiling)
 
+    points = fractions(np.arange(-k, k + 1))
     for r in range(-k, k + 1, 2):
         sign, h = (1 if r > 0 else -1), max(abs(r), 6 - abs(r))
         expected = Fraction(h * max(0, abs(r) + k - 6), h + k)
         assert parity.ceiling_error(k, r) == pytest.approx(float(expected), abs=0)
-        points = [Fraction(z) for z in range(-k, k + 1)]
         slopes = [Fraction(h + 6 - abs(r), h + k), Fraction(1)]
         slopes += [Fraction(i, 7) for i in range(-7, 22, 2)]
-        least = min(
-            max(
-                abs(cut(abs(r) - sign * slope * z, 48 * k * abs(r)) - cut(abs(r) - sign * z, 6))
-                for z in points
-            )
-            for slope in slopes
-        )
-        assert least == expected
+        target = cut(abs(r) - sign * points, 6)
+        copies = (cut(abs(r) - sign * slope * points, 48 * k * abs(r)) for slope in slopes)
+        assert min(abs(copy - target).max() for copy in copies) == expected
 
 
 @pytest.mark.parametrize("r", [1, -3])

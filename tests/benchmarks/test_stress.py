@@ -16,6 +16,7 @@ from benchmarks.speed.runs import Renewed
 from cases import cloud, plain
 from implicit_bias import MarginProblem, Solution, Status, max_margin, norms, solve
 from implicit_bias.bounds.separability import gordan_vertex, prove_not_separable
+from oracles import fractions
 
 TOL = 1e-6
 
@@ -35,13 +36,9 @@ def lies(solution: Solution, problem: MarginProblem) -> list[str]:
 def test_floats_are_kept_exactly() -> None:
     values = np.array([[1e-300, -0.1], [0.0, 3e200]])
     kept = exact.Exact.of(values)
-    assert [kept.fraction(i, j) for i in (0, 1) for j in (0, 1)] == [
-        Fraction(value) for value in values.ravel()
-    ]
-    product = kept.matmul(kept)
-    assert product.fraction(0, 1) == sum(
-        Fraction(values[0, k]) * Fraction(values[k, 1]) for k in (0, 1)
-    )
+    expected = fractions(values)
+    assert [kept.fraction(i, j) for i in (0, 1) for j in (0, 1)] == [*expected.flat]
+    assert kept.matmul(kept).fraction(0, 1) == (expected @ expected)[0, 1]
 
 
 GROUPS = np.array([0, 0, 1])

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds import separability
 from implicit_bias.bounds.certificate import grade
-from oracles import feature_scale
+from oracles import feature_scale, fractions
 
 Data: TypeAlias = tuple[Array, Array]
 
@@ -89,9 +88,7 @@ def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> N
     k = rng.choice(np.concatenate([np.arange(-95, -4), np.arange(5, 96)]), 60, replace=False)
     t = np.round(offset + k)
     problem = build((np.column_stack([t, np.ones(60)]), np.sign(k)), linear)
-    assert all(
-        (Fraction(v) - Fraction(offset)) * int(s) > 0 for v, s in zip(t, np.sign(k), strict=True)
-    )
+    assert ((fractions(t) - fractions(offset)) * np.sign(k) > 0).all()
     near = np.zeros(60)
     near[[np.argmax(np.where(k < 0, k, -np.inf)), np.argmin(np.where(k > 0, k, np.inf))]] = 0.5
     for alpha in (near, best_alpha(problem), np.ones(60)):

@@ -15,7 +15,7 @@ from implicit_bias import solve as solve_gated
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width.arrangement import cell_signs, maximise
 from implicit_bias.networks import ReLUNetwork
-from oracles import check_overlap
+from oracles import check_overlap, fractions
 
 GAP = 1e-6
 CHECKERBOARD = np.array([[1, i, j] for i in range(4) for j in range(4)])
@@ -401,28 +401,15 @@ def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
     assert "rounding hides" in solution.statement
     # Both bounds in exact arithmetic: the network's margin, and h at its own directions, at those
     # orthogonal to an input and between, where the peaks are.
-    zero = Fraction(0)
-    inputs = [(Fraction(1), Fraction(x[1])) for x in X]
-    units = [(Fraction(w[0]), Fraction(w[1])) for w in solution.directions.tolist()]
-
-    def relu(w: tuple[Fraction, Fraction], x: tuple[Fraction, Fraction]) -> Fraction:
-        return max(w[0] * x[0] + w[1] * x[1], zero)
-
-    weights = [Fraction(c) for c in solution.coef.tolist()]
-    outputs = [
-        sum((c * relu(w, x) for c, w in zip(weights, units, strict=True)), zero) for x in inputs
-    ]
-    margin = min(outputs[0], -outputs[1], outputs[2])
+    inputs, units, y = fractions(X), fractions(solution.directions), np.array([1, -1, 1])
+    margin = (y * (np.maximum(inputs @ units.T, 0) @ fractions(solution.coef))).min()
     assert margin > 0
     assert float(np.abs(solution.coef).sum()) / float(margin) <= certificate.upper
-    alpha = [Fraction(a) for a in solution.alpha.tolist()]
-    between = [(x[0], (x[1] + z[1]) / 2) for x in inputs for z in inputs]
-    around = [(sign * x[1], -sign * x[0]) for x in between for sign in (1, -1)]
-    for w in units + around:
-        h = sum(
-            (a * y * relu(w, x) for a, y, x in zip(alpha, (1, -1, 1), inputs, strict=True)), zero
-        )
-        assert h * h <= (w[0] * w[0] + w[1] * w[1]) * (1 + Fraction(1, 10**12))
+    between = (inputs[:, None] + inputs).reshape(-1, 2) / 2
+    across = between[:, ::-1] * np.array([1, -1])
+    directions = np.vstack([units, across, -across])
+    h = np.maximum(directions @ inputs.T, 0) @ (y * fractions(solution.alpha))
+    assert (h**2 <= (directions**2).sum(axis=1) * (1 + Fraction(1, 10**12))).all()
 
 
 @pytest.mark.slow
@@ -445,7 +432,7 @@ def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=2) + 10.0 ** -rng.uniform(5, 17) * rng.normal(size=(2, 2))
     X *= 10.0 ** rng.uniform(-8, 8, (2, 1))
-    (a, b), (c, d) = [[Fraction(v) for v in x] for x in X.tolist()]
+    (a, b), (c, d) = fractions(X)
     assert a * d != b * c
     norm = float(np.linalg.norm(X, axis=1).sum()) / abs(float(a * d - b * c))
     solution = wide.max_margin(X, [1, -1])

@@ -11,6 +11,7 @@ from cases import cloud, plain
 from implicit_bias import MarginProblem, Status, certify, max_margin, solvers
 from implicit_bias.bounds.exact import certify_exact
 from implicit_bias.solvers.choice import alternatives
+from oracles import fractions
 
 
 def dates(offset: float, n: int = 20, seed: int = 0) -> MarginProblem:
@@ -55,15 +56,11 @@ def test_rational_numbers_attain_the_bounds(offset: float) -> None:
     assert again.gap <= 1e-6
     assert (found.exact.margins(problem) >= 1 - 1e-12).all()
     # By hand: V and the margins in fractions.
-    alpha, (w, b) = found.exact.alpha, found.exact.plain_coef[0]
-    t, y = [Fraction(v) for v in problem.X[:, 0].tolist()], [int(v) for v in problem.y]
-    V = [
-        sum(a * s * v for a, s, v in zip(alpha, y, t, strict=True)),
-        sum(a * s for a, s in zip(alpha, y, strict=True)),
-    ]
-    assert Fraction(found.certificate.lower) ** 2 * sum(v * v for v in V) <= sum(alpha) ** 2
-    smallest = min(s * (w * v + b) for s, v in zip(y, t, strict=True))
-    assert w * w + b * b <= (Fraction(found.certificate.upper) * smallest) ** 2
+    alpha, coef = found.exact.alpha, found.exact.plain_coef[0]
+    signed = fractions(problem.y[:, None] * problem.X)
+    V, smallest = alpha @ signed, (signed @ coef).min()
+    assert Fraction(found.certificate.lower) ** 2 * (V @ V) <= alpha.sum() ** 2
+    assert coef @ coef <= (Fraction(found.certificate.upper) * smallest) ** 2
     # Rounded to float64 they bound less.
     assert not certify(problem, found.coef, found.alpha).gap <= 1e-6
 
