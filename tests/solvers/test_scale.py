@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -99,16 +100,9 @@ def unscaled(size: tuple[int, int], C: float) -> float:
 @pytest.mark.parametrize(
     ("solver", "factor", "size", "tol"),
     [
-        *(
-            (solver, factor, (200, 80), cases.GAP_LIMIT)
-            for solver in cases.NATIVE
-            for factor in (1e-6, 1e6)
-        ),
-        *(  # beyond the range of float32
-            (solver, factor, (30, 6), 1e-6)
-            for solver in cases.METHODS
-            for factor in (1e-140, 1e-39, 1e39, 1e140)
-        ),
+        *product(cases.NATIVE, (1e-6, 1e6), [(200, 80)], [cases.GAP_LIMIT]),
+        # beyond the range of float32
+        *product(cases.METHODS, (1e-140, 1e-39, 1e39, 1e140), [(30, 6)], [1e-6]),
     ],
 )
 @pytest.mark.parametrize("C", [np.inf, 0.3])
