@@ -8,8 +8,8 @@ when it is asked for.
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,9 @@ class Entry:
         What the picture shows: alternative text.
     notes : str
         What is said beside the table and rests on none.
+    columns : mapping of str to str
+        The table's columns, where its cells are values: a text of each, whose places are those of a
+        row, as ``{{share:%}}``.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Entry:
     alt: str = ""
     notes: str = ""
     controls: tuple[tuple[str, str], ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> str:

@@ -188,7 +188,8 @@ class Experiment:
         What a table shows, in Markdown: paragraphs, lists, tables; all numbers from the table. The
         sentence that decides is emphasised, ``**Like this.**``, where it is not the first one.
     tabulate : callable
-        What of a table a reader wants to see: a string in every cell.
+        What of a table a reader wants to see: a string in every cell, or the values that the
+        `columns` of the entry write.
     verdict : callable
         Whether the claim stands by a table, and, for a rule of size, a bound in the place of its
         own one.

@@ -24,7 +24,7 @@ from benchmarks.catalogue import HOME, Claim, Entry, Section, Statement, Study
 from benchmarks.drawing import of_few_colours
 from benchmarks.harness import Experiment, Verdict, load, measured_at, otherwise
 from benchmarks.harness import Judged as Judged
-from benchmarks.words import decisive, filled, markdown_table, table, wrapped
+from benchmarks.words import cells, decisive, filled, markdown_table, table, wrapped
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.report.style import style
 
@@ -140,6 +140,7 @@ def findings(result: Result) -> str:
     """Write heading, claims, how they were measured, results and verdicts of a table."""
     entry, claims = worded(result.study, result.entry), result.study.claims_of(result.entry.name)
     verdict = f"{result.verdict.value}{result.otherwise}. {entry.rule}"
+    shown = pd.DataFrame(result.experiment.tabulate(result.frame))
     return "\n\n".join(
         [
             f"## {entry.title}",
@@ -151,7 +152,7 @@ def findings(result: Result) -> str:
                 [_claim(each, result.judged[each.name]) for each in claims]
                 or [wrapped(f"**Verdict.** {verdict[0].upper()}{verdict[1:]} {entry.why}".strip())]
             ),
-            markdown_table(pd.DataFrame(result.experiment.tabulate(result.frame))),
+            markdown_table(cells(shown, entry.columns) if entry.columns else shown),
         ]
     )
 

@@ -24,9 +24,26 @@ EMPHASISED = re.compile(r"\*\*([^*]+\.)\*\*")
 END = re.compile(r"(?<=[^.][.!?])\s+(?=[A-Z(*`\[])|\n")
 
 
-def filled(text: str, values: Mapping[str, Any]) -> str:
-    """Put values in the places of a text, ``{{NAME}}`` or ``{{NAME:g}}``."""
-    return PLACE.sub(lambda place: format(values[place[1]], place[2] or ""), text)
+def filled(text: str, values: Mapping[Any, Any]) -> str:
+    """Put values in the places of a text, ``{{NAME}}`` or ``{{NAME:g}}``.
+
+    The format "%" is that of `percent`, "%1" with one digit behind the point.
+    """
+    return PLACE.sub(lambda place: _written(values[place[1]], place[2] or ""), text)
+
+
+def _written(value: Any, form: str) -> str:
+    if form.startswith("%"):
+        return percent(value, int(form[1:]) if form[1:] else None)
+    return ("no", "yes")[value] if isinstance(value, bool) else format(value, form)
+
+
+def cells(rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """Write rows of values in columns, each a text with places; "-" where a number is missing."""
+    return pd.DataFrame(
+        {name: filled(text, row) for name, text in columns.items()}
+        for row in rows.to_dict("records")
+    ).replace("nan", "-")
 
 
 def decisive(text: str) -> str:

@@ -107,18 +107,9 @@ def rms(values: ArrayLike) -> float:
     return math.sqrt(float(np.mean(np.square(values))))
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
-    """Shares, alpha, and root mean squares, for every k and n."""
-    for _, row in frame.iterrows():
-        yield {
-            "k, n": f"{row['k']:.0f}, {row['n']:.0f}",
-            "good units": percent(row["good"]),
-            "alpha of good units": f"{row['alpha_least']:.4f} to {row['alpha_largest']:.4f}",
-            "on A": f"{row['on']:.4f}",
-            "off A": f"{row['off']:.6f}",
-            "off A, good units, at most": number(row["off_good"], 1),
-            "noise of samples": f"{row['noise']:.4f}",
-        }
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """All rows, every k and n."""
+    return frame.assign(off_good=[number(value, 1) for value in frame["off_good"]])
 
 
 def found(frame: pd.DataFrame) -> str:

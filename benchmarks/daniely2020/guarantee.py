@@ -43,21 +43,11 @@ def _row(what: str, k: int, eps: float, sizes: descent.ParitySizes) -> Row:
     }
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
-    """Sizes and bounds."""
-    return (
-        {
-            "sizes": row["what"],
-            "k": str(row["k"]),
-            "eps": "–" if math.isnan(row["eps"]) else f"{row['eps']:g}",
-            "q": f"{row['pairs']:.3g}",
-            "T": f"{row['steps']:.3g}",
-            "n": f"{row['n_bits']:.3g}",
-            "bound on the loss": f"{row['bound']:.3g}",
-            "eta_t": f"{descent.published_step(row['k'], row['pairs'], row['steps']):.1g}",
-        }
-        for row in rows_of(frame)
-    )
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Sizes and bounds, with the steps that are published for them."""
+    steps = map(descent.published_step, frame["k"], frame["pairs"], frame["steps"])
+    eps = frame["eps"].map("{:g}".format).replace("nan", "–")
+    return frame.assign(eps=eps, step=list(steps))
 
 
 def found(frame: pd.DataFrame) -> str:

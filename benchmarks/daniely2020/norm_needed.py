@@ -8,7 +8,7 @@ import pandas as pd
 
 from benchmarks.daniely2020 import linear_methods as linear
 from benchmarks.daniely2020 import parity_first_step as parity
-from benchmarks.harness import Experiment, Judged, Rows, Verdict, rows_of, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
 from benchmarks.words import span
 from implicit_bias.datasets import parities
 
@@ -72,21 +72,6 @@ def norm_at(correlation: float) -> float:
     return norm
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
-    """Least norms."""
-    return (
-        {
-            "k, n": f"{row['k']}, {row['n']}",
-            "N": str(row["n_features"]),
-            "B, theorem 2": f"{row['published']:.3g}",
-            "B, derived, some A": f"{row['sharper']:.3g}",
-            "B, derived, these features": f"{row['mean_needed']:.3g}",
-            "mean norm of c_A": f"{row['correlation']:.1e}",
-        }
-        for row in rows_of(frame)
-    )
-
-
 def found(frame: pd.DataFrame) -> str:
     """In words."""
     ratio = frame["sharper"] / frame["published"]
@@ -121,4 +106,4 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-EXPERIMENT = Experiment(whole(measure), found, tabulate, judge=judge)
+EXPERIMENT = Experiment(whole(measure), found, pd.DataFrame, judge=judge)

@@ -399,15 +399,8 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show every row."""
     words = {"at most": "<=", "at least": ">=", "equal": "="}
     rounding = (frame["paper"] == 0) & frame["ours"].between(0, 1e-12, inclusive="neither")
-    table = {
-        "statement": frame["statement"],
-        "quantity": frame["what"],
-        "paper": frame["paper"].map("{:.3g}".format),
-        "ours": frame["ours"].map("{:.3g}".format).where(~rounding, "below 1e-12"),
-        "ours to paper": frame["relation"].map(words),
-        "holds": holds(frame).map({True: "yes", False: "no"}),
-    }
-    return pd.DataFrame(table)
+    ours = frame["ours"].map("{:.3g}".format).where(~rounding, "below 1e-12")
+    return frame.assign(ours=ours, relation=frame["relation"].map(words), holds=holds(frame))
 
 
 def verdict(frame: pd.DataFrame) -> Verdict:

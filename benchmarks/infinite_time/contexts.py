@@ -119,17 +119,8 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
 
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
-    """Errors and disagreements at each step: medians of the networks of one number of samples."""
-    names = {
-        "gates_changed": "gates unlike the first",
-        "gates_left": "unlike the last",
-        "network_error": "network's error",
-        "error": "SVM-LC's error",
-        "disagreement": "disagreement, network of this step",
-        "disagreement_at_end": "trained network",
-    }
-    medians = frame.groupby(["samples", "step"])[list(names)].median().map(percent)
-    return medians.rename(columns=names).reset_index().astype(str)
+    """Medians at each step, of the networks of one number of samples."""
+    return frame.groupby(["samples", "step"]).median(numeric_only=True).reset_index()
 
 
 def draw(frame: pd.DataFrame) -> Figure:

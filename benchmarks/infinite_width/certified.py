@@ -306,21 +306,12 @@ def verdict(frame: pd.DataFrame, most: float = SECONDS) -> Verdict:
     return Verdict.of(sound and quick and clear, sound)
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a set."""
-    return (
-        {
-            "data": f"{row['kind']}: {row['name']}",
-            "rank": str(row["rank"]),
-            "status": row["status"] if row["exact"] else "bounds only",
-            "lower bound": f"{row['lower']:.7g}",
-            "upper bound": f"{row['upper']:.7g}",
-            "gap": "" if np.isinf(row["lower"]) else f"{row['gap']:.1e}",
-            "found / bound": _share(row["attacked"] / row["bound"]),
-            "neurons": str(row["neurons"]),
-            "seconds": f"{row['seconds']:.1f}",
-        }
-        for row in rows_of(frame)
+    return frame.assign(
+        status=frame["status"].where(frame["exact"], "bounds only"),
+        gap=frame["gap"].map("{:.1e}".format).where(np.isfinite(frame["lower"]), ""),
+        share=(frame["attacked"] / frame["bound"]).map(_share),
     )
 
 

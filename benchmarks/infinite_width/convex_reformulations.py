@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import grid, sized
 from implicit_bias.base.validation import Array
@@ -256,16 +256,4 @@ def verdict(frame: pd.DataFrame, most: float = SOLVED) -> Verdict:
     return Verdict.of(sound and bool((ends(frame)["gap"] < most).all()), sound)
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
-    """Seconds and certified gap of every answer."""
-    return {
-        "loss": frame["loss"],
-        "weight / largest": frame["share"].map("{:g}".format),
-        "method": frame["method"],
-        "iterations, or tolerance": frame["work"].map("{:g}".format),
-        "seconds": frame["seconds"].map("{:.3f}".format),
-        "certified gap": frame["gap"].map("{:.1e}".format),
-    }
-
-
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)
+EXPERIMENT = sized(settings, rows, found, pd.DataFrame, verdict, draw, quick=QUICK)

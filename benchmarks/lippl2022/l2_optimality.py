@@ -40,7 +40,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
 from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, one_group, operator
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
@@ -187,33 +187,9 @@ def _relative(table: pd.DataFrame) -> float:
     return float(((above["objective"] - above["ours"]).abs() / above["ours"]).max())
 
 
-def _tabulate(table: pd.DataFrame) -> Rows:
-    shown = {
-        "objective": ("objective, OSQP", "{:.8g}"),
-        "bound": ("lower bound", "{:.8g}"),
-        "ours": ("objective, ours", "{:.8g}"),
-        "free": ("free part, OSQP", "{:.3g}"),
-        "ours_free": ("free part, ours", "{:.3g}"),
-    }
-    return (
-        {
-            "H": str(row["units"]),
-            "seed": str(row["seed"]),
-            **{
-                f"{words} ({name})": form.format(row[name]) for name, (words, form) in shown.items()
-            },
-            "error": percent(row["error"]),
-            "released": percent(row["released"]),
-            "error of ours": percent(row["ours_error"]),
-            "apart": percent(row["apart"]),
-        }
-        for row in rows_of(table)
-    )
-
-
 def _verdict(table: pd.DataFrame) -> Verdict:
     holds = optimal(table) & (table["apart"] > APART)
     return Verdict.of(holds.sum() == len(configurations()), holds.mean() >= 0.5)
 
 
-EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=PublishedOptions)
+EXPERIMENT = Experiment(_measure, _found, pd.DataFrame, _verdict, options=PublishedOptions)

@@ -34,7 +34,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Run, Verdict
 from benchmarks.lippl2022 import exact_training as exact
 from benchmarks.lippl2022.as_published import by_ecos
 from benchmarks.lippl2022.further_models import outputs
@@ -143,25 +143,9 @@ def _verdict(table: pd.DataFrame) -> Verdict:
     return Verdict.of(whole and bool(explained.all()), explained.mean() >= 0.5)
 
 
-def _tabulate(table: pd.DataFrame) -> Rows:
+def _tabulate(table: pd.DataFrame) -> pd.DataFrame:
     names = {network: name for name, network in exact.SVMS.items()}
-    return (
-        {
-            "SVM": names[row["model"]],
-            "H": str(row["hidden_units"]),
-            "k": str(row["hyperplanes"]),
-            "seed": str(row["seed"]),
-            "momentum of the network": f"{row['momentum']:g}",
-            "ECOS": row["status"],
-            "above the optimum": f"{row['excess']:.1g}",
-            "images apart from ours": str(row["apart"]),
-            "agreement, ours": f"{row['ours']:+d}",
-            "by ECOS": f"{row['theirs']:+d}",
-            "accuracy, ours": f"{row['ours_right']:+.0f}",
-            "accuracy by ECOS": f"{row['theirs_right']:+.0f}",
-        }
-        for row in rows_of(table)
-    )
+    return table.assign(model=table["model"].map(names))
 
 
 EXPERIMENT = Experiment(_measure, _found, _tabulate, _verdict, options=PublishedOptions)

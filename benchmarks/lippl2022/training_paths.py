@@ -249,13 +249,6 @@ UNTRAINED = "untrained"
 # Steps of plain descent that are said.
 SAID = (1_000, 10_000, 100_000)
 HALF, HALF_A_POINT, TENTH, MOST = 0.5, 0.005, 0.001, 0.9
-SHOWN = {
-    "neighbours": "neighbours differ",
-    "unused": "units that do not matter",
-    "error": "error",
-    "from_gln": "apart from SVM-GLN",
-    "from_l2": "apart from SVM-L2",
-}
 LABELS = {
     "neighbours": "difference of neighbours, %",
     "from_gln": "disagreement with SVM-GLN, %",
@@ -450,8 +443,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the ends of all trainings, means over the seeds."""
     frame = of_seeds(frame, trained=True)
     last = frame.sort_values("step").groupby(["units", "training", "seed"]).last()
-    means = last.groupby(["units", "training"])[list(SHOWN)].mean()
-    return means.map(percent).rename(columns=SHOWN).reset_index().astype(str)
+    return last.groupby(["units", "training"]).mean(numeric_only=True).reset_index()
 
 
 def draw(frame: pd.DataFrame) -> Figure:

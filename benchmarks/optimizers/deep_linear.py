@@ -21,13 +21,12 @@ import torch
 from torch import nn
 
 from benchmarks.drawing import Figure, common_legend, look_of, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of
+from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.optimizers.data import samples
 from benchmarks.optimizers.descent import margin
 from benchmarks.sizes import sized
 from benchmarks.words import share_span
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
-from implicit_bias.base.wording import percent
 from implicit_bias.norms import as_norm
 
 NORMS = ("l2", "spectral", "nuclear")
@@ -121,19 +120,6 @@ def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
     return Verdict.each(ends(frame, least)["holds"])
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
-    """Show the shares of every run."""
-    table = ends(frame)
-    return {
-        "geometry of the layers": table["geometry"],
-        "layers": table["layers"].map(str),
-        "start": table["start"].map(str),
-        "said to go to": table["claim"],
-        **{f"in {norm}": table[norm].map(lambda share: percent(share, 1)) for norm in NORMS},
-        "holds": table["holds"].map({True: "yes", False: "no"}),
-    }
-
-
 def draw(frame: pd.DataFrame) -> Figure:
     """Shortfalls against steps: a panel a geometry and depth, a line a norm."""
     figure, panels = subplots((9.6, 3.4), 1, len(CLAIMS), sharey=True, squeeze=False, grid="both")
@@ -152,4 +138,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, panels[0][:1], len(NORMS))
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)
+EXPERIMENT = sized(settings, rows, found, ends, verdict, draw, quick=QUICK)

@@ -13,7 +13,7 @@ import pandas as pd
 import scipy.special
 
 from benchmarks.drawing import Figure, common_legend, curves, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, tabled
+from benchmarks.harness import Row, Rows, Verdict, tabled
 from benchmarks.optimizers import speed
 from benchmarks.sizes import grid, log_spaced, sized
 
@@ -86,17 +86,6 @@ def verdict(frame: pd.DataFrame, above: float = ABOVE) -> Verdict:
     return Verdict.of(ended and bounded, ended or bounded)
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
-    """Show the table."""
-    table = ends(frame)
-    return {
-        "step size eta": table["eta"].map("{:,g}".format),
-        "loss rises last at step": table["risen"].map("{:,}".format),
-        "then loss like steps to the": table["power"].map("{:.2f}".format),
-        "largest eta t loss": table["product"].map("{:.3g}".format),
-    }
-
-
 def draw(frame: pd.DataFrame) -> Figure:
     """Losses against steps."""
     figure, ax = subplots((6.0, 3.8), grid="both")
@@ -105,4 +94,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return common_legend(figure, [ax], 4)
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)
+EXPERIMENT = sized(settings, rows, found, ends, verdict, draw, quick=QUICK)

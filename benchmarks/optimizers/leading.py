@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.drawing import Figure, common_legend, look_of, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of, tabled
+from benchmarks.harness import Row, Rows, Verdict, rows_of, tabled
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
 from implicit_bias import Diagnosis, DiagnosisWarning, diagnose
@@ -219,26 +219,13 @@ def verdict(frame: pd.DataFrame, part: float = FALLS) -> Verdict:
     return Verdict.of(same and table["falls"].all(), same and table["falls"].any())
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show medians over starts: gaps first and last, and the rest."""
     groups = ends(frame).groupby(["module", "gates"], sort=False)
     medians = groups[["first", "last", "across", "rest_first", "rest"]].median()
-    cells = medians.map("{:.1e}".format).reset_index()
-    cells.columns = [
-        "module",
-        "activation",
-        "gap where it separates",
-        "gap at the end",
-        "across kinks",
-        "rest where it separates",
-        "rest at the end",
-    ]
-    cells["largest difference to by hand"] = groups["off"].max().map("{:.0e}".format).to_numpy()
-    counts = groups["falls"]
-    cells["falls tenfold"] = [
-        f"{int(n)} of {k}" for n, k in zip(counts.sum(), counts.count(), strict=True)
-    ]
-    return cells
+    falls = groups["falls"]
+    counts = {"off": groups["off"].max(), "falls": falls.sum(), "runs": falls.count()}
+    return medians.assign(**counts).reset_index()
 
 
 def draw(frame: pd.DataFrame) -> Figure:

@@ -27,7 +27,7 @@ from torch.optim import Optimizer
 
 from benchmarks import harness
 from benchmarks.drawing import Figure, common_legend, look_of, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, tabled
+from benchmarks.harness import Row, Rows, Verdict, tabled
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
 from implicit_bias import LimitConfig, train_to_limit
@@ -210,19 +210,10 @@ def verdict(frame: pd.DataFrame, most: float = AT_LIMIT) -> Verdict:
     return Verdict.each(runs[runs["gates"] != "live"]["holds"])
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show the gaps of each run at the end."""
     runs = ends(frame)
-    gaps = {"gap in its own norm": "own", **{f"in {norm}": norm for norm in NORMS}}
-    gaps["gap of the limit in its own"] = "limit"
-    return {
-        "gates": runs["gates"],
-        "optimizer": runs["optimizer"],
-        "start": runs["start"].map(str),
-        "its norm": runs["optimizer"].map(OPTIMIZERS),
-        **{title: runs[gap].map("{:.3f}".format) for title, gap in gaps.items()},
-        "agrees": runs["holds"].map({True: "yes", False: "no"}),
-    }
+    return runs.assign(norm=runs["optimizer"].map(OPTIMIZERS))
 
 
 def draw(frame: pd.DataFrame) -> Figure:

@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, curves
-from benchmarks.harness import Row, Rows, Tabular, Verdict, rows_of, tabled
+from benchmarks.harness import Row, Rows, Verdict, rows_of, tabled
 from benchmarks.optimizers import mirror
 from benchmarks.optimizers.speed import Method, ascent, excess, momentum, normalised, taken
 from benchmarks.sizes import grid, sized
@@ -154,22 +154,11 @@ def verdict(frame: pd.DataFrame, most: float = KEEPS_UP) -> Verdict:
     return Verdict.of(keeps_up.any() and ahead, keeps_up.any())
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show the ends of all methods."""
     last = at_end(frame)
-    columns = ["reached", "tenfold", "foreseen"]
-    steps = last[columns].map("{:,.0f}".format).replace("nan", "-")
-    return {
-        "method": last["method"],
-        "excess over the optimum": last["excess"].map("{:.1e}".format),
-        "steps to 1e-6": steps["reached"],
-        "steps for a tenth, at the end": steps["tenfold"],
-        "as its radius grows": steps["foreseen"],
-        "theory": [
-            {"normalised GD": "1 / t", "momentum": "1 / t^2"}.get(name, "exponential")
-            for name in last["method"]
-        ],
-    }
+    known = {"normalised GD": "1 / t", "momentum": "1 / t^2"}
+    return last.assign(theory=last["method"].map(known).fillna("exponential"))
 
 
 def draw(frame: pd.DataFrame) -> Figure:

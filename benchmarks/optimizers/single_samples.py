@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, common_legend, curves, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict, parts, rows_of
+from benchmarks.harness import Row, Rows, Verdict, parts, rows_of
 from benchmarks.optimizers.descent import Adam, Momentum, sign_time
 from benchmarks.sizes import log_spaced, sized
 from benchmarks.words import span
@@ -209,18 +209,9 @@ def _share(share: float) -> str:
     return percent(share, 1)  # as the rules tell 97 % from 99 %
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show the ends of all runs."""
-    last = at_end(frame)
-    return {
-        "data": last["data"],
-        "optimizer": last["optimizer"],
-        "said to go to": last["claim"],
-        "margin / maximum in l2": last["l2"].map(_share),
-        "in linf": last["linf"].map(_share),
-        "in that of the fixed point": last[OWN].map(_share),
-        "holds": last["holds"].map({True: "yes", False: "no"}),
-    }
+    return at_end(frame).rename(columns={OWN: "own"})
 
 
 def draw(frame: pd.DataFrame) -> Figure:

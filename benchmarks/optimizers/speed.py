@@ -30,7 +30,7 @@ import scipy.special
 import torch
 
 from benchmarks.drawing import Figure, common_legend, curves, subplots
-from benchmarks.harness import Row, Rows, Tabular, Verdict
+from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.sizes import grid, log_spaced, sized
 from implicit_bias import LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base.validation import Array
@@ -244,17 +244,10 @@ def verdict(frame: pd.DataFrame, off: float = OFF) -> Verdict:
     return Verdict.limit(ordered & (rates >= 1 - off), ordered & rates.isna())
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show the ends of all methods, with fitted and predicted rates."""
     last = at_end(frame)
-    return {
-        "method": last["method"],
-        "steps": last["step"].map("{:,}".format),
-        "seconds": last["seconds"].map("{:.2f}".format),
-        "excess over the optimum": last["excess"].map(_excess),
-        "excess like steps to the": last["rate"].map("{:.2f}".format).replace("nan", "-"),
-        "theory": last["method"].map(THEORY),
-    }
+    return last.assign(excess=last["excess"].map(_excess), theory=last["method"].map(THEORY))
 
 
 def _excess(excess: float) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.drawing import Figure, look_of
-from benchmarks.harness import Row, Rows, Tabular, Verdict
+from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.optimizers.data import samples
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
@@ -147,19 +147,6 @@ def verdict(frame: pd.DataFrame, most: float = REACHED) -> Verdict:
     return Verdict.each((ours["excess"].abs() <= most) & (ours["largest"] <= 1 + most))
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
-    """Show the ends of all runs."""
-    last = at_end(frame)
-    return {
-        "optimizer": last["optimizer"],
-        "decay": last["decay"].map("{:g}".format),
-        "smallest loss in the box": last["minimum"].map("{:.6f}".format),
-        "loss over it": last["excess"].map("{:+.1e}".format),
-        "Frank-Wolfe gap": last["gap"].map("{:.1e}".format),
-        "largest weight / radius": last["largest"].map("{:.3f}".format),
-    }
-
-
 def draw(frame: pd.DataFrame) -> Figure:
     """Frank-Wolfe gap against steps: AdamW by decay, and each decay's controls in grey."""
     figure, ax = panel(height=3.4)
@@ -176,4 +163,4 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)
+EXPERIMENT = sized(settings, rows, found, at_end, verdict, draw, quick=QUICK)

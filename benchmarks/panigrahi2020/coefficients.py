@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Judged, Rows, Tabular, Verdict, otherwise, parts, whole
+from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, plain_numbers, power
 from implicit_bias.base.validation import Array
@@ -212,16 +212,9 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Degrees of F.4, F.5 and G.1."""
-    gates = frame[frame["part"] == "chebyshev"]
-    return {
-        "function": gates["activation"],
-        "k": gates["scale"].map("{:.0f}".format),
-        "eps": gates["error"].map("{:.0e}".format),
-        "degree of the paper": gates["k"].map("{:.0f}".format),
-        "error measured": gates["measured"].map("{:.1e}".format),
-    }
+    return frame[frame["part"] == "chebyshev"]
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:

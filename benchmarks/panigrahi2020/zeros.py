@@ -13,7 +13,6 @@ from benchmarks.harness import (
     Judged,
     Row,
     Rows,
-    Tabular,
     Verdict,
     otherwise,
     parts,
@@ -149,20 +148,10 @@ def grown(n: int = 1024) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show counts, and their predictions, at the largest n."""
     last = frame.groupby(["dimension", "phi"], sort=False).last().reset_index()
-    return {
-        "d'": last["dimension"].astype(str),
-        "phi": last["phi"],
-        "n": last["n"].astype(str),
-        "not 0, finite width": last["finite"].astype(str),
-        "infinite width": last["infinite"].astype(str),
-        "G + H": last["both"].astype(str),
-        "C(d' + p, p) - 1": last["constraints"].astype(str),
-        "exact rank": last["exact"].astype(str),
-        "0 from index": last["index"].map(lambda k: "" if np.isnan(k) else f"{k:.0f}"),
-    }
+    return last.assign(index=last["index"].map("{:.0f}".format).replace("nan", ""))
 
 
 def rank(gram: Array) -> int:
