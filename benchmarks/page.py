@@ -124,6 +124,7 @@ def worded(study: Study, entry: Entry) -> Entry:
     values = vars(module) | {"name": entry.name}
     said = ((key, text) for key, text in vars(entry).items() if isinstance(text, str))
     texts: dict[str, Any] = {key: filled(text, values) for key, text in said}
+    texts["columns"] = {filled(name, values): text for name, text in entry.columns.items()}
     return replace(entry, **texts | {"how": texts["how"] or _middle_of(module.__doc__)})
 
 

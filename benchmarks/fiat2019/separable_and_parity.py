@@ -166,9 +166,7 @@ def found(frame: pd.DataFrame) -> str:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Errors for each width."""
     errors = frame[frame["part"] == "error"].astype({"width": int})
-    rows = errors.groupby(["task", "network", "width"])[["train_error", "error"]].mean()
-    rows.columns = ["training error", "test error"]
-    return rows.map("{:.4f}".format).reset_index().astype(str)
+    return errors.groupby(["task", "network", "width"]).mean(numeric_only=True).reset_index()
 
 
 def verdict(frame: pd.DataFrame, most: float = 0.05) -> Verdict:

@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Judged, Row, Rows, Tabular, Verdict, otherwise, rows_of
+from benchmarks.harness import Judged, Row, Rows, Verdict, otherwise, rows_of
 from benchmarks.optimizers import single_samples
 from benchmarks.optimizers.descent import Adam, sign_time, speed_limit
 from benchmarks.optimizers.single_samples import NORMS, Judge, drawn
@@ -54,7 +54,6 @@ REACHED = 0.95
 OFF = 0.15
 # Other bounds: of the share, and of the growth.
 MORE, LESS_OFF = 0.97, 0.05
-SAID = {True: "yes", False: "no"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,29 +228,17 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     }
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Show the ends of all runs."""
     last = ends(frame)
-    return {
-        "data": last["data"],
-        "beta2": last["beta2"].map("{:g}".format),
-        "step": last["step_size"].map("{:g} / sqrt(t)".format),
-        "epsilon": last["epsilon"].map("{:g}".format),
-        "t_sign": last["sign"].map("{:,.0f}".format),
-        "t_eps": last["tiny"].map(lambda t: f"{t:,.0f}" if math.isfinite(t) else "-"),
-        f"margin / maximum in linf at {EARLY:g} t_sign": [
-            percent(row["early"], 1) if row["epsilon"] == 0 else "-" for row in rows_of(last)
-        ],
-        "at the end": last["linf"].map(lambda share: percent(share, 1)),
-        "in l2": last["l2"].map(lambda share: percent(share, 1)),
-        "growth / speed limit": last["growth"].map("{:.3f}".format),
-        "foreseen": [
-            f"{row['foreseen']:.3f}" if row["epsilon"] == 0 else "-" for row in rows_of(last)
-        ],
-        "side": last["side"],
-        "at l_inf": last["there"].map(SAID).fillna("not judged"),
-        "in time": last["timed"].map(SAID).fillna("not judged"),
-    }
+    plain, told = last["epsilon"] == 0, {True: "yes", False: "no"}
+    return last.assign(
+        tiny=last["tiny"].where(np.isfinite(last["tiny"])),
+        early=last["early"].map(lambda share: percent(share, 1)).where(plain, "-"),
+        foreseen=last["foreseen"].where(plain),
+        there=last["there"].map(told).fillna("not judged"),
+        timed=last["timed"].map(told).fillna("not judged"),
+    )
 
 
 def draw(frame: pd.DataFrame) -> Figure:

@@ -24,7 +24,7 @@ from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.drawing import Figure, curves
-from benchmarks.harness import Row, Rows, Tabular, Verdict, parts, rows_of
+from benchmarks.harness import Row, Rows, Verdict, parts, rows_of
 from benchmarks.sizes import grid, log_spaced, margin_share, sized
 from implicit_bias import Certificate, max_margin, solve
 from implicit_bias.base.validation import Array
@@ -136,14 +136,10 @@ def verdict(frame: pd.DataFrame, rise: float = RISE) -> Verdict:
     return Verdict.FALLS if ended else Verdict.limit(arrived, on_the_way)
 
 
-def tabulate(frame: pd.DataFrame) -> Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Share of the maximum by shrinkage and rounds."""
     shown = frame.groupby("shrinkage", sort=False).nth([POINTS // 4, POINTS // 2, -1])
-    return {
-        "shrinkage": shown["shrinkage"].map("{:g}".format),
-        "rounds": shown["round"].map("{:,}".format),
-        "margin / maximum": shown["share"].map(margin_share),
-    }
+    return shown.assign(share=shown["share"].map(margin_share))
 
 
 def draw(frame: pd.DataFrame) -> Figure:

@@ -186,17 +186,11 @@ def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Shares at the end in the norm of the claim, with fitted and predicted rates."""
     runs = judged(frame)
-    return pd.DataFrame(
-        {
-            "optimizer": runs["optimizer"],
-            "norm": runs["optimizer"].map(lambda name: BY_NAME[name].norm),
-            "set": runs["data"],
-            "margin / maximum": [margin_share(share, 1) for share in runs["share"]],
-            "its best in another norm": [margin_share(share, 1) for share in runs["elsewhere"]],
-            "shortfall like t to the": runs["rate"].map("{:.2f}".format).replace("nan", "-"),
-            "theory": runs["optimizer"].map(lambda name: BY_NAME[name].rate),
-        }
-    ).astype(str)
+    known = [BY_NAME[name] for name in runs["optimizer"]]
+    runs = runs.assign(norm=[each.norm for each in known], theory=[each.rate for each in known])
+    for column in ("share", "elsewhere"):
+        runs[column] = [margin_share(share, 1) for share in runs[column]]
+    return runs
 
 
 def _said(name: str, verdict: Verdict) -> str:

@@ -202,19 +202,11 @@ def _by_path(frame: pd.DataFrame) -> pd.DataFrame:
     return sums.assign(ratio=sums["cold"] / sums["warm"]).reset_index()
 
 
-def tabulate(frame: pd.DataFrame) -> harness.Tabular:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Seconds of each path, and how much faster it is than its solves."""
     sums = _by_path(frame)
-    return {
-        "path": sums["path"].map(WORDS),
-        "problems": sums["base"],
-        "solves": sums["solves"].map(str),
-        "gates that change": [percent(share) if share > 0 else "" for share in sums["changed"]],
-        "anew": sums["cold"].map("{:.1f} s".format),
-        "along the path": sums["warm"].map("{:.1f} s".format),
-        "ratio": sums["ratio"].map("{:.1f}".format),
-        "fell back": sums["fell_back"].map(str),
-    }
+    changed = sums["changed"].map(percent).where(sums["changed"] > 0, "")
+    return sums.assign(path=sums["path"].map(WORDS), changed=changed)
 
 
 def found(frame: pd.DataFrame) -> str:

@@ -350,19 +350,10 @@ def _answers(frame: pd.DataFrame) -> pd.DataFrame:
     return _here(known).sort_values(["N", "H", "C"])
 
 
-def tabulate(frame: pd.DataFrame) -> dict[str, Any]:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Cost of every point without a conflict."""
     rows = _answers(frame)
-    return {
-        "N": rows["N"].map("{:,}".format),
-        "H": rows["H"].map(str),
-        "C": rows["C"].map(str),
-        "time / 20 Choleskys": rows["ratio"].map("{:.2f}".format),
-        "seconds": rows["seconds"].map(runs.few_digits),
-        "GiB of the solve": rows["solve_gib"].map("{:.2g}".format),
-        "steps or rounds": rows["iterations"].map("{:.0f}".format),
-        "support vectors": rows["support"].map("{:,.0f}".format),
-    }
+    return rows.assign(seconds=rows["seconds"].map(runs.few_digits))
 
 
 def _exponents(frame: pd.DataFrame) -> dict[str, list[float]]:
