@@ -17,7 +17,7 @@ from benchmarks.__main__ import main
 from benchmarks.catalogue import Claim, Entry, Statement, Study
 from benchmarks.drawing import common_legend
 from benchmarks.harness import Experiment, Judged, Misuse, Options, Run, Verdict, option, whole
-from benchmarks.words import decisive, markdown_table, wrapped
+from benchmarks.words import cells, decisive, markdown_table, wrapped
 from implicit_bias.datasets.files import DataError
 from system import python
 
@@ -430,6 +430,13 @@ def test_a_limit_that_no_run_reaches_is_not_tested() -> None:
 )
 def test_what_came_out_is_emphasised_or_said_first(text: str, expected: str) -> None:
     assert decisive(text) == expected
+
+
+def test_cells_are_texts_with_the_values_of_their_row() -> None:
+    rows = pd.DataFrame({"a": [0.5, 0.25], "b": [True, False], "c": [1.5, np.nan]})
+    found = cells(rows, {"share": "{{a:%}}, {{a:%1}}", "b": "{{b}}", "c": "{{c:.1f}}"})
+    assert found["share"].str.replace("\xa0", " ").tolist() == ["50 %, 50.0 %", "25 %, 25.0 %"]
+    assert found[["b", "c"]].to_numpy().tolist() == [["yes", "1.5"], ["no", "-"]]
 
 
 def test_lines_are_wrapped_and_list_items_indented() -> None:
