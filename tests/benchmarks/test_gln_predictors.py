@@ -20,6 +20,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
+from modules import seeded
 
 Contexts: TypeAlias = NDArray[np.int64]
 
@@ -93,11 +94,7 @@ def deep(layers: list[tuple[int, int]], seed: int, *, readout_bias: bool = False
         HyperplaneContexts.random(X, units, hyperplanes, random_state=seed + layer)
         for layer, (units, hyperplanes) in enumerate(layers)
     ]
-    network = GLN(gatings, readout_bias=readout_bias)
-    generator = torch.Generator().manual_seed(seed)
-    for weights in network.parameters():
-        torch.nn.init.normal_(weights, generator=generator)
-    return network
+    return seeded(GLN(gatings, readout_bias=readout_bias), seed)
 
 
 NETWORKS = st.builds(deep, LAYERS, SEED)

@@ -14,6 +14,7 @@ from drawn import sphere
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
+from modules import drawn
 
 
 def test_shapes_of_the_lower_bounds() -> None:
@@ -123,9 +124,7 @@ def test_trace(name: str) -> None:
     X, phi = sphere(6, 3), grams.ACTIVATIONS[name]
     exact = float(np.trace(grams.infinite_gram(X, phi)))
     assert exact == pytest.approx(2 * gram_bounds.trace_bound(phi, 6))
-    generator = torch.Generator().manual_seed(0)
-    readouts = torch.randn(4000, generator=generator, dtype=torch.float64)
-    gram = grams.finite_gram(X, phi, grams.gaussian_weights(4000, 3), readouts=readouts)
+    gram = grams.finite_gram(X, phi, grams.gaussian_weights(4000, 3), readouts=drawn(4000))
     assert float(np.trace(gram)) >= gram_bounds.trace_bound(phi, 6)
 
 
@@ -192,9 +191,8 @@ def test_weights_may_move_as_far_as_allowed() -> None:
     (weights,) = grams.gaussian_weights(100, 3)
     before = float(grams.eigenvalues(grams.finite_gram(X, tanh, [weights]))[-1])
     allowed = gram_bounds.drift_allowed(before, 4, 1.0, 4 / (3 * math.sqrt(3)))
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(10):
-        way = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
+    for seed in range(10):
+        way = drawn(*weights.shape, seed=seed)
         way *= allowed / torch.linalg.norm(way, dim=1, keepdim=True)
         assert grams.eigenvalues(grams.finite_gram(X, tanh, [weights + way]))[-1] >= before / 2
 

@@ -64,16 +64,13 @@ def test_sides_by_brute_force(
     n_classes: int, positive: list[str] | None, negative: list[str] | None
 ) -> None:
     names, numbers = "Abcde"[:n_classes], RNG.integers(n_classes, size=30)
-    if positive is None and negative is None and n_classes > 2:
-        with pytest.raises(ValueError, match="--positive"):
-            two_classes(names, numbers, positive, negative)
-        return
-    if negative and n_classes == 2:
-        with pytest.raises(ValueError, match="no class is called"):
-            two_classes(names, numbers, positive, negative)
-        return
-    if positive == ["b", "A"] and n_classes == 2:
-        with pytest.raises(ValueError, match="other side"):
+    refusals = {
+        "--positive": not positive and not negative and n_classes > 2,
+        "no class is called": negative and n_classes == 2,
+        "other side": positive == ["b", "A"] and n_classes == 2,
+    }
+    if said := next(filter(refusals.get, refusals), ""):
+        with pytest.raises(ValueError, match=said):
             two_classes(names, numbers, positive, negative)
         return
     signs, _ = two_classes(names, numbers, positive, negative)

@@ -30,6 +30,7 @@ from implicit_bias.kernels.gradient_gram import (
     normalise,
     polynomial,
 )
+from modules import drawn
 
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.
 TIGHT, CLOSE = 1e-11, 1e-9
@@ -66,10 +67,8 @@ def test_gram_is_that_of_the_gradients(phi: Activation) -> None:
 def test_gram_has_the_squares_of_the_readouts(name: str) -> None:
     """Equation 2 by the gradients themselves; with classes, biases and trained readouts, too."""
     X, phi = sphere(5, 3), ACTIVATIONS[name]
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randn((7, 3), generator=generator, dtype=torch.float64).requires_grad_(True)
-    readouts = torch.randn((7, 2), generator=generator, dtype=torch.float64).requires_grad_(True)
-    biases = torch.randn(7, generator=generator, dtype=torch.float64)
+    weights, readouts = drawn(7, 3).requires_grad_(), drawn(7, 2, seed=1).requires_grad_()
+    biases = drawn(7, seed=2)
     hidden = phi.value(torch.tensor(X) @ weights.T + biases)
     outputs = (hidden @ readouts / math.sqrt(7)).T.reshape(-1)  # class after class
     rows = [torch.autograd.grad(u, (weights, readouts), retain_graph=True) for u in outputs]
@@ -285,8 +284,7 @@ def test_directions_are_found_where_squares_leave_the_range(scale: float) -> Non
 @pytest.mark.parametrize("name", ["relu", "tanh"])
 def test_classes_and_trained_readouts_at_infinite_width(name: str) -> None:
     X, phi, width = sphere(5, 3), ACTIVATIONS[name], 2**16
-    generator = torch.Generator().manual_seed(1)
-    readouts = torch.randn((width, 2), generator=generator, dtype=torch.float64)
+    readouts = drawn(width, 2, seed=1)
     finite = finite_gram(X, phi, gaussian_weights(width, 3), readouts=readouts, train_readouts=True)
     limit = infinite_gram(X, phi, readouts=np.eye(2), train_readouts=True)
     np.testing.assert_allclose(finite, limit, atol=0.05)

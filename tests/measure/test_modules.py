@@ -444,7 +444,7 @@ def test_a_cache_of_parametrisations_is_not_measured() -> None:
 
 def in_one_memory(kind: str) -> nn.Module:
     """Build two layers whose weights are two tensors on the same, or on other, entries."""
-    memory = torch.randn(D, 2 * D, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    memory = drawn(D, 2 * D)
     first, second = memory[:, :D], memory[:, : 2 * D - 1][:, D - 1 :]
     if kind == "columns":
         first, second = memory[:, ::2], memory[:, 1::2]
