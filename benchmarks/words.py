@@ -27,7 +27,7 @@ END = re.compile(r"(?<=[^.][.!?])\s+(?=[A-Z(*`\[])|\n")
 def filled(text: str, values: Mapping[Any, Any]) -> str:
     """Put values in the places of a text, ``{{NAME}}`` or ``{{NAME:g}}``.
 
-    The format "%" is that of `percent`, "%1" with one digit behind the point.
+    The format "%" is that of `percent`, "%1" with one digit behind the point. Truth is yes or no.
     """
     return PLACE.sub(lambda place: _written(values[place[1]], place[2] or ""), text)
 
