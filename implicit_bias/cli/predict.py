@@ -34,16 +34,16 @@ def predict(
     carried = None if id is None else [name.strip() for name in id.split(",") if name]
     saved = load_model(model)
     with usage_errors():
-        found = predict_file(saved, file, model.stem, carried)
+        table, wrong = predict_file(saved, file, model.stem, carried)
     out = nothing_overwritten(out, partial(free_path, suffix=out.suffix))
     check_writable(out)
-    write_csv(out, found.table)
+    write_csv(out, table)
     if as_json:
-        wrong = None if found.wrong is None else found.wrong.count
-        print_json({"file": str(out), "rows": len(found.table), "wrong": wrong})
+        count = None if wrong is None else wrong.count
+        print_json({"file": str(out), "rows": len(table), "wrong": count})
         return
-    if found.wrong is not None:
+    if wrong is not None:
         own = saved.facts.get("data") == str(file.absolute())
         seen = "; most of them it was fitted to, so on others expect more" if own else ""
-        show(f"{model.stem} is wrong on {percent(found.wrong.share)} ({found.wrong} rows{seen})")
+        show(f"{model.stem} is wrong on {percent(wrong.share)} ({wrong} rows{seen})")
     show(f"Predictions: {out}")

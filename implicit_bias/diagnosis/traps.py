@@ -19,14 +19,7 @@ from implicit_bias.measure.optimizers import left_out
 from implicit_bias.measure.subject import Subject, named, without_gradient
 
 # Functions that drop units out.
-DROPOUT = (
-    "dropout",
-    "alpha_dropout",
-    "feature_alpha_dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-)
+DROPOUT = tuple(name for name in dir(nn.functional) if "dropout" in name)
 
 
 class DiagnosisWarning(UserWarning):

@@ -6,7 +6,9 @@ at 0. Its forward pass is watched only to name the functions of `TRAPS` that it 
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,36 +66,16 @@ class OtherGradientsError(HomogeneityError):
     """A module that scales, but whose gradients are not those of its outputs."""
 
 
-NORMALISATION = "a normalisation layer"
+_KINDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 # Functions that break homogeneity, with what they are, and what to do.
 TRAPS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(
-        (
-            *("softmax", "scaled_dot_product_attention", "log_softmax"),
-            "multi_head_attention_forward",
-        ),
-        (
-            "softmax attention, which is not homogeneous in its key and query matrices",
-            "freeze these (requires_grad_(False)), or use attention without softmax",
-        ),
-    ),
-    **dict.fromkeys(
-        ("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"),
-        (
-            NORMALISATION,
-            "leave it out, or diagnose with its weights and statistics folded into the layer "
-            "before and without its bias",
-        ),
-    ),
-    **dict.fromkeys(
-        (
-            *("tanh", "sigmoid", "softsign", "hardtanh", "relu6", "hardsigmoid"),
-            *("gelu", "silu", "elu", "selu", "celu", "softplus", "mish", "hardswish", "logsigmoid"),
-            "glu",
-        ),
-        ("an activation that does not scale", "use ReLU, leaky ReLU or a power"),
-    ),
+    name: (kind["what"], kind["cure"])
+    for kind in _KINDS.values()
+    for name in (*kind["bounded"], *kind["growing"])
 }
+# Those whose limits jump, or are of degree 0, and of these the normalisations.
+WITHOUT_LIMIT = {name for kind in _KINDS.values() for name in kind["bounded"]}
+NORMALISATIONS: list[str] = _KINDS["normalisation"]["bounded"]
 
 
 def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
@@ -226,7 +208,7 @@ def _cause(gradients: MarginGradients) -> str:
     broken = [name for name in gradients.shapes if np.isnan(_degrees(few, [name])).any()]
     watch, outputs = _watched(gradients.module, gradients.inputs, TRAPS, gradients.shapes)
     last = watch.last(outputs)
-    if last not in (None, "log_softmax") and TRAPS[last][0] != NORMALISATION:
+    if last not in (None, "log_softmax", *NORMALISATIONS):
         return (
             f"the module returns what {last} makes, which does not scale: return logits, that is, "
             f"what {last} is given, and leave it to the loss"

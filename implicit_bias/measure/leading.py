@@ -43,16 +43,6 @@ NOTHING = 1e-4
 INTERVALS = 8
 # Samples on which jumps are looked for.
 PROBES = 16
-# Functions that are of degree 0 in what they are given; batch norm is while it is trained.
-NORMALISATIONS = {
-    name for name, (what, _) in homogeneity.TRAPS.items() if what == homogeneity.NORMALISATION
-}
-# Functions of `TRAPS` whose limits jump, or are of degree 0.
-WITHOUT_LIMIT = {
-    *("softmax", "scaled_dot_product_attention", "multi_head_attention_forward"),
-    *NORMALISATIONS,
-    *("tanh", "sigmoid", "softsign", "hardtanh", "relu6", "hardsigmoid"),
-}
 
 
 def leading_part(
@@ -146,7 +136,7 @@ def _without_limit(gradients: MarginGradients) -> str:
 def _named(gradients: MarginGradients) -> str:
     """Name the function to blame, and where it is, if there is one."""
     seen = homogeneity.functions_used(
-        gradients.module, gradients.inputs, WITHOUT_LIMIT, gradients.shapes
+        gradients.module, gradients.inputs, homogeneity.WITHOUT_LIMIT, gradients.shapes
     )
     return "".join(
         f"{homogeneity.TRAPS[name][0]} ({name} in {homogeneity.listed(places)}): "
@@ -169,7 +159,7 @@ def _check(leading: MarginGradients) -> None:
     jumping = [name for name in leading.shapes if _jumps(leading, name)]
     still = [name for name in homogeneity.of_degree_0(leading) if name in moving]
     normalised = homogeneity.functions_used(
-        leading.module, leading.inputs, NORMALISATIONS, leading.shapes
+        leading.module, leading.inputs, homogeneity.NORMALISATIONS, leading.shapes
     )
     if jumping or still or normalised:
         parts = homogeneity.listed(jumping or still) or "the parameters in front of it"

@@ -1,7 +1,6 @@
 """What a saved model says of the rows of another file."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,9 @@ from implicit_bias.datasets.own import read_table
 from implicit_bias.estimators.saved_models import SavedModel
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedRows:
-    """What `predict_file` finds.
-
-    Attributes
-    ----------
-    table : DataFrame
-        One row a row of the file: its number, from 1, what names it, its label if the file has one,
-        the class that the model gives it, and its scores.
-    wrong : Count or None
-        Rows of another class than their label; None where the file has no labels.
-    """
-
-    table: pd.DataFrame
-    wrong: Count | None
-
-
 def predict_file(
     saved: SavedModel, file: Path, name: str, id: Collection[str] | None = None
-) -> PredictedRows:
+) -> tuple[pd.DataFrame, Count | None]:
     """Predict the class of each row of a table with the columns that a model was fitted to.
 
     Parameters
@@ -48,6 +30,14 @@ def predict_file(
         Heading of the predictions.
     id : collection of str, optional
         Columns that are carried along; by default those of the model's own file that are there.
+
+    Returns
+    -------
+    DataFrame
+        One row a row of the file: its number, from 1, what names it, its label if the file has one,
+        the class that the model gives it, and its scores.
+    Count or None
+        Rows of another class than their label; None where the file has no labels.
 
     Raises
     ------
@@ -81,7 +71,7 @@ def predict_file(
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     scores = score_columns(name, scores_of(decision, names))
-    return PredictedRows(table.assign(**{name: found}, **scores), wrong)
+    return table.assign(**{name: found}, **scores), wrong
 
 
 def _text(labels: NDArray[Any]) -> NDArray[Any]:

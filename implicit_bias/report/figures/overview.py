@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from implicit_bias.base.wording import percent
 from implicit_bias.comparison import Comparison
 from implicit_bias.report.figures.base import look
-from implicit_bias.report.figures.errors import draw_errors, name_rows
+from implicit_bias.report.figures.errors import draw_errors, name_rows, write_at
 from implicit_bias.report.style import GREY, HEIGHT, WIDTH, style
 
 
@@ -24,9 +24,7 @@ def overview(comparison: Comparison) -> Figure:
             for row, model in enumerate(known):
                 share, drawn = model.known_margin.excess, look(comparison, model.name)
                 axes[1].plot(100 * share, row, drawn.marker, color=drawn.colour)
-                axes[1].annotate(
-                    percent(share), (100 * share, row), (6, 6), textcoords="offset points"
-                )
+                write_at(axes[1], row, share, percent(share))
             axes[1].axvline(0, color=GREY, linewidth=1)
             name_rows(axes[1], [model.name for model in known])
             axes[1].margins(x=0.25)
