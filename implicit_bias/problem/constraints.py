@@ -88,7 +88,7 @@ class Constraints:
             n_classes=n_classes,
             width=classes or 1,
             alpha_shape=(n,) if classes is None else (n, classes),
-            present=np.unique(own),
+            present=np.flatnonzero(np.bincount(own)),
             intercept=intercept,
         )
 

@@ -73,7 +73,7 @@ class Features:
     @cached_property
     def sparse_gates(self) -> sp.csr_array:
         """The gates (N, M), sparse."""
-        return sp.csr_array(self.gates)
+        return sp.csr_array(self.gates) if isinstance(self.gates, np.ndarray) else self.gates
 
     @cached_property
     def fast_gates(self) -> GateMatrix:
@@ -197,7 +197,7 @@ def _adjoint(X: Array, gates: GateMatrix, weights: Array) -> Array:
 def are_few(gates: GateMatrix) -> bool:
     """Whether a sparse product with the gates takes less time than a dense one."""
     size = gates.shape[0] * gates.shape[1]
-    return bool(sp.issparse(gates) and sp.csr_array(gates).nnz < FEW * size)
+    return not isinstance(gates, np.ndarray) and bool(gates.nnz < FEW * size)
 
 
 def for_products(gates: GateMatrix) -> GateMatrix:

@@ -68,9 +68,9 @@ FIRINGS: dict[str, Callable[[Array], Any]] = {
 TIE = 1e-12
 
 
-def dense(gates: GateMatrix) -> Array:
-    """Return gates, or a product of such, as a dense array."""
-    return sp.csr_array(gates).toarray() if sp.issparse(gates) else np.asarray(gates)
+def dense(values: Any) -> Array:
+    """Return gates, a product of such, or inputs, as a dense array."""
+    return np.asarray(values.toarray() if sp.issparse(values) else values)
 
 
 class Gating(ABC):

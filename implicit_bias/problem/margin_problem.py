@@ -193,7 +193,7 @@ class MarginProblem:
         for name, value in {**checked, "C": C, "classes": classes}.items():
             object.__setattr__(self, name, value)
         self._check_range()
-        self.norm.dual_norms(np.zeros(self.norm_shape))  # refuses groups that do not fit
+        _ = self.n_groups  # refuses groups that do not fit
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields: what else is known is computed anew, from what they are then."""
@@ -229,7 +229,7 @@ class MarginProblem:
     @cached_property
     def n_groups(self) -> int:
         """G: the terms of the norm, 1 where it is no sum over groups."""
-        return len(self.norm.group_norms(np.zeros(self.norm_shape)))
+        return len(self.norm.dual_norms(np.zeros(self.norm_shape)))
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
