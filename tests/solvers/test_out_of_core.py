@@ -202,7 +202,7 @@ def cluster() -> Iterator[None]:
     from distributed import Client, LocalCluster
 
     local = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, **LOCALLY
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0", **LOCALLY
     )
     with local, Client(local):
         yield
