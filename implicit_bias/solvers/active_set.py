@@ -181,7 +181,7 @@ class OneGroup(SupportSolver, RowSolver):
     growths: tuple[float, ...] = (math.inf, 0.25)
     most_levels: int = 4
     first_rows: int = 100
-    rough: float = 0.1
+    rough: float = 0.07
     ridges: tuple[float, ...] = (1e-14, 1e-12, 1e-10, 1e-8)
     seed: int = 0
 
