@@ -29,7 +29,7 @@ features (`newton`). Mehrotra's predictor sets the centring; its second-order te
 corrector. Typically 10 to 15 steps reach a gap of 1e-10.
 
 For groups three things save time and change nothing else. Until the gap is coarse the steps are
-computed in float32, if its range holds the scales of the samples. From there on, samples that are
+computed in float32, unless rows are few or its range does not hold the samples' scales. From there on, samples that are
 clearly no support vectors are left out of the system (`_Split`): their alpha = mu / s is known, its
 drift as mu falls enters the right-hand side, and their s is read off the margins. And constant
 columns are merged (`scaled_problem`).
