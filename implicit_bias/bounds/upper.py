@@ -151,11 +151,13 @@ class PrimalPoint:
         """The c of the smallest primal value of c ``coef``; 0 where zeta = 0 has it, or none."""
         rows, unit = self.problem.constraints, self._own_scale
         q = rows.smallest(rows.margins(self.values + self.offsets))
+        # Without a metric, which has a range, the norm of finite coefficients is not asked here.
+        asked = self.problem.metric is not None or not self.problem.hard_margin
+        if asked and not np.isfinite(self.norm):
+            return 0.0
         if self.problem.hard_margin:
             c = 1.0 / q.min() if q.min() > SMALLEST_MARGIN else 0.0
             return unit if abs(c - unit) <= NEAR * unit else c
-        if not np.isfinite(self.norm):
-            return 0.0
         if self.given is not None and self.as_stored and self.norm > 0:
             return unit
         c = best_scale(self.norm, q, self.problem.box)
@@ -183,7 +185,8 @@ class PrimalPoint:
     def as_given(self) -> tuple[Array, float | Array]:
         """Coefficients and intercept in the problem's shapes and units."""
         coef, offsets = (np.ldexp(part, self.exponent) for part in (self.coef, self.offsets))
-        return coef.reshape(self.problem.coef_shape), self.problem.as_intercept(offsets)
+        intercept = self.problem.as_intercept(np.clip(offsets, -LARGEST, LARGEST))
+        return coef.reshape(self.problem.coef_shape), intercept
 
     @property
     def group_norms(self) -> Array:

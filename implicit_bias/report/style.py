@@ -92,9 +92,9 @@ def logarithmic(ax: Axes, *, x: bool = True) -> None:
     ax.grid(True)
     for axis in (ax.xaxis, ax.yaxis) if x else (ax.yaxis,):
         low, high = sorted(axis.get_view_interval())
-        if high < 8 * low:  # too near for round numbers of the decades
+        if high < 10 * low:  # too near for round numbers of the decades
             axis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
-        elif high < 100 * low:  # else powers of ten are enough
+        elif high < 1000 * low:  # else powers of ten are enough
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())

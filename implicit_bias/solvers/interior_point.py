@@ -73,8 +73,8 @@ from implicit_bias.solvers.scaled_problem import (
 
 # A warm start is as far inside as the point of the central path with its gap, or this one.
 LEAST_WARM = 1e-3
-# A start whose bounds are farther apart than by this factor is worse than none.
-FARTHEST_WARM = 1e6
+# A start whose bounds are farther apart than by this factor takes more steps than none.
+FARTHEST_WARM = 10.0
 # Down to this gap and violation, and to a doubt as large whether the data are separable, the steps
 # are computed in float32: far from the optimum half the digits steer as well, in half the time.
 # Where this saves time, with many rows, a tolerance that float32 can hold is reached in it, and
@@ -285,6 +285,11 @@ class _CentralPath(Run):
         steering, cautious = OF_GROUPS, CAUTIOUS
         if self._gaps is None:
             steering, cautious = OF_CLASSES, CAUTIOUS_OF_CLASSES
+        scaled = balls.data
+        if point is not None and scaled.soft:
+            # As float32 rounds it, w is not what alpha leaves of C, which no later step mends.
+            w = scaled.box_C - scaled.boxes.pool(point.alpha)
+            point = replace(point, w=torch.where(w > 0.0, w, point.w))
         first = point or _first(balls, self._start)
         path = yield from self._follow(balls, first, fine, steering)
         if path.status is Status.NUMERICAL_TROUBLE:

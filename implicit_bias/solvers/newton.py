@@ -48,7 +48,8 @@ from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
 # A solution is computed again, from what it lacks, at most this many times. A correction below this
 # share of the solution is the last one: the share of the next would be about its square. None is
-# needed where what the rows lack is below that share of their right-hand side.
+# made where what the rows lack is below the last share of their right-hand side; the equations of
+# the ball and of the intercept, which the solve has fulfilled up to rounding, are not asked.
 REFINEMENTS, SETTLED, NEGLIGIBLE = 3, 1e-8, 1e-10
 
 SomeBall = TypeVar("SomeBall", bound=Ball)

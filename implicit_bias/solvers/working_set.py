@@ -267,7 +267,7 @@ class _WorkingRows(RowRounds):
         settled = 0 < len(worst) <= self.solver.settled * len(kept)
         if settled:  # those that may violate in the next round, too
             worst = self.violators(room, 1.0 + self.solver.near_margin)
-        # What joins for its class counts among those that come back, else it may leave for ever.
+        # What joins for its class counts among those that come back, else it may leave without end.
         rows = self.with_all_classes(np.union1d(kept, worst))
         self.exchange(kept, np.setdiff1d(rows, kept))
         return settled

@@ -99,6 +99,10 @@ def test_every_statement_has_a_place_and_is_judged(study: Study) -> None:
         assert set(each.claims) <= {claim.name for claim in study.claims}
 
 
+def test_three_papers_have_numbered_statements() -> None:
+    assert sum(bool(study.numbered) for study in STUDIES) >= 3
+
+
 def test_every_check_holds() -> None:
     """Of the statements that are checked when a page is written, and of the tests named there."""
     kept = page.Kept(catalogue.study("fiat2019"))

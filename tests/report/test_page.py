@@ -423,16 +423,27 @@ def test_distinct_rows_are_those_of_numpy(n_gates: int) -> None:
     np.testing.assert_array_equal(index, inverse)
 
 
-@pytest.mark.parametrize("high", [1.001, 1.3, 4.0, 7.0, 9.0, 30.0, 99.0, 1e3, 1e4, 1e12])
-def test_a_log_axis_has_three_numbers(high: float) -> None:
+@pytest.mark.parametrize("high", [1.001, 1.3, 4.0, 7.0, 9.0, 30.0, 70.0, 99.0, 900.0, 1e4, 1e12])
+@pytest.mark.parametrize("low", [1.1, 1.3, 1.6, 2.1, 6.0])
+def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
     figure, ax = panel()
-    ax.plot([0.0, 1.0], [1.1, 1.1 * high])
+    ax.plot([0.0, 1.0], [low, low * high])
     logarithmic(ax, x=False)
     figure.draw_without_rendering()
-    low, top = ax.get_ylim()
-    shown = {f"{tick:g}" for tick in ax.get_yticks() if low <= tick <= top}
+    bottom, top = ax.get_ylim()
+    shown = {f"{tick:g}" for tick in ax.get_yticks() if bottom <= tick <= top}
     assert 3 <= len(shown) <= 9
     assert ax.get_xscale() == "linear"
+
+
+@pytest.mark.parametrize("loss", [0.0, math.nan, math.inf])
+def test_a_loss_that_no_logarithm_has_is_drawn(digits: Report, loss: float) -> None:
+    *others, network = digits.comparison.models
+    history = tuple(replace(point, loss=loss) for point in network.history)
+    models = (*others, replace(network, history=history))
+    changed = replace(digits.comparison, models=models)
+    with style():
+        assert [*training_plots(Subject(changed, {}, make_toy("xor", 160)))]
 
 
 def test_a_loss_that_has_underflowed_ends_within_its_picture(digits: Report) -> None:

@@ -314,6 +314,13 @@ def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, s
     assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
 
 
+def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
+    problem, known = cases.separable("gln"), cases.best("gln")
+    far = replace(known, group_norms=100.0 * known.group_norms)
+    found, cold = (solve(problem, "interior-point", start=start) for start in (far, None))
+    np.testing.assert_array_equal(found.coef, cold.coef)
+
+
 def test_a_start_far_away_costs_no_step() -> None:
     """Where its V_g are large, of other gates say, the fall-back solves at once."""
     problem = cases.separable("gln")

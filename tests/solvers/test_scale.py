@@ -374,7 +374,21 @@ def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     problem, tolerances = cases.separable(name), solvers.Tolerances(gap=cases.GAP_LIMIT)
     method = solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse, coarse_rows=0)
     found = solve(problem, method)
-    same(found, solve(problem, tol=cases.GAP_LIMIT))
+    same(found, solve(problem, "interior-point", tol=cases.GAP_LIMIT))
+
+
+@pytest.mark.parametrize("C", [0.01, 5.0])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_soft_margins_go_on_in_float64(classes: int | None, C: float) -> None:
+    """Slacks as float32 rounds them are not what alpha leaves of C: the steps had stalled."""
+    rng = np.random.default_rng(0)
+    y = np.arange(250) % (classes or 2)
+    X = rng.normal(size=(250, 6))
+    X[:, 0] += 2.0 * y
+    gates = (rng.random((250, 4)) > 0.4) * 1.0
+    labels = y if classes else 2 * y - 1
+    found = solve(MarginProblem(X, labels, gates, [0, 0, 1, 1], C=C), "interior-point", tol=1e-8)
+    assert_optimal(found, 1e-8)
 
 
 @pytest.mark.every(3)

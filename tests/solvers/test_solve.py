@@ -1,5 +1,6 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -13,7 +14,7 @@ from implicit_bias.norms import L1, L2, Lp, Norm, OverRows, Schatten, Spectral, 
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet, OneGroup
-from implicit_bias.solvers.choice import FIRST, NEXT, alternatives, table
+from implicit_bias.solvers.choice import FACTS, FIRST, NEXT, alternatives, table
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.working_set import WorkingSet
@@ -110,6 +111,10 @@ def test_the_guide_has_the_table_of_what_auto_takes() -> None:
     assert table() in guide.read_text("utf-8")
     named = {line.solver for line in (*FIRST, *NEXT)}
     assert named == set(SOLVER_NAMES) - {"auto", "osqp"}
+    for line in (*FIRST, *NEXT):
+        for condition in filter(None, line.where.split(", ")):
+            name = re.sub(r"^(not after|no) | [<>]= \d+$", "", condition)
+            assert name in FACTS or name in SOLVER_NAMES, condition
 
 
 def test_where_one_solver_fails_another_is_tried_and_named() -> None:

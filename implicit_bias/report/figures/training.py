@@ -72,7 +72,8 @@ def _curves(
     if levels:
         ax.axhline(0, color=GREY, linewidth=1, linestyle=":")
         ax.margins(y=0.12)
-    if curve.log:
+    shown = [value for line in ax.lines for value in np.asarray(line.get_ydata(), dtype=float)]
+    if curve.log and any(0.0 < value < np.inf for value in shown):
         logarithmic(ax, x=False)
     _end_values(ax)
     ax.xaxis.set_major_formatter("{x:g}")
