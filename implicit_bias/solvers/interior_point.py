@@ -29,10 +29,10 @@ features (`newton`). Mehrotra's predictor sets the centring; its second-order te
 corrector. Typically 10 to 15 steps reach a gap of 1e-10.
 
 For groups three things save time and change nothing else. Until the gap is coarse the steps are
-computed in float32, unless rows are few or its range does not hold the samples' scales. From there on, samples that are
-clearly no support vectors are left out of the system (`_Split`): their alpha = mu / s is known, its
-drift as mu falls enters the right-hand side, and their s is read off the margins. And constant
-columns are merged (`scaled_problem`).
+computed in float32, unless rows are few or its range does not hold the samples' scales. From there
+on, samples that are clearly no support vectors are left out of the system (`_Split`): their alpha =
+mu / s is known, its drift as mu falls enters the right-hand side, and their s is read off the
+margins. And constant columns are merged (`scaled_problem`).
 
 A warm start begins at the solution of a similar problem, moved into the interior.
 """

@@ -386,9 +386,9 @@ def test_soft_margins_go_on_in_float64(classes: int | None, C: float) -> None:
     X = rng.normal(size=(250, 6))
     X[:, 0] += 2.0 * y
     gates = (rng.random((250, 4)) > 0.4) * 1.0
-    labels = y if classes else 2 * y - 1
-    found = solve(MarginProblem(X, labels, gates, [0, 0, 1, 1], C=C), "interior-point", tol=1e-8)
-    assert_optimal(found, 1e-8)
+    labels = 1.0 * y if classes else 2.0 * y - 1.0
+    problem = MarginProblem(X, labels, gates, np.array([0, 0, 1, 1]), C=C)
+    assert_optimal(solve(problem, "interior-point", tol=1e-8), 1e-8)
 
 
 @pytest.mark.every(3)
