@@ -277,12 +277,9 @@ class _OnSupport(Run, Generic[Method]):
         """Take coefficients d_g V_g(alpha), of this norm and these margins, into account."""
         upper, violation = self.scaled.upper(norm, margins)
         if upper < self.upper:
-            scale = 1.0 if self.scaled.soft else upper / norm
-            self.upper, self.violation, self.primal = (
-                upper,
-                violation,
-                (alpha, scale * d, scale * beta),
-            )
+            scale = self.scaled.to_margin_1(norm, upper)
+            self.upper, self.violation = upper, violation
+            self.primal = alpha, scale * d, scale * beta
 
     def own_bounds(self) -> tuple[float, float]:
         """Tell the bounds of this method."""

@@ -608,9 +608,7 @@ class _Best:
         if view.lower > self.lower:
             self.lower, self.alpha = view.lower, view.of_bound
         if view.upper <= self.upper:
-            scale = (
-                1.0 if self._scaled.soft or view.upper == np.inf else view.upper / view.ball.norm
-            )
+            scale = self._scaled.to_margin_1(view.ball.norm, view.upper)
             V, d = view.ball.primal
             self.upper, self.primal, self.beta = view.upper, (V, scale * d), scale * point.beta
         gap = max((self.upper - self.lower) / self.lower, ROUNDING) if self.lower > 0 else np.inf

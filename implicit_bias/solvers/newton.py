@@ -46,10 +46,11 @@ from implicit_bias.solvers.balls import (
 )
 from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
-# A solution is computed again, from what it lacks, at most this many times. A correction below this
-# share of the solution is the last one: the share of the next would be about its square. None is
-# made where what the rows lack is below the last share of their right-hand side; the equations of
-# the ball and of the intercept, which the solve has fulfilled up to rounding, are not asked.
+# A solution is computed again, from what it lacks, at most this many times. In the features a
+# correction below SETTLED of the solution is the last one: the next would be about its square. In
+# the rows none is made where these lack less than NEGLIGIBLE of their right-hand side; the
+# equations of the ball and of the intercept, which the solve has fulfilled up to rounding, are not
+# asked.
 REFINEMENTS, SETTLED, NEGLIGIBLE = 3, 1e-8, 1e-10
 
 SomeBall = TypeVar("SomeBall", bound=Ball)
@@ -74,7 +75,8 @@ class System:
     imbalance : Tensor of shape (J,)
         e' alpha of all rows.
     drifts : list of tuple of Tensor
-        V and e' alpha of what rows outside of the system do on their own, at mu = 0 and mu = 1.
+        V and e' alpha of what rows outside of the system do on their own, at mu = 0 and by mu: of
+        groups alone.
     """
 
     rows: ScaledRows
@@ -146,11 +148,6 @@ class Newton(ABC, Generic[SomeBall]):
         s = (at_alpha - p.s * alpha) / p.alpha
         return Direction(CentralPoint(**vars(of_balls), alpha=alpha, s=s, w=w, xi=xi, beta=beta), U)
 
-    def drift(self, mu: float) -> Tensor | float:
-        """Change of V by rows outside of the system."""
-        drifts = self.system.drifts
-        return drifts[0][0] + mu * drifts[1][0] if drifts else 0.0
-
 
 class _InRows(Newton[SomeBall]):
     """By a Cholesky factorisation in the space of the rows, and one of a Schur complement."""
@@ -198,16 +195,16 @@ class GroupNewton(_InRows[GroupBalls]):
         """Solve for a step."""
         (mu, predictor, weight), p, rows, ball = target, self.point, self.rows, self.ball
         at, residual = mu - p.R * p.T, ball.residual
-        if self.system.drifts:
-            drift = self.drift(mu)
-            assert isinstance(drift, Tensor)
+        drifts = self.system.drifts  # change V, too
+        if drifts:
+            drift = drifts[0][0] + mu * drifts[1][0]
             right = right - rows.group_products(drift) @ p.R
             residual = residual - rows.inner(ball.V, drift)
         if predictor is not None:
             change = predictor.change
             dV = rows.dual_vectors(change.alpha)
-            if self.system.drifts:
-                dV = dV + self.drift(0.0)
+            if drifts:
+                dV = dV + drifts[0][0]
             at = at - weight * change.R * change.T
             residual = residual - 0.5 * weight * rows.inner(dV, dV)
             right = right - weight * (rows.group_products(dV) @ change.R)
@@ -250,7 +247,7 @@ class _OfClasses(Newton[BallOfClasses]):
     def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
         """Solve for a step."""
         ball, terms = self.ball, self.ball.terms(*target)
-        missing = ball.missing + self.drift(target.mu)
+        missing = ball.missing
         if self.balls.free_t:
             of_t = terms.of_t + self.balls.pool(missing * ball.Y)
             alpha, U, dt, beta = self.of_zeta(right, missing - terms.other, of_t, imbalance)

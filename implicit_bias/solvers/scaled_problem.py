@@ -562,6 +562,13 @@ class ScaledProblem:
         smallest = float((margins / self.b).min())
         return (norm / smallest if smallest > 0 else np.inf), max(1.0 - smallest, 0.0)
 
+    def to_margin_1(self, norm: float, upper: float) -> float:
+        """Return what takes coefficients of this norm and bound to margin 1: 1 if nothing does.
+
+        With a soft margin they stay as they are.
+        """
+        return upper / norm if norm > 0 and upper < np.inf and not self.soft else 1.0
+
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         layout, problem = self.layout, self.layout.problem
