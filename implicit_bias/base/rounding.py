@@ -54,6 +54,8 @@ BLOCK = 512
 SLICE_BITS = 21
 # Pairs of slices (i, j) with i + j below this are multiplied.
 ORDERS = 5
+# A scale that differs from 1 by less is a solver's own rounding: what it found is graded as it is.
+NEAR = 1e-11
 # Entries of a precise product held at once.
 CHUNK = 2**22
 
@@ -73,10 +75,10 @@ def down(value: float) -> float:
     return value if value == 0 else math.nextafter(value, -math.inf)
 
 
-def ldexp(values: Array, exponent: int) -> Array:
+def ldexp(values: float | Array, exponent: int) -> Array:
     """Return numbers times 2^exponent, as numpy's function does, which takes five times as long."""
     if -1022 <= exponent <= 1023:
-        return values * math.ldexp(1.0, exponent)
+        return np.asarray(values * math.ldexp(1.0, exponent))
     return np.asarray(np.ldexp(values, exponent))
 
 

@@ -35,15 +35,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp_up, unit_weights
+from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.lower import (
     DualPoint,
     dual_norms,
+    in_box,
     precise_dual_norms,
-    ratio_of_gordan,
-    unit_values,
 )
 from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.bounds.status import Certificate, Status, relative_gap
@@ -126,7 +124,7 @@ def _certificate(
     problem: MarginProblem,
     primal: PrimalPoint | None,
     dual: DualPoint | None,
-    suspect: Array | None = None,
+    suspect: DualPoint | None = None,
 ) -> Certificate:
     """Bounds from what was evaluated, again and with more digits where rounding matters.
 
@@ -142,10 +140,9 @@ def _certificate(
     lower = 0.0 if dual is None else dual.bound
     upper = value_of_zero(problem) if primal is None else primal.bound
     if dual is not None and math.isinf(upper) and problem.hard_margin:
-        near = [dual.alpha] if dual.gordan_ratio > TRY_PROOF else []
-        if problem.intercept and suspect is not None:
-            near += [suspect] if gordan_ratio(problem, suspect) > TRY_PROOF else []
-        lower = np.inf if any(prove_not_separable(problem, alpha) for alpha in near) else lower
+        near = [dual] if suspect is None or not problem.intercept else [dual, suspect]
+        suspects = [point.alpha for point in near if point.gordan_ratio > TRY_PROOF]
+        lower = np.inf if any(prove_not_separable(problem, alpha) for alpha in suspects) else lower
     return Certificate(
         lower,
         upper,
@@ -213,21 +210,8 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
 
 def dual_scale(problem: MarginProblem, alpha: Array) -> float:
     """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
-    largest, totals = float(problem.dual_norms(alpha).max()), problem.totals(alpha)
-    by_norm = 1.0 / largest if largest > 0 else np.inf
-    boxed = totals > 0
-    return min(by_norm, float((problem.box[boxed] / totals[boxed]).min(initial=np.inf)))
-
-
-def gordan_ratio(problem: MarginProblem, alpha: Array) -> float:
-    """sum_n alpha_n ||phi_n|| / max_g ||V_g(alpha)||, phi_n the features of sample n.
-
-    Unlike the lower bound it does not change with the scale of single samples, as separability
-    does not: with all features scaled to norm 1, the margin of any separator of norm 1 is at
-    most its inverse.
-    """
-    values = problem.constraints.values(alpha)
-    return ratio_of_gordan(problem, values, problem.dual_norms(alpha))
+    point = DualPoint.of(problem, alpha)
+    return float(ldexp(point.scale, -point.exponent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,15 +272,12 @@ def grade(
         See `Tolerances`.
     """
     coef, alpha = (np.where(np.isfinite(part), part, 0.0) for part in (coef, alpha))
-    rows, alpha = problem.constraints, np.maximum(alpha, 0.0)
-    if (problem.totals(alpha) <= NEAR_BOX * problem.box).all():
-        alpha = _in_box(problem, alpha)
-    suspect = rows.alpha(unit_values(problem, rows.values(alpha)))
-    alpha = repaired(problem, suspect)
-    if alpha.any():
-        scale, total = dual_scale(problem, alpha), float(alpha.sum())
-        scale = scale if scale * total < LARGEST else 1.0 / total
-        alpha = repaired(problem, _in_box(problem, alpha * scale), problem.box)
+    rows = problem.constraints
+    values = rows.values(np.maximum(alpha, 0.0))
+    if (rows.totals(values) <= NEAR_BOX * problem.box).all():
+        values = in_box(problem, values)
+    suspect = DualPoint.of(problem, rows.alpha(values))
+    dual = suspect.scaled()
     if intercept is not None and np.isfinite(intercept).all():
         intercept = _below_all_others(problem, coef, np.asarray(intercept, dtype=np.float64))
     else:
@@ -305,12 +286,11 @@ def grade(
     if primal.bound > value_of_zero(problem):
         best = problem.as_intercept(offsets_of_zero(problem))
         primal = PrimalPoint.of(problem, 0.0 * coef, best, as_stored=True)
-    coef, offset = primal.as_given
-    dual = DualPoint.of(problem, alpha)
+    alpha, (coef, offset) = dual.as_given, primal.as_given
     certificate = _certificate(problem, primal, dual, suspect)
     status = claim
     if math.isinf(certificate.lower):
-        weights = alpha if alpha.any() else suspect
+        weights = alpha if alpha.any() else suspect.alpha
         status, alpha = Status.NOT_SEPARABLE, weights / weights.sum()
     elif certificate.gap <= gap:
         status = Status.OPTIMAL
@@ -326,16 +306,6 @@ def grade(
         nothing = np.zeros(problem.n_groups), np.zeros(problem.n_samples)
         return Graded(alpha, 0.0 * coef, problem.no_offset, certificate, status, *nothing)
     return Graded(alpha, coef, offset, certificate, status, primal.group_norms, primal.margins)
-
-
-def _in_box(problem: MarginProblem, alpha: Array) -> Array:
-    """Return alpha of which no sample has more than its C in all."""
-    if problem.hard_margin:
-        return alpha
-    rows = problem.constraints
-    values, C = rows.values(alpha), problem.box[rows.samples]
-    shrink = C / np.maximum(rows.totals(values)[rows.samples], C)
-    return rows.alpha(np.minimum(values * shrink, C))
 
 
 def _below_all_others(problem: MarginProblem, coef: Array, intercept: Array) -> Array:

@@ -11,7 +11,7 @@ these are evaluated again with more digits where the bound suffers from them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,14 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import rounding
 from implicit_bias.base.validation import Array, as_finite, check_shape
-from implicit_bias.bounds.balance import is_balanced
+from implicit_bias.bounds.balance import balanced, is_balanced
 from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import Features, MarginProblem, are_few
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Dual variables, the largest alpha_p ||phi_p|| about 1, and the terms of Omega_*(V).
+    """Dual variables times 2^-exponent, the largest alpha_p ||phi_p|| about 1.
 
     Attributes
     ----------
@@ -35,33 +35,73 @@ class DualPoint:
         The problem.
     values : ndarray of shape (R,)
         alpha of its constraints.
-    norms : Enclosure of shape (G,)
-        ||V_g||.
+    exponent : int
+        See above.
+    precise : Enclosure of shape (G,), optional
+        ||V_g||, where they were evaluated with more digits.
     """
 
     problem: MarginProblem
     values: Array
-    norms: rounding.Enclosure
+    exponent: int
+    precise: rounding.Enclosure | None = None
 
     @classmethod
     def of(cls, problem: MarginProblem, given: ArrayLike) -> DualPoint:
-        """Check dual variables in the problem's shape, and evaluate them.
+        """Check dual variables in the problem's shape, and bring them to a size of about 1.
 
         Raises
         ------
         ValueError
             Another shape, NaN, negative, or not 0 at a sample's own class.
         """
-        rows = problem.constraints
-        alpha = as_finite(given, "alpha", len(problem.alpha_shape))
-        values = unit_values(problem, checked_values(problem, alpha))
-        norms = dual_norms(problem, rows.weights(values), roundings=rows.n_classes - 2)
-        return cls(problem, values, norms)
+        values = checked_values(problem, as_finite(given, "alpha", len(problem.alpha_shape)))
+        unit = unit_values(problem, values)
+        exponents = [math.frexp(part.max(initial=0.0))[1] for part in (values, unit)]
+        return cls(problem, unit, exponents[0] - exponents[1])
+
+    @cached_property
+    def norms(self) -> rounding.Enclosure:
+        """||V_g||, shape (G,): the terms of Omega_*(V)."""
+        if self.precise is not None:
+            return self.precise
+        rows = self.problem.constraints
+        return dual_norms(self.problem, rows.weights(self.values), roundings=rows.n_classes - 2)
+
+    @property
+    def scale(self) -> float:
+        """The largest c for which c times the values is feasible; inf where every V_g is 0."""
+        largest = float(self.norms.value.max())
+        totals = self.problem.constraints.totals(self.values)
+        by_norm = 1.0 / largest if largest > 0 else np.inf
+        boxed = totals > 0
+        return min(by_norm, float((self.problem.box[boxed] / totals[boxed]).min(initial=np.inf)))
+
+    def scaled(self) -> DualPoint:
+        """Return the feasible point, balanced where there is an intercept, as it is stored.
+
+        Dual variables that are feasible up to a solver's own rounding stay as they are.
+        """
+        problem, unit = self.problem, math.ldexp(1.0, min(self.exponent, 1000))
+        point = replace(self, values=self._balanced(self.values)) if problem.intercept else self
+        if not point.values.any():
+            return point
+        c, total = point.scale, float(point.values.sum())
+        c = c if c * total < rounding.LARGEST else 1.0 / total
+        c = unit if abs(c - unit) <= rounding.NEAR * unit else c
+        values = self._balanced(in_box(problem, point.values * c), problem.box)
+        if c == unit and np.array_equal(values, point.values * unit):
+            return point
+        return DualPoint.of(problem, problem.constraints.alpha(values))
+
+    def _balanced(self, values: Array, cap: ArrayLike = np.inf) -> Array:
+        rows = self.problem.constraints
+        return balanced(rows, values, cap) if self.problem.intercept else values
 
     def refined(self) -> DualPoint:
         """Evaluate V with more digits."""
-        weights, rest = self._weights_and_rest()
-        return DualPoint(self.problem, self.values, precise_dual_norms(self.problem, weights, rest))
+        precise = precise_dual_norms(self.problem, *self._weights_and_rest())
+        return replace(self, precise=precise)
 
     def _weights_and_rest(self) -> tuple[Array, Array]:
         """Return a_n (N, K'), and what rounding took from the sums over a sample's rivals."""
@@ -76,8 +116,13 @@ class DualPoint:
 
     @property
     def alpha(self) -> Array:
-        """The dual variables in the problem's shape."""
+        """The dual variables, about 1, in the problem's shape."""
         return self.problem.constraints.alpha(self.values)
+
+    @property
+    def as_given(self) -> Array:
+        """The dual variables in the problem's shape and units."""
+        return rounding.ldexp(self.alpha, self.exponent)
 
     @cached_property
     def sum(self) -> float:
@@ -115,8 +160,15 @@ class DualPoint:
 
     @property
     def gordan_ratio(self) -> float:
-        """As `certificate.gordan_ratio`, bounded from below."""
-        return ratio_of_gordan(self.problem, self.values, self.norms.magnitude)
+        """sum_n alpha_n ||phi_n|| / max_g ||V_g(alpha)||, phi_n the features of sample n.
+
+        Bounded from below. Unlike the lower bound it does not change with the scale of single
+        samples, as separability does not: with all features scaled to norm 1, the margin of any
+        separator of norm 1 is at most its inverse.
+        """
+        problem, largest = self.problem, float(self.norms.magnitude.max())
+        total = float(problem.constraints.totals(self.values) @ problem.feature_norms)
+        return total / largest if largest > 0 else math.inf
 
     @cached_property
     def _by_box(self) -> float:
@@ -148,7 +200,7 @@ def checked_values(problem: MarginProblem, alpha: NDArray[Any]) -> NDArray[Any]:
     check_shape(alpha, "alpha", problem.alpha_shape, "one entry a sample, or (N, K)")
     rows = problem.constraints
     values = rows.values(alpha)
-    if (rows.alpha(values) != alpha).any():
+    if alpha.ndim > 1 and (rows.alpha(values) != alpha).any():
         raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
     if (values < 0).any():
         smallest = float(min(values))
@@ -161,11 +213,14 @@ def unit_values(problem: MarginProblem, values: Array) -> Array:
     return rounding.unit_weights(values, problem.feature_norms[problem.constraints.samples])
 
 
-def ratio_of_gordan(problem: MarginProblem, values: Array, dual_norms: Array) -> float:
-    """sum_p alpha_p ||phi_p|| over the largest dual norm."""
-    largest = float(dual_norms.max())
-    total = float(problem.constraints.totals(values) @ problem.feature_norms)
-    return total / largest if largest > 0 else math.inf
+def in_box(problem: MarginProblem, values: Array) -> Array:
+    """Return alpha (R,) of which no sample has more than its C in all."""
+    if problem.hard_margin:
+        return values
+    rows = problem.constraints
+    C = problem.box[rows.samples]
+    shrink = C / np.maximum(rows.totals(values)[rows.samples], C)
+    return np.asarray(np.minimum(values * shrink, C))
 
 
 def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> rounding.Enclosure:

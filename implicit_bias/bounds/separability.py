@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -699,7 +699,7 @@ def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
 
 def _repeated(X: Array) -> list[int]:
     """Rows that equal another one, and a few others perhaps: those whose sum of digits recurs."""
-    weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
+    weights = _of_digits(X.shape[1])
     sums = np.empty(len(X), dtype=np.uint64)
     for start in range(0, len(X), BLOCK):
         bits = (X[start : start + BLOCK] + 0.0).view(np.uint64)  # + 0.0 turns -0.0 to 0.0
@@ -709,6 +709,12 @@ def _repeated(X: Array) -> list[int]:
     again = in_order[1:][in_order[1:] == in_order[:-1]]
     repeated: list[int] = np.flatnonzero(np.isin(sums, again)).tolist() if len(again) else []
     return repeated
+
+
+@lru_cache(1)
+def _of_digits(n_features: int) -> NDArray[np.uint64]:
+    """Return what the digits of each feature count in a sum, at random."""
+    return np.random.default_rng(0).integers(2**64, size=n_features, dtype=np.uint64)
 
 
 def _digest(row: Array) -> bytes:

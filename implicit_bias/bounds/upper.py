@@ -22,9 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import (
     LARGEST,
+    NEAR,
     SAFETY,
     UNIT,
     Enclosure,
+    ldexp,
     precise_predictions,
     predictions,
     sum_up,
@@ -35,8 +37,6 @@ from implicit_bias.problem import Features, MarginProblem
 
 # Coefficients whose best scale gains less than this share of their norm are graded as they are.
 SAME = 1e-14
-# So are those whose smallest margin is 1 up to this share: such a scale is a solver's own rounding.
-NEAR = 1e-11
 GOLDEN_STEPS = 90
 MOST_REFINEMENTS = 5
 # Margins of coefficients of about 1 below this are rounding, and their inverse has no square.
@@ -184,7 +184,7 @@ class PrimalPoint:
     @property
     def as_given(self) -> tuple[Array, float | Array]:
         """Coefficients and intercept in the problem's shapes and units."""
-        coef, offsets = (np.ldexp(part, self.exponent) for part in (self.coef, self.offsets))
+        coef, offsets = (ldexp(part, self.exponent) for part in (self.coef, self.offsets))
         intercept = self.problem.as_intercept(np.clip(offsets, -LARGEST, LARGEST))
         return coef.reshape(self.problem.coef_shape), intercept
 

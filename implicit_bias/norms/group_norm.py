@@ -30,7 +30,7 @@ from implicit_bias.base.rounding import (
 )
 from implicit_bias.base.validation import Array, as_finite, check_count, check_shape
 from implicit_bias.norms.groups import as_groups
-from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, SumNorm, exactly
+from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, SumNorm
 
 # Sparse matrices of at least this share of entries are multiplied as dense ones, which is faster.
 FEW = 0.05
@@ -96,8 +96,9 @@ class GroupNorm(SumNorm):
 
     def value_bound(self, coef: Array) -> float:
         """Return an upper bound on Omega, as a real number."""
-        bounds = self.dual_bounds(exactly(self.plain_coef(coef)))
-        return sum_up(self._where_in_range(coef, bounds).tolist())
+        norms, groups = self.group_norms(coef), self.groups_of_rows(math.prod(coef.shape[:-2]))
+        rounding = gamma(coef.shape[-1] + int(np.bincount(groups).max()) + 10)
+        return sum_up((norms * (1.0 + rounding) + SMALLEST_NORMAL * (norms > 0)).tolist())
 
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return upper bounds on ||V_g||, shape (G,), of V of the plain gates."""

@@ -123,7 +123,7 @@ class ActiveSet(SupportSolver):
     share : float
         q_p as a share of the diagonal of Q(d): the smaller, the more margins decide over alpha.
     ridge : float
-        Added to the diagonal, as a share of its mean, for free rows that depend on each other.
+        Added to the diagonal, as a share of it, for free rows that depend on each other.
     decrease : float
         The share of the step's length by which the residual must fall.
     halvings : int
@@ -168,6 +168,8 @@ class OneGroup(SupportSolver, RowSolver):
         Levels at most, and rows of the first one at least.
     rough : float
         Share of a level's rows that may still be in the wrong set when the next one begins.
+    nearly : float
+        Share of all rows that may be where bounds are computed: with more they are far apart.
     ridges : tuple of float
         What is added to the diagonal of Q_FF, which is 1: the first that makes it definite.
     seed : int
@@ -182,6 +184,7 @@ class OneGroup(SupportSolver, RowSolver):
     most_levels: int = 4
     first_rows: int = 100
     rough: float = 0.07
+    nearly: float = 0.01
     ridges: tuple[float, ...] = (1e-14, 1e-12, 1e-10, 1e-8)
     seed: int = 0
 
@@ -266,8 +269,10 @@ class _OnSupport(Run, Generic[Method]):
         """Take dual variables >= 0 with max_g ||V_g|| of at most ``largest`` into account."""
         scaled = self.scaled
         largest = max(largest, float((alpha / scaled.C).max()), TINY)
-        imbalance = (scaled.e.T @ alpha).abs() - BALANCE * (scaled.e.abs().T @ alpha)
-        lower = float(scaled.b @ alpha) / largest if (imbalance <= 0.0).all() else 0.0
+        lower = float(scaled.b @ alpha) / largest
+        if scaled.n_offsets:
+            imbalance = (scaled.e.T @ alpha).abs() - BALANCE * (scaled.e.abs().T @ alpha)
+            lower = lower if (imbalance <= 0.0).all() else 0.0
         if lower > self.lower:
             self.lower, self.alpha = lower, alpha / largest
 
@@ -316,13 +321,12 @@ def _bordered(
     B, b, c : Tensor of shape (F, J), (F, k) and (J, k)
         The border and the right sides.
     ridges : tuple of float
-        What is added to the diagonal of Q, as a share of its mean: the first that makes it
-        definite. What any but the first one changed comes out again.
+        What is added to the diagonal of Q, as a share of it: the first that makes it definite.
+        What any but the first one changed comes out again.
     """
     for ridge in ridges:
         L = matrix()
-        diagonal = L.diagonal()
-        diagonal.add_(ridge * diagonal.mean())
+        L.diagonal().mul_(1.0 + ridge)
         info = torch.empty((), dtype=torch.int32, device=L.device)
         torch.linalg.cholesky_ex(L, out=(L, info))
         if not info:
@@ -573,8 +577,12 @@ class _Solved:
 
     a: Tensor  # (n,)
     products: Tensor  # (n,), Q a
-    d: Tensor  # (), ||V(a)||
     beta: Tensor  # (J,)
+
+    @property
+    def d(self) -> Tensor:
+        """||V(a)||, ()."""
+        return (self.a @ self.products).clamp(min=0.0).sqrt()
 
 
 class _ByLevels(_OnSupport[OneGroup]):
@@ -588,7 +596,9 @@ class _ByLevels(_OnSupport[OneGroup]):
         shared = rows.width > 1 and not problem.hard_margin
         if groups.any() or shared or not solver.fits(_memory(rows, features)):
             return False
-        rows = rows.subset(np.random.default_rng(solver.seed).permutation(len(rows)))
+        sizes = solver.levels(len(rows))
+        if len(sizes) > 1:
+            rows = rows.subset(np.random.default_rng(solver.seed).permutation(len(rows)))
         layout = Layout.of_groups(problem, rows)
         scaled = ScaledProblem(layout, torch.device(solver.device))
         self.pose(scaled)
@@ -599,7 +609,6 @@ class _ByLevels(_OnSupport[OneGroup]):
             sets = torch.where(alpha >= (1.0 - ROUNDING) * scaled.C, AT_BOX, 1 * (alpha > 0.0))
             if (yield from self._exchange([len(rows)], sets)):
                 return True
-        sizes = solver.levels(len(rows))
         free = torch.full((sizes[0],), FREE, device=scaled.device)
         if (yield from self._exchange(sizes, free)):
             return True
@@ -614,7 +623,7 @@ class _ByLevels(_OnSupport[OneGroup]):
             if point is not None:
                 more = (0, size - len(sets))
                 sets, a = pad(sets, more, value=AT_ZERO), pad(point.a, more)
-                grown = _Solved(a, self.products(a), point.d, point.beta)
+                grown = _Solved(a, self.products(a), point.beta)
                 sets, _ = self.exchanged(grown, sets)
             for growth in self.solver.growths:
                 found = yield from self._level(sets, growth)
@@ -631,13 +640,13 @@ class _ByLevels(_OnSupport[OneGroup]):
         None where they cannot be solved for, or their number does not fall any more.
         """
         size, waited = len(sets), 0
-        least, last = size + 1, size == len(self.scaled.b)
-        for _ in range(self.solver.max_steps):
+        least, last, solver = size + 1, size == len(self.scaled.b), self.solver
+        for _ in range(solver.max_steps):
             point = self.solve(sets)
             if point is None:
                 return None
             sets, breaches = self.exchanged(point, sets, growth)
-            few = breaches <= self.solver.rough * size
+            few = breaches <= (solver.nearly if last else solver.rough) * size
             if few and last:
                 self.grade(point)
             yield self.own_bounds()
@@ -645,7 +654,7 @@ class _ByLevels(_OnSupport[OneGroup]):
                 return point, sets
             waited = 0 if breaches < least else waited + 1
             least = min(least, breaches)
-            if waited == self.solver.patience:
+            if waited == solver.patience:
                 return None
         return None
 
@@ -658,25 +667,24 @@ class _ByLevels(_OnSupport[OneGroup]):
         n, F, scaled = len(sets), torch.nonzero(sets == FREE)[:, 0], self.scaled
         if not len(F):
             return None
-        e = scaled.e[:n]
         # a = parts (1, d)': where nothing is at the box there is one part.
         parts, right = scaled.e.new_zeros((n, 1 + scaled.soft)), scaled.b[F, None]
         if scaled.soft:
             parts[:, 1] = torch.where(sets == AT_BOX, scaled.C[:n], 0.0)
             right = torch.hstack([right, -self.products(parts[:, 1:])[F]])
-        ridges = self.solver.ridges
-        solved = _bordered(lambda: self.gram.of(F).T, e[F], right, -e.T @ parts, ridges)
+        border, rest = scaled.e[: len(F)], parts[:0]  # without offsets, of which there are 0
+        if scaled.n_offsets:
+            border, rest = scaled.e[F], -scaled.e[:n].T @ parts
+        solved = _bordered(lambda: self.gram.of(F).T, border, right, rest, self.solver.ridges)
         if solved is None:
             return None
         parts[F], beta = solved
         products = self.products(parts)
-        squares = parts.T @ products
         if not scaled.soft:
-            d = squares[0, 0].clamp(min=0.0).sqrt()
-            return _Solved(parts[:, 0], products[:, 0], d, beta[:, 0])
-        d = _smallest_root(squares)
+            return _Solved(parts[:, 0], products[:, 0], beta[:, 0])
+        d = _smallest_root(parts.T @ products)
         shares = torch.stack([torch.ones_like(d), d])
-        return _Solved(parts @ shares, products @ shares, d, beta @ shares) if d > 0.0 else None
+        return _Solved(parts @ shares, products @ shares, beta @ shares) if d > 0.0 else None
 
     def exchanged(self, point: _Solved, sets: Tensor, growth: float = np.inf) -> tuple[Tensor, int]:
         """Let rows that break the condition of their set leave it, and count them.
@@ -703,10 +711,11 @@ class _ByLevels(_OnSupport[OneGroup]):
         """Take the bounds of a point of all rows into account."""
         scaled = self.scaled
         # Where entries of a cancel, a'Q a may be anything below the rounding of its terms.
-        norm = float((point.d.square() + ROUNDING_OF_SQUARES * point.a.abs().sum().square()).sqrt())
+        d = point.d
+        norm = float((d.square() + ROUNDING_OF_SQUARES * point.a.abs().sum().square()).sqrt())
         margins = point.products + scaled.e @ point.beta
         self.improve_upper(norm, margins, point.a, scaled.full(1, 1.0), point.beta)
-        alpha = torch.minimum(point.a.clamp(min=0.0), point.d * scaled.C)
+        alpha = torch.minimum(point.a.clamp(min=0.0), d * scaled.C)
         products = self.products(alpha) if (alpha != point.a).any() else point.products
         self.improve_lower(alpha, float((alpha @ products).clamp(min=0.0).sqrt()))
 
