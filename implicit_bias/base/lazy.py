@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dis import get_instructions
 from functools import cache
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from types import ModuleType
@@ -54,7 +53,7 @@ def find(package: str, name: str) -> Any:
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
-class MovedModules(MetaPathFinder, Loader):
+class MovedModules:
     """Finds modules under their former names: ``import former`` gives the module as it is now.
 
     Parameters
@@ -68,7 +67,8 @@ class MovedModules(MetaPathFinder, Loader):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         """Return what loads a module that has moved."""
-        return ModuleSpec(fullname, self) if fullname in self.moved else None
+        this: Any = self  # with no base of `importlib.abc`, which takes 9 ms to import
+        return ModuleSpec(fullname, this) if fullname in self.moved else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Import it under the name that it has now."""

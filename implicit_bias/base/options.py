@@ -3,9 +3,9 @@
 The command line offers them without loading a library, and the library checks them.
 """
 
-import tomllib
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from implicit_bias.base.packaged import table_of
 
 # Those of CVXPY, which need no solver of this package.
 CvxpyName: TypeAlias = Literal["ecos", "osqp", "clarabel", "scs"]
@@ -59,14 +59,14 @@ class OptimizerLimit(NamedTuple):
         What that takes, or what else is known.
     sources : str
         Who shows it.
-    classes : list of str
+    classes : tuple of str
         What the classes are called that are it.
     """
 
     norm: str
     condition: str
     sources: str
-    classes: list[str]
+    classes: tuple[str, ...]
 
 
 # Geometries of a training towards the limit, and how it goes there (`training.LimitConfig`).
@@ -78,9 +78,9 @@ METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
 OPTIMIZER_NAMES: tuple[OptimizerName, ...] = get_args(OptimizerName)
-_LIMITS = tomllib.loads(Path(__file__).with_name("optimizers.toml").read_text("utf-8"))
 OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
-    name: OptimizerLimit(**_LIMITS[name]) for name in OPTIMIZER_NAMES
+    name: OptimizerLimit(**limit | {"classes": tuple(limit["classes"])})
+    for name, limit in table_of("base/optimizers.toml").items()
 }
 
 

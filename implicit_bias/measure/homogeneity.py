@@ -6,9 +6,7 @@ at 0. Its forward pass is watched only to name the functions of `TRAPS` that it 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
+from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -66,16 +65,16 @@ class OtherGradientsError(HomogeneityError):
     """A module that scales, but whose gradients are not those of its outputs."""
 
 
-_KINDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_KINDS = table_of("measure/homogeneity.toml")
 # Functions that break homogeneity, with what they are, and what to do.
 TRAPS: dict[str, tuple[str, str]] = {
     name: (kind["what"], kind["cure"])
     for kind in _KINDS.values()
-    for name in (*kind["bounded"], *kind["growing"])
+    for name in (*kind["of_degree_0"], *kind["growing"])
 }
-# Those whose limits jump, or are of degree 0, and of these the normalisations.
-WITHOUT_LIMIT = {name for kind in _KINDS.values() for name in kind["bounded"]}
-NORMALISATIONS: list[str] = _KINDS["normalisation"]["bounded"]
+# Those that tend to degree 0, where some jump, and of these the normalisations.
+OF_DEGREE_0 = {name for kind in _KINDS.values() for name in kind["of_degree_0"]}
+NORMALISATIONS: list[str] = _KINDS["normalisation"]["of_degree_0"]
 
 
 def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:

@@ -136,7 +136,7 @@ def _without_limit(gradients: MarginGradients) -> str:
 def _named(gradients: MarginGradients) -> str:
     """Name the function to blame, and where it is, if there is one."""
     seen = homogeneity.functions_used(
-        gradients.module, gradients.inputs, homogeneity.WITHOUT_LIMIT, gradients.shapes
+        gradients.module, gradients.inputs, homogeneity.OF_DEGREE_0, gradients.shapes
     )
     return "".join(
         f"{homogeneity.TRAPS[name][0]} ({name} in {homogeneity.listed(places)}): "

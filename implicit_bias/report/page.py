@@ -33,6 +33,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
+from implicit_bias.base.packaged import text_of
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import TRUE, Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
@@ -44,7 +45,6 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.texts import text_of
 from implicit_bias.report.words import class_names, conclusions, data_facts, program_words
 from implicit_bias.training.limit import LimitResult
 
@@ -142,7 +142,7 @@ def write_report(
             sources[plot.name] = _source(plot, files[-1].read_bytes())
             old.difference_update(files)
         rows = tables(comparison, class_names(comparison, evaluation))
-        script = text_of("page.js")
+        script = text_of("report/page.js")
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,

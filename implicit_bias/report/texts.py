@@ -1,13 +1,5 @@
-"""What a page says: the files beside this one."""
+"""What is said of tables, sections, curves and verdicts."""
 
-import tomllib
-from importlib import resources
+from implicit_bias.base.packaged import table_of
 
-
-def text_of(name: str) -> str:
-    """Return the text of a file that lies beside this one."""
-    return resources.files("implicit_bias.report").joinpath(name).read_text("utf-8")
-
-
-# What is said of tables, sections, curves and verdicts.
-WORDS = tomllib.loads(text_of("page.toml"))
+WORDS = table_of("report/page.toml")
