@@ -69,7 +69,7 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    from implicit_bias.report.tables import differences, short_notes, tables
+    from implicit_bias.report.tables import tables
     from implicit_bias.report.texts import WORDS
     from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
@@ -82,10 +82,8 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         if shown:
             rows = ([row[place].text for place in shown] for row in table.rows)
             output.print_table(*headings, rows=rows)
-    if any(row["left_open"] for row in differences(comparison)):
-        output.show(WORDS["notes"]["undecided"])
-    for note in short_notes(comparison):
-        output.show(note)
+        for note in table.short:
+            output.show(note)
     onward = train_on(config, page.parent, [model.name for model in comparison.models])
     for conclusion in conclusions(comparison, train_on=onward):
         output.show(str(conclusion))

@@ -1,7 +1,7 @@
 """The tables of a page: their columns, what each means, and how its values are written."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """What the template shows: columns, and rows of cells."""
+    """What a page shows: columns, rows of cells, and notes; a terminal has the short ones alone."""
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
 
 
 def _known(value: float) -> str:
@@ -108,12 +109,13 @@ def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
 
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names."""
-    laid_out = [_table("Models", _shown_models(comparison), *_notes(comparison))]
+    models, short = _shown_models(comparison), short_notes(comparison)
+    laid_out = [_table("Models", models, _notes(comparison), short)]
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        paired = f"{WORDS['notes']['paired']} {WORDS['notes']['undecided']}"
         laid_out.append(_table("Pairs of models", comparison.pair_frame()))
-        frame = pd.DataFrame(list(differences(comparison)))
-        laid_out.append(_table("Differences of errors", frame, paired))
+        frame, said = pd.DataFrame(list(_differences(comparison))), WORDS["notes"]
+        short = [said["undecided"]] if frame["left_open"].any() else []
+        laid_out.append(_table("Differences of errors", frame, [said["paired"]], short))
     if rows := list(_errors_by_class(comparison, names)):
         laid_out.append(_table("Errors by class", pd.DataFrame(rows)))
     return laid_out
@@ -132,7 +134,7 @@ def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> Iterator[d
                 yield row | {"recall": 1 - count.share}
 
 
-def differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
+def _differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """Yield one row a pair of models that both predict: how often one is wrong more often."""
     for pair in comparison.pairs:
         found = comparison.difference(pair.first, pair.second)
@@ -193,7 +195,6 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             "Evaluation samples in a context that no training sample was in, of one unit at least, "
             f"so that this unit adds nothing to what the model says of them: {', '.join(unseen)}."
         )
-    yield from short_notes(comparison)
 
 
 def _with_inputs(model: ModelResult) -> str:
@@ -240,12 +241,14 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
             )
 
 
-def _table(caption: str, frame: pd.DataFrame, *notes: str) -> Table:
+def _table(
+    caption: str, frame: pd.DataFrame, notes: Iterable[str] = (), short: Iterable[str] = ()
+) -> Table:
     keys = [key for key in WORDS["tables"][caption] if key in frame and frame[key].notna().any()]
     shown = tuple(COLUMNS[key] for key in keys)
     records = frame.to_dict("records")
     rows = tuple(tuple(_cell(column, row[column.key]) for column in shown) for row in records)
-    return Table(caption, shown, rows, notes)
+    return Table(caption, shown, rows, (*notes,), (*short,))
 
 
 def _cell(column: Column, value: Any) -> Cell:

@@ -221,7 +221,7 @@ def _rows(frame: pd.DataFrame) -> tuple[Row, ...]:
 
 @lru_cache(maxsize=1)
 def _commit() -> str | None:
-    """Commit of the checkout that this package is imported from."""
+    """Commit of the checkout that this package is imported from, if it has one."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
@@ -234,4 +234,5 @@ def _commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):  # no git, or not our checkout
         return None
     changed = any(not line.startswith("#") for line in done.stdout.splitlines())
-    return done.stdout.split()[2] + "-dirty" * changed
+    commit = done.stdout.split()[2]
+    return None if commit == "(initial)" else commit + "-dirty" * changed

@@ -199,9 +199,8 @@ class InteriorPoint(RowSolver):
         rows = self.chosen(problem)
         if not has_ball(problem):
             self.check_memory(peak_memory(len(rows), problem))
-            coarse = self.coarse_gap if len(rows) >= self.coarse_rows else None
-            gaps = coarse, self.idle_gap
-            return _CentralPath(self, problem, rows, start, EuclideanGroups, GroupNewton, gaps)
+            gaps = self.coarse_gap * (len(rows) >= self.coarse_rows), self.idle_gap
+            return _CentralPath(self, problem, rows, start, EuclideanGroups, GroupNewton, *gaps)
         n_rows = len(rows.merged())
         self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, rows))
         return _CentralPath(self, problem, rows, start, ClassMatrices, RowNewton)
@@ -250,16 +249,18 @@ class _CentralPath(Run):
         start: Start | None,
         balls: type[EuclideanGroups | ClassMatrices],
         newton: type[Newton[Any]],
-        gaps: tuple[float | None, float] | None = None,
+        coarse_gap: float = 0.0,
+        idle_gap: float = 0.0,
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
         self._deadline = Deadline.after(solver.max_seconds)
-        if gaps is None and start is not None and start.coef.shape != problem.coef_shape:
+        self._of_classes = balls is ClassMatrices
+        if self._of_classes and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         self._problem, self._start = problem, start
         self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, rows)
-        # Down to which gap in float32, if at all, and from which on without idle rows: of groups.
-        self._gaps = gaps
+        # Down to which gap in float32, and from which on without idle rows; 0 is never.
+        self._coarse_gap, self._idle_gap = coarse_gap, idle_gap
         self._settled = nothing_yet(problem)
         self._best: _Best | None = None
 
@@ -271,8 +272,8 @@ class _CentralPath(Run):
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         point = None
         fine = self._tolerances
-        if self._gaps is not None and self._gaps[0] is not None:
-            coarse = _coarse(fine, self._gaps[0], len(self._layout.norms))
+        if self._coarse_gap:
+            coarse = _coarse(fine, self._coarse_gap, len(self._layout.norms))
             path = yield from self._in_float32(coarse)
             if path is not None:
                 if path.status is Status.OPTIMAL and coarse == fine:
@@ -283,7 +284,7 @@ class _CentralPath(Run):
                 del path  # its memory is needed
         balls = self._balls(ScaledProblem(self._layout, self._device))
         steering, cautious = OF_GROUPS, CAUTIOUS
-        if self._gaps is None:
+        if self._of_classes:
             steering, cautious = OF_CLASSES, CAUTIOUS_OF_CLASSES
         scaled = balls.data
         if point is not None and scaled.soft:
@@ -293,7 +294,7 @@ class _CentralPath(Run):
         first = point or _first(balls, self._start)
         path = yield from self._follow(balls, first, fine, steering)
         if path.status is Status.NUMERICAL_TROUBLE:
-            unbounded = self._gaps is None and not np.isfinite(path.best.upper)
+            unbounded = self._of_classes and not np.isfinite(path.best.upper)
             if unbounded and self._by_another_norm():
                 return Status.NOT_SEPARABLE
             path = yield from self._follow(balls, _cold(balls), fine, cautious, path.best)
@@ -319,9 +320,9 @@ class _CentralPath(Run):
         best = self._best = best or _Best(balls)
         best.waited = 0
         split = _Split.none_idle(scaled)
-        idle_gap = 0.0 if self._gaps is None or steering is CAUTIOUS else self._gaps[1]
-        if scaled.boxes.index is not None:  # of which none may lack a row
-            idle_gap = 0.0
+        # Boxes of several rows may lack none.
+        all_rows = steering is CAUTIOUS or scaled.boxes.index is not None
+        idle_gap = 0.0 if all_rows else self._idle_gap
         n_products = scaled.n_rows + scaled.n_boxes + point.order
         move = balls.moved if steering.kept else CentralPoint.moved
         try:

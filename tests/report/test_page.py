@@ -679,8 +679,8 @@ def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
         fitted = [model.fitted for model in comparison.models if model.fitted]
         programs = ["l2, no gates, hard margin", "l2, no gates, C = 0.01"]
         assert list(map(program_words, fitted)) == programs[: len(models)]
-        assert any("soft (C = 0.01)" in note for note in models_table.notes) is told
-        assert any("hard: a hard margin" in note for note in models_table.notes) is told
+        assert any("soft (C = 0.01)" in note for note in models_table.short) is told
+        assert any("hard: a hard margin" in note for note in models_table.short) is told
 
 
 @dataclass(frozen=True)
