@@ -45,7 +45,7 @@ from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.report.style import BLACK, DARK, style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import class_names, conclusions, data_facts, program_words
+from implicit_bias.report.words import class_names, conclusions, data_facts, programs_in_words
 from implicit_bias.training.limit import LimitResult
 
 __all__ = ["write_limit", "write_report", "write_trajectory"]
@@ -146,8 +146,7 @@ def write_report(
         page = _template().render(
             title=title or f"{', '.join(names)} on {described.name}",
             question=QUESTION,
-            meanings=meanings
-            or {m.name: program_words(m.fitted) for m in comparison.models if m.fitted},
+            meanings=meanings or programs_in_words(comparison),
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
             command=command,
             conclusions=conclusions(comparison, held_out=comparison.held_out, train_on=train_on),

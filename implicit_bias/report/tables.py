@@ -109,8 +109,8 @@ def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
 
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names."""
-    models, short = _shown_models(comparison), short_notes(comparison)
-    laid_out = [_table("Models", models, _notes(comparison), short)]
+    models = _shown_models(comparison)
+    laid_out = [_table("Models", models, _notes(comparison), short_notes(comparison))]
     if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
         laid_out.append(_table("Pairs of models", comparison.pair_frame()))
         frame, said = pd.DataFrame(list(_differences(comparison))), WORDS["notes"]

@@ -40,7 +40,20 @@ def names_of(models: Iterable[ModelResult]) -> str:
     return ", ".join(model.name for model in models)
 
 
-def program_words(fitted: FittedMargin) -> str:
+def programs_in_words(comparison: Comparison) -> dict[str, str]:
+    """Name the program of each model; that gates differ is said of the later one of two."""
+    said, firsts = dict[str, str](), dict[str, ModelResult]()
+    for model in comparison.models:
+        if model.fitted is None:
+            continue
+        words = _program_words(model.fitted)
+        first = firsts.setdefault(words, model)
+        differ = model.margin and first.margin and model.margin.gates != first.margin.gates
+        said[model.name] = f"{words}, other gates or inputs than {first.name}" if differ else words
+    return said
+
+
+def _program_words(fitted: FittedMargin) -> str:
     """Name the norm, the gates and C of the program that a model solves, or should."""
     model = fitted.architecture
     groups = model.gating.groups if model.groups is None else model.groups

@@ -45,7 +45,7 @@ from implicit_bias.report.figures.units import unit_plots
 from implicit_bias.report.page import write_report
 from implicit_bias.report.style import logarithmic, panel, style
 from implicit_bias.report.tables import short_notes, tables
-from implicit_bias.report.words import TRAIN_ON, conclusions, program_words
+from implicit_bias.report.words import TRAIN_ON, conclusions, programs_in_words
 from implicit_bias.runs.configuration import RunConfig
 from modules import known
 
@@ -676,11 +676,19 @@ def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
     for models, told in ((both, True), ({"hard": both["hard"]}, False)):
         comparison = ib.compare(models, blobs.X, blobs.y, train=(blobs.X, blobs.y))
         models_table, *_ = tables(comparison, ["-1", "+1"])
-        fitted = [model.fitted for model in comparison.models if model.fitted]
         programs = ["l2, no gates, hard margin", "l2, no gates, C = 0.01"]
-        assert list(map(program_words, fitted)) == programs[: len(models)]
+        assert [*programs_in_words(comparison).values()] == programs[: len(models)]
         assert any("soft (C = 0.01)" in note for note in models_table.short) is told
         assert any("hard: a hard margin" in note for note in models_table.short) is told
+
+
+def test_programs_of_other_gates_are_told_apart() -> None:
+    moons = make_toy("moons", 20, random_state=0)
+    seeds = {"svm": 0, "other": 1, "same": 0}
+    models = {name: ib.GLNSVC(4, random_state=s).fit(moons.X, moons.y) for name, s in seeds.items()}
+    comparison = ib.compare(models, moons.X, moons.y, train=(moons.X, moons.y))
+    told = {name for name, said in programs_in_words(comparison).items() if "than svm" in said}
+    assert told == {"other"}
 
 
 @dataclass(frozen=True)

@@ -111,12 +111,11 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
-def percent_axis(ax: Axes, label: str, *, room: float = 1.22) -> None:
+def percent_axis(ax: Axes, label: str, *, room: float = 1.22, most: float = 100.0) -> None:
     """Let the axis begin at zero, and leave room for the numbers beside the last mark."""
     ax.set_xlabel(label)
-    longest = min(ax.get_xlim()[1], 100.0)
-    ax.set_xlim(0, max(room * longest, 1.0))
-    end = min(ax.get_xlim()[1], 100.0)
+    ax.set_xlim(0, max(room * min(ax.get_xlim()[1], most), 1.0))
+    end = min(ax.get_xlim()[1], most)
     ax.set_xticks([tick for tick in MaxNLocator(5).tick_values(0, end) if 0 <= tick <= end])
     ax.spines.bottom.set_bounds(0, end)
     ax.grid(axis="x")

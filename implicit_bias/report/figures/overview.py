@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from implicit_bias.base.wording import percent
 from implicit_bias.comparison import Comparison
 from implicit_bias.report.figures.base import look
-from implicit_bias.report.figures.errors import draw_errors, name_rows, write_at
-from implicit_bias.report.style import GREY, HEIGHT, WIDTH, style
+from implicit_bias.report.figures.errors import draw_errors, name_rows, percent_axis, write_at
+from implicit_bias.report.style import HEIGHT, WIDTH, style
 
 
 def overview(comparison: Comparison) -> Figure:
@@ -20,12 +20,10 @@ def overview(comparison: Comparison) -> Figure:
         axes = figure.subplots(1, 2 if known else 1, squeeze=False)[0]
         draw_errors(axes[0], comparison)
         if known:
-            axes[1].set_xlabel("norm above the certified optimum, %")
             for row, model in enumerate(known):
                 share, drawn = model.known_margin.excess, look(comparison, model.name)
                 axes[1].plot(100 * share, row, drawn.marker, color=drawn.colour)
                 write_at(axes[1], row, share, percent(share))
-            axes[1].axvline(0, color=GREY, linewidth=1)
             name_rows(axes[1], [model.name for model in known])
-            axes[1].margins(x=0.25)
+            percent_axis(axes[1], "norm above the certified optimum, %", room=1.35, most=math.inf)
     return figure
