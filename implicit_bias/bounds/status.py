@@ -26,8 +26,8 @@ class Status(Enum):
 
     OPTIMAL = "the certified gap is within the tolerance"
     NOT_SEPARABLE = (
-        "the data are not separable with these gates, which is proven (choose a finite C, more "
-        "units or other features)"
+        "the data are not separable in these features, which is proven (choose a finite C, other "
+        "features, or more units where there are gates)"
     )
     NEARLY_INSEPARABLE = (
         "any separator is so large, and its margin relative to the features so small, that float64 "

@@ -1,4 +1,7 @@
-"""GaLU networks with random gates, fitted in closed form: a regressor and a classifier."""
+"""GaLU networks with random gates, fitted in closed form: a regressor and a classifier.
+
+What their papers prove of them, theorem by theorem, is in `benchmarks/fiat2019`.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ r"""Fixed gates: the kernel of many, and gradient descent.
 
 is a GaLU network, or a ReLU network with frozen gates, linear in the coefficients, which
 `implicit_bias.kernels.least_squares` fits. Here is the Gram matrix K of such features for many
-gates, and the losses that it predicts for gradient descent and gradient flow.
+gates, and the losses that it predicts for gradient descent and gradient flow. The theorems of the
+source are in `benchmarks/fiat2019`.
 
 =========  ==========  ======================================================================
 X          (m, D)      inputs
