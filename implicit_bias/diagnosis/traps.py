@@ -66,7 +66,8 @@ def checked(
             "the module is in training mode, where its outputs differ from those in evaluation "
             "mode; it was measured in the latter and left as it was: call module.eval() first"
         )
-    dropped = sum(functions_used(module, gradients.inputs, DROPOUT).values(), start=list[str]())
+    used = functions_used(gradients, DROPOUT, trained=False)
+    dropped = sum(used.values(), start=list[str]())
     if dropped:
         warnings.append(
             f"dropout in {listed(dropped)} is off here, while training with it minimises another "

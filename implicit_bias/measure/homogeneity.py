@@ -98,7 +98,7 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
         raise HomogeneityError(f"{cause} ({error.deviation})") from error
     if goes_on(gradients, L):
         return L
-    used = functions_used(gradients.module, gradients.inputs, TRAPS, gradients.shapes)
+    used = functions_used(gradients, TRAPS)
     where = "".join(f" ({name} in {listed(places)})" for name, places in used.items())
     raise HomogeneityError(
         f"the module scales with degree {L:.4g} where its parameters are about as large as now, "
@@ -205,7 +205,7 @@ def _cause(gradients: MarginGradients) -> str:
     """Why a module is not homogeneous, and what to do."""
     few = few_samples(gradients)
     broken = [name for name in gradients.shapes if np.isnan(_degrees(few, [name])).any()]
-    watch, outputs = _watched(gradients.module, gradients.inputs, TRAPS, gradients.shapes)
+    watch, outputs = _watched(gradients, TRAPS, trained=True)
     last = watch.last(outputs)
     if last not in (None, "log_softmax", *NORMALISATIONS):
         return (
@@ -426,28 +426,23 @@ def _is_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
 
 
 def functions_used(
-    module: nn.Module,
-    inputs: tuple[Tensor, ...],
-    functions: Collection[str],
-    trained: Collection[str] = (),
+    gradients: MarginGradients, functions: Collection[str], *, trained: bool = True
 ) -> dict[str, list[str]]:
     """Which of some functions of torch a forward pass calls, and in which parts of the module.
 
-    Where names of trained parameters are given, only calls whose input depends on these count.
+    By default only those calls count whose input depends on trained parameters.
     """
-    return _watched(module, inputs, functions, trained)[0].seen
+    return _watched(gradients, functions, trained=trained)[0].seen
 
 
 def _watched(
-    module: nn.Module,
-    inputs: tuple[Tensor, ...],
-    functions: Collection[str],
-    trained: Collection[str],
+    gradients: MarginGradients, functions: Collection[str], *, trained: bool
 ) -> tuple[_Watch, Tensor]:
     """Evaluate a module under a watch; returns its outputs, too."""
-    watch, values = _Watch(module, functions, trained=bool(trained)), values_of(module)
-    for name in trained:
-        values[name].requires_grad_()
+    module = gradients.module
+    watch, values = _Watch(module, functions, trained=trained), values_of(module)
+    for name in gradients.shapes:
+        values[name].requires_grad_(trained)
     hooks = register_module_forward_pre_hook(watch.enter), register_module_forward_hook(watch.leave)
-    with torch.set_grad_enabled(bool(trained)), hooks[0], hooks[1], watch:
-        return watch, evaluate(module, values, tuple(tensor[:WATCHED] for tensor in inputs))
+    with torch.set_grad_enabled(trained), hooks[0], hooks[1], watch:
+        return watch, evaluate(module, values, tuple(t[:WATCHED] for t in gradients.inputs))

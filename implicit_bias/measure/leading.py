@@ -135,9 +135,7 @@ def _without_limit(gradients: MarginGradients) -> str:
 
 def _named(gradients: MarginGradients) -> str:
     """Name the function to blame, and where it is, if there is one."""
-    seen = homogeneity.functions_used(
-        gradients.module, gradients.inputs, homogeneity.OF_DEGREE_0, gradients.shapes
-    )
+    seen = homogeneity.functions_used(gradients, homogeneity.OF_DEGREE_0)
     return "".join(
         f"{homogeneity.TRAPS[name][0]} ({name} in {homogeneity.listed(places)}): "
         for name, places in seen.items()
@@ -158,9 +156,7 @@ def _check(leading: MarginGradients) -> None:
     moving = {name for name, size in sizes.items() if size > 10 * AGREEMENT * max(sizes.values())}
     jumping = [name for name in leading.shapes if _jumps(leading, name)]
     still = [name for name in homogeneity.of_degree_0(leading) if name in moving]
-    normalised = homogeneity.functions_used(
-        leading.module, leading.inputs, homogeneity.NORMALISATIONS, leading.shapes
-    )
+    normalised = homogeneity.functions_used(leading, homogeneity.NORMALISATIONS)
     if jumping or still or normalised:
         parts = homogeneity.listed(jumping or still) or "the parameters in front of it"
         what = f"{'jumps' if jumping else 'is of degree 0'} in {parts}"

@@ -252,10 +252,6 @@ def _table(
 
 
 def _cell(column: Column, value: Any) -> Cell:
-    text = WRITE[column.kind](value)
-    match value:
-        case Count():
-            return Cell(text, float(value.count))
-        case int() | float() if not math.isnan(value):
-            return Cell(text, float(value))
-    return Cell(text)
+    sorted_by = value.count if isinstance(value, Count) else value
+    known = isinstance(sorted_by, int | float) and not math.isnan(sorted_by)
+    return Cell(WRITE[column.kind](value), float(sorted_by) if known else None)

@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -238,6 +238,10 @@ def _memory_of_balls(problem: MarginProblem, rows: Constraints) -> int:
     return 8 * int(groups.max() + 1) * (samples**2 + 8 * rows.n_classes * features)
 
 
+# How following the central path ended, and where, after bounds.
+_Path: TypeAlias = Generator[tuple[float, float], None, tuple[Status, CentralPoint | None]]
+
+
 class _CentralPath(Run):
     """The central path, for groups followed first in float32 and then in float64."""
 
@@ -274,14 +278,12 @@ class _CentralPath(Run):
         fine = self._tolerances
         if self._coarse_gap:
             coarse = _coarse(fine, self._coarse_gap, len(self._layout.norms))
-            path = yield from self._in_float32(coarse)
-            if path is not None:
-                if path.status is Status.OPTIMAL and coarse == fine:
-                    return Status.OPTIMAL
-                reached = path.status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-                point = path.point.to(torch.float64) if reached else None
-                self._settled, self._best = self.answer(), None
-                del path  # its memory is needed
+            status, point = yield from self._in_float32(coarse)
+            if status is Status.OPTIMAL and coarse == fine:
+                return status
+            reached = status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
+            point = point.to(torch.float64) if point and reached else None
+            self._settled, self._best = self.answer(), None  # whose memory is needed
         balls = self._balls(ScaledProblem(self._layout, self._device))
         steering, cautious = OF_GROUPS, CAUTIOUS
         if self._of_classes:
@@ -292,18 +294,18 @@ class _CentralPath(Run):
             w = scaled.box_C - scaled.boxes.pool(point.alpha)
             point = replace(point, w=torch.where(w > 0.0, w, point.w))
         first = point or _first(balls, self._start)
-        path = yield from self._follow(balls, first, fine, steering)
-        if path.status is Status.NUMERICAL_TROUBLE:
-            unbounded = self._of_classes and not np.isfinite(path.best.upper)
+        status, _ = yield from self._follow(balls, first, fine, steering)
+        if status is Status.NUMERICAL_TROUBLE:
+            unbounded = self._of_classes and self._best and not np.isfinite(self._best.upper)
             if unbounded and self._by_another_norm():
                 return Status.NOT_SEPARABLE
-            path = yield from self._follow(balls, _cold(balls), fine, cautious, path.best)
-        return path.status
+            status, _ = yield from self._follow(balls, _cold(balls), fine, cautious)
+        return status
 
-    def _in_float32(self, coarse: Tolerances) -> Generator[tuple[float, float], None, _Path | None]:
+    def _in_float32(self, coarse: Tolerances) -> _Path:
         scaled = ScaledProblem(self._layout, self._device, torch.float32)
         if not scaled.in_range:
-            return None
+            return Status.NUMERICAL_TROUBLE, None
         balls = self._balls(scaled)
         return (yield from self._follow(balls, _first(balls, self._start), coarse, OF_GROUPS))
 
@@ -313,11 +315,10 @@ class _CentralPath(Run):
         point: CentralPoint,
         tolerances: Tolerances,
         steering: Steering,
-        best: _Best | None = None,
-    ) -> Generator[tuple[float, float], None, _Path]:
+    ) -> _Path:
         """Follow the central path from a point until `_stop` says why not further."""
         scaled = balls.data
-        best = self._best = best or _Best(balls)
+        best = self._best = self._best or _Best(balls)
         best.waited = 0
         split = _Split.none_idle(scaled)
         # Boxes of several rows may lack none.
@@ -331,9 +332,9 @@ class _CentralPath(Run):
                 best.update(point, view)
                 yield best.lower / scaled.scale, best.upper / scaled.scale
                 if (stop := _stop(best, view, tolerances)) is not None:
-                    return _Path(stop, split.whole(scaled, point, view), best)
+                    return stop, split.whole(scaled, point, view)
                 if best.waited > steering.patience:
-                    return _Path(Status.NUMERICAL_TROUBLE, point, best)
+                    return Status.NUMERICAL_TROUBLE, point
                 if best.gap < idle_gap:
                     point, split = split.renewed(scaled, point, view)
                 newton = self._newton(split.system(scaled, point, view), point, view.ball)
@@ -357,7 +358,7 @@ class _CentralPath(Run):
                 point = move(point, step, length)
                 split = split.moved(view, target, length)
         except Breakdown:
-            return _Path(Status.NUMERICAL_TROUBLE, point, best)
+            return Status.NUMERICAL_TROUBLE, point
 
     def _by_another_norm(self) -> bool:
         """Whether the Euclidean norm proves the pairs not separable, which no norm changes."""
@@ -395,15 +396,6 @@ def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
     if best.gap <= aim * tolerances.gap and view.violation <= tolerances.feasibility:
         return Status.OPTIMAL
     return None
-
-
-@dataclass(frozen=True, eq=False)
-class _Path:
-    """How following the central path ended, and where."""
-
-    status: Status
-    point: CentralPoint
-    best: _Best
 
 
 def _cold(balls: Balls) -> CentralPoint:
