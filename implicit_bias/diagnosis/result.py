@@ -279,6 +279,8 @@ def _verdict(d: Diagnosis) -> str:
         if gap_lower <= FAR < gap:  # the bounds leave both open
             where = f"perhaps {where}"
         advice = ": train longer to get there"
+        if "beta2" in d.trained_by:  # else it is no descent in that norm
+            advice += ", at rates at which gradients shrink slower than beta2 forgets them"
         if d.cures:
             advice = f"; training on as before does not lead there: {once('; '.join(d.cures))}"
         return f"{where} in {d.norm} ({amount}){advice}{_layer(d)}"

@@ -107,6 +107,7 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
     found = quiet(module, optimizer=small)
     assert found.warnings == ()
     assert LONGER in found.verdict
+    assert "beta2 forgets" in found.verdict
     # No eps is below gradients of 0, nor in single precision below these.
     for underflowed in (of_margin(2000.0), of_margin(200.0, torch.float32)):
         inputs = X.to(next(underflowed.parameters()).dtype)

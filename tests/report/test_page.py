@@ -37,7 +37,7 @@ from implicit_bias.cli.compare import print_comparison
 from implicit_bias.comparison import Predicts
 from implicit_bias.datasets import Dataset, Split, load_digits, make_toy, split
 from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, conclude, plain
-from implicit_bias.report.figures.base import Subject
+from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.plane import distinct_rows
 from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.figures.training import training_plots
@@ -436,26 +436,24 @@ def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
     assert ax.get_xscale() == "linear"
 
 
+def picture_of_losses(comparison: ib.Comparison, *losses: float) -> Plot:
+    *others, network = comparison.models
+    history = tuple(replace(p, loss=q) for p, q in zip(network.history, losses, strict=False))
+    changed = replace(comparison, models=(*others, replace(network, history=history)))
+    with style():
+        loss, *_ = training_plots(Subject(changed, {}, make_toy("xor", 160)))
+        loss.figure.draw_without_rendering()  # a layout that collapses warns
+    assert loss.name == "training-loss"
+    return loss
+
+
 @pytest.mark.parametrize("loss", [0.0, math.nan, math.inf])
 def test_a_loss_that_no_logarithm_has_is_drawn(digits: Report, loss: float) -> None:
-    *others, network = digits.comparison.models
-    history = tuple(replace(point, loss=loss) for point in network.history)
-    models = (*others, replace(network, history=history))
-    changed = replace(digits.comparison, models=models)
-    with style():
-        assert [*training_plots(Subject(changed, {}, make_toy("xor", 160)))]
+    picture_of_losses(digits.comparison, loss, loss)
 
 
 def test_a_loss_that_has_underflowed_ends_within_its_picture(digits: Report) -> None:
-    *others, network = digits.comparison.models
-    losses = [*np.geomspace(1.0, 1e-268, len(network.history) - 1), 0.0]
-    history = [replace(p, loss=loss) for p, loss in zip(network.history, losses, strict=True)]
-    changed = (*others, replace(network, history=tuple(history)))
-    comparison = replace(digits.comparison, models=changed)
-    with style():
-        loss, *_ = training_plots(Subject(comparison, {}, make_toy("xor", 160)))
-        loss.figure.draw_without_rendering()  # a layout that collapses warns
-    assert loss.name == "training-loss"
+    loss = picture_of_losses(digits.comparison, *np.geomspace(1.0, 1e-268, 9), 0.0)
     assert float(loss.figure.axes[0].texts[0].get_position()[1]) == 0.0
 
 
@@ -637,9 +635,8 @@ def test_models_are_read_against_the_commonest_class(n_wrong: int, tail: str) ->
     X, y = np.arange(100.0)[:, None], np.repeat(["a", "b"], [60, 40])
     answers = Fixed(np.where(np.arange(100) < n_wrong, np.where(y == "a", "b", "a"), y))
     (said,) = conclusions(ib.compare({"it": answers}, X, y, train=(X, y)))
-    assert re.search(
-        f"answering “a” would be wrong on {percent(0.4, space=' ')}{tail}$", said.title
-    )
+    expected = f"answering “a” would be wrong on {percent(0.4, space=' ')}{tail}$"
+    assert re.search(expected, said.title)
 
 
 def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() -> None:
