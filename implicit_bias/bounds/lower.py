@@ -82,7 +82,8 @@ class DualPoint:
 
         Dual variables that are feasible up to a solver's own rounding stay as they are.
         """
-        problem, unit = self.problem, math.ldexp(1.0, min(self.exponent, 1000))
+        problem = self.problem
+        unit = math.ldexp(1.0, self.exponent) if abs(self.exponent) <= 1000 else math.nan
         point = replace(self, values=self._balanced(self.values)) if problem.intercept else self
         if not point.values.any():
             return point

@@ -123,7 +123,7 @@ class ActiveSet(SupportSolver):
     share : float
         q_p as a share of the diagonal of Q(d): the smaller, the more margins decide over alpha.
     ridge : float
-        Added to the diagonal, as a share of it, for free rows that depend on each other.
+        Added to the diagonal, as a share of its mean, for free rows that depend on each other.
     decrease : float
         The share of the step's length by which the residual must fall.
     halvings : int
@@ -321,12 +321,13 @@ def _bordered(
     B, b, c : Tensor of shape (F, J), (F, k) and (J, k)
         The border and the right sides.
     ridges : tuple of float
-        What is added to the diagonal of Q, as a share of it: the first that makes it definite.
-        What any but the first one changed comes out again.
+        What is added to the diagonal of Q, as a share of its mean: the first that makes it
+        definite. What any but the first one changed comes out again.
     """
     for ridge in ridges:
         L = matrix()
-        L.diagonal().mul_(1.0 + ridge)
+        diagonal = L.diagonal()
+        diagonal.add_(ridge * diagonal.mean())
         info = torch.empty((), dtype=torch.int32, device=L.device)
         torch.linalg.cholesky_ex(L, out=(L, info))
         if not info:
@@ -588,6 +589,8 @@ class _Solved:
 class _ByLevels(_OnSupport[OneGroup]):
     """Exchanges of the active set, then the fall-back if need be."""
 
+    ungraded: _Solved | None = None  # the newest point of all rows
+
     def approach(self) -> Bounds[bool]:
         """Find the active set, from that of the start if there is one."""
         solver, problem = self.solver, self.problem
@@ -647,6 +650,8 @@ class _ByLevels(_OnSupport[OneGroup]):
                 return None
             sets, breaches = self.exchanged(point, sets, growth)
             few = breaches <= (solver.nearly if last else solver.rough) * size
+            if last:
+                self.ungraded = point
             if few and last:
                 self.grade(point)
             yield self.own_bounds()
@@ -657,6 +662,12 @@ class _ByLevels(_OnSupport[OneGroup]):
             if waited == solver.patience:
                 return None
         return None
+
+    def own_answer(self) -> Answer:
+        """Return what attains the bounds, also where a limit came before few rows were wrong."""
+        if self.ungraded is not None:
+            self.grade(self.ungraded)
+        return super().own_answer()
 
     def products(self, a: Tensor) -> Tensor:
         """Q a of the first n rows, shape (n,) or (n, k)."""
@@ -709,7 +720,7 @@ class _ByLevels(_OnSupport[OneGroup]):
 
     def grade(self, point: _Solved) -> None:
         """Take the bounds of a point of all rows into account."""
-        scaled = self.scaled
+        scaled, self.ungraded = self.scaled, None
         # Where entries of a cancel, a'Q a may be anything below the rounding of its terms.
         d = point.d
         norm = float((d.square() + ROUNDING_OF_SQUARES * point.a.abs().sum().square()).sqrt())

@@ -92,6 +92,12 @@ def test_bounds_ignore_scale(name: str) -> None:
         assert one.gap == pytest.approx((one.upper - one.lower) / one.lower)
 
 
+def test_alpha_stays_in_boxes_that_underflow() -> None:
+    problem = max_margin(np.array([[1e-130], [2e-130]]), [1, -1], C=1e-200)
+    graded = grade(problem, np.ones((1, 1)), np.array([5e-200, 3e-200]), Status.ITERATION_LIMIT)
+    assert (graded.alpha <= problem.box).all()
+
+
 def test_nothing_bounds_nothing() -> None:
     certificate = certify(separable("gln"))
     assert (certificate.lower, certificate.upper, certificate.gap) == (0, np.inf, np.inf)

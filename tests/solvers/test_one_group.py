@@ -40,6 +40,13 @@ def of_many_groups(n_classes: int) -> MarginProblem:
     return MarginProblem(plain.X, plain.y, gates, groups, norm=L2(), classes=classes)
 
 
+def without_features(problem: MarginProblem) -> MarginProblem:
+    """Return the problem with zeros for its first input."""
+    X = problem.X.copy()
+    X[0] = 0.0
+    return replace(problem, X=X)
+
+
 CASES = {
     "hard": wide(230, 300),
     "intercept": wide(230, 300, intercept=True),
@@ -47,6 +54,7 @@ CASES = {
     "soft, intercept": wide(230, 300, C=0.05, intercept=True),
     "fewer features than samples": max_margin(separable("linear").X, separable("linear").y),
     "metric": separable("svm-l2"),
+    "soft, a sample without features": without_features(wide(230, 300, C=0.05)),
     "sparse contexts": sparse_contexts(),
     "three classes": wide(90, 200, 3),
     "three classes, gates of three groups": of_many_groups(3),
@@ -94,6 +102,12 @@ def test_where_it_gives_up_the_fall_back_solves() -> None:
     for problem in (separable("gln"), wide(40, 60, 3, C=0.1)):  # which it does not take
         found = solve(problem, ALONE)
         assert (found.status, found.stats.detail) == (Status.OPTIMAL, "")
+
+
+def test_a_limit_leaves_bounds() -> None:
+    found = solve(wide(90, 100), replace(ALONE, max_iterations=2))
+    assert found.status is Status.ITERATION_LIMIT
+    assert 0.0 < found.certificate.lower
 
 
 def test_the_gram_matrix_keeps_to_the_memory() -> None:
