@@ -43,7 +43,7 @@ from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
 from implicit_bias.measure.stationarity import active_units
 from implicit_bias.norms import Norm
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import C_in_words, MarginProblem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -882,6 +882,8 @@ def _short_row(model: ModelResult) -> list[str]:
     excess = UNKNOWN if model.margin is None else percent(model.margin.excess, space=" ")
     if model.inseparable:
         excess = "not separable"
+    elif model.margin is not None and not model.margin.hard_margin:  # of another program
+        excess += f" (C = {C_in_words(model.margin.C)})"
     if not model.count.total:
         return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
     interval = percent_range(*model.count.interval, space=" ")

@@ -317,7 +317,9 @@ def check_number(value: object, name: str, within: str = "") -> None:
 def existing_file(path: str | Path) -> Path:
     """Return the path of a file to read; FileNotFoundError where none is, or a folder."""
     if not (file := Path(path)).is_file():
-        raise FileNotFoundError(f"no such file: {file}")
+        what = "a folder" if file.is_dir() else "no regular file"
+        known = f"{file} is {what}: name a file" if file.exists() else f"no such file: {file}"
+        raise FileNotFoundError(known)
     return file
 
 

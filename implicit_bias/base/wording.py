@@ -2,6 +2,7 @@
 
 import html
 import math
+import re
 from collections.abc import Sequence
 
 UNKNOWN, INFINITE, NO_BREAK = "–", "∞", "\u00a0"
@@ -26,6 +27,17 @@ def number(value: float, digits: int = 4) -> str:
     if math.isnan(value):
         return UNKNOWN
     return f"{value + 0.0:.{digits}g}" if math.isfinite(value) else INFINITE  # 0.0 turns -0 into 0
+
+
+def minus(text: str) -> str:
+    """Write the signs of numbers as minus signs; not those of exponents.
+
+    Examples
+    --------
+    >>> minus("-2e-05 to -1 %")
+    '−2e-05 to −1 %'
+    """
+    return re.sub(r"(?<!\S)-(?=\d)", "−", text)
 
 
 def percent_range(low: float, high: float, *, space: str = NO_BREAK) -> str:

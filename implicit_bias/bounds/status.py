@@ -95,6 +95,11 @@ class Certificate:
     min_margin: float
     dual_norms: Array
 
+    def __str__(self) -> str:
+        return (
+            f"{self.statement}, gap {self.gap:.2g}" if math.isfinite(self.gap) else self.statement
+        )
+
     @property
     def statement(self) -> str:
         """What is certified of the optimum, in words."""

@@ -1,6 +1,7 @@
 """The commands of `implicit-bias`, and its entry point."""
 
 import os
+import re
 import sys
 import warnings
 from io import TextIOWrapper
@@ -25,6 +26,8 @@ from implicit_bias.runs.configuration import MODEL_NAMES, model_words
 
 # The models that the help of a command explains.
 EXPLAINS = {compare: MODEL_NAMES, fit: SVM_NAMES, train: NETWORK_NAMES}
+# How Typer's parser refuses the text of a number.
+PARSER = re.compile("Input should be a valid (integer|number), .*")
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -64,7 +67,7 @@ def main() -> None:
         status = app(standalone_mode=False)
         sys.stdout.flush()  # here, where an error of the disk is still one line
     except typer.TyperException as error:
-        fail(error.format_message(), error.exit_code)
+        fail(PARSER.sub(r"it is no \1", error.format_message()), error.exit_code)
     except (typer.Abort, KeyboardInterrupt) as error:
         if isinstance(error.__cause__, EOFError):  # which Typer takes for a Ctrl-D
             fail(f"a file or a pipe ended too early: {error.__cause__}", 1)

@@ -39,19 +39,17 @@ def compare(
     """
     data = load_data(config)
     from implicit_bias.runs import comparison_folder
-    from implicit_bias.runs.command import command_line
 
-    folder = output.nothing_overwritten(folder, comparison_folder.free_folder)
+    folder = output.numbered(folder, comparison_folder.free_folder)
 
     def done(name: str) -> None:
         output.err.print(f"[bold]{name}[/] done", highlight=False)
 
     models = comparison_folder.fit_comparison(folder, config, data, on_model=done, progress=True)
-    command = ""
     if to_limit:
         models |= comparison_folder.train_further(folder, config, data)
-        command = f"{command_line('compare', config, *comparison_folder.COMPARE_GROUPS)} --to-limit"
-    comparison, page = comparison_folder.write_comparison(folder, config, data, models, command)
+    option = " --to-limit" if to_limit else ""
+    comparison, page = comparison_folder.write_comparison(folder, config, data, models, option)
     print_comparison(comparison, page, config, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)

@@ -10,7 +10,7 @@ from implicit_bias.cli.certify import print_grade
 from implicit_bias.cli.choices import SVM_NAMES, check_model, load_data
 from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
-from implicit_bias.cli.output import show
+from implicit_bias.cli.output import new_file, show
 from implicit_bias.runs.configuration import RunConfig
 
 
@@ -21,7 +21,7 @@ def fit(
     file: ModelFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Solve one SVM, certify it and save it."""
+    """Solve one SVM, certify it and save it; where the file is there, add the next number."""
     check_model(model, SVM_NAMES, "train")
     fit_and_save(replace(config, models=(model,)), file, as_json)
 
@@ -29,7 +29,6 @@ def fit(
 def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     """Fit the one model of a configuration, save it, and print its bounds."""
     data = load_data(config)
-    from implicit_bias.base.atomic import check_writable
     from implicit_bias.bounds.certificate import Status
     from implicit_bias.comparison import is_interrupted
     from implicit_bias.estimators.saved_models import save_model
@@ -38,8 +37,7 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     from implicit_bias.runs.grading import grade
     from implicit_bias.runs.models import ModelFactory
 
-    file = file or Path(f"{config.models[0]}{MODEL_SUFFIX}")
-    check_writable(file)
+    file = new_file(file or Path(f"{config.models[0]}{MODEL_SUFFIX}"))
     [(_, model)] = ModelFactory(config, data, progress=True).fit()
     save_model(file, model, config.metadata(), data.parts.train.preparation)
     print_grade(file, grade(model, data.parts.train, solving=None), as_json)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from implicit_bias.base import strict_json
+from implicit_bias.base.atomic import check_writable, free_path
 from implicit_bias.base.wording import UNKNOWN
 from implicit_bias.base.wording import percent as write_percent
 
@@ -39,6 +40,7 @@ LEGEND = {
     "kkt_gap_in_its_norm": "0 at the KKT points of the limit norm only, where such training ends",
     "epsilon": "residual, not as a share",
     "delta": "largest lambda_n (q_n - 1), with epsilon as in Lyu and Li (2020)",
+    "balance": "how far the two layers of a unit differ in norm at most, 0 in the limit",
 }
 
 
@@ -64,13 +66,20 @@ def usage_errors(*kinds: type[Exception], of: str = "") -> Iterator[None]:
         raise typer.BadParameter(f"{of}{error}") from error
 
 
-def nothing_overwritten(path: Path, free: Callable[[Path], Path]) -> Path:
+def numbered(path: Path, free: Callable[[Path], Path]) -> Path:
     """Return the path that is free instead of one that is taken, and say so."""
     with usage_errors():
         found = free(path)
     if found != path:
         err.print(f"{path} is kept: this goes to {found}", highlight=False, markup=False)
     return found
+
+
+def new_file(path: Path) -> Path:
+    """Return a file that overwrites nothing, of this name or the next, and can be written."""
+    file = numbered(path, partial(free_path, suffix=path.suffix))
+    check_writable(file)
+    return file
 
 
 def show(text: str) -> None:

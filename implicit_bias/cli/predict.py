@@ -1,10 +1,9 @@
 """`implicit-bias predict`: a saved model on further rows of the user's own."""
 
-from functools import partial
 from pathlib import Path
 
 from implicit_bias.cli.options import JsonOption
-from implicit_bias.cli.output import nothing_overwritten, percent, print_json, show, usage_errors
+from implicit_bias.cli.output import new_file, percent, print_json, show, usage_errors
 
 
 def predict(
@@ -27,7 +26,7 @@ def predict(
     out
         CSV file; if it is there, the next number is added.
     """
-    from implicit_bias.base.atomic import check_writable, free_path, write_csv
+    from implicit_bias.base.atomic import write_csv
     from implicit_bias.estimators.saved_models import load_model
     from implicit_bias.runs.prediction import predict_file
 
@@ -35,8 +34,7 @@ def predict(
     saved = load_model(model)
     with usage_errors():
         table, wrong = predict_file(saved, file, model.stem, carried)
-    out = nothing_overwritten(out, partial(free_path, suffix=out.suffix))
-    check_writable(out)
+    out = new_file(out)
     write_csv(out, table)
     if as_json:
         count = None if wrong is None else wrong.count

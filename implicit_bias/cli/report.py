@@ -35,6 +35,6 @@ def report(
         config, models = read_comparison(folder, networks or ())
     if missing := [name for name in config.models if name not in models]:
         warn(f"left out, not finished or not of this comparison: {', '.join(missing)}")
-    command = report_again(folder, networks) if networks else ""
-    comparison, page = write_comparison(folder, config, load_data(config), models, command)
+    then = [report_again(folder, networks)] if networks else []
+    comparison, page = write_comparison(folder, config, load_data(config), models, then=then)
     print_comparison(comparison, page, config, as_json)

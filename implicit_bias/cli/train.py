@@ -14,7 +14,7 @@ from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
 from implicit_bias.cli.fit import fit_and_save
 from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
-from implicit_bias.cli.output import print_json, print_values, show, usage_errors
+from implicit_bias.cli.output import new_file, print_json, print_values, show, usage_errors
 from implicit_bias.runs.command import LIMIT_SUFFIX, WANTED_STEPS
 from implicit_bias.runs.configuration import RunConfig
 
@@ -54,7 +54,7 @@ def train(
     file: ModelFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train one network by gradient descent and save it.
+    """Train one network by gradient descent and save it; a file that is there is kept.
 
     Towards infinite time it is trained in float64, without a bias, by accelerated full-batch
     descent on the log of the loss, or by steepest descent in another norm. --limit-steps is in the
@@ -100,7 +100,6 @@ def train(
     if config.steps != RunConfig().steps:
         raise typer.BadParameter("--steps does not count towards the limit: --limit-steps does")
     data = load_data(config)
-    from implicit_bias.base.atomic import check_writable
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX, train_and_save
     from implicit_bias.training.limit import LimitResult
 
@@ -108,7 +107,7 @@ def train(
     file = file or Path(f"{model}{LIMIT_SUFFIX}{MODEL_SUFFIX}")
     if checkpoint is not None and checkpoint.resolve() == file.resolve():
         raise typer.BadParameter(f"the model would replace the checkpoint {file}: name another")
-    check_writable(file)
+    file = new_file(file)
     goals = {"until_excess": until_excess, "stop_at_gap": stop_at_gap}
     with usage_errors(ValueError, FileExistsError):
         classifier, pictures = train_and_save(

@@ -1,6 +1,7 @@
 """`implicit-bias trajectory`: the contexts that a ReLU network learns."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 
 from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.options import JsonOption, numbers, takes_config
-from implicit_bias.cli.output import err, percent, print_json, print_table, show, warn
+from implicit_bias.cli.output import err, numbered, percent, print_json, print_table, show, warn
 from implicit_bias.runs.configuration import RunConfig
 
 COLUMNS = {
@@ -50,10 +51,12 @@ def trajectory(
     data = load_data(config)
     import pandas as pd
 
-    from implicit_bias.base.atomic import make_folder
+    from implicit_bias.base.atomic import free_path, make_folder
     from implicit_bias.report.page import write_trajectory
     from implicit_bias.runs.trajectory import context_trajectory
 
+    free = partial(free_path, taken=lambda there: (there / "trajectory.csv").exists())
+    folder = numbered(folder, free)
     make_folder(folder)  # before the training, not after it
     points = []
     for point in context_trajectory(config, data, chosen, progress=True):

@@ -260,9 +260,11 @@ def split(
     for label, class_name in dataset.names.items():
         if label not in train.y:
             written = f"{label:+d}" if dataset.classes is None else f"{label}"
+            few = train_size < len(dataset.names)
+            cure = "as many as classes at least" if few else f"more, or another seed than {seed}"
             raise ValueError(
                 f"class {written} ({class_name}) of {dataset.name} has none of the {train_size} "
-                f"training samples: take more of them or another seed than {seed}"
+                f"training samples: take {cure}"
             )
     return Split(train, validation)
 

@@ -48,9 +48,7 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
             f"the labels are {len(classes)} different fractions, which are no classes: name a "
             "column of classes as the target"
         )
-    # 1.0 is called 1: so it reads in the file, and so the user writes it. Integers keep all their
-    # digits, which tell long identifiers apart.
-    text = [f"{c + 0.0:.12g}" if classes.dtype.kind == "f" else str(c) for c in classes.tolist()]
+    text = [label_text(label) for label in classes.tolist()]
     if len(set(text)) < len(text):
         text = [repr(c) for c in classes.tolist()]
     if odd := [name for name in text if not name or any(ord(sign) < 32 for sign in name)]:
@@ -58,6 +56,11 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
             f"{odd[0][:50]!r} is no name of a class: is a label missing, or a quote not closed?"
         )
     return tuple(text), numbers.astype(np.int64)
+
+
+def label_text(label: object) -> str:
+    """Write a label: 1.0 as 1, as the user would, and whole numbers with all their digits."""
+    return f"{label + 0.0:.12g}" if isinstance(label, float) else str(label)
 
 
 def alike(names: Sequence[str], numbers: NDArray[np.int64]) -> Iterator[str]:
@@ -222,8 +225,11 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
 
 
 def listed(names: Sequence[str], near: str | None = None) -> str:
-    """Join names, the ones most like ``near`` first; of many only some."""
-    close = [] if near is None else difflib.get_close_matches(near, names, 2)
+    """Join names, the ones most like ``near`` first, and ask for those; of many only some."""
+    folded = {name.casefold(): name for name in names}
+    alike = [] if near is None else difflib.get_close_matches(near.casefold(), folded, 2)
+    close = [folded[each] for each in alike]
     ordered = [*close, *(name for name in names if name not in close)]
     more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
-    return ", ".join(ordered[:LISTED]) + more
+    asked = f" (did you mean {' or '.join(close)}?)" if close else ""
+    return ", ".join(ordered[:LISTED]) + more + asked

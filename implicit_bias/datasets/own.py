@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".tsv", ".parquet")
 LIBSVM = (".svm", ".libsvm", ".svmlight", ".txt")
 COMPRESSED = (".gz", ".bz2")
+# Signs that programs write between fields.
+MARKS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 # How the labels of the file are called beside the classes that several of them are in.
 WRITTEN = "label in the file"
 # Values (8 bytes each) that a sparse file may have once its zeros are written out.
@@ -276,8 +278,8 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
     if (kind := _kind(file)) == ".parquet":
         with _parsing("a Parquet table"):
             return pd.read_parquet(file, dtype_backend=WITH_GAPS)
-    sign, separator = ("\t", "tabs") if kind == ".tsv" else (",", "commas")
-    cure = f"separate fields by {separator}, quote those that hold one, and save it as UTF-8"
+    sign = "\t" if kind == ".tsv" else ","
+    cure = f"separate fields by {MARKS[sign]}, quote those that hold one, and save it as UTF-8"
 
     def read(**options: Any) -> pd.DataFrame:
         return pd.read_csv(
@@ -292,6 +294,8 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
         names = [name.strip() for name in head.iloc[0]]
         if names[0].startswith("sep="):
             raise ValueError("Excel's sep= in the first line: delete this line")
+        if others := [w for mark, w in MARKS.items() if len(names) == 1 and mark in names[0]]:
+            raise ValueError(f"its fields are separated by {others[0]}")
         try:
             table = read(index_col=False, low_memory=False)
         except pd.errors.ParserWarning as error:

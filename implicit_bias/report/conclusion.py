@@ -268,7 +268,7 @@ def _evidence(verdict: Verdict, s: Standing, parts: dict[str, Any]) -> Iterator[
         no_limit = (Verdict.NOT_SEPARATED, Verdict.INSEPARABLE, Verdict.SOFT)
         verb = "agrees on" if verdict in no_limit else "explains"
         yield (
-            f"{s.svm} {verb} {term(percent(s.agreement.share), 'agreement')} of the predictions: "
-            f"the two agree on {s.agreement} {SAMPLES[s.held_out]} (95 % interval "
+            f"{s.svm} {verb} {term(percent(s.agreement.share), 'agreement')} of the predictions of "
+            f"{s.network}: the two agree on {s.agreement} {SAMPLES[s.held_out]} (95 % interval "
             f"{percent_range(*s.agreement.interval)}){chance}."
         )

@@ -1,3 +1,10 @@
+// Says where a table is wider than its place.
+const places = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    target.classList.toggle("wide", target.scrollWidth > target.clientWidth);
+  }
+});
+document.querySelectorAll(".scroll").forEach((place) => places.observe(place));
 // Sorts a table by the column whose heading is pressed; again, the other way round. Without this
 // script the tables are as they were written.
 for (const button of document.querySelectorAll("th button")) {

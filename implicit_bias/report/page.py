@@ -37,6 +37,7 @@ from implicit_bias.base.packaged import text_of
 from implicit_bias.base.validation import as_finite
 from implicit_bias.comparison import TRUE, Comparison, Predicts
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.report.conclusion import MARKED
 from implicit_bias.report.figures.base import Plot, Subject
@@ -59,6 +60,7 @@ WRITTEN = (
     *(f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")),
 )
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+OPTION = re.compile(r"(?<!\S)--?[\w-]+")
 # Neither image states when it was made: the same numbers give the same bytes.
 PRINT = {
     "png": (FigureCanvasAgg, {"Software": None}),
@@ -78,7 +80,7 @@ def write_report(
     title: str | None = None,
     facts: Mapping[str, str] | None = None,
     made: datetime | None = None,
-    command: str = "",
+    commands: Sequence[str] = (),
     train_on: Mapping[str, str] | None = None,
     columns: Sequence[str] = (),
     meanings: Mapping[str, str] | None = None,
@@ -105,8 +107,8 @@ def write_report(
         What else to state of the run: seeds, versions.
     made : datetime, optional
         When the models were made; by default today.
-    command : str
-        The command that makes the page again; empty where there is none.
+    commands : sequence of str
+        The commands that make the page again, in their order; empty where there are none.
     train_on : mapping from name to command, optional
         How to train each network towards its limit; by default as in Python.
     columns : sequence of str
@@ -148,7 +150,7 @@ def write_report(
             question=QUESTION,
             meanings=meanings or programs_in_words(comparison),
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
-            command=command,
+            commands=[*map(_code, commands)],
             conclusions=conclusions(comparison, held_out=comparison.held_out, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),
             linked=_linked,
@@ -190,11 +192,11 @@ def report_on(
         except (TypeError, ValueError):  # texts and gaps, which a pipeline encodes and fills
             inputs = np.zeros(np.shape(X))
         constant = bool(inputs.shape[1]) and bool((inputs[:, -1] == 1.0).all())
-        names = tuple(map(str, classes.tolist()))
+        names = tuple(map(label_text, classes.tolist()))
         labels = np.searchsorted(classes, np.asarray(y))
         if not comparison.many_classes:
             labels = np.where(np.asarray(y) == classes[-1], 1.0, -1.0)
-            names = (str(classes[0]), str(classes[-1]))
+            names = (names[0], names[-1])
         return Dataset(data_name, inputs, labels, names, has_constant=constant)
 
     given = data(of.X, of.y)
@@ -361,9 +363,14 @@ def _linked(sentence: str) -> Markup:
 
     def written(found: re.Match[str]) -> str:
         key, text = found.groups()
-        return f'<a href="#def-{key}">{text}</a>' if key else f"<code>{text}</code>"
+        return f'<a href="#def-{key}">{text}</a>' if key else _code(Markup(text))
 
     return Markup(MARKED.sub(written, escape(sentence)))
+
+
+def _code(text: str) -> Markup:
+    """Write what is to be typed; a line does not end within the name of an option."""
+    return Markup("<code>%s</code>") % Markup(OPTION.sub(r"<span>\g<0></span>", str(escape(text))))
 
 
 def _minute(made: datetime) -> str:

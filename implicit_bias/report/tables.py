@@ -10,11 +10,12 @@ import pandas as pd
 
 from implicit_bias.base.counts import Count
 from implicit_bias.base.strict_json import attributes
-from implicit_bias.base.wording import INFINITE, UNKNOWN, number, percent, percent_range
+from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
+from implicit_bias.report.conclusion import plain
 from implicit_bias.report.texts import WORDS
-from implicit_bias.report.words import names_of, trained, unlike
+from implicit_bias.report.words import names_of, ranks, refusal, trained, unlike
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _counted(value: Any) -> str:
 
 def _points(value: float) -> str:
     """Write a difference of shares with its sign."""
-    return f"{'+' if value > 0 else ''}{percent(value)}".replace("-", "−")
+    return f"{'+' if value > 0 else ''}{percent(value)}"
 
 
 def _text(value: Any) -> str:
@@ -115,6 +116,7 @@ def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
         laid_out.append(_table("Pairs of models", comparison.pair_frame()))
         frame, said = pd.DataFrame(list(_differences(comparison))), WORDS["notes"]
         short = [said["undecided"]] if frame["left_open"].any() else []
+        short += [] if ranks(comparison) else filter(None, [plain(refusal(comparison))])
         laid_out.append(_table("Differences of errors", frame, [said["paired"]], short))
     if rows := list(_errors_by_class(comparison, names)):
         laid_out.append(_table("Errors by class", pd.DataFrame(rows)))
@@ -136,18 +138,20 @@ def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> Iterator[d
 
 def _differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """Yield one row a pair of models that both predict: how often one is wrong more often."""
+    unlikes = [set(names) for names in unlike(comparison)]
     for pair in comparison.pairs:
         found = comparison.difference(pair.first, pair.second)
         if found is None:
             continue
+        alike = not all(names & {pair.first, pair.second} for names in unlikes)
         winner = pair.second if found.difference > 0 else pair.first
         low, high = found.interval
         yield {
             **attributes(pair, "first", "second"),
             **attributes(found, "difference", "only_first", "only_second"),
-            "difference_interval": percent_range(low, high).replace("-", "−"),
-            "left_open": not found.decided and (low > 0 or high < 0),
-            "decided": winner if found.decided else "not decided",
+            "difference_interval": percent_range(low, high),
+            "left_open": alike and not found.decided and (low > 0 or high < 0),
+            "decided": "not ranked" if not alike else winner if found.decided else "not decided",
         }
 
 
@@ -234,7 +238,7 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
         )
         solved = (model for model in predicting if model.margin and model.margin.status)
         hard = [model for model in solved if model not in soft]
-        if hard and not unlike(comparison):  # which says it in the headline
+        if hard and not refusal(comparison):  # which says it
             yield (
                 f"{names_of(hard)}: a hard margin, so that a difference of errors from those of a "
                 'finite C may be one of C. --C auto (in Python C="auto") chooses one for each.'
@@ -254,4 +258,4 @@ def _table(
 def _cell(column: Column, value: Any) -> Cell:
     sorted_by = value.count if isinstance(value, Count) else value
     known = isinstance(sorted_by, int | float) and not math.isnan(sorted_by)
-    return Cell(WRITE[column.kind](value), float(sorted_by) if known else None)
+    return Cell(minus(WRITE[column.kind](value)), float(sorted_by) if known else None)

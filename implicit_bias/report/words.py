@@ -11,15 +11,16 @@ from implicit_bias.base.version import VERSION
 from implicit_bias.base.wording import number, percent, percent_range
 from implicit_bias.comparison import Comparison, MarginResult, ModelResult
 from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.norms.named import name_of
 from implicit_bias.problem import C_in_words
 from implicit_bias.report import conclusion
 
-# How to train on from Python; a command line has its own.
+# How to train a model on from Python; a command line has its own.
 TRAIN_ON = (
     "from functools import partial; from implicit_bias import train_to_limit; "
-    "network.fit_by(X, y, partial(train_to_limit, progress=True))"
+    "models[{!r}].fit_by(X, y, partial(train_to_limit, progress=True))"
 )
 
 
@@ -66,7 +67,7 @@ def _program_words(fitted: FittedMargin) -> str:
 
 def class_names(comparison: Comparison, data: Dataset) -> tuple[str, ...]:
     """Names of the classes (K,) of a comparison, by a data set that has as many."""
-    names = tuple(map(str, comparison.classes.tolist()))
+    names = tuple(map(label_text, comparison.classes.tolist()))
     return data.class_names if len(data.class_names) == len(names) else names
 
 
@@ -154,11 +155,11 @@ def conclusions(
         for network in networks
     ]
     return (
-        [_ranking(comparison, conclusion.SAMPLES[held_out]), *said] if _ranks(comparison) else said
+        [_ranking(comparison, conclusion.SAMPLES[held_out]), *said] if ranks(comparison) else said
     )
 
 
-def _ranks(comparison: Comparison) -> bool:
+def ranks(comparison: Comparison) -> bool:
     """Whether the models are compared by their errors, and not only by their limits."""
     return comparison.own is not None or not any(model.history for model in comparison.models)
 
@@ -173,7 +174,7 @@ def standing(
     """Gather what `conclude` needs to know of a network."""
     margin, softs = network.margin, comparison.soft_svms_of(network)
     svm = comparison.svm_of(network) or next(iter(softs), None)
-    commands = {network.name: TRAIN_ON} if train_on is None else train_on
+    commands = {network.name: TRAIN_ON.format(network.name)} if train_on is None else train_on
     dead: Sequence[int | str] = ()
     agreement, by_chance = None, math.nan
     if svm is not None:
@@ -221,9 +222,8 @@ def _baseline(comparison: Comparison, best: ModelResult) -> str:
     if of is None or of.train is None:
         return ""
     classes, counts = np.unique(np.asarray(of.train[1]), return_counts=True)
-    most = classes[counts.argmax()]
-    name = f"{most:g}" if isinstance(most, float | np.floating) else most
-    name = own.train.names[int(most)] if own else name
+    most = classes.tolist()[counts.argmax()]
+    name = own.train.names[int(most)] if own else label_text(most)
     wrong = np.asarray(of.y) != most
     against, tail = PairedDifference.of(best.wrong, wrong), "."
     if against.difference >= 0:
@@ -234,13 +234,18 @@ def _baseline(comparison: Comparison, best: ModelResult) -> str:
     return f" Always answering “{name}” would be wrong on {error}{tail}"
 
 
-def unlike(comparison: Comparison) -> str:
-    """Say why the headline does not rank: soft margins are there for want of hard ones."""
+def unlike(comparison: Comparison) -> tuple[list[str], list[str]]:
+    """Name the hard margins, and the soft ones for want of those, of which no pair is ranked."""
     found = [model for model in comparison.models if model.count.total]
     fitted = {m.name: m.fitted for m in found if m.fitted is not None and m.fitted.solution}
     hard = [name for name, f in fitted.items() if f.failure is None and np.isinf(f.C).all()]
-    soft = [name for name, f in fitted.items() if f.failure and np.isfinite(f.C).all()]
-    if not (hard and soft and _ranks(comparison)):
+    return hard, [name for name, f in fitted.items() if f.failure and np.isfinite(f.C).all()]
+
+
+def refusal(comparison: Comparison) -> str:
+    """Say why such models are not ranked; nothing where there are none."""
+    hard, soft = unlike(comparison)
+    if not (hard and soft):
         return ""
     return (
         f"No ranking: a hard margin ({', '.join(hard)}) is beside a soft one ({', '.join(soft)}), "
@@ -256,15 +261,15 @@ def _least(
     apart = {m.name: comparison.difference(best.name, m.name) for m in found if m is not best}
     level = [name for name, gap in apart.items() if gap is None or not gap.decided]
     error, count = conclusion.term(percent(best.error), "error"), f"{best.count} {samples}"
-    refusal = unlike(comparison)
-    if level and not refusal:
+    refused = refusal(comparison)
+    if level and not refused:
         return (
             f"No ranking: {best.name} is wrong on {error} ({count}), and too few samples tell it "
             f"from {', '.join(level)}."
         )
-    ranked = apart and not refusal
+    ranked = apart and not refused
     return (
-        f"{refusal}{best.name} is wrong {'least often, on' if ranked else 'on'} {error} ({count}; "
+        f"{refused}{best.name} is wrong {'least often, on' if ranked else 'on'} {error} ({count}; "
         f"95 % interval {percent_range(*best.count.interval)})"
         f"{'; no other is level with it' if ranked else ''}."
     )

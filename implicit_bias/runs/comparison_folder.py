@@ -21,6 +21,7 @@ from implicit_bias.base import strict_json
 from implicit_bias.base.atomic import free_path, write_text
 from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
+from implicit_bias.datasets.preparation import Preparation
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.saved_models import load_model, save_model
@@ -196,11 +197,12 @@ def write_comparison(
     config: RunConfig,
     data: Data,
     models: Mapping[str, BinaryClassifier],
-    again: str = "",
+    option: str = "",
+    then: Sequence[str] = (),
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too.
 
-    ``again`` is the command that makes the page again, where it is not that of the comparison.
+    ``option`` ends the command of the comparison, and ``then`` are those that came after it.
     """
     comparison = data.compare(models)
     weights = ", ".join(config.class_weight or ())
@@ -209,7 +211,7 @@ def write_comparison(
         if data.everything.has_constant
         else "none",
         "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
-        **_cleaning(config),
+        **_cleaning(config, data.everything.preparation),
         "hidden units": str(config.units),
         "hyperplanes a unit": str(config.hyperplanes),
         "thresholds": config.threshold,
@@ -234,17 +236,23 @@ def write_comparison(
         evaluation=held_out,
         facts=facts,
         made=_made(folder, models),
-        command=again or command.command_line("compare", config, *COMPARE_GROUPS),
+        commands=[command.command_line("compare", config, *COMPARE_GROUPS) + option, *then],
         train_on=command.train_on(config, folder, models),
         meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
     )
     return comparison, page
 
 
-def _cleaning(config: RunConfig) -> dict[str, str]:
+def _cleaning(config: RunConfig, preparation: Preparation | None) -> dict[str, str]:
     """Say what was done to the columns of a file of the user's own."""
     missing = {"drop": "their samples are left out", "median": "medians of the training samples"}
-    facts = {"text": "one input of 0 and 1 for each text"} if config.encode else {}
+    columns = () if preparation is None else zip(preparation.names, preparation.texts, strict=True)
+    encoded = [
+        f"{name} as {f'days since {known[:10]}' if type(known) is str else '0 or 1 for each text'}"
+        for name, known in columns
+        if known is not None
+    ]
+    facts = {"encoded": ", ".join(encoded)} if encoded else {}
     if config.missing in missing:
         facts["missing values"] = missing[config.missing]
     if config.ignore:

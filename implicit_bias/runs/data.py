@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from implicit_bias.base.validation import check_number
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
 from implicit_bias.datasets.labels import find_class
@@ -87,7 +88,9 @@ def class_weights(given: Sequence[str] | None, data: Dataset) -> ClassWeight:
     for item in given:
         name, _, weight = item.rpartition("=")
         try:
-            weights[labels[find_class(name, data.class_names)]] = float(weight)
+            place = find_class(name, data.class_names)
+            check_number(number := float(weight), "the weight", "[0, inf)")
+            weights[labels[place]] = number
         except ValueError as error:
             raise ValueError(
                 f"class_weight is balanced, or a weight for each class, such as "

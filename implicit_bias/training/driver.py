@@ -104,7 +104,7 @@ class Result(Generic[Config, Point]):
         rows = [
             [
                 f"{p.step:,}",
-                number(p.loss),
+                number(p.loss) if p.loss else "< 1e-38",  # which float32 makes 0
                 percent(p.error, space=" "),
                 number(p.normalised_margin),
             ]

@@ -349,6 +349,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, pd.DataFrame
     kinds = np.where(x[:, 0] + rng.normal(size=60) > 0, "good", rng.choice(["bad", "Late"], 60))
     table = pd.DataFrame({"name": [f"C-{n}" for n in range(60)], "age": 40 + 9 * x[:, 0]})
     table = table.assign(debt=1000 * x[:, 1], city=rng.choice(["Bonn", "Ulm"], 60), kind=kinds)
+    table["day"] = rng.choice(["2020-01-30", "2020-01-31"], 60)
     table.to_csv(there.folder / "own.csv", index=False)
     models = "--models gd-gln,svm-gln --units 2 --steps 50"
     return there, table, there(f"compare {OWN} --encode {models}")
@@ -387,12 +388,13 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     assert "the two differ on" in done.out
     # The headline is an error, read against the commonest class; which SVM has which C is told.
     svm = next(line.split() for line in done.out.splitlines() if "optimal" in line)
-    assert f"(C = {svm[8]}" in done.out
+    assert f"(C = {svm[8][:-1]}" in done.out  # there to more digits
     assert "…" not in done.out, "a heading was cut"
     first = done.out.index("No ranking: ")
     assert first < done.out.index("Always answering “") < done.out.index("There is no limit")
     page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
     assert "the two differ on" in page
+    assert "city as 0 or 1 for each text, day as days since 2020-01-30" in page
     for said in (page, done.out):
         assert "No hard margin: nothing separates" in said
     refused = there(f"fit svm-linear {OWN} --encode --on-failure raise")
@@ -405,9 +407,13 @@ def test_data_that_are_not_separable_are_compared_by_errors(
 @pytest.mark.slow
 def test_a_model_of_a_file_predicts_another(noisy: tuple[Shell, pd.DataFrame, Finished]) -> None:
     there, table, _ = noisy
-    fit = f"fit svm-linear {OWN} --encode --C 1 --class-weight good=2"
-    fitted = there(f"{fit} --out soft.safetensors")
+    fit = f"fit svm-linear {OWN} --encode --C 1 --class-weight good=2 --out soft.safetensors"
+    fitted = there(fit)
     assert fitted.status == 0
+    file = there.folder / "soft.safetensors"
+    before = file.read_bytes()
+    assert there.json(fit)["file"] == "soft-2.safetensors"
+    assert file.read_bytes() == before
     assert "predict soft.safetensors FILE" in fitted.out
     table[::-1].to_csv(there.folder / "new.csv", index=False)
     wrong = there.json("predict soft.safetensors new.csv")["wrong"]
@@ -423,7 +429,7 @@ def test_a_model_of_a_file_predicts_another(noisy: tuple[Shell, pd.DataFrame, Fi
     assert "Predictions: predictions-3.csv" in again.out
     assert (there.folder / "predictions-2.csv").read_text() == "mine"
     assert pd.read_csv(there.folder / "predictions-3.csv").equals(found)
-    table[["city", "debt", "age"]].to_parquet(there.folder / "bare.parquet")
+    table[["day", "city", "debt", "age"]].to_parquet(there.folder / "bare.parquet")
     bare = there("predict soft.safetensors bare.parquet --out bare.csv")
     assert (bare.status, "wrong" in bare.out) == (0, False)
     both = pd.read_csv(there.folder / "bare.csv").merge(
@@ -448,7 +454,7 @@ def test_C_is_chosen_and_shown(noisy: tuple[Shell, pd.DataFrame, Finished]) -> N
     assert "solved the soft margin" not in done.err
     page = (there.folder / "auto" / "report.html").read_text("utf-8")
     assert "svm-gln: C = " in page
-    assert "--C auto --class-weight balanced" in page
+    assert "<span>--C</span> auto <span>--class-weight</span> balanced" in page
     assert "svm-gln: C = " in there("report auto").out
 
 
@@ -471,6 +477,9 @@ def test_compare_trains_on(shell: Shell) -> None:
     assert "--to-limit" in page
     assert "Train on" not in page
     again = shell("report --network implicit-bias-report/limit/gd-gln-limit.safetensors")
+    page = (folder / "report.html").read_text("utf-8")
+    assert "<span>--units</span> 4" in page.partition(", then ")[0]
+    assert "<span>--network</span> implicit-bias" in page.partition(", then ")[2]
     assert "gd-gln-limit is its SVM" in again.out
 
 
@@ -489,7 +498,7 @@ def test_report_takes_a_network_that_was_trained_on(
     assert f"left out, not finished or not of this comparison: {first}" in done.err
     assert "later" in done.out
     page = (folder / "report.html").read_text("utf-8")
-    assert "implicit-bias report again --network later.safetensors" in page
+    assert "implicit-bias report again <span>--network</span> later.safetensors" in page
     saved = load_model(later)
     facts = {**known(saved.facts), "units": 999}
     save_model(shell.folder / "wider.safetensors", saved.model, facts)
@@ -599,7 +608,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("compare --dataset cifar", 2, "dataset"),
         ("compare --models svm-gln,svm-xl", 2, "models"),
         ("compare --units 0", 2, "units must be at least 1"),
-        ("compare --units many", 2, "valid integer"),
+        ("compare --units many", 2, "no integer"),
         ("compare --train-size 5000", 2, "at most 1438"),
         ("compare --positive 0,1 --negative 1,2", 2, "1 are both positive and negative"),
         ("compare --positive a", 2, "separated by commas"),
@@ -609,6 +618,8 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("compare --id a", 2, "--data"),
         ("fit svm-linear --dataset blobs --class-weight spam", 2, "class_weight is balanced"),
         ("fit svm-linear --dataset blobs --class-weight spam=2", 2, "no class is called 'spam'"),
+        ("compare --dataset blobs --class-weight +1=-1", 2, "the weight must be"),
+        ("compare --data .", 1, "a folder"),
         ("predict own.safetensors own.csv", 2, "--data"),
         ("compare --momentum 2", 2, "momentum"),
         ("compare --protocol lippl2022", 2, "MNIST only"),

@@ -86,6 +86,8 @@ def test_names_of_classes() -> None:
     assert find_class("Dog", ["dog", "Dog"]) == 1
     with pytest.raises(ValueError, match="no class"):
         find_class("DOG", ["dog", "Dog"])
+    with pytest.raises(ValueError, match=r"are good, bad \(did you mean good\?\)"):
+        find_class("God", ["bad", "good"])
 
 
 TABLE = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=KINDS)
@@ -158,9 +160,9 @@ MISREAD = [
     ("a,kind,b,kind \n1,x,2,y\n3,y,4,x\n", "several columns are called 'kind'"),
     (",a,kind\n0,1,x\n1,2,y\n", "number 1. Name them"),
     ("Unnamed: 0,a,kind\n0,1,x\n1,2,y\n", "without a name"),
-    ("a;b;kind\n1;2;x\n3;4;y\n", "separated by commas"),
-    ("a;b;kind\n1,5;2,5;x\n3,5;4,5;y\n", "more fields"),
-    ("a\tb\tkind\n1\t2\tx\n3\t4\ty\n", "separated by commas"),
+    ("a;b;kind\n1;2;x\n3;4;y\n", "by semicolons\\): separate fields by commas"),
+    ("a;b;kind\n1,5;2,5;x\n3,5;4,5;y\n", "by semicolons"),
+    ("a\tb\tkind\n1\t2\tx\n3\t4\ty\n", "by tabs"),
     ("sep=;\na;kind\n1;x\n2;y\n", "sep="),
     ("sep=,\na,kind\n1,x\n2,y\n", "sep="),
     ('a,kind\n"1,5",x\n"2,5",y\n', "numbers as text such as '1,5' in a"),

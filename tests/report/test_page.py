@@ -111,7 +111,7 @@ def no_margins(folder: Path) -> Report:
     models = {"logistic": LogisticRegression(), "neighbours": KNeighborsClassifier()}
     made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     data = split(make_toy("moons", 60, noise=0.3), 40)
-    said: dict[str, Any] = {"made": made, "command": "do <it>"}
+    said: dict[str, Any] = {"made": made, "commands": ["do <it>"]}
     return fit_and_write(folder, models, data, meanings={"logistic": "of <odds>"}, **said)
 
 
@@ -553,7 +553,7 @@ def test_headline_at_the_limit_and_with_a_dead_unit() -> None:
 def test_advice_in_python_has_its_imports() -> None:
     trainers: list[Any] = []
     network = SimpleNamespace(fit_by=lambda X, y, trainer: trainers.append(trainer))
-    exec(TRAIN_ON, {"network": network, "X": [], "y": []})
+    exec(TRAIN_ON.format("a net"), {"models": {"a net": network}, "X": [], "y": []})
     assert trainers[0].func is ib.train_to_limit
 
 
@@ -649,6 +649,15 @@ def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() 
     assert conclusion.title.startswith("No ranking: a hard margin (gated) is beside a soft one")
     assert "--C auto" in conclusion.title
     assert "--C auto" not in " ".join(short_notes(compared))  # which would say it again
+    _, _, differences, _ = tables(compared, compared.classes.tolist())
+    assert [row[-1].text for row in differences.rows] == ["not ranked"]
+    network = ib.GLNClassifier(4, steps=5, random_state=0).fit(moons.X, moons.y)
+    models |= {"net": network}  # of which the headline is, so that the note stands by the table
+    compared = ib.compare(models, moons.X, moons.y, train=(moons.X, moons.y))
+    assert "(C = " in next(line for line in str(compared).splitlines() if "linear" in line)
+    _, _, differences, _ = tables(compared, compared.classes.tolist())
+    assert ["not ranked" == row[-1].text for row in differences.rows] == [True, False, False]
+    assert "No ranking: a hard margin (gated)" in " ".join(differences.short)
 
 
 @pytest.mark.slow

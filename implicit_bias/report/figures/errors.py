@@ -78,7 +78,9 @@ def draw_errors(ax: Axes, comparison: Comparison) -> None:
 
 def _disagreements(comparison: Comparison) -> Figure:
     pairs = comparison.pairs
-    figure, ax = panel(height=1.2 + 0.5 * len(pairs))
+    names = [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs]
+    most = max(name.count("\n") + 1 for name in names)
+    figure, ax = panel(height=1.3 + 0.17 * most * len(pairs))
     for row, pair in enumerate(pairs):
         if np.isnan(pair.disagreement):
             write_at(ax, row, 0.0, "not separable")
@@ -92,7 +94,7 @@ def _disagreements(comparison: Comparison) -> Figure:
     chance = [100 * pair.by_chance for pair in pairs]
     ax.plot(found, rows, "o", color=PURPLE, ms=7, label="found", clip_on=False)
     ax.plot(chance, rows, "D", color=BLACK, mfc="none", label="expected by chance", clip_on=False)
-    name_rows(ax, [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs])
+    name_rows(ax, names)
     percent_axis(ax, "disagreement, % of the samples")
     legend(figure)
     return figure

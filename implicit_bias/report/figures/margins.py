@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array
+from implicit_bias.base.wording import minus
 from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject, look, short_label
 from implicit_bias.report.style import BLACK, GREY, legend, panel
@@ -29,7 +30,7 @@ def margin_plots(subject: Subject) -> Iterator[Plot]:
                 at_most = (
                     f", at most {margin.largest_margin:.3g} for any predictor with these gates"
                 )
-            smallest = f"{margin.min_margin:.3g}{at_most}"
+            smallest = minus(f"{margin.min_margin:.3g}{at_most}")
             yield Plot(
                 f"margins-{number}",
                 _margin_histogram(subject, model, edges, 1.05 * max(bins)),

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from implicit_bias.base.wording import minus
 from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.margins import largest_margins
@@ -98,5 +99,5 @@ def _end_values(ax: Axes) -> None:
     lowest = -np.inf
     for height, value, colour in sorted(ends, key=lambda end: end[:2]):
         lowest = max(height, lowest + 0.075)
-        text = ax.text(1.015, lowest, f"{value:.3g}", transform=ax.transAxes)
+        text = ax.text(1.015, lowest, minus(f"{value:.3g}"), transform=ax.transAxes)
         text.set(color=colour, fontsize=8.5, va="center")

@@ -64,7 +64,7 @@ def _unit_shares(subject: Subject, models: Sequence[ModelResult], first: ModelRe
         subject.draw(ax, name, rank, share, markersize=5, linestyle="", clip_on=False)
     ax.axhline(100 / len(order), color=GREY, linestyle=":", linewidth=1.2)
     ax.set_ylim(bottom=0)
-    ax.set(xlabel="unit, by rank", ylabel="share of the norm, %")
+    ax.set(xlim=(0.5, len(order) + 0.5), xlabel="unit, by rank", ylabel="share of the norm, %")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(axis="y")
     legend(figure)
