@@ -261,10 +261,10 @@ def split(
         if label not in train.y:
             written = f"{label:+d}" if dataset.classes is None else f"{label}"
             few = train_size < len(dataset.names)
-            cure = "as many as classes at least" if few else f"more, or another seed than {seed}"
+            cure = "each class needs one, beside those for validation, so give more"
             raise ValueError(
                 f"class {written} ({class_name}) of {dataset.name} has none of the {train_size} "
-                f"training samples: take {cure}"
+                f"training samples: {cure if few else f'take more, or another seed than {seed}'}"
             )
     return Split(train, validation)
 

@@ -55,7 +55,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 LIBSVM = (".svm", ".libsvm", ".svmlight", ".txt")
 COMPRESSED = (".gz", ".bz2")
 # Signs that programs write between fields.
-MARKS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
+MARKS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars", " ": "spaces"}
 # How the labels of the file are called beside the classes that several of them are in.
 WRITTEN = "label in the file"
 # Values (8 bytes each) that a sparse file may have once its zeros are written out.
@@ -382,8 +382,7 @@ def _roles(table: pd.DataFrame, target: str | None, columns: Columns) -> _Roles:
         wrong.append(f"name the column of the labels by --target: {listed(names)}")
     elif names.count(target) != 1:
         what = "several columns are" if target in names else "no column is"
-        one = " (are they separated by commas?)" if len(names) == 1 else ""
-        wrong.append(f"{what} called {target!r}: there are {listed(names, target)}{one}")
+        wrong.append(f"{what} called {target!r}: there are {listed(names, target)}")
     inputs = [n for n, name in enumerate(names) if name not in {target, *aside}]
     # Durations count as numbers, but of a unit that is not seen.
     kinds = [_kind_of(table.iloc[:, n]) for n in range(table.shape[1])]

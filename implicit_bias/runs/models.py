@@ -89,10 +89,8 @@ class ModelFactory:
         match name:
             case "gd-gln" | "local-gln" | "gd-relu":
                 return self.build_network(name)
-            case "svm-gln":
-                return GLNSVC(*size, contexts=self.contexts, **svm)
-            case "svm-l2":
-                return GLNSVC(*size, "l2", contexts=self.contexts, **svm)
+            case "svm-gln" | "svm-l2":
+                return GLNSVC(*size, name.removeprefix("svm-"), contexts=self.contexts, **svm)
             case "svm-shallow":
                 joint = GlobalContexts.collapse(self.contexts, self.data.parts.train.X)
                 return GatedSVC(joint, **svm)

@@ -79,8 +79,8 @@ def draw_errors(ax: Axes, comparison: Comparison) -> None:
 def _disagreements(comparison: Comparison) -> Figure:
     pairs = comparison.pairs
     names = [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs]
-    most = max(name.count("\n") + 1 for name in names)
-    figure, ax = panel(height=1.3 + 0.17 * most * len(pairs))
+    lines = 1 + max(name.count("\n") for name in names)
+    figure, ax = panel(height=1.3 + 0.17 * lines * len(pairs))
     for row, pair in enumerate(pairs):
         if np.isnan(pair.disagreement):
             write_at(ax, row, 0.0, "not separable")
