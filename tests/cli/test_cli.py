@@ -295,6 +295,7 @@ def test_trajectory(shell: Shell) -> None:
     result = shell.json(f"trajectory {SMALL} --at 0,100")
     assert [point["step"] for point in result["points"]] == [0, 100]
     assert (shell.folder / "implicit-bias-trajectory" / "trajectory.png").is_file()
+    assert "trajectory-2" in shell.json(f"trajectory {SMALL} --at 0")["picture"]
 
 
 def test_samples_that_no_svm_separates(shell: Shell) -> None:
