@@ -72,7 +72,8 @@ def diagnose(
         in which these are large. It is left as it is: mode,
         gradients, precision and device.
     inputs : Tensor, array_like (a frame, say) or tuple of them
-        The module's argument or arguments, each with the samples as first axis.
+        The module's argument or arguments, each with the samples as first axis. Of a network of
+        this package its samples (N, D) will do.
     labels : array_like of shape (N,) or (N, 1)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     norm : {"l2", "l1", "linf", "spectral", "nuclear"}, a norm, or a mapping, optional
@@ -176,18 +177,17 @@ def diagnose(
     said += [obstacle.warning for obstacle in obstacles if obstacle.warns]
     for text in said:
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
+    cures = tuple(obstacle.advice for obstacle in obstacles if obstacle.advises)
+    log = recipe.is_logarithm(loss, gradients.classes)
     return Diagnosis(
         **measured,
+        advice=recipe.onward(cures, geometry.name, call, trained_by, log=log),
         trained_by=trained_by,
         notes=tuple(notes),
         rest=subject.rest if leading else None,
         images=_images(gradients.inputs[0]),
         warnings=tuple(said),
-        cures=tuple(
-            obstacle.cure if obstacle.warns else obstacle.warning
-            for obstacle in obstacles
-            if obstacle.advises
-        ),
+        cures=cures,
         excluded=excluded,
         seconds=time.monotonic() - started,
     )

@@ -37,9 +37,16 @@ ROUNDED = 0.5
 OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
 # Whom the advice to minimise the logarithm does not concern.
 UNLESS = (
-    "gradients of the logarithm do not shrink: if it was minimised already, this does not matter, "
-    "and loss= says so"
+    "gradients of the logarithm do not shrink: if it was minimised already, as `train_to_limit` "
+    "does, this does not matter, and loss= says so"
 )
+# The root of what single precision holds, and torch's Muon in any: squares below it are 0. The
+# gradients by which an epsilon that is far below them can be above it.
+LEAST_EPS, ABOVE_LEAST = 1e-19, 1e-15
+# Adam is no sign descent where its steps are a smaller share of its rate than this.
+SHORT = 0.1
+# The norms of gradient descent.
+GRADIENT_DESCENTS = ("l2", "weighted l2")
 # A gap has risen if it is above an earlier one by this share.
 ROSE = 1e-2
 
@@ -69,6 +76,11 @@ class Obstacle:
     def warning(self) -> str:
         """Both in a sentence."""
         return f"{self.reason}: {self.cure}"
+
+    @property
+    def advice(self) -> str:
+        """What helps, and why where no warning says it."""
+        return self.cure if self.warns else f"{self.cure}, as {self.reason}"
 
 
 def loss_obstacle(loss: object, classes: int | None) -> Obstacle | None:
@@ -139,7 +151,7 @@ def _fall(before: float, after: float) -> float:
     return math.log(before / after) if before > after > 0 else 0.0
 
 
-def _is_logarithm(loss: object, classes: int | None) -> bool:
+def is_logarithm(loss: object, classes: int | None) -> bool:
     """Whether a function of outputs and targets is the logarithm of a loss, negative when small."""
     if not callable(loss) or isinstance(loss, MarginLoss):
         return False
@@ -279,7 +291,7 @@ def standstill(
         logarithm of a loss the gradient neither vanishes nor is it rounding errors.
     """
     subject = subject.itself
-    if _is_logarithm(loss, subject.gradients.classes):
+    if is_logarithm(loss, subject.gradients.classes):
         return
     smallest, names = subject.min_margin, subject.gradients.shapes
     trained = {k: p for k, p in subject.gradients.module.named_parameters() if k in names}
@@ -289,23 +301,50 @@ def standstill(
         double = "" if dtype == torch.float64 else "in float64, or "
         yield Obstacle(
             f"at the module's smallest margin, {number(smallest, 3)}, the loss's gradient {fault} "
-            f"in {str(dtype).removeprefix('torch.')}",
-            f"train on {double}by `{call}`, which takes the loss's logarithm ({UNLESS})",
+            f"in {str(dtype).removeprefix('torch.')} ({UNLESS})",
+            f"train on {double}by `{call}`, which takes the loss's logarithm",
             warns=False,
         )
     name, eps, size = _epsilon(subject, trained, optimizer)
-    if eps > size:
-        held = size > torch.finfo(dtype).tiny
+    if name:
+        held = size > ABOVE_LEAST
         known = bool(optimizers.groups_of(optimizer))
         default = "" if known else "default "  # which may not be the one that was used
-        smaller = f"train with an eps far below {size:.2g}, or " if held else ""
+        smaller = f"an eps far below {size:.2g}, but above {LEAST_EPS}, or "
+        why = f"{default}eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g})"
+        if eps <= size:
+            why = f"precision does not hold the squares of gradients of at most {size:.2g}"
         yield Obstacle(
-            f"{name}'s {default}eps of {eps:.3g} is above the gradients of the loss (at most "
-            f"{size:.2g}), so its steps shrink as those of gradient descent do",
-            f"{smaller}use `{call}` ({UNLESS})",
+            f"{name}'s {why}, so its steps are not those of its limit",
+            f"train on {f'with {smaller}' if held else ''}by `{call}` ({UNLESS})",
             warns=known,
             advises=held or not fault,  # the loss's own advice is the same
         )
+    elif (share := _share_of_the_rate(optimizer)) < SHORT:
+        yield Obstacle(
+            f"Adam's last steps were {share:.1g} of its rate: gradients shrank faster than the "
+            "average of their squares forgets (beta2), so that this is no sign descent",
+            f"minimise the logarithm of the loss, or train on by `{call}`",
+            warns=False,
+        )
+
+
+def onward(cures: Sequence[str], norm: str, call: str, trained_by: str, *, log: bool) -> str:
+    """Say how to get nearer to a limit: what is in the way, or else what the rest depends on.
+
+    In l2 the gap falls as 1 / log(steps), unless the logarithm of the loss (log) is minimised. As
+    its weights grow, steps of a fixed length move the margins of a network by more and more, so
+    that the loss's weights jump between samples, and the gap stays or rises.
+    """
+    if cures:
+        return f"what helps: {once('; '.join(cures))}"
+    if norm in GRADIENT_DESCENTS and not log:
+        return (
+            f"train longer by `{call}`, as gradient descent on the loss itself nears it with the "
+            "logarithm of its steps only"
+        )
+    slowly = ", at which gradients shrink slower than beta2 forgets them" * ("beta2" in trained_by)
+    return f"train longer at a rate that falls{slowly}, or by `{call}`: fixed steps hover"
 
 
 def _fault_of_slopes(
@@ -337,7 +376,9 @@ def _fault_of_slopes(
 def _epsilon(
     subject: Subject, trained: dict[str, nn.Parameter], optimizer: object
 ) -> tuple[str, float, float]:
-    """Return an optimizer whose epsilon is above all gradients of a group, it, and their size.
+    """Return an optimizer that does not see the gradients of a group, its epsilon, and their size.
+
+    The epsilon is above all of them, or the precision does not hold their squares.
 
     Sizes are root mean squares of the entries where steps are divided by those of each entry, and
     Euclidean norms where they are divided by that of the matrix (Muon).
@@ -359,13 +400,20 @@ def _epsilon(
     tensors = {id(p): by_name[name] for name, p in trained.items()}
     for one, group in groups:
         held = (tensors[id(p)] for p in group["params"] if id(p) in tensors)
-        sizes = [
-            largest * float(g.norm()) / (1.0 if "ns_steps" in group else math.sqrt(g.numel()))
-            for g in held
-        ]
-        if sizes and group["eps"] > max(sizes):
-            return optimizers.name_of(one), float(group["eps"]), max(sizes)
+        muon, eps = "ns_steps" in group, float(group["eps"])
+        sizes = [largest * float(g.norm()) / (1.0 if muon else math.sqrt(g.numel())) for g in held]
+        kinds = {torch.bfloat16 if muon else p.dtype for p in group["params"]}
+        if sizes and max(eps, *(torch.finfo(kind).tiny ** 0.5 for kind in kinds)) > max(sizes):
+            return optimizers.name_of(one), eps, max(sizes)
     return "", 0.0, 0.0
+
+
+def _share_of_the_rate(optimizer: object) -> float:
+    """Length of the last steps of Adam's kind over the rate; infinite where it is not known."""
+    several = (getattr(one, "state", {}) for one in optimizers.each_of(optimizer))
+    held = (state for states in several for state in states.values() if "exp_avg_sq" in state)
+    shares = [state["exp_avg"].norm() / state["exp_avg_sq"].sqrt().norm() for state in held]
+    return max(map(float, shares), default=math.inf)
 
 
 class HasGaps(Protocol):

@@ -13,7 +13,6 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -25,7 +24,6 @@ from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.modules import as_arguments, as_module, evaluating
 from implicit_bias.measure.optimizers import each_of, geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
-from implicit_bias.networks import Network
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
 
@@ -125,12 +123,10 @@ class Recorder:
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {several}")
-        if isinstance(self.module, Network) and not isinstance(inputs, tuple):
-            inputs = self.module.prepare(np.asarray(inputs))
         self.measurements = dict(self._measurements())
         with evaluating(self.module):
             # A loop that trains has its module in training mode, so modes are no news.
-            given = as_arguments(inputs)  # into which the loop may write
+            given = as_arguments(inputs, self.module)  # into which the loop may write
             own = tuple(x.detach().clone() if isinstance(x, Tensor) else x.copy() for x in given)
             gradients = margins_of(self.module, own, labels, norms=found)
             optimizers = [one for norm in several for one in each_of(norm)]

@@ -19,7 +19,7 @@ from implicit_bias.base.wording import html_table, number, percent, percent_boun
 from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
-from implicit_bias.diagnosis.recipe import once
+from implicit_bias.diagnosis.recipe import GRADIENT_DESCENTS
 from implicit_bias.measure.multipliers import Method
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ AT = 1e-3
 ANOTHER = 0.5
 # An excess in function space that is worth a word.
 WORTH_NAMING = 1e-3
-# Norms in which gradient descent is known to go to KKT points of the leading part.
-WITH_THEOREM = ("l2", "weighted l2")
 # What goes to the KKT points of a norm.
 DESCENTS = {
     "l2": "gradient descent",
@@ -100,6 +98,8 @@ class Diagnosis:
     trained_by : str
         The optimizers whose geometry this is, with what their limit depends on; empty where they
         are not known, or go elsewhere.
+    advice : str
+        What to do to get nearer.
     cures : tuple of str
         What to do instead of training on as before, and why where no warning says it; empty where
         nothing is known to be in the way.
@@ -142,6 +142,7 @@ class Diagnosis:
     excluded: tuple[str, ...]
     seconds: float
     trained_by: str = ""
+    advice: str = ""
     cures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rest: float | None = None
@@ -278,12 +279,7 @@ def _verdict(d: Diagnosis) -> str:
         where = "far from its limit" if gap > FAR else "near a KKT point"
         if gap_lower <= FAR < gap:  # the bounds leave both open
             where = f"perhaps {where}"
-        advice = ": train longer to get there"
-        if "beta2" in d.trained_by:  # else it is no descent in that norm
-            advice += ", at rates at which gradients shrink slower than beta2 forgets them"
-        if d.cures:
-            advice = f"; training on as before does not lead there: {once('; '.join(d.cures))}"
-        return f"{where} in {d.norm} ({amount}){advice}{_layer(d)}"
+        return f"{where} in {d.norm} ({amount}); {d.advice}{_layer(d)}"
     if d.escape is not None and d.escape.claimed:
         saving = percent(d.escape.saving, space=" ")
         return (
@@ -297,7 +293,7 @@ def _of_leading_part(d: Diagnosis) -> str:
     if d.rest is None:
         return ""
     rest = f"; this is about the leading part, the rest is {percent(d.rest, space=' ')} of it"
-    known = d.norm in WITH_THEOREM
+    known = d.norm in GRADIENT_DESCENTS
     return rest if known else f"{rest}; no theorem is known for leading parts in {d.norm}"
 
 
@@ -306,7 +302,8 @@ def _layer(d: Diagnosis) -> str:
     if layer is None or not layer.gap > WORTH_NAMING:
         return ""
     most = "" if layer.method == "exact" else "at most "
-    return f"; the farthest layer is {layer.name} (KKT gap {most}{percent(layer.gap, space=' ')})"
+    gap = f"KKT gap {most}{percent(layer.gap, space=' ')}"
+    return f"; of the layers alone, the farthest is {layer.name} ({gap})"
 
 
 def _in_function_space(d: Diagnosis) -> str:

@@ -29,6 +29,11 @@ So a norm is named where
   far: while gradient descent goes on, the margin in l2 rises, and may fall in another norm, so that
   an earlier state seems to prefer that.
 
+**Where a reference tells nothing.** A margin that did not rise in a norm is no evidence against it
+if the reference is near a limit in it, too: as far as its gap says, (1 - gap)^(-L/2) is the most
+that it can rise by, of which the root of the largest factor is asked. Nor is it against the norm of
+a known optimizer in which the reference is nearer to a limit than the module, which is on its way.
+
 Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
 """
 
@@ -51,7 +56,14 @@ from implicit_bias.base.progress import say, showing
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import in_function_space
-from implicit_bias.diagnosis.recipe import call_towards, limit_of, loss_obstacle, once, standstill
+from implicit_bias.diagnosis.recipe import (
+    GRADIENT_DESCENTS,
+    call_towards,
+    limit_of,
+    loss_obstacle,
+    once,
+    standstill,
+)
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -322,8 +334,8 @@ def which_norm(
     if evidence in ("margin", "none"):
         conclusion += _what_would_tell(rows, asked, own, evidence, subject, call)
     conclusion += _as_far(subjects, evidence)
-    quiet = (obstacle.warning for obstacle in obstacles if not obstacle.warns)
-    conclusion += "".join(f" Training on as before leads no nearer: {text}." for text in quiet)
+    quiet = (obstacle.advice for obstacle in obstacles if not obstacle.warns)
+    conclusion += "".join(f" What helps: {text}." for text in quiet)
     conclusion = once(conclusion)
     if stopped := [row.norm for row in rows if row.stopped]:
         conclusion += (
@@ -442,11 +454,13 @@ def _what_would_tell(
     named = "the norm of its limit" if evidence == "margin" else "named"
     said = (
         f" {row.norm}{theirs} would be {named} once its gap ({row.gap}) is {' and '.join(wanted)}: "
-        f"train on by `{call}`."
+        f"train on by {f'`{call}`' if theirs else 'what trained it, which optimizer= is to name'}."
     )
     if evidence == "margin":
         return said
     if row.reference_gap is None:
+        if theirs and row.norm in GRADIENT_DESCENTS:
+            return f"{said} No reference by gradient descent tells it sooner: it goes there, too."
         return (
             f"{said} A reference tells sooner: pass reference=start, a copy.deepcopy(module) from "
             "before the training, trained by gradient descent to the same smallest margin, "
@@ -507,15 +521,33 @@ def _conclude(
     if rows[0].reference_gap is not None:
         found["margin and gap"] = _favoured(rows, others)
         found["margin"] = _preferred(rows, others, subjects)
+    reasons = dict[str, None]()
     for evidence, (best, why) in found.items():
+        rivals = [] if best is None or evidence == "limit" else others[best.norm]
+        if best is not None and (left := _undecided(best, rivals, own, subjects[0].degree)):
+            best, why = None, left
+        reasons[why] = None
         if best is not None:
             same = f" (here the same as {', '.join(twins[best.norm])})" if twins[best.norm] else ""
             theirs = ", the optimizer's own norm" if own else ""
             if own and own not in (best.norm, *twins[best.norm]):
                 theirs = f", not the optimizer's own norm, {own}"
             return best.norm, evidence, f"{NAMED[evidence]} {best.norm}{same}{theirs}: {why}."
-    reasons = ", and ".join(why for _, why in found.values() if why)
-    return None, "none", f"It cannot be told: {reasons}."
+    return None, "none", f"It cannot be told: {', and '.join(filter(None, reasons))}."
+
+
+def _undecided(best: NormRow, rivals: Sequence[NormRow], own: str, degree: float) -> str:
+    """Say why a reference does not speak against some norm; empty where it does against all."""
+    for row in rivals:
+        gap, theirs = row.reference_gap or row.gap, "the optimizer's own norm, " * (row.norm == own)
+        full = best.factor * (1.0 - gap.lower) ** degree > 1.0 < row.factor * (1.0 + RISEN)
+        if full or (theirs and gap.upper < row.gap.lower):
+            return (
+                f"the margin is {number(best.factor, 3)} times that of the reference in "
+                f"{best.norm}, which does not speak against {row.norm}: {theirs}"
+                f"{number(row.factor, 3)} times, of a reference whose gap there is {gap}"
+            )
+    return ""
 
 
 def _near_a_limit(

@@ -33,6 +33,8 @@ ROUNDED_SHARE = 1e-6
 FAR_BITS, MOST_BITS = 40, 1000
 # Samples on which the forward pass is watched, and the cause of a refusal is looked for.
 WATCHED = 4
+# Scale at which terms of lower degrees are lost, by this share.
+LARGE, LOST = 2.0**20, 1e-3
 
 
 class HomogeneityError(ValueError):
@@ -246,12 +248,20 @@ def _cause(gradients: MarginGradients) -> str:
         mixed = _mixed_degrees(few, without)
         if len(mixed) > 1:
             sums = " and ".join(f"{degree:d}" for degree in mixed)
-            also = f"biases ({listed(without)}; bias=False) and " if without else ""
-            through = f" ({listed(added or broken)})" if gradients.shapes and not without else ""
+            # Biases above the first layer are lost beside the rest at a large scale.
+            large = dict.fromkeys(gradients.shapes, LARGE)
+            size = _scaled(few, large)
+            biased = [v for v in vectors if _deviation(_scaled(few, large | {v: 0.0}), size) < LOST]
+            also = f"biases ({listed(biased)}; bias=False) and " if biased else ""
+            through, frozen = "", ""
+            if added and not biased and len(mixed) == 2:
+                # What leaves the longer path is the shortcut; else it has no weights of its own.
+                own = _degree_without(few, added[:1]) > sum(mixed) / 2
+                through = f" ({'' if own else 'beside '}{listed(added)})"
+                frozen = ", or train with the shortcut's weights frozen at 0" * own
             return (
                 f"{also}a skip connection: the outputs are a sum of terms of degrees "
-                f"{sums}{through}. Give all paths the same number of trained layers, or train with "
-                "the shortcut's weights frozen at 0"
+                f"{sums}{through}. Give all paths the same number of trained layers{frozen}"
             )
     of = f" in {listed(broken)}" if broken else ""
     return (

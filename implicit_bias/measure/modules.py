@@ -28,11 +28,13 @@ from torch.nn.utils import parametrize
 from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
 from implicit_bias.base.validation import (
     Array,
+    as_features,
     as_finite,
     check_not_masked,
     check_one_each,
     pointing_to_the_page,
 )
+from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
 PROBES = 256
@@ -64,7 +66,7 @@ def as_module(module: object) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise TypeError(
             f"a torch module is measured, not a {type(module).__name__}: of a classifier of "
-            "this package pass classifier.network_, with network_.prepare(X) as inputs"
+            "this package pass classifier.network_"
         )
     wrapped = _compiled(module)
     if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
@@ -353,14 +355,16 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
 
 
-def as_arguments(given: object) -> tuple[Tensor | Array, ...]:
-    """Arguments of a module, from a tuple of them or from a single one.
+def as_arguments(given: Any, module: nn.Module) -> tuple[Tensor | Array, ...]:
+    """Arguments of a module, from a tuple of them or from a single one, or samples of a Network.
 
     Raises
     ------
     ValueError
         None; one that is no dense array or tensor of numbers.
     """
+    if isinstance(module, Network) and not isinstance(given, tuple):
+        given = module.prepare(as_features(given, module.n_features))
     arguments = given if isinstance(given, tuple) else (given,)
     if not arguments or given is None:
         raise ValueError("there are no inputs: pass X, or a tuple of the module's arguments")

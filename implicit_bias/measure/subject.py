@@ -94,7 +94,7 @@ def margins_of(
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
     """
-    given = modules.as_arguments(inputs)
+    given = modules.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     tensors = modules.as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
     labels = modules.labels_as_array(labels)
@@ -103,9 +103,16 @@ def margins_of(
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
         for tensor in tensors:
             as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
+        weights = gradients.parameters(gradients.theta).items()
+        if broken := [name for name, weight in weights if not weight.isfinite().all()]:
+            raise ValueError(
+                f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
+                "diverged: go back to a state before that, and train at a smaller rate, with an "
+                "eps of at least 1e-19 in single precision and in Muon"
+            )
         raise ValueError(
-            "the module's outputs contain NaN or infinity: are its weights finite, or did its "
-            "training diverge? Start from smaller weights"
+            "the module's outputs contain NaN or infinity, though its trained weights are "
+            "finite: start from smaller weights"
         )
     for norm in norms:
         check_parts(norm, gradients.shapes)

@@ -310,7 +310,7 @@ class _ModuleTrainee(Trainee):
                     "make it of expanded.clone()"
                 )
         device, signs = next(iter(given.values())).device, modules.labels_as_array(labels)
-        self.inputs = modules.as_inputs(modules.as_arguments(inputs), len(signs), device)
+        self.inputs = modules.as_inputs(modules.as_arguments(inputs, module), len(signs), device)
         probes = tuple(tensor[: modules.PROBES] for tensor in self.inputs)
         with modules.undisturbed(module):
             gradients = margins_of(module, probes, signs[: modules.PROBES])

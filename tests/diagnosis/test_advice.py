@@ -28,7 +28,7 @@ def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
 @pytest.mark.parametrize(
     ("margin", "dtype", "word"),
     [
-        (5.0, torch.float32, LONGER),
+        (5.0, torch.float32, f"{LONGER} by `train_to_limit(module.double(), inputs, labels"),
         (200.0, torch.float32, "in float64, or by `train_to_limit(module.double(), inputs, labels"),
         (200.0, torch.float64, LONGER),
         (
@@ -107,9 +107,9 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
     found = quiet(module, optimizer=small)
     assert found.warnings == ()
     assert LONGER in found.verdict
-    assert "beta2 forgets" in found.verdict
-    # No eps is below gradients of 0, nor in single precision below these.
-    for underflowed in (of_margin(2000.0), of_margin(200.0, torch.float32)):
+    assert "rate that falls, at which gradients shrink slower than beta2 forgets" in found.verdict
+    # No eps helps where gradients are 0, or their squares in single precision.
+    for underflowed in (of_margin(2000.0), *(of_margin(q, torch.float32) for q in (60.0, 200.0))):
         inputs = X.to(next(underflowed.parameters()).dtype)
         tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
         labels = own_labels(underflowed, inputs)
@@ -119,6 +119,20 @@ def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
         assert "train_to_limit" in said
         assert "that call" not in found.verdict
         assert "far below" not in said
+
+
+def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
+    module = of_margin(5.0)
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-12)
+    assert LONGER in quiet(module, optimizer=optimizer).verdict
+    for size in (1e3, *[1.0] * 50):
+        for p in module.parameters():
+            p.grad = torch.full_like(p, size)
+        optimizer.step()
+    verdict = quiet(module, optimizer=optimizer).verdict
+    assert "minimise the logarithm of the loss" in verdict
+    assert "beta2" in verdict
+    assert LONGER not in verdict
 
 
 @pytest.mark.slow

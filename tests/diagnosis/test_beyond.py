@@ -298,6 +298,8 @@ def test_words_a_page_and_a_picture(tmp_path: Path) -> None:
         "In which geometry",
         "Which layer can shrink",
     ]
+    assert [ax.get_xlim() for ax in figure.axes[1:]] == [(0, 1)] * 2
+    assert "of the layers alone" in found.verdict
     figure.savefig(tmp_path / "diagnosis.png")
     assert len(replace(found, layers=()).plot().axes) == 2
     assert found.margins.shape == found.multipliers.shape == (12, 3)

@@ -155,6 +155,7 @@ def test_a_network_of_this_package_takes_samples() -> None:
     network = GLN([HyperplaneContexts.random(X, 4, 1, random_state=0)])
     row = Recorder(network, X, signs, gaps=False).record()
     assert row["min_margin"] == pytest.approx((signs * network.decision(X)).min())
+    assert diagnose(network, X, np.sign(network.decision(X))).degree == 2
 
 
 def test_picture(tmp_path: Path) -> None:
@@ -162,9 +163,11 @@ def test_picture(tmp_path: Path) -> None:
     recorder = Recorder(module, X, LABELS)
     with pytest.raises(ValueError, match="record"):
         recorder.plot()
-    trained(module, recorder)
+    trained(module, recorder, 120)
     figure = recorder.plot()
     margin, gap = figure.axes
+    assert margin.get_xlim() == (0, 120)
+    assert list(margin.get_xticks())[:2] == [0, 20]
     assert [line.get_label() for line in margin.lines] == ["l2", "linf"]
     frame = recorder.frame()
     shown = frame["margin_l2"] > 0

@@ -252,9 +252,12 @@ def test_what_an_optimizer_says_of_the_training() -> None:
         (skip, r"skip.*degrees 1 and 2.*'shortcut\.weight'"),
         (
             lambda: nn.Sequential(computed(lambda block, x: x + block(x), D), single()),
-            r"skip.*degrees 1 and 2.*'0\.first\.weight'",
+            r"skip.*degrees 1 and 2 \(beside '0\.first\.weight'\)\. Give.*layers \(",
         ),
-        (biased_residual, r"biases \('first\.bias', .*; bias=False\) and a skip.*degrees 2 and 4"),
+        (
+            biased_residual,
+            r"^biases \('a\.bias', 'b\.bias', 'last\.bias'; .* skip.* 2 and 4\. Give",
+        ),
         (low_rank, r"activations that scale; .*skip connection or an update of frozen weights"),
         (attention, r"attention.*'query', 'key'.*[Ff]reeze"),
         (attention_and_skip, r"skip.*degrees 1 and 2.*'shortcut\.weight'"),

@@ -329,7 +329,7 @@ def test_huge_and_tiny_outputs_are_trained_on(method: Method, scale: float, norm
         (lambda: flat(4), X4, LABELS[:-1], "samples"),
         (lambda: nn.Sequential(flat(4, 1.0), nn.Dropout()), X4, LABELS, "eval"),
         (lambda: nn.Sequential(flat(4, 1.0), nn.BatchNorm1d(4).double()), X4, LABELS, "eval"),
-        (lambda: flat(1, math.nan), X4, SIGNS, "finite"),
+        (lambda: flat(1, math.nan), X4, SIGNS, "diverged"),
         (lambda: nn.Sequential(flat(4), nn.Unflatten(1, (2, 2))), X4, LABELS, "shape"),
         (lambda: flat().requires_grad_(False), X4, SIGNS, "gradient"),
         (lambda: flat(4), 0.0 * X4, LABELS, "inputs all 0"),

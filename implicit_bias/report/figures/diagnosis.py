@@ -43,7 +43,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
         colours = [VERMILION if name == diagnosis.norm else GREY for name in names]
         bars = gaps.barh(names, [diagnosis.gaps[name] for name in names], color=colours)
         gaps.bar_label(bars, fmt="{:.3g}", padding=4)
-        gaps.set(xlim=(0, 1.2), xticks=np.linspace(0, 1, 6), title="In which geometry")
+        gaps.set(xlim=(0, 1), title="In which geometry")
         gaps.set_xlabel("KKT gap (grey: upper bound)\nacross norms only 0 compares")
 
         shown = sorted(bounded, key=lambda layer: -layer.gap)[:MOST_LAYERS][::-1]
@@ -52,7 +52,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
                 [each.name for each in shown], [each.gap for each in shown], color=BLUE
             )
             axes.bar_label(bars, fmt="{:.3g}", padding=4)
-            axes.set(xlim=(0, 1.2), xticks=np.linspace(0, 1, 6), title="Which layer can shrink")
+            axes.set(xlim=(0, 1), title="Which layer can shrink")
             axes.set_xlabel("KKT gap of the layer alone")
     return figure
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from implicit_bias.report import style
 
-# From this many steps on their axis is logarithmic, so that step 0 is not shown.
+# From this many steps on their axis is logarithmic, but between 0 and the first one after it.
 MANY_STEPS = 100
 
 
@@ -52,6 +52,13 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
             style.logarithmic(ax)
             if frame["step"].max() < MANY_STEPS:
                 ax.set_xscale("linear")
+            elif frame["step"].min() == 0:
+                first, last = sorted(frame["step"])[1], frame["step"].max()
+                ticks = ax.xaxis.get_major_locator().tick_values(first, last)
+                ax.set_xscale("symlog", linthresh=first)
+                ax.set_xticks([0, *(tick for tick in ticks if first <= tick <= last)])
+                ax.xaxis.set_major_formatter("{x:g}")
+                ax.set_xlim(0, last)
             _before_separation(ax, frame)
         margins.set_yscale("linear")
         margins.set(ylim=(0, 1.05))
@@ -64,11 +71,9 @@ def _before_separation(ax: Axes, frame: pd.DataFrame) -> None:
     steps, missing = frame["step"].to_numpy(), ~(frame["min_margin"] > 0).to_numpy()
     if not missing.any():
         return
-    shown = steps[steps > 0] if ax.get_xscale() == "log" else steps
-    low, high = (shown.min(), shown.max()) if len(shown) else (1, 1)
     for start, end in zip(steps[missing], np.append(steps[1:], steps[-1])[missing], strict=True):
-        ax.axvspan(max(start, low), max(end, low), color=style.GREY, alpha=0.2, linewidth=0)
-    ax.set_xlim(low, high if high > low else low + 1)
+        ax.axvspan(start, end, color=style.GREY, alpha=0.2, linewidth=0)
+    ax.set_xlim(steps[0], max(steps[-1], steps[0] + 1))
     if missing.all():
         ax.set(yscale="linear", ylim=(0, 1.05))
     ax.annotate(
