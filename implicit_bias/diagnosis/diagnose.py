@@ -34,6 +34,7 @@ from implicit_bias.diagnosis import recipe
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import layer_bounds
+from implicit_bias.diagnosis.recorder import Recorder
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
 from implicit_bias.measure import multipliers
@@ -58,7 +59,7 @@ def diagnose(
     norm: tensors.GivenNorm | None = None,
     loss: object = None,
     optimizer: object = None,
-    recorder: recipe.HasGaps | None = None,
+    recorder: Recorder | None = None,
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> Diagnosis:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 import re
 import warnings as python_warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.wording import number, percent
+from implicit_bias.diagnosis.recorder import Recorder
 from implicit_bias.measure import optimizers
 from implicit_bias.measure.multipliers import loss_weights
 from implicit_bias.measure.subject import Subject
@@ -411,29 +412,18 @@ def _epsilon(
 def _share_of_the_rate(optimizer: object) -> float:
     """Length of the last steps of Adam's kind over the rate; infinite where it is not known."""
     several = (getattr(one, "state", {}) for one in optimizers.each_of(optimizer))
-    held = (state for states in several for state in states.values() if "exp_avg_sq" in state)
+    known = {"exp_avg", "exp_avg_sq"}
+    held = (state for states in several for state in states.values() if known <= state.keys())
     shares = [state["exp_avg"].norm() / state["exp_avg_sq"].sqrt().norm() for state in held]
     return max(map(float, shares), default=math.inf)
 
 
-class HasGaps(Protocol):
-    """What is asked of a `Recorder`: its rows, and by what they are measured."""
-
-    @property
-    def rows(self) -> Sequence[Mapping[str, float]]:
-        """What was recorded, by column."""
-
-    @property
-    def measurements(self) -> Mapping[str, object]:
-        """Columns."""
-
-
-def gap_rose(recorder: HasGaps, norm: str, gap_lower: float, call: str) -> Obstacle | None:
+def gap_rose(recorder: Recorder, norm: str, gap_lower: float, call: str) -> Obstacle | None:
     """Say that a gap is above an earlier one for certain, by its lower bound.
 
     Parameters
     ----------
-    recorder : HasGaps
+    recorder : Recorder
         Of the training.
     norm : str
         Name of the norm.
@@ -448,7 +438,7 @@ def gap_rose(recorder: HasGaps, norm: str, gap_lower: float, call: str) -> Obsta
         The recorder has no gaps in this norm.
     """
     column = f"gap_{norm}"
-    if not isinstance(getattr(recorder, "measurements", None), Mapping):
+    if not isinstance(recorder, Recorder):
         raise TypeError(f"recorder must be a Recorder of the training, got {recorder!r:.99}")
     if column not in recorder.measurements:
         raise ValueError(

@@ -54,16 +54,9 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import say, showing
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
+from implicit_bias.diagnosis import recipe
 from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import in_function_space
-from implicit_bias.diagnosis.recipe import (
-    GRADIENT_DESCENTS,
-    call_towards,
-    limit_of,
-    loss_obstacle,
-    once,
-    standstill,
-)
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.margin_gradients import MarginGradients
@@ -311,14 +304,14 @@ def which_norm(
     geometries = {norm.name: norm for norm in map(as_parameter_norm, several)}
     if not several or len(geometries) < len(several):
         raise ValueError(f"norms must name at least one, and none twice, got {several}")
-    geometry, _, obstacles = limit_of(module, None, optimizer)
+    geometry, _, obstacles = recipe.limit_of(module, None, optimizer)
     own = "" if optimizer is None else geometry.name
     if own:
         geometries.setdefault(own, geometry)
     with showing("measuring in each norm"), evaluating(module) as modes:
         gradients = margins_of(module, inputs, labels, norms=geometries.values())
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
-        unfit = loss_obstacle(loss, gradients.classes)
+        unfit = recipe.loss_obstacle(loss, gradients.classes)
         linear = subject.linear
         subjects = [subject]
         if reference is not None:
@@ -327,8 +320,8 @@ def which_norm(
         twins = _twins(subject.gradients, geometries)
         best, evidence, conclusion = _conclude(rows, twins, linear, own, subjects)
         asked = _in_question(rows, best or own)
-        call = call_towards(subject, asked.norm, read=asked.norm == own)
-        obstacles += [unfit] if unfit else standstill(subject, call, optimizer, loss)
+        call = recipe.call_towards(subject, asked.norm, read=asked.norm == own)
+        obstacles += [unfit] if unfit else recipe.standstill(subject, call, optimizer, loss)
     for text in (*found, *(obstacle.warning for obstacle in obstacles if obstacle.warns)):
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     if evidence in ("margin", "none"):
@@ -336,7 +329,7 @@ def which_norm(
     conclusion += _as_far(subjects, evidence)
     quiet = (obstacle.advice for obstacle in obstacles if not obstacle.warns)
     conclusion += "".join(f" What helps: {text}." for text in quiet)
-    conclusion = once(conclusion)
+    conclusion = recipe.once(conclusion)
     if stopped := [row.norm for row in rows if row.stopped]:
         conclusion += (
             f" The search in {', '.join(stopped)} was stopped after {max_seconds:g} seconds: more "
@@ -459,7 +452,7 @@ def _what_would_tell(
     if evidence == "margin":
         return said
     if row.reference_gap is None:
-        if theirs and row.norm in GRADIENT_DESCENTS:
+        if theirs and row.norm in recipe.GRADIENT_DESCENTS:
             return f"{said} No reference by gradient descent tells it sooner: it goes there, too."
         return (
             f"{said} A reference tells sooner: pass reference=start, a copy.deepcopy(module) from "

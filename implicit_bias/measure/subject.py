@@ -104,14 +104,13 @@ def margins_of(
         for tensor in tensors:
             as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
         weights = gradients.parameters(gradients.theta).items()
-        if broken := [name for name, weight in weights if not weight.isfinite().all()]:
-            raise ValueError(
-                f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
-                "diverged: go back to a state before that, and train at a smaller rate, with an "
-                "eps of at least 1e-19 in single precision and in Muon"
-            )
+        broken = [name for name, weight in weights if not weight.isfinite().all()]
         raise ValueError(
-            "the module's outputs contain NaN or infinity, though its trained weights are "
+            f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
+            "diverged: go back to a state before that, and train at a smaller rate, with an eps of "
+            "at least 1e-19 in single precision and in Muon"
+            if broken
+            else "the module's outputs contain NaN or infinity, though its trained weights are "
             "finite: start from smaller weights"
         )
     for norm in norms:
