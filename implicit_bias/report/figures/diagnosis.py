@@ -41,19 +41,17 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
 
         names = sorted(diagnosis.gaps, key=lambda name: name == diagnosis.norm)
         colours = [VERMILION if name == diagnosis.norm else GREY for name in names]
-        bars = gaps.barh(names, [diagnosis.gaps[name] for name in names], color=colours)
-        gaps.bar_label(bars, fmt="{:.3g}", padding=4)
-        gaps.set(xlim=(0, 1), title="In which geometry")
+        gaps.barh(names, [diagnosis.gaps[name] for name in names], color=colours)
+        gaps.set(title="In which geometry")
         gaps.set_xlabel("KKT gap (grey: upper bound)\nacross norms only 0 compares")
 
         shown = sorted(bounded, key=lambda layer: -layer.gap)[:MOST_LAYERS][::-1]
         for axes in layers:  # none where no layer is linear alone
-            bars = axes.barh(
-                [each.name for each in shown], [each.gap for each in shown], color=BLUE
-            )
-            axes.bar_label(bars, fmt="{:.3g}", padding=4)
-            axes.set(xlim=(0, 1), title="Which layer can shrink")
-            axes.set_xlabel("KKT gap of the layer alone")
+            axes.barh([each.name for each in shown], [each.gap for each in shown], color=BLUE)
+            axes.set(title="Which layer can shrink", xlabel="KKT gap of the layer alone")
+        for axes in (gaps, *layers):
+            axes.set_xlim(0, 1)
+            axes.bar_label(axes.containers[0], fmt="{:.3g}", padding=4)
     return figure
 
 
