@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp, ldexp_up, unit_weights
+from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.lower import (
     DualPoint,
@@ -208,10 +208,11 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     return min(scale * norm + loss, zero)
 
 
+@own_settings()
 def dual_scale(problem: MarginProblem, alpha: Array) -> float:
     """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
     point = DualPoint.of(problem, alpha)
-    return float(ldexp(point.scale, -point.exponent))
+    return point.scale(point.exponent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +222,8 @@ class Graded:
     Attributes
     ----------
     alpha : ndarray of shape (N,) or (N, K)
-        Feasible, at most its C each; sum 1 where the data are proven not to be separable.
+        Feasible up to 1e-11, at most its C each; sum 1 where the data are proven not to be
+        separable.
     coef : ndarray of shape (M, D) or (K, M, D)
         Attains the upper bound, with ``intercept``; 0 where the data are not separable.
     intercept : float or ndarray of shape (K,)

@@ -34,9 +34,9 @@ class DualPoint:
     problem : MarginProblem
         The problem.
     values : ndarray of shape (R,)
-        alpha of its constraints.
+        alpha of its constraints, times 2^-exponent.
     exponent : int
-        See above.
+        That of the power of two.
     precise : Enclosure of shape (G,), optional
         ||V_g||, where they were evaluated with more digits.
     """
@@ -68,30 +68,34 @@ class DualPoint:
         rows = self.problem.constraints
         return dual_norms(self.problem, rows.weights(self.values), roundings=rows.n_classes - 2)
 
-    @property
-    def scale(self) -> float:
-        """The largest c for which c times the values is feasible; inf where every V_g is 0."""
+    def scale(self, exponent: int) -> float:
+        """Largest c for which c 2^exponent times the values is feasible; inf where V = 0."""
         largest = float(self.norms.value.max())
-        totals = self.problem.constraints.totals(self.values)
-        by_norm = 1.0 / largest if largest > 0 else np.inf
+        by_norm = float(rounding.ldexp(1.0 / largest, -exponent)) if largest > 0 else np.inf
+        totals = rounding.ldexp(self.problem.constraints.totals(self.values), exponent)
         boxed = totals > 0
         return min(by_norm, float((self.problem.box[boxed] / totals[boxed]).min(initial=np.inf)))
 
     def scaled(self) -> DualPoint:
         """Return the feasible point, balanced where there is an intercept, as it is stored.
 
-        Dual variables that are feasible up to a solver's own rounding stay as they are.
+        Dual variables that are feasible up to a solver's own rounding (`rounding.NEAR`) stay.
         """
-        problem = self.problem
-        unit = math.ldexp(1.0, self.exponent) if abs(self.exponent) <= 1000 else math.nan
-        point = replace(self, values=self._balanced(self.values)) if problem.intercept else self
+        problem, point = self.problem, self
+        if problem.intercept:
+            point = replace(self, values=self._balanced(self.values), precise=None)
         if not point.values.any():
             return point
-        c, total = point.scale, float(point.values.sum())
-        c = c if c * total < rounding.LARGEST else 1.0 / total
-        c = unit if abs(c - unit) <= rounding.NEAR * unit else c
-        values = self._balanced(in_box(problem, point.values * c), problem.box)
-        if c == unit and np.array_equal(values, point.values * unit):
+        for exponent in (self.exponent, 0):  # c may be beyond float64 in the units of one of them
+            c, alpha = point.scale(exponent), rounding.ldexp(point.values, exponent)
+            total = float(alpha.sum())
+            if c >= rounding.SMALLEST_NORMAL and c * total < rounding.LARGEST:
+                break
+        else:
+            c = 1.0 / total
+        near = exponent == self.exponent and abs(c - 1.0) <= rounding.NEAR
+        values = self._balanced(in_box(problem, alpha if near else alpha * c), problem.box)
+        if near and np.array_equal(values, alpha):
             return point
         return DualPoint.of(problem, problem.constraints.alpha(values))
 
@@ -163,9 +167,9 @@ class DualPoint:
     def gordan_ratio(self) -> float:
         """sum_n alpha_n ||phi_n|| / max_g ||V_g(alpha)||, phi_n the features of sample n.
 
-        Bounded from below. Unlike the lower bound it does not change with the scale of single
-        samples, as separability does not: with all features scaled to norm 1, the margin of any
-        separator of norm 1 is at most its inverse.
+        Bounded from below, up to the rounding of the sum. Unlike the lower bound it does not change
+        with the scale of single samples, as separability does not: with all features scaled to norm
+        1, the margin of any separator of norm 1 is at most its inverse.
         """
         problem, largest = self.problem, float(self.norms.magnitude.max())
         total = float(problem.constraints.totals(self.values) @ problem.feature_norms)

@@ -714,7 +714,9 @@ def _repeated(X: Array) -> list[int]:
 @lru_cache(1)
 def _of_digits(n_features: int) -> NDArray[np.uint64]:
     """Return what the digits of each feature count in a sum, at random."""
-    return np.random.default_rng(0).integers(2**64, size=n_features, dtype=np.uint64)
+    weights = np.random.default_rng(0).integers(2**64, size=n_features, dtype=np.uint64)
+    weights.setflags(write=False)
+    return weights
 
 
 def _digest(row: Array) -> bytes:

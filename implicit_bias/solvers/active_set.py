@@ -169,9 +169,11 @@ class OneGroup(SupportSolver, RowSolver):
     rough : float
         Share of a level's rows that may still be in the wrong set when the next one begins.
     nearly : float
-        Share of all rows that may be where bounds are computed: with more they are far apart.
+        Share of all rows that may be where bounds are computed: with more in the wrong set, bounds
+        are too far apart to be worth a product.
     ridges : tuple of float
-        What is added to the diagonal of Q_FF, which is 1: the first that makes it definite.
+        Shares of the mean of the diagonal of Q_FF, which are added to it: the first that makes it
+        definite.
     seed : int
         Levels take the rows in a random order, which has nothing to do with that of the data.
     """
@@ -327,7 +329,7 @@ def _bordered(
     for ridge in ridges:
         L = matrix()
         diagonal = L.diagonal()
-        diagonal.add_(ridge * diagonal.mean())
+        diagonal.add_(diagonal.mean(), alpha=ridge)
         info = torch.empty((), dtype=torch.int32, device=L.device)
         torch.linalg.cholesky_ex(L, out=(L, info))
         if not info:
@@ -683,7 +685,8 @@ class _ByLevels(_OnSupport[OneGroup]):
         if scaled.soft:
             parts[:, 1] = torch.where(sets == AT_BOX, scaled.C[:n], 0.0)
             right = torch.hstack([right, -self.products(parts[:, 1:])[F]])
-        border, rest = scaled.e[: len(F)], parts[:0]  # without offsets, of which there are 0
+        # Without offsets the border (F, 0) and its right side (0, k) need no product.
+        border, rest = scaled.e[: len(F)], parts[:0]
         if scaled.n_offsets:
             border, rest = scaled.e[F], -scaled.e[:n].T @ parts
         solved = _bordered(lambda: self.gram.of(F).T, border, right, rest, self.solver.ridges)

@@ -170,7 +170,7 @@ class Solution(Start):
     problem : MarginProblem or None
         What was solved; None in a solution that was read from a file, which keeps no samples.
     alpha : ndarray of shape (N,) or (N, K)
-        Dual variables, scaled to be feasible; sum 1 where the data are not separable.
+        Dual variables, scaled to be feasible (up to 1e-11); sum 1 where the data are not separable.
     group_norms : ndarray of shape (G,)
         d_g = ||zeta_g||, the multiplier of group g: zeta_g = d_g P_g V_g at the optimum.
     coef : ndarray of shape (M, D) or (K, M, D)

@@ -96,6 +96,7 @@ def test_alpha_stays_in_boxes_that_underflow() -> None:
     problem = max_margin(np.array([[1e-130], [2e-130]]), [1, -1], C=1e-200)
     graded = grade(problem, np.ones((1, 1)), np.array([5e-200, 3e-200]), Status.ITERATION_LIMIT)
     assert (graded.alpha <= problem.box).all()
+    assert graded.certificate.lower == pytest.approx(1.6e-200)
 
 
 def test_nothing_bounds_nothing() -> None:
