@@ -156,12 +156,17 @@ class Enclosure:
 
 
 def dual_vector_norms(
-    gates: Array | sp.csr_array, X: Array, weights: Array, few: bool, roundings: int = 0
+    gates: Array | sp.csr_array,
+    X: Array,
+    sizes: Array,
+    weights: Array,
+    few: bool,
+    roundings: int = 0,
 ) -> Enclosure:
     """||V_m||, shape (M,): the norms of the rows of V, and what rounding may add to each row.
 
-    ``few``: the gates are sparse enough for a sparse product. ``roundings``: those that are in
-    the weights already.
+    ``sizes``: the norms of the inputs, (N,). ``few``: the gates are sparse enough for a sparse
+    product. ``roundings``: those that are in the weights already.
     """
     active = np.flatnonzero(weights)
     V = np.zeros((gates.shape[1], X.shape[1]))
@@ -171,7 +176,7 @@ def dual_vector_norms(
         rows = active[start : start + step]
         Z = _some(gates, rows) if few else _dense(_some(gates, rows))
         w, inputs = weights[rows], _some(X, rows)
-        size += np.asarray(np.abs(Z).T @ (np.abs(w) * row_norms(inputs)))
+        size += np.asarray(np.abs(Z).T @ (np.abs(w) * sizes[rows]))
         V += np.asarray(Z.T @ (inputs * w[:, None]))
     terms = len(active) if few else min(BLOCK, len(active)) + len(active) // BLOCK + 1
     if few:
@@ -203,19 +208,22 @@ def dual_vectors(
     return Enclosure(V, SAFETY * gamma(terms) * size + UNDERFLOW * (len(active) > 0))
 
 
-def predictions(gates: Array | sp.csr_array, X: Array, coef: Array, values: Array) -> Enclosure:
-    """F (N,): its values as they were computed in float64, with the bound on their errors."""
+def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: Array) -> Enclosure:
+    """F (N,): its values as they were computed in float64, with the bound on their errors.
+
+    ``sizes``: the norms of the inputs, (N,).
+    """
     norms = row_norms(coef)
     few = sp.csr_array(gates) if sp.issparse(gates) else None
     # Of each sample; products with 0 are exact.
     terms = np.count_nonzero(gates, axis=1) if few is None else np.diff(few.indptr)
-    reach = gamma(X.shape[1] + int(terms.max()) + 3) * norms + UNDERFLOW
+    reach = gamma(coef.shape[1] + int(terms.max()) + 3) * norms + UNDERFLOW
     if few is not None:
         size = np.asarray(abs(few) @ reach)
     else:
-        starts = range(0, len(X), 8 * BLOCK)  # the absolute values are a copy
+        starts = range(0, len(sizes), 8 * BLOCK)  # the absolute values are a copy
         size = np.concatenate([np.abs(gates[n : n + 8 * BLOCK]) @ reach for n in starts])
-    return Enclosure(values, SAFETY * size * row_norms(X))
+    return Enclosure(values, SAFETY * size * sizes)
 
 
 # --- in higher precision ---------------------------------------------------------------------

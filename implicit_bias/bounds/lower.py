@@ -237,8 +237,9 @@ def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> ro
     columns = _columns(features, weights)
     gates, X = features.fast_gates, features.X
     if isinstance(norm, GroupNorm):
+        of_each = gates, X, features.input_norms
         few = are_few(gates)
-        rows = [rounding.dual_vector_norms(gates, X, w, few, roundings) for w in columns]
+        rows = [rounding.dual_vector_norms(*of_each, w, few, roundings) for w in columns]
         return norm.of_rows(_joined(rows))
     return _norms_of(norm, [rounding.dual_vectors(gates, X, w, roundings) for w in columns])
 

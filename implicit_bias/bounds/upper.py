@@ -317,8 +317,8 @@ def score_enclosures(features: Features, coef: Array, values: Array | None = Non
     ``values`` are the scores as they were computed, where they were.
     """
     values = features.apply(coef) if values is None else values
-    gates, X, pairs = features.fast_gates, features.X, zip(coef, values.T, strict=True)
-    return Enclosure(values, np.stack([predictions(gates, X, *pair).radius for pair in pairs], 1))
+    given, pairs = (features.fast_gates, features.input_norms), zip(coef, values.T, strict=True)
+    return Enclosure(values, np.stack([predictions(*given, *pair).radius for pair in pairs], 1))
 
 
 def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) -> Enclosure:

@@ -31,6 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from implicit_bias.base.rounding import row_norms
 from implicit_bias.base.validation import Array
 from implicit_bias.norms.group_norm import FEW
 from implicit_bias.problem.constraints import Constraints, Integers
@@ -112,6 +113,11 @@ class Features:
         found = sp.csr_array((data, column, starts), shape=(len(self), gates.shape[1] * D))
         found.eliminate_zeros()
         return found
+
+    @cached_property
+    def input_norms(self) -> Array:
+        """Norm of each sample's inputs, (N,)."""
+        return row_norms(self.X)
 
     @cached_property
     def norms(self) -> Array:

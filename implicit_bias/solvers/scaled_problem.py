@@ -722,7 +722,7 @@ class Layout:
         """Whether a row has one score: its label is a sign, which its input takes."""
         return self.rows.width == 1
 
-    @property
+    @cached_property
     def merged(self) -> NDArray[np.bool_]:
         """Classes that are one with others, (K,)."""
         return np.bincount(self.kinds)[self.kinds] > 1

@@ -40,7 +40,7 @@ def test_enclosures_contain_the_real_products(
     weights = rounding.unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
     exact_Z, exact_X = fractions(Z), fractions(X)
     V = exact_Z.T @ (fractions(weights)[:, None] * exact_X)
-    rough = rounding.dual_vector_norms(gates, X, weights, sparse)
+    rough = rounding.dual_vector_norms(gates, X, rounding.row_norms(X), weights, sparse)
     for m, row in enumerate(V):
         value, radius = (Fraction(float(each[m])) for each in (rough.value, rough.radius))
         assert max(value - radius, Fraction(0)) ** 2 <= row @ row <= (value + radius) ** 2
@@ -53,7 +53,9 @@ def test_enclosures_contain_the_real_products(
         assert (slack <= 1e-24 * n * largest + 1e-110).all()
     coef = rng.normal(size=(3, 4))
     f = ((exact_Z @ fractions(coef)) * exact_X).sum(axis=1)
-    contains(rounding.predictions(gates, X, coef, gated_linear(X, gates, coef)), f)
+    contains(
+        rounding.predictions(gates, rounding.row_norms(X), coef, gated_linear(X, gates, coef)), f
+    )
     contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
