@@ -67,7 +67,7 @@ class MovedModules:
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         """Return what loads a module that has moved."""
-        this: Any = self  # with no base of `importlib.abc`, which takes 9 ms to import
+        this: Any = self  # with no base of `importlib.abc`, which is slow to import
         return ModuleSpec(fullname, this) if fullname in self.moved else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -78,9 +78,10 @@ METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
 OPTIMIZER_NAMES: tuple[OptimizerName, ...] = get_args(OptimizerName)
+_LIMITS = table_of("base/optimizers.toml")
 OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
-    name: OptimizerLimit(**limit | {"classes": tuple(limit["classes"])})
-    for name, limit in table_of("base/optimizers.toml").items()
+    name: OptimizerLimit(**_LIMITS[name] | {"classes": tuple(_LIMITS[name]["classes"])})
+    for name in OPTIMIZER_NAMES
 }
 
 

@@ -1,4 +1,4 @@
-"""Files that come with the package: words and tables as text, which no code need hold."""
+"""Files that come with the package: words and tables as text."""
 
 import tomllib
 from pathlib import Path
@@ -10,6 +10,6 @@ def text_of(path: str) -> str:
     return (Path(__file__).parents[1] / path).read_text("utf-8")
 
 
-def table_of(path: str) -> dict[Any, Any]:
+def table_of(path: str) -> dict[str, Any]:
     """Return what a .toml file of this package holds."""
     return tomllib.loads(text_of(path))

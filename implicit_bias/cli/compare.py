@@ -67,8 +67,8 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
+    from implicit_bias.report.conclusion import WORDS
     from implicit_bias.report.tables import tables
-    from implicit_bias.report.texts import WORDS
     from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
 

@@ -77,7 +77,7 @@ def numbered(path: Path, free: Callable[[Path], Path]) -> Path:
 
 def new_file(path: Path) -> Path:
     """Return a file that overwrites nothing, of this name or the next, and can be written."""
-    file = numbered(path, partial(free_path, suffix=path.suffix))
+    file = numbered(path, partial(free_path, taken=Path.is_file, suffix=path.suffix))
     check_writable(file)
     return file
 

@@ -28,13 +28,13 @@ def report(
         A saved network of the same data and gates to compare as well, such as one that train
         --until-excess wrote; more than once for more.
     """
-    from implicit_bias.runs.command import report_again
     from implicit_bias.runs.comparison_folder import FolderError, read_comparison, write_comparison
 
     with usage_errors(FolderError):
         config, models = read_comparison(folder, networks or ())
     if missing := [name for name in config.models if name not in models]:
         warn(f"left out, not finished or not of this comparison: {', '.join(missing)}")
-    then = [report_again(folder, networks)] if networks else []
-    comparison, page = write_comparison(folder, config, load_data(config), models, then=then)
+    comparison, page = write_comparison(
+        folder, config, load_data(config), models, networks=networks or ()
+    )
     print_comparison(comparison, page, config, as_json)

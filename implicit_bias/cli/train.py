@@ -104,10 +104,9 @@ def train(
     from implicit_bias.training.limit import LimitResult
 
     # Not the name of the file that a training of this many steps writes.
-    file = file or Path(f"{model}{LIMIT_SUFFIX}{MODEL_SUFFIX}")
+    file = new_file(file or Path(f"{model}{LIMIT_SUFFIX}{MODEL_SUFFIX}"))
     if checkpoint is not None and checkpoint.resolve() == file.resolve():
         raise typer.BadParameter(f"the model would replace the checkpoint {file}: name another")
-    file = new_file(file)
     goals = {"until_excess": until_excess, "stop_at_gap": stop_at_gap}
     with usage_errors(ValueError, FileExistsError):
         classifier, pictures = train_and_save(

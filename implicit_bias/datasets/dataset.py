@@ -261,7 +261,7 @@ def split(
         if label not in train.y:
             written = f"{label:+d}" if dataset.classes is None else f"{label}"
             few = train_size < len(dataset.names)
-            cure = "each class needs one, beside those for validation, so give more"
+            cure = "each class needs one, beside those for validation: raise train_size"
             raise ValueError(
                 f"class {written} ({class_name}) of {dataset.name} has none of the {train_size} "
                 f"training samples: {cure if few else f'take more, or another seed than {seed}'}"

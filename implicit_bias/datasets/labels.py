@@ -227,7 +227,8 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
 def listed(names: Sequence[str], near: str | None = None) -> str:
     """Join names, the ones most like ``near`` first, and ask for those; of many only some."""
     folded = {name.casefold(): name for name in names}
-    close = [folded[k] for k in difflib.get_close_matches((near or "").casefold(), folded, 2)]
+    found = difflib.get_close_matches(near.casefold(), folded, 2) if near else []
+    close = [folded[name] for name in found]
     ordered = [*close, *(name for name in names if name not in close)]
     more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
     asked = f" (did you mean {' or '.join(close)}?)" if close else ""

@@ -55,7 +55,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 LIBSVM = (".svm", ".libsvm", ".svmlight", ".txt")
 COMPRESSED = (".gz", ".bz2")
 # Signs that programs write between fields.
-MARKS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars", " ": "spaces"}
+MARKS = {";": "semicolons", "\t": "tabs", ",": "commas"}
 # How the labels of the file are called beside the classes that several of them are in.
 WRITTEN = "label in the file"
 # Values (8 bytes each) that a sparse file may have once its zeros are written out.
@@ -294,7 +294,8 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
         names = [name.strip() for name in head.iloc[0]]
         if names[0].startswith("sep="):
             raise ValueError("Excel's sep= in the first line: delete this line")
-        if others := [w for mark, w in MARKS.items() if len(names) == 1 and mark in names[0]]:
+        others = [word for mark, word in MARKS.items() if mark != sign and mark in names[0]]
+        if others and len(names) == 1 and target != names[0]:
             raise ValueError(f"its fields are separated by {others[0]}")
         try:
             table = read(index_col=False, low_memory=False)

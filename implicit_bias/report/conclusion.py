@@ -33,9 +33,11 @@ from enum import Enum
 from typing import Any
 
 from implicit_bias.base.counts import Count
+from implicit_bias.base.packaged import table_of
 from implicit_bias.base.wording import NO_BREAK, percent, percent_range
-from implicit_bias.report.texts import WORDS
 
+# What is said of tables, sections, curves and verdicts.
+WORDS = table_of("report/page.toml")
 # What evaluation samples are called, by whether they are others than the training samples.
 SAMPLES = {True: "unseen samples", False: "training samples", None: "samples"}
 # Excess up to which a network counts as its SVM.

@@ -80,7 +80,7 @@ def write_report(
     title: str | None = None,
     facts: Mapping[str, str] | None = None,
     made: datetime | None = None,
-    commands: Sequence[str] = (),
+    command: str = "",
     train_on: Mapping[str, str] | None = None,
     columns: Sequence[str] = (),
     meanings: Mapping[str, str] | None = None,
@@ -107,8 +107,8 @@ def write_report(
         What else to state of the run: seeds, versions.
     made : datetime, optional
         When the models were made; by default today.
-    commands : sequence of str
-        The commands that make the page again, in their order; empty where there are none.
+    command : str
+        The command that makes the page again; empty where there is none.
     train_on : mapping from name to command, optional
         How to train each network towards its limit; by default as in Python.
     columns : sequence of str
@@ -150,7 +150,7 @@ def write_report(
             question=QUESTION,
             meanings=meanings or programs_in_words(comparison),
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
-            commands=[*map(_code, commands)],
+            command=command and _code(command),
             conclusions=conclusions(comparison, held_out=comparison.held_out, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),
             linked=_linked,

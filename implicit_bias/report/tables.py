@@ -13,8 +13,7 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.conclusion import plain
-from implicit_bias.report.texts import WORDS
+from implicit_bias.report.conclusion import WORDS, plain
 from implicit_bias.report.words import names_of, ranks, refusal, trained, unlike
 
 
@@ -116,7 +115,8 @@ def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
         laid_out.append(_table("Pairs of models", comparison.pair_frame()))
         frame, said = pd.DataFrame(list(_differences(comparison))), WORDS["notes"]
         short = [said["undecided"]] if frame["left_open"].any() else []
-        short += [] if ranks(comparison) else filter(None, [plain(refusal(comparison))])
+        if not ranks(comparison) and (refused := refusal(comparison)):
+            short.append(plain(refused))
         laid_out.append(_table("Differences of errors", frame, [said["paired"]], short))
     if rows := list(_errors_by_class(comparison, names)):
         laid_out.append(_table("Errors by class", pd.DataFrame(rows)))
@@ -238,7 +238,7 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
         )
         solved = (model for model in predicting if model.margin and model.margin.status)
         hard = [model for model in solved if model not in soft]
-        if hard and not refusal(comparison):  # which says it
+        if hard and not refusal(comparison):  # which headline or differences show
             yield (
                 f"{names_of(hard)}: a hard margin, so that a difference of errors from those of a "
                 'finite C may be one of C. --C auto (in Python C="auto") chooses one for each.'
@@ -258,4 +258,5 @@ def _table(
 def _cell(column: Column, value: Any) -> Cell:
     sorted_by = value.count if isinstance(value, Count) else value
     known = isinstance(sorted_by, int | float) and not math.isnan(sorted_by)
-    return Cell(minus(WRITE[column.kind](value)), float(sorted_by) if known else None)
+    text = WRITE[column.kind](value)
+    return Cell(minus(text) if column.numeric else text, float(sorted_by) if known else None)

@@ -235,7 +235,7 @@ def _baseline(comparison: Comparison, best: ModelResult) -> str:
 
 
 def unlike(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """Name the hard margins, and the soft ones for want of those, of which no pair is ranked."""
+    """Name hard margins, and soft ones for want of those, which are not ranked beside hard ones."""
     found = [model for model in comparison.models if model.count.total]
     fitted = {m.name: m.fitted for m in found if m.fitted is not None and m.fitted.solution}
     hard = [name for name, f in fitted.items() if f.failure is None and np.isinf(f.C).all()]

@@ -8,6 +8,7 @@
     FOLDER/report.html, models.csv, ...  see `implicit_bias.report.page`
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -119,7 +120,7 @@ def train_and_save(
     )
     save_model(file, classifier, config.metadata(), samples.preparation)
     assert isinstance(classifier.training_, LimitResult)
-    name = file.name.removesuffix(MODEL_SUFFIX).removesuffix(command.LIMIT_SUFFIX)
+    name = re.sub(rf"{command.LIMIT_SUFFIX}(?=(-\d+)?$)", "", file.stem)
     return classifier, write_limit(file.parent, name, classifier.training_)
 
 
@@ -198,11 +199,12 @@ def write_comparison(
     data: Data,
     models: Mapping[str, BinaryClassifier],
     option: str = "",
-    then: Sequence[str] = (),
+    networks: Sequence[Path] = (),
 ) -> tuple[Comparison, Path]:
     """Compare fitted models, write report and tables into the folder, and return the page, too.
 
-    ``option`` ends the command of the comparison, and ``then`` are those that came after it.
+    ``option`` ends the command of the comparison. With ``networks`` of `read_comparison` the page
+    is that of `report`, since the options of their training are not known.
     """
     comparison = data.compare(models)
     weights = ", ".join(config.class_weight or ())
@@ -236,7 +238,9 @@ def write_comparison(
         evaluation=held_out,
         facts=facts,
         made=_made(folder, models),
-        commands=[command.command_line("compare", config, *COMPARE_GROUPS) + option, *then],
+        command=command.report_again(folder, networks)
+        if networks
+        else command.command_line("compare", config, *COMPARE_GROUPS) + option,
         train_on=command.train_on(config, folder, models),
         meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
     )

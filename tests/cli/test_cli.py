@@ -20,9 +20,11 @@ import pytest
 import typer
 
 from implicit_bias import GLNSVC, GLNClassifier
+from implicit_bias.base.wording import number
 from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.saved_models import load_model, save_model
+from implicit_bias.problem import C_in_words
 from implicit_bias.runs.configuration import MODEL_MEANINGS, PROTOCOL_DEFAULTS, RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.grid import Grid
@@ -388,8 +390,9 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     assert "gd-gln is wrong on" in done.out
     assert "the two differ on" in done.out
     # The headline is an error, read against the commonest class; which SVM has which C is told.
-    svm = next(line.split() for line in done.out.splitlines() if "optimal" in line)
-    assert f"(C = {svm[8][:-1]}" in done.out  # there to more digits
+    models = pd.read_csv(there.folder / "implicit-bias-report" / "models.csv").set_index("model")
+    C, row = models["C"]["svm-gln"], next(x for x in done.out.splitlines() if "optimal" in x)
+    assert (row.split()[8], f"(C = {C_in_words(C)})" in done.out) == (number(C), True)
     assert "…" not in done.out, "a heading was cut"
     first = done.out.index("No ranking: ")
     assert first < done.out.index("Always answering “") < done.out.index("There is no limit")
@@ -479,8 +482,9 @@ def test_compare_trains_on(shell: Shell) -> None:
     assert "Train on" not in page
     again = shell("report --network implicit-bias-report/limit/gd-gln-limit.safetensors")
     page = (folder / "report.html").read_text("utf-8")
-    assert "<span>--units</span> 4" in page.partition(", then ")[0]
-    assert "<span>--network</span> implicit-bias" in page.partition(", then ")[2]
+    # The command of the comparison alone would make no such network.
+    assert "compare" not in page.partition("Made by ")[2].partition("</p>")[0]
+    assert "<span>--network</span> implicit-bias" in page
     assert "gd-gln-limit is its SVM" in again.out
 
 
@@ -619,7 +623,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("compare --id a", 2, "--data"),
         ("fit svm-linear --dataset blobs --class-weight spam", 2, "class_weight is balanced"),
         ("fit svm-linear --dataset blobs --class-weight spam=2", 2, "no class is called 'spam'"),
-        ("compare --dataset blobs --class-weight +1=-1", 2, "the weight must be"),
+        ("compare --dataset blobs --class-weight +1=-1", 2, "weight"),
         ("compare --data .", 1, "a folder"),
         ("predict own.safetensors own.csv", 2, "--data"),
         ("compare --momentum 2", 2, "momentum"),
@@ -633,6 +637,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("fit --out x.pkl", 2, "x.safetensors"),
         ("train --out x.pt", 2, "x.safetensors"),
         ("train --out good.toml/x.safetensors", 1, "good.toml is a file"),
+        ("train --out folder.safetensors", 1, "no regular file"),
         ("fit --units 1000000000", 2, "units must be at most"),
         ("fit svm-linear --data cut.csv.gz --target kind", 2, "cut.csv.gz"),
         ("fit --dataset mnist", 1, "train-images-idx3-ubyte is unusable"),
@@ -685,6 +690,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "bad.toml").write_text("unit = 3")
     (folder / "good.toml").write_text("units = 3")
     (folder / "mnist").mkdir()
+    (folder / "folder.safetensors").mkdir()
     (folder / "mnist" / "train-images-idx3-ubyte").write_bytes(b"not MNIST")
     for text in ("[]", "3", "null"):
         (folder / text).mkdir()
@@ -812,6 +818,11 @@ def test_training_towards_the_limit_keeps_the_trained_model(shell: Shell) -> Non
     assert second["file"] == "gd-gln-limit.safetensors"
     assert file.read_bytes() == before
     assert load_model(shell.folder / "gd-gln-limit.safetensors").model is not None
+    refused = shell(f"{train} --limit-steps 5 --checkpoint gd-gln-limit-2.safetensors")
+    assert (refused.status, "replace the checkpoint" in refused.err) == (2, True)
+    third = shell.json(f"{train} --limit-steps 5")
+    assert third["file"] == "gd-gln-limit-2.safetensors"
+    assert "gd-gln-2-limit-units.png" in third["pictures"]
     done = shell("certify state.safetensors")
     assert done.status == 1
     assert "it is a checkpoint" in done.err

@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from implicit_bias.datasets import load_fashion_mnist, load_own
 from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
-from implicit_bias.datasets.labels import find_class, two_classes
+from implicit_bias.datasets.labels import find_class, listed, two_classes
+from implicit_bias.datasets.own import read_table
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from modules import known
@@ -88,6 +89,7 @@ def test_names_of_classes() -> None:
         find_class("DOG", ["dog", "Dog"])
     with pytest.raises(ValueError, match=r"are good, bad \(did you mean good\?\)"):
         find_class("God", ["bad", "good"])
+    assert listed(["", "a"]) == ", a"
 
 
 TABLE = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=KINDS)
@@ -160,7 +162,7 @@ MISREAD = [
     ("a,kind,b,kind \n1,x,2,y\n3,y,4,x\n", "several columns are called 'kind'"),
     (",a,kind\n0,1,x\n1,2,y\n", "number 1. Name them"),
     ("Unnamed: 0,a,kind\n0,1,x\n1,2,y\n", "without a name"),
-    ("a;b;kind\n1;2;x\n3;4;y\n", "by semicolons\\): separate fields by commas"),
+    ("a;b;kind\n1;2;x\n3;4;y\n", "by semicolons"),
     ("a;b;kind\n1,5;2,5;x\n3,5;4,5;y\n", "by semicolons"),
     ("a\tb\tkind\n1\t2\tx\n3\t4\ty\n", "by tabs"),
     ("sep=;\na;kind\n1;x\n2;y\n", "sep="),
@@ -292,6 +294,12 @@ def test_what_could_be_misread_is_refused(
 def test_tables_that_are_read_right(text: str, tmp_path: Path) -> None:
     data = load_own(put(tmp_path, text.encode()), "kind")
     assert (data.X[:, :2].tolist(), data.y.tolist()) == ([[1, 2.5], [3, 4]], [-1, 1])
+
+
+@pytest.mark.parametrize("name", ["petal length", "a|b", "length, cm"])
+def test_a_table_of_one_column_is_read(name: str, tmp_path: Path) -> None:
+    """One to predict has no target beside its only input."""
+    assert [*read_table(put(tmp_path, f'"{name}"\n1\n2\n'), "kind")] == [name]
 
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".parquet", ".npz", ".svm"])

@@ -6,6 +6,7 @@ room.
 
 from collections.abc import Callable, Iterator
 
+from implicit_bias.report.conclusion import WORDS
 from implicit_bias.report.figures.base import Plot, Section, Subject
 from implicit_bias.report.figures.confusion import confusion_plots
 from implicit_bias.report.figures.errors import error_plots
@@ -14,7 +15,6 @@ from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.predictors import predictor_plots, support_plots
 from implicit_bias.report.figures.training import training_plots
 from implicit_bias.report.figures.units import active_in_svms, unit_plots
-from implicit_bias.report.texts import WORDS
 from implicit_bias.report.words import class_note, margin_words, names_of, pictured
 
 PLOTS: dict[str, Callable[[Subject], Iterator[Plot]]] = {

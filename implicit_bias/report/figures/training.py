@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from implicit_bias.base.wording import minus
 from implicit_bias.comparison import ModelResult
+from implicit_bias.report.conclusion import WORDS
 from implicit_bias.report.figures.base import Plot, Subject
 from implicit_bias.report.figures.margins import largest_margins
 from implicit_bias.report.style import BLACK, GREY, legend, logarithmic, panel
-from implicit_bias.report.texts import WORDS
 from implicit_bias.report.words import names_of
 from implicit_bias.training.history import HistoryPoint
 
