@@ -178,17 +178,16 @@ def diagnose(
     said += [obstacle.warning for obstacle in obstacles if obstacle.warns]
     for text in said:
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
-    cures = tuple(obstacle.advice for obstacle in obstacles if obstacle.advises)
+    cures = [obstacle.advice for obstacle in obstacles if obstacle.advises]
     log = recipe.is_logarithm(loss, gradients.classes)
     return Diagnosis(
         **measured,
-        advice=recipe.onward(cures, geometry.name, call, trained_by, log=log),
+        advice=recipe.onward(cures, geometry.name, call, optimizer, log=log),
         trained_by=trained_by,
         notes=tuple(notes),
         rest=subject.rest if leading else None,
         images=_images(gradients.inputs[0]),
         warnings=tuple(said),
-        cures=cures,
         excluded=excluded,
         seconds=time.monotonic() - started,
     )

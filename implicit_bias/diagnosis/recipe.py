@@ -41,10 +41,9 @@ UNLESS = (
     "gradients of the logarithm do not shrink: if it was minimised already, as `train_to_limit` "
     "does, this does not matter, and loss= says so"
 )
-# The root of what single precision holds, and torch's Muon in any: squares below it are 0. The
-# gradients by which an epsilon that is far below them can be above it.
-LEAST_EPS, ABOVE_LEAST = 1e-19, 1e-15
-# Adam is no sign descent where its steps are a smaller share of its rate than this.
+# An epsilon can be far below gradients, and above those whose squares lose digits, of this ratio.
+ABOVE_LEAST = 1e4
+# Adam is no sign descent where gradients are a smaller share of those that it remembers than this.
 SHORT = 0.1
 # The norms of gradient descent.
 GRADIENT_DESCENTS = ("l2", "weighted l2")
@@ -306,31 +305,32 @@ def standstill(
             f"train on {double}by `{call}`, which takes the loss's logarithm",
             warns=False,
         )
-    name, eps, size = _epsilon(subject, trained, optimizer)
+    groups = _groups_with_norms(subject, trained, optimizer)
+    name, eps, size, least = _epsilon(groups)
     if name:
-        held = size > ABOVE_LEAST
+        held = size > ABOVE_LEAST * least
         known = bool(optimizers.groups_of(optimizer))
         default = "" if known else "default "  # which may not be the one that was used
-        smaller = f"an eps far below {size:.2g}, but above {LEAST_EPS}, or "
+        smaller = f"an eps far below {size:.2g}, but above {least:.0e}, or "
         why = f"{default}eps of {eps:.3g} is above the gradients of the loss (at most {size:.2g})"
         if eps <= size:
-            why = f"precision does not hold the squares of gradients of at most {size:.2g}"
+            why = f"precision loses digits of the squares of gradients of at most {size:.2g}"
         yield Obstacle(
             f"{name}'s {why}, so its steps are not those of its limit",
             f"train on {f'with {smaller}' if held else ''}by `{call}` ({UNLESS})",
             warns=known,
             advises=held or not fault,  # the loss's own advice is the same
         )
-    elif (share := _share_of_the_rate(optimizer)) < SHORT:
+    elif (share := _share_of_the_memory(groups)) < SHORT:
         yield Obstacle(
-            f"Adam's last steps were {share:.1g} of its rate: gradients shrank faster than the "
-            "average of their squares forgets (beta2), so that this is no sign descent",
+            f"gradients are at most {share:.1g} of those that Adam divides by: they shrank faster "
+            "than the average of their squares forgets (beta2), so that this is no sign descent",
             f"minimise the logarithm of the loss, or train on by `{call}`",
             warns=False,
         )
 
 
-def onward(cures: Sequence[str], norm: str, call: str, trained_by: str, *, log: bool) -> str:
+def onward(cures: Sequence[str], norm: str, call: str, optimizer: object, *, log: bool) -> str:
     """Say how to get nearer to a limit: what is in the way, or else what the rest depends on.
 
     In l2 the gap falls as 1 / log(steps), unless the logarithm of the loss (log) is minimised. As
@@ -344,8 +344,9 @@ def onward(cures: Sequence[str], norm: str, call: str, trained_by: str, *, log: 
             f"train longer by `{call}`, as gradient descent on the loss itself nears it with the "
             "logarithm of its steps only"
         )
-    slowly = ", at which gradients shrink slower than beta2 forgets them" * ("beta2" in trained_by)
-    return f"train longer at a rate that falls{slowly}, or by `{call}`: fixed steps hover"
+    remembers = any("betas" in group for group in optimizers.groups_of(optimizer))
+    slow = ", at which gradients shrink slower than beta2 forgets them" * remembers
+    return f"train longer at a rate that falls{slow}, or by `{call}`: at a fixed rate the gap stays"
 
 
 def _fault_of_slopes(
@@ -374,16 +375,14 @@ def _fault_of_slopes(
     return None
 
 
-def _epsilon(
+# An optimizer, a group of it that has an epsilon, and norms of the mean loss's gradients in that.
+WithNorms = tuple[object, dict[str, Any], dict[Tensor, float]]
+
+
+def _groups_with_norms(
     subject: Subject, trained: dict[str, nn.Parameter], optimizer: object
-) -> tuple[str, float, float]:
-    """Return an optimizer that does not see the gradients of a group, its epsilon, and their size.
-
-    The epsilon is above all of them, or the precision does not hold their squares.
-
-    Sizes are root mean squares of the entries where steps are divided by those of each entry, and
-    Euclidean norms where they are divided by that of the matrix (Muon).
-    """
+) -> list[WithNorms]:
+    """Return the groups that hold parameters of the module, with the gradients' Euclidean norms."""
     groups = [
         (one, group)
         for one in optimizers.each_of(optimizer)
@@ -391,31 +390,53 @@ def _epsilon(
         if group.get("eps", 0.0) > 0.0
     ]
     if not groups:
-        return "", 0.0, 0.0
+        return []
     gradients, q = subject.gradients, subject.margins.reshape(len(subject.gradients.labels), -1)
     # The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum exp(-q_n)).
     log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
     largest = math.exp((-q.min(axis=1) - log_total).max()) / len(q)
     v = gradients.combine(gradients.theta, loss_weights(subject.margins, gradients.rivals))
     by_name = gradients.parameters(v)
-    tensors = {id(p): by_name[name] for name, p in trained.items()}
-    for one, group in groups:
-        held = (tensors[id(p)] for p in group["params"] if id(p) in tensors)
+    norms = {p: largest * float(by_name[name].norm()) for name, p in trained.items()}
+    held = [{p: norms[p] for p in group["params"] if p in norms} for _, group in groups]
+    return [(*group, own) for group, own in zip(groups, held, strict=True) if own]
+
+
+def _epsilon(groups: Sequence[WithNorms]) -> tuple[str, float, float, float]:
+    """Return an optimizer that does not see the gradients of a group, its epsilon, and their size.
+
+    The epsilon is above all of them, or they are below the last number, so that their squares lose
+    digits: about 1e-19 in single precision, and in torch's Muon in any.
+
+    Sizes are root mean squares of the entries where steps are divided by those of each entry, and
+    Euclidean norms where they are divided by that of the matrix (Muon).
+    """
+    for one, group, norms in groups:
         muon, eps = "ns_steps" in group, float(group["eps"])
-        sizes = [largest * float(g.norm()) / (1.0 if muon else math.sqrt(g.numel())) for g in held]
+        size = max(g / (1.0 if muon else math.sqrt(p.numel())) for p, g in norms.items())
         kinds = {torch.bfloat16 if muon else p.dtype for p in group["params"]}
-        if sizes and max(eps, *(torch.finfo(kind).tiny ** 0.5 for kind in kinds)) > max(sizes):
-            return optimizers.name_of(one), eps, max(sizes)
-    return "", 0.0, 0.0
+        least = max(torch.finfo(kind).tiny ** 0.5 for kind in kinds)
+        if max(eps, least) > size:
+            return optimizers.name_of(one), eps, size, least
+    return "", 0.0, 0.0, 0.0
 
 
-def _share_of_the_rate(optimizer: object) -> float:
-    """Length of the last steps of Adam's kind over the rate; infinite where it is not known."""
-    several = (getattr(one, "state", {}) for one in optimizers.each_of(optimizer))
-    known = {"exp_avg", "exp_avg_sq"}
-    held = (state for states in several for state in states.values() if known <= state.keys())
-    shares = [state["exp_avg"].norm() / state["exp_avg_sq"].sqrt().norm() for state in held]
-    return max(map(float, shares), default=math.inf)
+def _share_of_the_memory(groups: Sequence[WithNorms]) -> float:
+    """Gradients over those that Adam's kind divides by; infinite where these are not known.
+
+    They are the average gradient, or if it is larger that of the mean loss: the former is small of
+    gradients that change sign, the latter where losses are summed, and one over a few samples.
+    """
+    shares = list[float]()
+    for one, group, norms in groups:
+        for p, g in norms.items():
+            state = getattr(one, "state", {}).get(p, {})
+            if {"exp_avg", "exp_avg_sq", "step"} <= state.keys():
+                free = [1.0 - float(beta) ** float(state["step"]) for beta in group["betas"]]
+                now = max(g, float(state["exp_avg"].norm()) / free[0])
+                memory = float(state["exp_avg_sq"].sqrt().norm()) / math.sqrt(free[1])
+                shares.append(now / memory if memory else math.inf)
+    return max(shares, default=math.inf)
 
 
 def gap_rose(recorder: Recorder, norm: str, gap_lower: float, call: str) -> Obstacle | None:

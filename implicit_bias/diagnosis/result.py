@@ -95,14 +95,11 @@ class Diagnosis:
         Names of parameters that do not count in ||theta||.
     seconds : float
         Wall time.
+    advice : str
+        What to do to get nearer: against what is in the way, or else to train longer, and how.
     trained_by : str
         The optimizers whose geometry this is, with what their limit depends on; empty where they
         are not known, or go elsewhere.
-    advice : str
-        What to do to get nearer.
-    cures : tuple of str
-        What to do instead of training on as before, and why where no warning says it; empty where
-        nothing is known to be in the way.
     notes : tuple of str
         What these numbers are about: a leading part, parameters of degree 0, coarse precision.
     images : ndarray or None
@@ -141,9 +138,8 @@ class Diagnosis:
     warnings: tuple[str, ...]
     excluded: tuple[str, ...]
     seconds: float
+    advice: str
     trained_by: str = ""
-    advice: str = ""
-    cures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rest: float | None = None
     images: NDArray[np.generic] | None = None

@@ -30,9 +30,9 @@ So a norm is named where
   an earlier state seems to prefer that.
 
 **Where a reference tells nothing.** A margin that did not rise in a norm is no evidence against it
-if the reference is near a limit in it, too: as far as its gap says, (1 - gap)^(-L/2) is the most
-that it can rise by, of which the root of the largest factor is asked. Nor is it against the norm of
-a known optimizer in which the reference is nearer to a limit than the module, which is on its way.
+if the reference may be near a limit in it, too: (1 - gap)^(-L/2), by which it can rise, is by the
+gap's lower bound less than the root of the largest factor. Nor is it against the norm of a known
+optimizer in which the reference is nearer to a limit than the module, which is on its way.
 
 Source: Lyu and Li (2020); Tsilivis, Vardi, Kempe (2024).
 """
@@ -445,9 +445,10 @@ def _what_would_tell(
         wanted.append("at most half of any other")
     theirs = ", the optimizer's own norm," if row.norm == own else ""
     named = "the norm of its limit" if evidence == "margin" else "named"
+    before = "train on as before" + ", and name the optimizer by optimizer=" * (not own)
     said = (
         f" {row.norm}{theirs} would be {named} once its gap ({row.gap}) is {' and '.join(wanted)}: "
-        f"train on by {f'`{call}`' if theirs else 'what trained it, which optimizer= is to name'}."
+        f"{f'train on by `{call}`' if theirs else before}."
     )
     if evidence == "margin":
         return said
@@ -532,9 +533,10 @@ def _conclude(
 def _undecided(best: NormRow, rivals: Sequence[NormRow], own: str, degree: float) -> str:
     """Say why a reference does not speak against some norm; empty where it does against all."""
     for row in rivals:
-        gap, theirs = row.reference_gap or row.gap, "the optimizer's own norm, " * (row.norm == own)
-        full = best.factor * (1.0 - gap.lower) ** degree > 1.0 < row.factor * (1.0 + RISEN)
-        if full or (theirs and gap.upper < row.gap.lower):
+        gap, theirs = row.reference_gap, "the optimizer's own norm, " * (row.norm == own)
+        assert gap is not None
+        full = best.factor * (1.0 - gap.lower) ** degree > 1.0
+        if (full and row.factor * (1.0 + RISEN) > 1.0) or (theirs and gap.upper < row.gap.lower):
             return (
                 f"the margin is {number(best.factor, 3)} times that of the reference in "
                 f"{best.norm}, which does not speak against {row.norm}: {theirs}"

@@ -22,7 +22,7 @@ from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import evaluate, values_of
+from implicit_bias.measure.modules import drawn_like, evaluate, values_of
 
 # Largest share by which a homogeneous module may miss c^L, by rounding.
 HOMOGENEITY_TOLERANCE = 1e-6
@@ -248,7 +248,10 @@ def _cause(gradients: MarginGradients) -> str:
         mixed = _mixed_degrees(few, without)
         if len(mixed) > 1:
             sums = " and ".join(f"{degree:d}" for degree in mixed)
-            # Biases above the first layer are lost beside the rest at a large scale.
+            # Biases above the first layer are lost beside the rest at a large scale, whatever they
+            # are: of one that is 0, setting it to 0 tells nothing.
+            drawn = few.theta.square().mean().sqrt() * drawn_like(few.theta)
+            few = few.restricted(few.shapes, torch.where(few.theta == 0, drawn, few.theta))
             large = dict.fromkeys(gradients.shapes, LARGE)
             size = _scaled(few, large)
             biased = [v for v in vectors if _deviation(_scaled(few, large | {v: 0.0}), size) < LOST]

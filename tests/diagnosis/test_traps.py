@@ -84,10 +84,13 @@ def homogeneous_attention() -> nn.Module:
     return frozen(attention(), "query", "key")
 
 
-def skip() -> nn.Module:
-    """Paths of degrees 2 and 1."""
-    parts = {"first": linear(D, 4), "last": linear(4), "shortcut": linear(D)}
-    return built(lambda m, x: m.last(m.first(x).relu()) + m.shortcut(x), **parts)
+def skip(*, bias: bool = False) -> nn.Module:
+    """Paths of degrees 2 and 1; with a bias in the first layer, this is 0."""
+    parts = {"first": nn.Linear(D, 4, bias=bias), "last": linear(4), "shortcut": linear(D)}
+    module = built(lambda m, x: m.last(m.first(x).relu()) + m.shortcut(x), **parts)
+    if bias:
+        nn.init.zeros_(module.get_parameter("first.bias"))
+    return module
 
 
 def biased_residual() -> nn.Module:
@@ -250,6 +253,7 @@ def test_what_an_optimizer_says_of_the_training() -> None:
         (lambda: layered(nn.LayerNorm(6)), r"normalisation layer.*'1'"),
         (lambda: layered(nn.BatchNorm1d(6)), r"normalisation layer.*'1'"),
         (skip, r"skip.*degrees 1 and 2.*'shortcut\.weight'"),
+        (lambda: skip(bias=True), r"^a skip.*degrees 1 and 2 \('shortcut\.weight'\)"),
         (
             lambda: nn.Sequential(computed(lambda block, x: x + block(x), D), single()),
             r"skip.*degrees 1 and 2 \(beside '0\.first\.weight'\)\. Give.*layers \(",
