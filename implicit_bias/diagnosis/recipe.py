@@ -387,7 +387,7 @@ def _groups_with_norms(
         (one, group)
         for one in optimizers.each_of(optimizer)
         for group in optimizers.groups_of(one) or optimizers.default_groups(one, trained.values())
-        if group.get("eps", 0.0) > 0.0
+        if "eps" in group
     ]
     if not groups:
         return []
