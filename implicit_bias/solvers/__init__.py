@@ -4,20 +4,23 @@
 file                what
 ==================  ========================================================================
 solve.py            `solve`, and the grade of an answer
-choice.py           which solver "auto" takes, and solvers by name
+choice.py           which solver "auto" takes, by the first line of a table that fits a problem
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
-interior_point.py   up to a few thousand samples or pairs; norms with balls in few features
+interior_point.py   up to a few thousand samples or pairs, the first steps in float32; norms
+                    with balls in few features
 newton.py           its Newton systems, in the space of the rows or of the features
 balls.py            the balls of norms: of groups, of singular values, of entries
 homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data
 feature_space.py    few features, or badly scaled ones: in float64
 working_set.py      more samples, or pairs of samples and rivals
-out_of_core.py      more samples than memory holds, in blocks that Dask reads
-rounds.py           rounds on some of the constraints, and the bounds for all of them
+out_of_core.py      more samples than memory holds: rounds on some of them
+row_blocks.py       the pricing of all of them, in blocks that Dask reads
+rounds.py           rounds on some of the constraints: pricing, and the bounds for all of them
 active_set.py       from the solution of a similar problem; one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 multiprecision.py   small problems that float64 cannot hold: of two classes and groups
+digits.py           its numbers, of many digits, and their matrices
 barrier.py          such problems of any norm and any number of classes
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
