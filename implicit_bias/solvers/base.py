@@ -211,12 +211,13 @@ class Solution(Start):
     stats: SolveStats
 
     def __repr__(self) -> str:
-        found = f"{self.status.name} by {self.stats.solver}: {self.certificate}"
+        found = f"{self.status.name} by {self.stats.solver}: {self.certificate.statement}"
         if self.status.inseparable:  # alpha is of a proof, if any, and no group is active
             return f"Solution({found})"
         return (
-            f"Solution({found}; {len(self.support)} of {len(self.alpha)} samples support it, "
-            f"{int(self.active.sum())} of {len(self.active)} groups are active)"
+            f"Solution({found}, gap {self.certificate.gap:.2g}; {len(self.support)} of "
+            f"{len(self.alpha)} samples support it, {int(self.active.sum())} of {len(self.active)} "
+            "groups are active)"
         )
 
     def _repr_html_(self) -> str:
