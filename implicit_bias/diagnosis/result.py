@@ -299,7 +299,7 @@ def _layer(d: Diagnosis) -> str:
         return ""
     most = "" if layer.method == "exact" else "at most "
     gap = f"KKT gap {most}{percent(layer.gap, space=' ')}"
-    return f"; of the layers alone, the farthest is {layer.name} ({gap})"
+    return f"; the farthest layer alone is {layer.name} ({gap})"
 
 
 def _in_function_space(d: Diagnosis) -> str:

@@ -299,7 +299,7 @@ def test_words_a_page_and_a_picture(tmp_path: Path) -> None:
         "Which layer can shrink",
     ]
     assert [ax.get_xlim() for ax in figure.axes[1:]] == [(0, 1)] * 2
-    assert "of the layers alone" in found.verdict
+    assert "the farthest layer alone" in found.verdict
     figure.savefig(tmp_path / "diagnosis.png")
     assert len(replace(found, layers=()).plot().axes) == 2
     assert found.margins.shape == found.multipliers.shape == (12, 3)
