@@ -81,9 +81,9 @@ class DualPoint:
 
         Dual variables that are feasible up to a solver's own rounding (`rounding.NEAR`) stay.
         """
-        problem, point = self.problem, self
+        problem, rows, point = self.problem, self.problem.constraints, self
         if problem.intercept:
-            point = replace(self, values=self._balanced(self.values), precise=None)
+            point = replace(self, values=balanced(rows, self.values), precise=None)
         if not point.values.any():
             return point
         for exponent in (self.exponent, 0):  # c may be beyond float64 in the units of one of them
@@ -94,14 +94,12 @@ class DualPoint:
         else:
             c = 1.0 / total
         near = exponent == self.exponent and abs(c - 1.0) <= rounding.NEAR
-        values = self._balanced(in_box(problem, alpha if near else alpha * c), problem.box)
+        values = in_box(problem, alpha if near else alpha * c)
+        if problem.intercept:
+            values = balanced(rows, values, problem.box)
         if near and np.array_equal(values, alpha):
             return point
-        return DualPoint.of(problem, problem.constraints.alpha(values))
-
-    def _balanced(self, values: Array, cap: ArrayLike = np.inf) -> Array:
-        rows = self.problem.constraints
-        return balanced(rows, values, cap) if self.problem.intercept else values
+        return DualPoint.of(problem, rows.alpha(values))
 
     def refined(self) -> DualPoint:
         """Evaluate V with more digits."""
