@@ -29,10 +29,10 @@ features (`newton`). Mehrotra's predictor sets the centring; its second-order te
 corrector. Typically 10 to 15 steps reach a gap of 1e-10.
 
 For groups three things save time and change nothing else. Until the gap is coarse the steps are
-computed in float32, unless rows are few or its range does not hold the samples' scales. From there
-on, samples that are clearly no support vectors are left out of the system (`_Split`): their alpha =
-mu / s is known, its drift as mu falls enters the right-hand side, and their s is read off the
-margins. And constant columns are merged (`scaled_problem`).
+computed in float32 (`float32_stage`). From there on, samples that are clearly no support vectors
+are left out of the system (`_Split`): their alpha = mu / s is known, its drift as mu falls enters
+the right-hand side, and their s is read off the margins. And constant columns are merged
+(`scaled_problem`).
 
 A warm start begins at the solution of a similar problem, moved into the interior.
 """
@@ -62,6 +62,7 @@ from implicit_bias.solvers.balls import (
     EuclideanGroups,
 )
 from implicit_bias.solvers.base import Answer, Start, Tolerances
+from implicit_bias.solvers.float32_stage import coarse_tolerances, in_float64
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.newton import FeatureNewton, GroupNewton, Newton, RowNewton, System
 from implicit_bias.solvers.scaled_problem import (
@@ -75,12 +76,6 @@ from implicit_bias.solvers.scaled_problem import (
 LEAST_WARM = 1e-3
 # A start whose bounds are farther apart than by this factor takes more steps than none.
 FARTHEST_WARM = 10.0
-# Down to this gap and violation, and to a doubt as large whether the data are separable, the steps
-# are computed in float32: far from the optimum half the digits steer as well, in half the time.
-# Where this saves time, with many rows, a tolerance that float32 can hold is reached in it, and
-# float64 has only to verify the bounds.
-FLOAT32_GAP, MANY_ROWS = 1e-4, 1000
-COARSE_INFEASIBILITY = 1e-4
 # A sample becomes idle where its margin exceeds 1 by CLEAR, and s/alpha the diagonal of Q(d) by
 # STIFFNESS, once so large a share of the system may go; it comes back below STILL_CLEAR.
 CLEAR = 0.3
@@ -277,23 +272,18 @@ class _CentralPath(Run):
         point = None
         fine = self._tolerances
         if self._coarse_gap:
-            coarse = _coarse(fine, self._coarse_gap, len(self._layout.norms))
+            coarse = coarse_tolerances(fine, self._coarse_gap, len(self._layout.norms))
             status, point = yield from self._in_float32(coarse)
             if status is Status.OPTIMAL and coarse == fine:
                 return status
             reached = status in (Status.OPTIMAL, Status.NOT_SEPARABLE)
-            point = point.to(torch.float64) if point and reached else None
+            point = point if reached else None
             self._settled, self._best = self.answer(), None  # whose memory is needed
         balls = self._balls(ScaledProblem(self._layout, self._device))
         steering, cautious = OF_GROUPS, CAUTIOUS
         if self._of_classes:
             steering, cautious = OF_CLASSES, CAUTIOUS_OF_CLASSES
-        scaled = balls.data
-        if point is not None and scaled.soft:
-            # As float32 rounds it, w is not what alpha leaves of C, which no later step mends.
-            w = scaled.box_C - scaled.boxes.pool(point.alpha)
-            point = replace(point, w=torch.where(w > 0.0, w, point.w))
-        first = point or _first(balls, self._start)
+        first = in_float64(point, balls.data) if point else _first(balls, self._start)
         status, _ = yield from self._follow(balls, first, fine, steering)
         if status is Status.NUMERICAL_TROUBLE:
             unbounded = self._of_classes and self._best and not np.isfinite(self._best.upper)
@@ -376,16 +366,6 @@ class _CentralPath(Run):
         if proven:
             self._settled, self._best = replace(self.answer(), alpha=found.alpha), None
         return proven
-
-
-def _coarse(fine: Tolerances, gap: float, n_rows: int) -> Tolerances:
-    """Return the tolerances of the steps in float32."""
-    enough = FLOAT32_GAP if n_rows >= MANY_ROWS else gap
-    return Tolerances(
-        gap=fine.gap if fine.gap >= enough else max(gap, fine.gap),
-        feasibility=max(gap, fine.feasibility),
-        infeasibility=max(COARSE_INFEASIBILITY, fine.infeasibility),
-    )
 
 
 def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
