@@ -2,10 +2,9 @@ r"""Linear margin problems of more samples than fit into memory: blocks of rows,
 
 The rounds are those of `rounds`. Their working set S is in memory, in one place; the data are not.
 S is solved by `solve`, whose certified lower bound holds for all samples, with alpha 0 on the
-others; and if S is not separable, all samples are not, with the same proof. All rows are priced in
-a pass over the blocks, `Blocks.worst`: each gives its smallest margin less its rounding errors, and
-the few rows that violate most. The norm over the smallest margin of all is the certified upper
-bound.
+others; and if S is not separable, all samples are not, with the same proof. `price` passes over all
+blocks: each gives its smallest margin less its rounding errors, and the few rows that violate most.
+The norm over the smallest margin of all is the certified upper bound.
 
 The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
 """
@@ -20,21 +19,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
-from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.progress import showing
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.certificate import Certificate, Status
+from implicit_bias.bounds.certificate import Certificate, Status, margin_enclosures
 from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.bounds.status import relative_gap
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
+from implicit_bias.problem.constraints import worst_rows
 from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, check_report, no_report
 from implicit_bias.solvers.iteration import follow, nothing_yet
 from implicit_bias.solvers.rounds import Exchange, Rounds
-from implicit_bias.solvers.row_blocks import Blocks, SomeRows
+from implicit_bias.solvers.row_blocks import Blocks, SomeRows, of_rows
 from implicit_bias.solvers.solve import solve
 
 FIRST_SIZE = 2000
@@ -209,6 +209,98 @@ def solve_out_of_core(
     return run.solution(*follow(run.steps(), max_rounds, on_progress, deadline=deadline))
 
 
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What pricing all rows of the data, or of a block, finds.
+
+    Attributes
+    ----------
+    at_least : float
+        No margin is smaller, as a real number.
+    smallest : float
+        The smallest margin as computed.
+    rows : SomeRows
+        Rows of the smallest margins.
+    margins : ndarray of shape (n,)
+        Theirs.
+    """
+
+    at_least: float
+    smallest: float
+    rows: SomeRows
+    margins: Array
+
+
+def price(
+    blocks: Blocks,
+    coef: Array,
+    offsets: float | Array,
+    classes: int | None,
+    *,
+    below: float,
+    count: int,
+    deadline: Deadline = NEVER,
+) -> Prices:
+    """Bound the margins of coefficients on all rows, and find the rows of the smallest margins.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        The data.
+    coef : ndarray of shape (1, D) or (K, 1, D)
+        Coefficients, the largest about 1.
+    offsets : float or ndarray of shape (K,)
+        The intercept.
+    classes : int or None
+        K; None with labels -1 and +1.
+    below : float
+        Rows of this margin or more are none.
+    count : int
+        How many rows at most.
+    deadline : Deadline
+        When to give up.
+
+    Raises
+    ------
+    ValueError
+        Values or labels that no `MarginProblem` takes.
+    TimeoutError
+        The deadline has priced.
+    """
+    found = blocks.map(_priced, coef, offsets, classes, below, count, deadline=deadline)
+    margins = np.concatenate([part.margins for part in found])
+    first, *others = [part.rows for part in found]
+    rows = first.joined(*others)  # in the order of the blocks, as the margins are
+    best = worst_rows(margins, np.arange(len(margins)), below, count)
+    return Prices(
+        min(part.at_least for part in found),
+        min(part.smallest for part in found),
+        rows.of(best),
+        margins[best],
+    )
+
+
+def _priced(
+    X: NDArray[Any],
+    y: NDArray[Any],
+    start: int,
+    coef: Array,
+    offsets: float | Array,
+    classes: int | None,
+    limit: float,
+    count: int,
+) -> Prices:
+    """Price a block, where it is read: as a problem of its own, which checks it."""
+    with of_rows(start, X):
+        block = MarginProblem(X, y, np.ones((len(X), 1)), np.zeros(1, np.int64), classes=classes)
+    margins = margin_enclosures(block, coef, offsets)
+    value = margins.value
+    places = worst_rows(value, np.arange(len(value)), limit, count)
+    rows = SomeRows(start + places, block.X[places], np.asarray(block.y[places], np.float64))
+    low = float((value - margins.radius).min())
+    return Prices(low, float(value.min()), rows, value[places])
+
+
 class _BlockRounds(Rounds):
     """The rounds of one solve: the working set is in memory, all else in blocks.
 
@@ -261,7 +353,8 @@ class _BlockRounds(Rounds):
         """Take the upper bound of all data, and return the rows that violate, worst ones first."""
         unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
         coef, offsets = found.coef / unit, found.intercept / unit
-        passed = self.blocks.worst(
+        priced = price(
+            self.blocks,
             coef,
             offsets,
             self.problem.classes,
@@ -270,10 +363,10 @@ class _BlockRounds(Rounds):
             deadline=self.deadline,
         )
         norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
-        if passed.at_least > 0:
-            upper = up(norm / passed.at_least)
-            self.improve_upper(upper, coef / passed.smallest, offsets / passed.smallest)
-        return passed.rows.of(np.argsort(passed.margins, kind="stable"))
+        if priced.at_least > 0:
+            upper = up(norm / priced.at_least)
+            self.improve_upper(upper, coef / priced.smallest, offsets / priced.smallest)
+        return priced.rows.of(np.argsort(priced.margins, kind="stable"))
 
     def advance(self) -> Status | None:
         """Choose the next working set; a status where there is none."""

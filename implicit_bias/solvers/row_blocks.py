@@ -1,16 +1,15 @@
-"""Data of more rows than fit into memory: blocks of them, which Dask reads and passes over.
+"""Data of more rows than fit into memory: blocks of them, which Dask reads.
 
-What a pass needs of a block is small: how many samples of which labels there are, the smallest
-margin with its rounding errors, and the few rows that violate most. Each block is checked where it
-is read, as a `MarginProblem` of its own. Under a ``distributed.Client`` the workers do that, each
-holding a block at a time; else the threads of this process.
+A function of each block is computed by the workers of a ``distributed.Client``, each holding a
+block at a time; without one by the threads of this process. `out_of_core` prices rows so.
 """
 
 from __future__ import annotations
 
 import mmap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -21,9 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, check_count, labels_of_any_type
-from implicit_bias.bounds.certificate import margin_enclosures
-from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.constraints import spread, worst_rows
+from implicit_bias.problem.constraints import spread
 
 # Bytes of a block of a memory map, as float64.
 BLOCK_BYTES = 2**25
@@ -63,28 +60,6 @@ class SomeRows:
         index, first = np.unique(np.concatenate([p.index for p in parts]), return_index=True)
         X, y = np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts])
         return SomeRows(index, X[first], y[first])
-
-
-@dataclass(frozen=True, eq=False)
-class WorstRows:
-    """What a pass finds in the data, or in a block.
-
-    Attributes
-    ----------
-    at_least : float
-        No margin is smaller, as a real number.
-    smallest : float
-        The smallest margin as computed.
-    rows : SomeRows
-        Rows of the smallest margins.
-    margins : ndarray of shape (n,)
-        Theirs.
-    """
-
-    at_least: float
-    smallest: float
-    rows: SomeRows
-    margins: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,52 +168,6 @@ class Blocks:
         each = -(-count // len(self.parts))
         first, *others = self.map(_spread, each, deadline=deadline)
         return first.joined(*others)
-
-    def worst(
-        self,
-        coef: Array,
-        offsets: float | Array,
-        classes: int | None,
-        *,
-        below: float,
-        count: int,
-        deadline: Deadline = NEVER,
-    ) -> WorstRows:
-        """Return bounds on the margins of coefficients, and the rows of the smallest margins.
-
-        Parameters
-        ----------
-        coef : ndarray of shape (1, D) or (K, 1, D)
-            Coefficients, the largest about 1.
-        offsets : float or ndarray of shape (K,)
-            The intercept.
-        classes : int or None
-            K; None with labels -1 and +1.
-        below : float
-            Rows of this margin or more are none.
-        count : int
-            How many rows at most.
-        deadline : Deadline
-            When to give up.
-
-        Raises
-        ------
-        ValueError
-            Values or labels that no `MarginProblem` takes.
-        TimeoutError
-            The deadline has passed.
-        """
-        found = self.map(_worst, coef, offsets, classes, below, count, deadline=deadline)
-        margins = np.concatenate([part.margins for part in found])
-        first, *others = [part.rows for part in found]
-        rows = first.joined(*others)  # in the order of the blocks, as the margins are
-        best = worst_rows(margins, np.arange(len(margins)), below, count)
-        return WorstRows(
-            min(part.at_least for part in found),
-            min(part.smallest for part in found),
-            rows.of(best),
-            margins[best],
-        )
 
 
 def dask_array() -> ModuleType:
@@ -364,37 +293,16 @@ def _in_time(deadline: Deadline, function: Callable[..., T], *arguments: Any) ->
 
 def _spread(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> SomeRows:
     """Return rows of a block, as many of each label as of the others where it has them."""
-    try:
+    with of_rows(start, X):
         inputs, y = as_finite(X, "X", 2), as_finite(y, "y", 1)
-    except ValueError as error:
-        raise _of_rows(error, start, X) from error
     places = spread(y, -(-count // len(np.unique(y))))
     return SomeRows(start + places, inputs[places], y[places])
 
 
-def _worst(
-    X: NDArray[Any],
-    y: NDArray[Any],
-    start: int,
-    coef: Array,
-    offsets: float | Array,
-    classes: int | None,
-    limit: float,
-    count: int,
-) -> WorstRows:
-    """Return bounds on the margins of a block, and its worst rows."""
+@contextmanager
+def of_rows(start: int, X: NDArray[Any]) -> Iterator[None]:
+    """Say of an error in which rows of the data it is."""
     try:
-        block = MarginProblem(X, y, np.ones((len(X), 1)), np.zeros(1, np.int64), classes=classes)
+        yield
     except ValueError as error:
-        raise _of_rows(error, start, X) from error
-    margins = margin_enclosures(block, coef, offsets)
-    value = margins.value
-    places = worst_rows(value, np.arange(len(value)), limit, count)
-    rows = SomeRows(start + places, block.X[places], np.asarray(block.y[places], np.float64))
-    low = float((value - margins.radius).min())
-    return WorstRows(low, float(value.min()), rows, value[places])
-
-
-def _of_rows(error: ValueError, start: int, X: NDArray[Any]) -> ValueError:
-    """Say in which rows of the data it is."""
-    return ValueError(f"in rows {start} to {start + len(X) - 1}: {error}")
+        raise ValueError(f"in rows {start} to {start + len(X) - 1}: {error}") from error

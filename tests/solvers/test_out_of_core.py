@@ -14,6 +14,8 @@ import pytest
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
+from implicit_bias.solvers.out_of_core import price
+from implicit_bias.solvers.row_blocks import Blocks
 from oracles import check_overlap
 from system import LOCALLY, python
 
@@ -30,6 +32,34 @@ def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Ar
     y = scores.argmax(axis=1) if separable else rng.integers(0, K, n)
     labels: Array = (2.0 * y - 1.0 if K == 2 else y).astype(np.float64)
     return X[clear], labels[clear]
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_worst_rows_are_those_of_a_loop(classes: int | None) -> None:
+    X = np.random.default_rng(0).normal(size=(23, 3))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    coef, offsets = np.array([[1.0, -0.5, 0.25]]), 0.125
+    margins = y * (X @ coef[0] + offsets)
+    if classes:
+        y = np.arange(23.0) % 3
+        coef = np.random.default_rng(1).uniform(-1, 1, (3, 1, 3))
+        offsets = np.array([0.5, -0.25, 0.0])  # type: ignore[assignment]
+        scores = X @ coef[:, 0].T + offsets
+        own = y.astype(int)
+        margins = np.array([
+            min(scores[n, own[n]] - scores[n, k] for k in range(3) if k != own[n])
+            for n in range(23)
+        ])  # fmt: skip
+    blocks = Blocks.of(da.from_array(X, chunks=((5, 0, 11, 7), (3,))), da.from_array(y, chunks=4))
+    for limit, count in ((0.3, 100), (0.3, 4), (np.inf, 6), (-9.0, 5)):
+        found = price(blocks, coef, offsets, classes, below=limit, count=count)
+        order = [n for n in np.argsort(margins, kind="stable") if margins[n] < limit][:count]
+        assert found.rows.index.tolist() == sorted(order)
+        np.testing.assert_allclose(found.margins, margins[np.sort(order).astype(int)], rtol=1e-12)
+        np.testing.assert_array_equal(found.rows.X, X[found.rows.index])
+        np.testing.assert_array_equal(found.rows.y, y[found.rows.index])
+        assert found.smallest == pytest.approx(margins.min(), rel=1e-12)
+        assert margins.min() - 1e-13 < found.at_least < found.smallest
 
 
 def agrees(X: Array, y: Array, norm: str, *, intercept: bool, chunk: int) -> None:

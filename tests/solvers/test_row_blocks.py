@@ -1,4 +1,4 @@
-"""Blocks of rows: how data are cut, what is refused, and what a pass finds."""
+"""Blocks of rows: how data are cut, and what is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.solvers.out_of_core import price
 from implicit_bias.solvers.row_blocks import Blocks
 
 
@@ -33,33 +34,6 @@ def test_a_memory_map_is_read_in_blocks(tmp_path: Path, rows: int | None, dtype:
     np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), X.astype(dtype))
     np.testing.assert_array_equal(np.concatenate([part[1] for part in read]), y)
     assert [part[2] for part in read] == list(range(0, 23, rows or 23))
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_worst_rows_are_those_of_a_loop(classes: int | None) -> None:
-    X, y = data()
-    coef, offsets = np.array([[1.0, -0.5, 0.25]]), 0.125
-    margins = y * (X @ coef[0] + offsets)
-    if classes:
-        y = np.arange(23.0) % 3
-        coef = np.random.default_rng(1).uniform(-1, 1, (3, 1, 3))
-        offsets = np.array([0.5, -0.25, 0.0])  # type: ignore[assignment]
-        scores = X @ coef[:, 0].T + offsets
-        own = y.astype(int)
-        margins = np.array([
-            min(scores[n, own[n]] - scores[n, k] for k in range(3) if k != own[n])
-            for n in range(23)
-        ])  # fmt: skip
-    blocks = Blocks.of(da.from_array(X, chunks=((5, 0, 11, 7), (3,))), da.from_array(y, chunks=4))
-    for limit, count in ((0.3, 100), (0.3, 4), (np.inf, 6), (-9.0, 5)):
-        found = blocks.worst(coef, offsets, classes, below=limit, count=count)
-        order = [n for n in np.argsort(margins, kind="stable") if margins[n] < limit][:count]
-        assert found.rows.index.tolist() == sorted(order)
-        np.testing.assert_allclose(found.margins, margins[np.sort(order).astype(int)], rtol=1e-12)
-        np.testing.assert_array_equal(found.rows.X, X[found.rows.index])
-        np.testing.assert_array_equal(found.rows.y, y[found.rows.index])
-        assert found.smallest == pytest.approx(margins.min(), rel=1e-12)
-        assert margins.min() - 1e-13 < found.at_least < found.smallest
 
 
 def test_spread_rows_have_all_labels() -> None:
@@ -117,7 +91,7 @@ def test_errors_of_a_block_name_its_rows() -> None:
     with pytest.raises(ValueError, match=r"rows 8 to 15.*NaN"):
         blocks.spread(5)
     with pytest.raises(ValueError, match="rows 8 to 15"):
-        blocks.worst(np.ones((1, 3)), 0.0, None, below=1.0, count=3)
+        price(blocks, np.ones((1, 3)), 0.0, None, below=1.0, count=3)
 
 
 def test_no_block_is_passed_over_when_the_time_is_up() -> None:
