@@ -28,6 +28,7 @@ from implicit_bias.problem import Architecture
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data, load_data
 from implicit_bias.runs.models import ModelFactory
+from implicit_bias.solvers.active_set import ActiveSet
 from implicit_bias.solvers.paths import C_grid, solve_path
 
 # Steps of training between two problems of a path over learned gates, from the last one back.
@@ -148,7 +149,7 @@ def measure_path(base: Base, path: str, tol: float) -> harness.Rows:
             "cold_seconds": cold_seconds,
             "warm_iterations": warm.stats.iterations,
             "cold_iterations": cold.stats.iterations,
-            "fell_back": bool(warm.stats.detail),
+            "fell_back": ActiveSet.fell_back in warm.stats.detail,
             "warm_status": warm.status.name,
             "cold_status": cold.status.name,
             "warm_upper": warm.certificate.upper,

@@ -536,7 +536,7 @@ def _counts(words: pd.Series) -> str:
 
 
 def _fell_back(auto: pd.DataFrame) -> pd.Series:
-    return auto["detail"].fillna("").str.startswith("after ") & ~_unanswered(auto)
+    return auto["detail"].fillna("").str.contains("after ") & ~_unanswered(auto)
 
 
 def verdict(frame: pd.DataFrame, most: float = FEW) -> Verdict:

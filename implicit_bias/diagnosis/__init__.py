@@ -1,4 +1,19 @@
-"""How far any homogeneous module is from where its training can end, in any geometry."""
+"""How far any homogeneous module is from where its training can end, in any geometry.
+
+=================  =========================================================================
+file               what
+=================  =========================================================================
+diagnose.py        `diagnose`: all that is measured of a module, in one call
+result.py          `Diagnosis`: its numbers, its verdict in a sentence, its picture
+recipe.py          how the module was trained, and what stands between it and the limit
+traps.py           traps that can be mended, of which users are warned
+layers.py          the gap layer by layer
+function_space.py  limits that are norms of the predictor itself
+escape.py          whether one more unit lowers the norm
+which_norm.py      in which norm a training maximised the margin
+recorder.py        `Recorder`: margins and gaps along any training loop
+=================  =========================================================================
+"""
 
 from implicit_bias.diagnosis.diagnose import diagnose
 from implicit_bias.diagnosis.escape import Escape

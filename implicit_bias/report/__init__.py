@@ -1,6 +1,8 @@
 """Reports: one self-contained HTML page, its tables and figures; pictures of trainings.
 
-The names below load matplotlib, so they are imported when first used: words need no pictures.
+conclusion.py has the verdicts, words.py what they need to know of a comparison, tables.py the
+tables, figures/ the pictures, style.py their looks, and page.py puts a page together. The names
+below load matplotlib, so they are imported when first used: words need no pictures.
 What a page says stands in page.toml (columns, sections, curves, verdicts) and in its template;
 page.mplstyle has matplotlib's settings.
 """

@@ -7,15 +7,15 @@ solve.py            `solve`, and the grade of an answer
 choice.py           which solver "auto" takes, by the first line of a table that fits a problem
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
-interior_point.py   up to a few thousand samples or pairs, the first steps in float32; norms
-                    with balls in few features
+interior_point.py   up to a few thousand samples or pairs; norms with balls in few features
+float32_stage.py    its first steps, in float32
 newton.py           its Newton systems, in the space of the rows or of the features
 balls.py            the balls of norms: of groups, of singular values, of entries
 homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data
 feature_space.py    few features, or badly scaled ones: in float64
 working_set.py      more samples, or pairs of samples and rivals
-out_of_core.py      more samples than memory holds: rounds on some of them
-row_blocks.py       the pricing of all of them, in blocks that Dask reads
+out_of_core.py      more samples than memory holds: rounds on some of them, the pricing of all
+row_blocks.py       the blocks of them that Dask reads
 rounds.py           rounds on some of the constraints: pricing, and the bounds for all of them
 active_set.py       from the solution of a similar problem; one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS

@@ -123,7 +123,7 @@ class SolveStats:
     conflict : Conflict or None
         The plain cause of non-separability, if that is what ended the solve.
     detail : str
-        What the solver said of itself.
+        What the solver said of itself; of "auto" why it took this one, and after which others.
     advice : str
         What to change where there is no separator or no answer; empty where nothing is known.
     """

@@ -64,6 +64,10 @@ class Line(NamedTuple):
     seconds: float = math.inf
     proof_first: bool = False
 
+    def __str__(self) -> str:
+        where = f", where {self.where}" if self.where else ""
+        return f"{self.solver} takes {_in_words(self.norms)}{where}"
+
     def takes(self, problem: _Facts) -> bool:
         """Whether a problem is of this kind."""
         return problem.structure in self.norms and all(map(problem.holds, _conditions(self.where)))
@@ -237,8 +241,13 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
     """
     check_problem(problem, "choose_solver")
     check_start(problem, start)
+    return choose_line(problem, start).solver
+
+
+def choose_line(problem: MarginProblem, start: base.Start | None = None) -> Line:
+    """Return the first line of the table that takes a problem: why "auto" takes its solver."""
     facts = _Facts(problem, start)
-    return next(line.solver for line in FIRST if line.takes(facts))
+    return next(line for line in FIRST if line.takes(facts))
 
 
 def check_start(problem: MarginProblem, start: base.Start | None) -> None:

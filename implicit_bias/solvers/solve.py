@@ -78,11 +78,12 @@ def solve(
     solver : str or Solver
         A name: "auto", "interior-point", "feature-space", "working-set", "active-set",
         "one-group", "multiprecision", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is
-        `choose_solver` and, where that one fails, another (``stats.detail`` says so), for small
-        problems at last "multiprecision". HiGHS takes norms that are sums of maxima, such as l1
-        and l_inf; the last four go through CVXPY and are slow; OSQP takes hard margins of two
-        classes and one group of Euclidean norm only. Or an object, such as ``InteriorPoint(...)``,
-        whose own options then count, and none of those below but ``start`` and ``on_progress``.
+        `choose_solver` and, where that one fails, another, for small problems at last
+        "multiprecision"; ``stats.detail`` says why, and what was tried. HiGHS takes norms that are
+        sums of maxima, such as l1 and l_inf; the last four go through CVXPY and are slow; OSQP
+        takes hard margins of two classes and one group of Euclidean norm only. Or an object, such
+        as ``InteriorPoint(...)``, whose own options then count, and none of those below but
+        ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -151,8 +152,12 @@ def solve(
     search = _Search(problem, options, start, on_progress, deadline)
     automatic = isinstance(solver, str) and solver == "auto"
     others = automatic and max_iterations is None
+    chosen = ""
     if isinstance(solver, str):
-        name = choice.choose_solver(problem, start) if automatic else solver
+        name = solver
+        if automatic:
+            line = choice.choose_line(problem, start)
+            name, chosen = line.solver, f"auto: {line}"
         sharing = others and max_seconds is not None
         half = sharing and choice.alternatives(problem, name)
         method = search.solver(name, deadline.sooner(0.5) if half else deadline)
@@ -186,7 +191,7 @@ def solve(
             seconds=time.perf_counter() - began,
             history=candidate.history,
             conflict=conflict,
-            detail=candidate.detail,
+            detail="; ".join(filter(None, (chosen, candidate.detail))),
             advice=_advice(problem, attempt, deadline),
         ),
         exact=attempt.exact,

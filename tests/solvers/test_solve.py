@@ -14,7 +14,7 @@ from implicit_bias.norms import L1, L2, Lp, Norm, OverRows, Schatten, Spectral, 
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet, OneGroup
-from implicit_bias.solvers.choice import FACTS, FIRST, NEXT, alternatives, table
+from implicit_bias.solvers.choice import FACTS, FIRST, NEXT, alternatives, choose_line, table
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.working_set import WorkingSet
@@ -91,6 +91,12 @@ def test_the_automatic_choice(problem: MarginProblem, expected: str) -> None:
     assert choose_solver(problem) == expected
 
 
+def test_why_it_was_chosen_is_said() -> None:
+    found = solve(drawn(20, 30))
+    said = "auto: one-group takes sums of l2, where two classes, one group, hard margin"
+    assert found.stats.detail == said
+
+
 def test_a_start_is_used() -> None:
     start = solve(PROBLEM)
     assert start.stats.solver == "interior-point"
@@ -126,7 +132,7 @@ def test_where_one_solver_fails_another_is_tried_and_named() -> None:
     found = solve(problem)
     assert found.status is Status.OPTIMAL
     assert found.stats.solver == "feature-space"
-    assert "one-group" in found.stats.detail
+    assert found.stats.detail.startswith(f"auto: {choose_line(problem)}; after one-group: ")
     # The margin is a half, between 1959 and 1960: w = 2 and b = -2 * 1959.5, both in the norm.
     assert found.certificate.upper == pytest.approx(2 * np.hypot(1, 1959.5), rel=1e-6)
 
