@@ -557,23 +557,13 @@ def _pivots_modulo(matrix: NDArray[np.object_]) -> list[int]:
     """Rows that are independent modulo a prime, the first ones that are."""
     if matrix.size == 0:
         return []
-    rest = (matrix % PRIME).astype(np.int64)
-    pivots = []
-    for i in range(len(rest)):
-        row = rest[i]
-        columns = np.flatnonzero(row)
-        if len(columns) == 0:
-            continue
-        pivots.append(i)
-        j = columns[0]
-        inverse = pow(int(row[j]), -1, PRIME)
-        unit = row * inverse % PRIME
-        below = rest[i + 1 :]
-        factor = below[:, j].copy()
-        hit = np.flatnonzero(factor)
-        below[hit] = (below[hit] - factor[hit, None] * unit % PRIME) % PRIME
-        if len(pivots) == matrix.shape[1]:
-            break
+    # In the echelon form of the transposed matrix they are the columns that begin a row.
+    columns = flint.nmod_mat(*matrix.T.shape, (matrix.T % PRIME).ravel().tolist(), PRIME)
+    reduced, rank = columns.rref()
+    pivots: list[int] = []
+    for i in range(len(matrix)):
+        if len(pivots) < rank and reduced[len(pivots), i] != 0:
+            pivots.append(i)
     return pivots
 
 

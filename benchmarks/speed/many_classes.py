@@ -12,7 +12,7 @@ limits of the peers are of the processor's time, since the machine may be busy.
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.processes import GIB, Pipe
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load, load_digits
+from implicit_bias.norms import GroupNorm
 from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.cvxpy_solver import SAFETY
@@ -74,11 +75,9 @@ def _published(case: Case) -> MarginProblem:
 
 
 def _digits(case: Case) -> MarginProblem:
-    from sklearn import datasets
-
-    order = np.random.default_rng(SEED).permutation(1797)[: case.N]
-    target = datasets.load_digits().target
-    return max_margin(load_digits().X[order], target[order], case.norm)
+    digits = load_digits(classes=("all",))
+    order = np.random.default_rng(SEED).permutation(len(digits))[: case.N]
+    return max_margin(digits.X[order], digits.y[order], case.norm)
 
 
 def _mnist(case: Case) -> MarginProblem:
@@ -89,21 +88,15 @@ def _mnist(case: Case) -> MarginProblem:
 def _gated(units: int) -> Callable[[Case], MarginProblem]:
     def pose(case: Case) -> MarginProblem:
         """One GLN a class: groups of classes and units."""
+        y: Any
         X, y = ten_digits(case.N)
         contexts = lippl2022.draw_contexts(
             X, units, 1, threshold="median", reference=load("mnist").X, seed=SEED
         )
-        return contexts_problem(X, y, contexts.gates(X), contexts.groups)
+        norm = GroupNorm(contexts.groups, apart=True)
+        return MarginProblem(X, y, contexts.gates(X), contexts.groups, norm=norm)
 
     return pose
-
-
-def contexts_problem(X: Array, y: Any, gates: Any, groups: Any) -> MarginProblem:
-    """Return the problem of one gated network a class."""
-    from implicit_bias.norms import GroupNorm
-
-    norm = GroupNorm(groups, apart=True)
-    return MarginProblem(X, y, gates, groups, norm=norm)
 
 
 def _binary(case: Case) -> MarginProblem:
@@ -189,28 +182,18 @@ def answer_of(
     on_progress: OnProgress = no_report,
 ) -> Row:
     """Return what a solver finds: status, bounds and the method."""
-    coef: Array
-    alpha: Array | None
     match solver:
         case "highs":
-            coef, alpha = whole_linear_program(problem, norm)
+            bounds = certify(problem, *whole_linear_program(problem, norm))
         case "linear svc":
-            coef, alpha = linear_svc(problem, tol), None
+            bounds = certify(problem, linear_svc(problem, tol))
         case _:
             name = "auto" if solver == NATIVE else solver
             found = solve(problem, name, tol, on_progress=on_progress)
-            bounds = found.certificate
-            return {
-                "status": found.status.name,
-                "method": found.stats.solver,
-                **runs.bounds_of(bounds),
-            }
-    bounds = certify(problem, coef=coef, alpha=alpha)
-    return {
-        "status": Status.OPTIMAL.name if bounds.gap <= tol else "",
-        "method": solver,
-        **runs.bounds_of(bounds),
-    }
+            method, bounds = found.stats.solver, found.certificate
+            return {"status": found.status.name, "method": method, **runs.bounds_of(bounds)}
+    status = Status.OPTIMAL.name if bounds.gap <= tol else ""
+    return {"status": status, "method": solver, **runs.bounds_of(bounds)}
 
 
 def linear_svc(problem: MarginProblem, tol: float) -> Array:
@@ -266,22 +249,9 @@ def measure_row(
     say: Callable[[str], None] = lambda line: None,
 ) -> Row:
     """Measure a solver on a problem, and say how far it is; the row says if there is no answer."""
-    row: Row = {
-        "data": case.data,
-        "N": case.N,
-        "norm": case.norm,
-        "tol": case.tol,
-        "line": case.line,
-        "solver": solver,
-        "limit": seconds,
-        "memory": memory,
-        "machine": runs.machine(),
-        "stored": stored_margin(case),
-        "outcome": "",
-        "detail": "",
-        "status": "",
-        "method": "",
-    }
+    row: Row = {**asdict(case), "solver": solver, "limit": seconds, "memory": memory}
+    row |= {"machine": runs.machine(), "stored": stored_margin(case)}
+    row |= dict.fromkeys(("outcome", "detail", "status", "method"), "")
     row |= dict.fromkeys(("lower", "upper", "gap", "seconds", "wall_seconds", "gib"), math.nan)
     limit = math.inf if solver == NATIVE else memory
 

@@ -136,6 +136,11 @@ def is_done(rows: Iterable[Row], key: Row, **limits: float) -> bool:
     )
 
 
+def made(kind: type[T], row: Any) -> T:
+    """Make what a row is of, a dataclass, whose fields are columns."""
+    return kind(**{name: row[name] for name in kind.__dataclass_fields__})  # type: ignore[attr-defined]
+
+
 def bounds_of(certificate: Certificate) -> Row:
     """Return the columns of the bounds on an optimum."""
     return {"lower": certificate.lower, "upper": certificate.upper, "gap": certificate.gap}

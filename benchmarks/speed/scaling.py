@@ -18,7 +18,7 @@ that a run can be stopped and continued.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -205,11 +205,6 @@ def measure(run: harness.Run[ScalingOptions]) -> harness.Frames:
     )
 
 
-def point_of(row: pd.Series[Any]) -> Point:
-    """Return the point of a row."""
-    return Point(**{field.name: row[field.name] for field in fields(Point)})
-
-
 # --- exponents and the picture ---------------------------------------------------------------
 
 AXES = {"N": "samples N", "H": "hidden units H", "C": "contexts a unit C"}
@@ -387,7 +382,7 @@ def found(frame: pd.DataFrame) -> str:
     here = _here(frame)
     yardsticks = (here["yardstick_before"] + here["yardstick_after"]) / 2
     lines = [
-        f"- The largest point, {point_of(largest).name}: a certified gap of "
+        f"- The largest point, {runs.made(Point, largest).name}: a certified gap of "
         f"{largest['gap']:.0e} after {largest['seconds']:.3g} s, {largest['support']:,} support "
         f"vectors, and {largest['peak_gib']:.1f} GiB at the peak, data included.",
     ]

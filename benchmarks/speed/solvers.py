@@ -15,7 +15,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
@@ -36,6 +36,7 @@ from benchmarks.speed.runs import (
     bounds_of,
     few_digits,
     machine,
+    made,
     missing_rows,
     outcome,
     warm_up,
@@ -322,7 +323,7 @@ def exceeded(rows: Sequence[Row], cell: Cell, peer: Peer, tol: float) -> str:
     """Why not to try a peer on a cell: the limit that it exceeded on a smaller one, or ""."""
     of_peer = {**asdict(peer), "tol": tol}
     for row in rows:
-        other = _cell_of(row)
+        other = made(Cell, row)
         smaller = other.N <= cell.N and other.H <= cell.H and other.C <= cell.C
         same = (other.dataset, other.model) == (cell.dataset, cell.model)
         stopped = row["outcome"] in (TIME_LIMIT, OUT_OF_MEMORY)
@@ -368,7 +369,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     axes = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)[0]
     for place, (_, rows) in enumerate(cells):
         for row in rows:
-            peer = _peer_of(row)
+            peer = made(Peer, row)
             if row["outcome"] == ANSWERED:
                 # A lane a solver, so that equal times do not hide one another.
                 lane = place + 0.7 * ((solvers.index(peer.solver) + 0.5) / len(solvers) - 0.5)
@@ -416,7 +417,7 @@ def _style(peer: Peer, *, hollow: bool = False) -> dict[str, Any]:
 
 
 def _legend(frame: pd.DataFrame) -> list[Line2D]:
-    drawn = {_peer_of(row): None for row in rows_of(frame)}
+    drawn = {made(Peer, row): None for row in rows_of(frame)}
     marks = [Line2D([], [], label=peer.name, **_style(peer)) for peer in peers() if peer in drawn]
     answered = frame[frame["outcome"] == ANSWERED]
     if not (answered["gap"] <= LOOSE * answered["tol"]).all():
@@ -524,11 +525,11 @@ def found(frame: pd.DataFrame) -> str:
     if faster:
         cell, row = min(faster, key=lambda one: float(one[1]["ratio"]))
         gaps = [float(row["gap"]) for _, row in faster]
-        names = ", ".join(sorted({_peer_of(row).solver for _, row in faster}))
+        names = ", ".join(sorted({made(Peer, row).solver for _, row in faster}))
         lines.append(
             "- One group (SVM-L2) is a quadratic program in N variables, and others are good at "
             f"those. Faster somewhere: {names}, by a factor of up to "
-            f"{few_digits(1 / row['ratio'])} ({_peer_of(row).name} at {cell.name}), to gaps of "
+            f"{few_digits(1 / row['ratio'])} ({made(Peer, row).name} at {cell.name}), to gaps of "
             f"{min(gaps):.0e} to {max(gaps):.0e}. (SVC's kernel is in single precision.)"
         )
     certified = _with_certificates(frame)
@@ -574,18 +575,10 @@ def verdict(frame: pd.DataFrame, least: float = 100.0) -> Verdict:
     return Verdict.of(ratios and ratios[-1] >= least, max(ratios, default=0.0) >= 10)
 
 
-def _cell_of(row: Row) -> Cell:
-    return Cell(**{field.name: row[field.name] for field in fields(Cell)})
-
-
-def _peer_of(row: Row) -> Peer:
-    return Peer(**{field.name: row[field.name] for field in fields(Peer)})
-
-
 def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, list[Row]]]:
     cells: dict[Cell, list[Row]] = {}
     for row in rows_of(frame):
-        cells.setdefault(_cell_of(row), []).append(row)
+        cells.setdefault(made(Cell, row), []).append(row)
     yield from cells.items()
 
 

@@ -130,11 +130,9 @@ def _inputs(
     gates = np.ones((N, M)) if M == 1 else rng.choice([0.0, 1.0], size=(N, M))
     if M > 1 and rng.random() < 0.3:
         gates = rng.normal(size=(N, M))
-    groups = np.sort(
-        np.append(np.arange(G := int(rng.integers(1, M + 1))), rng.integers(G, size=M - G))
-    )
+    groups = _groups(rng, M)
     facts |= {"kind": kind, "collinear": collinear}
-    return X, gates, groups.astype(np.int64)
+    return X, gates, groups
 
 
 def _labels(rng: np.random.Generator, facts: dict[str, Any], X: Array, gates: Array) -> Array:
