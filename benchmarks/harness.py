@@ -231,6 +231,7 @@ def growing(
     settings: Iterable[Mapping[str, Any]],
     rows: Callable[..., Tabular],
     kept: pd.DataFrame | None = None,
+    enough: Callable[[pd.DataFrame, Mapping[str, Any]], object] = lambda rows, setting: True,
 ) -> Frames:
     """Measure one setting after the other, but for those that the table has already.
 
@@ -244,13 +245,18 @@ def growing(
         Gets a setting, by keywords, and returns its rows, without these columns or with them.
     kept : DataFrame, optional
         What of the kept table is still of use; by default all.
+    enough : callable, optional
+        Gets the rows that are kept of a setting, and the setting, and says whether these are all
+        that is asked for; else they are measured again.
     """
     frame = run.kept if kept is None else kept
     for setting in settings:
         columns, wanted = list(setting), pd.Series(setting)
         known = frame.reindex(columns=columns)
-        if ((known == wanted) | (known.isna() & wanted.isna())).all(axis=1).any():
+        same = ((known == wanted) | (known.isna() & wanted.isna())).all(axis=1)
+        if same.any() and enough(frame[same], setting):
             continue
+        frame = frame[~same]
         more = pd.DataFrame(rows(**setting)).reset_index(drop=True)
         for place, column in enumerate(name for name in columns if name not in more):
             more.insert(place, column, setting[column])

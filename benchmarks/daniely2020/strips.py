@@ -6,21 +6,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
+from benchmarks import harness
 from benchmarks.daniely2020.digit_strips import draw_strips
 from benchmarks.daniely2020.looks import LOOKS
 from benchmarks.daniely2020.models import HIDDEN, Training, build, train_by_adadelta
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Options,
-    Rows,
-    Run,
-    Verdict,
-    growing,
-    parts,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict
 from benchmarks.words import span, with_interval
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets import Dataset, load_digits, load_mnist
@@ -85,7 +76,7 @@ def measure(run: Run[Options]) -> Frames:
     """Train one model after another; rows are epochs. Quick: on the 8 x 8 digits."""
     sizes, pools = (QUICK, small_images()) if run.quick else (WHOLE, mnist())
     jobs = [asdict(job) for job in sizes.jobs]
-    return growing(run, jobs, lambda **job: train(Job(**job), sizes, *pools))
+    return harness.growing(run, jobs, lambda **job: train(Job(**job), sizes, *pools))
 
 
 def train(job: Job, sizes: Sizes, train_pool: Dataset, test_pool: Dataset) -> Rows:
@@ -191,7 +182,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         strict=True,
     ):
         styles = itertools.cycle([":", "--", "-."])
-        for (model, strips), points in parts(rows, "model", "strips"):
+        for (model, strips), points in harness.parts(rows, "model", "strips"):
             colour, mark = LOOKS[model]
             curve = 100 * (1 - points.groupby("epoch")["test_error"].mean())
             (line,) = ax.plot(curve.index, curve, mark, color=colour, label=model)
@@ -233,7 +224,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     trained = longer[longer["model"] == NETWORK].groupby("strips")
     linear = longer[longer["model"].isin(LINEAR) & (longer["strips"] == many)]
     behind = {name: 100 * (one[NETWORK] - one[name]) for name in LINEAR}
-    best = min(parts(linear, "model"), key=lambda part: part[1]["test_error"].mean())[1]
+    best = min(harness.parts(linear, "model"), key=lambda part: part[1]["test_error"].mean())[1]
     return {
         "section_6": Judged(
             verdict=verdict(frame, many),

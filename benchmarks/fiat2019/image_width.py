@@ -30,20 +30,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import NullFormatter
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Rows,
-    Run,
-    Verdict,
-    growing,
-    parts,
-    rows_of,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Rows, Run, Verdict
 from benchmarks.words import half_interval, span, with_interval
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -147,12 +138,12 @@ def measure(run: Run[Any]) -> Frames:
         widest = {each["network"]: each | {"dataset": "digits"} for each in wanted}
         wanted = list(widest.values())
     frame = run.kept
-    for frame in growing(run, wanted, trained):
+    for frame in harness.growing(run, wanted, trained):
         yield frame
     best = best_settings(whole_rates(frame))
-    again = rows_of(best[best["network"].isin(REPEATED)])
+    again = harness.rows_of(best[best["network"].isin(REPEATED)])
     repeats = [row | {"seed": seed} for seed in FRESH for row in again]
-    yield from growing(run, repeats, trained, frame)
+    yield from harness.growing(run, repeats, trained, frame)
 
 
 def settings() -> list[tuple[str, str, int, float, float, int]]:
@@ -253,7 +244,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     panels_of = chosen(trained).groupby("dataset", sort=False)
     halves = {
         name: half_interval(rows.set_index(EACH)["test_error"], EACH)
-        for name, rows in parts(shown(trained), "network")
+        for name, rows in harness.parts(shown(trained), "network")
     }
     figure, panels = subplots((8.8, 4.6), 1, len(panels_of), squeeze=False, y="test error, %")
     for ax, (dataset, rows) in zip(panels[0], panels_of, strict=True):

@@ -17,20 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, LossName, outputs_of, train_as_published
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Row,
-    Rows,
-    Run,
-    Verdict,
-    growing,
-    otherwise,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Row, Rows, Run, Verdict
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -121,7 +112,7 @@ def measure(run: Run[Any]) -> Frames:
             for row in trained(network, task, X, y, m=m, steps=steps, seed=seed):
                 yield {"task": task, "noise": noise, "network": name, "m": m, "best": best, **row}
 
-    return growing(run, [{"seed": s} for s in range(1 if run.quick else REPEATS)], repeat)
+    return harness.growing(run, [{"seed": s} for s in range(1 if run.quick else REPEATS)], repeat)
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -265,7 +256,7 @@ def more_steps(frame: pd.DataFrame) -> Judged:
         f"From {first:,} to {last:,} steps test errors in regression grow "
         f"{span(times.get_group('regression'), '.2f')} times.",
         f"in classification {span(times.get_group('classification'), '.2f')} times.",
-        remark=otherwise(Verdict.of(grows and least > 2, grows), "a factor of 2"),
+        remark=harness.otherwise(Verdict.of(grows and least > 2, grows), "a factor of 2"),
     )
 
 

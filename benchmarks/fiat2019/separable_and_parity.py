@@ -71,10 +71,7 @@ def measure(run: Run[Any]) -> Frames:
     d, m, tests, steps = (20, 500, 500, 1000) if run.quick else (100, 50_000, 10_000, STEPS)
     largest, filters = (6, 200) if run.quick else (LARGEST_CUBE, 2000)
     frame = run.kept
-    if len(frame):
-        # Shorter trainings are done again.
-        frame = frame[(frame["part"] != "error") | (frame["steps"] == steps)]
-    else:
+    if frame.empty:
         rows: list[Row] = []
         for bits in range(2, 20 if run.quick else 101, 2):
             row = {"part": "correlation", "d": bits, "correlation": parity_correlation(bits)}
@@ -92,7 +89,13 @@ def measure(run: Run[Any]) -> Frames:
         yield {"d": d, "m": m, "steps": steps, **found}
 
     wanted = grid(part=["error"], seed=range(REPEATS), width=WIDTHS, task=TASKS, network=NETWORKS)
-    return growing(run, wanted, trained, frame)
+    return growing(
+        run,
+        wanted,
+        trained,
+        frame,
+        enough=lambda rows, _: (rows["steps"] == steps).all(),  # shorter trainings are done again
+    )
 
 
 def draw(frame: pd.DataFrame) -> Figure:

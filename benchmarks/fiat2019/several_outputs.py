@@ -30,22 +30,13 @@ import torch
 from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import alternating_search
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Rows,
-    Run,
-    Verdict,
-    growing,
-    otherwise,
-    tabled,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Rows, Run, Verdict
 from benchmarks.sizes import grid
 from benchmarks.words import half_interval, span, with_interval
 from implicit_bias.base.validation import Array
@@ -98,9 +89,6 @@ def measure(run: Run[Any]) -> Frames:
         frame = searched(run.quick)
         yield frame
     steps, repeats, most = (100, 1, 1) if run.quick else (STEPS, REPEATS, max(PUBLISHED["p"]))
-    # Other trainings are done again.
-    frame = frame if "steps" in frame else frame.assign(steps=np.nan)
-    frame = frame[(frame["part"] == "search") | (frame["steps"] == steps)]
     widths = {
         p: dict(zip(("ReLU", "GaLU"), both, strict=True))
         for p, *both in zip(PUBLISHED["p"], PUBLISHED["ReLU"], PUBLISHED["GaLU"], strict=True)
@@ -137,7 +125,13 @@ def measure(run: Run[Any]) -> Frames:
     # One of each, and then what takes least time.
     order = sorted(itertools.product(range(repeats), widths), key=lambda of: of[0] * of[1])
     sizes += [{"part": "published", "seed": seed, "p": p} for seed, p in order]
-    yield from growing(run, sizes, lambda part, **of: ways[part](**of), frame)
+    yield from harness.growing(
+        run,
+        sizes,
+        lambda part, **of: ways[part](**of),
+        frame,
+        enough=lambda rows, _: (rows["steps"] == steps).all(),  # other trainings are done again
+    )
 
 
 def counted(m: int, d: int, p: Any) -> Any:
@@ -145,7 +139,7 @@ def counted(m: int, d: int, p: Any) -> Any:
     return (1 - ERROR) * m * p / (d + p - 1)
 
 
-@tabled
+@harness.tabled
 def searched(quick: bool) -> Rows:
     """Smallest widths at a small size."""
     m, d, outputs, seeds, iterations, steps = (
@@ -311,7 +305,7 @@ def alternating(frame: pd.DataFrame) -> Judged:
         f"The loss after {steps:,} steps of Adam minus that after {rounds} rounds of the search is "
         f"{', '.join(samples)}; the search is ahead in {(ahead > 0).sum()} of {len(ahead)} pairs.",
         remark=": no interval excludes 0" * (verdict is Verdict.UNTESTED)
-        + otherwise(Verdict.each(sizes.mean() > 0), "the means"),
+        + harness.otherwise(Verdict.each(sizes.mean() > 0), "the means"),
     )
 
 

@@ -19,22 +19,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
 from benchmarks.fiat2019.gated_layers import GatedLayers
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.fiat2019.search_procedures import improve_filters
 from benchmarks.fiat2019.theorems_1_and_2 import expected_loss
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Row,
-    Rows,
-    Run,
-    Verdict,
-    growing,
-    otherwise,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Row, Rows, Run, Verdict, otherwise
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -128,7 +119,7 @@ def measure(run: Run[Any]) -> Frames:
     wanted = [
         {"network": name, "seed": seed, "m": m, "d": d, "k": k} for name, seed, (m, d, k) in jobs
     ]
-    return growing(run, wanted, fitted)
+    return harness.growing(run, wanted, fitted)
 
 
 def improved(seed: int, m: int, d: int, k: int, proposals: int) -> Row:

@@ -20,16 +20,18 @@ Source: Lippl, Abbott, Chung (2022), program (6) and theorem 3.1, for any depth;
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Frames, Misuse, Options, Rows, Run, Verdict, option
 from benchmarks.lippl2022 import gln_predictors as gln
+from benchmarks.sizes import grid
 from benchmarks.words import span
 from implicit_bias import LimitConfig, MarginProblem, Solution, certify, solve, train_to_limit
 from implicit_bias.base.validation import Array
@@ -68,30 +70,26 @@ def measure(run: Run[DeepOptions]) -> Frames:
     if run.quick:
         asked = replace(asked, train_size=100, units=6, layers=(2, 3), draws=(1,), steps=100)
     given = {name: getattr(asked, name) for name in GIVEN}
-    kept = run.kept
-    for draw, depth in product(asked.draws, asked.layers):
-        cell = {**given, "draw": draw, "layers": depth}
-        if len(kept):
-            mine = (kept[list(cell)] == pd.Series(cell)).all(axis=1)
-            if set(asked.seeds) <= set(kept.loc[mine, "seed"]):
-                continue
-            kept = kept[~mine]
+
+    def trained(draw: int, layers: int, **others: Any) -> Rows:
         setting = RunConfig(
             dataset=asked.dataset, train_size=asked.train_size, units=asked.units, seed=draw
         )
         data = load_data(setting)
         contexts = ModelFactory(setting, data).contexts
-        gatings = dealt_out(contexts, depth - 1, data.parts.train.X)
+        gatings = dealt_out(contexts, layers - 1, data.parts.train.X)
         networks = [GLN(gatings, seed=seed) for seed in asked.seeds]
         for network in networks:
             config = LimitConfig(steps=asked.steps)
             train_to_limit(network, data.parts.train.X, data.parts.train.y, config)
         two_layers, _ = _svm(Architecture(contexts), data.parts)
-        found = measured(networks, list(asked.seeds), data.parts, two_layers)
-        rows = pd.DataFrame(found).assign(**cell)
-        run.say(f"draw {draw}, L = {depth}: done")
-        kept = pd.concat([kept, rows], ignore_index=True) if len(kept) else rows
-        yield kept
+        return measured(networks, list(asked.seeds), data.parts, two_layers)
+
+    def enough(rows: pd.DataFrame, _: object) -> bool:
+        return set(asked.seeds) <= set(rows["seed"])
+
+    cells = [given | cell for cell in grid(draw=asked.draws, layers=asked.layers)]
+    return harness.growing(run, cells, trained, enough=enough)
 
 
 def dealt_out(contexts: HyperplaneContexts, n_layers: int, X: Array) -> list[HyperplaneContexts]:

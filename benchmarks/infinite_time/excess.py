@@ -17,18 +17,19 @@ Source: Lippl, Abbott, Chung (2022), section 4, whose question it is; theorem 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Judged, Options, Rows, Run, Verdict, option, otherwise
+from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict
+from benchmarks.sizes import grid
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Dataset
@@ -80,10 +81,10 @@ class Case:
 class ExcessOptions(Options):
     """What one can ask of it."""
 
-    units: tuple[int, ...] = option((10,), "H: 10, 20, 50 or 100 (hours)")
-    seeds: tuple[int, ...] = option((1, 2), "seeds of contexts and initial weights")
-    steps: int = option(10_000, "steps of each method, of the first H and seed")
-    accelerated_steps: int = option(30_000, "steps of the default one, of all")
+    units: tuple[int, ...] = harness.option((10,), "H: 10, 20, 50 or 100 (hours)")
+    seeds: tuple[int, ...] = harness.option((1, 2), "seeds of contexts and initial weights")
+    steps: int = harness.option(10_000, "steps of each method, of the first H and seed")
+    accelerated_steps: int = harness.option(30_000, "steps of the default one, of all")
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Question:
         """Return the network with its initial weights."""
         return GLN([self.contexts], seed=self.setting.seed)
 
+    @cached_property
     def without_largest(self) -> float:
         """Excess of the certified optimum of the SVM of the other units."""
         others = self.problem.groups != self.largest
@@ -162,44 +164,36 @@ class Question:
         ).frame()
 
 
-def measure(run: Run[ExcessOptions]) -> Iterator[pd.DataFrame]:
+def measure(run: Run[ExcessOptions]) -> Frames:
     """Train by all methods whose end is not in the table; a method's points are kept together."""
     asked = run.options
     setting = RunConfig(dataset="mnist", protocol="lippl2022", train_size=500, split_seed=1)
     if run.quick:
         asked = replace(asked, units=(4,), seeds=(1, 2), steps=100, accelerated_steps=200)
         setting = RunConfig(dataset="digits", train_size=100)
-    kept = run.kept
-    for i, (units, seed) in enumerate(product(asked.units, asked.seeds)):
-        question = Question.pose(replace(setting, units=units, seed=seed))
-        cell, level = {"units": units, "seed": seed}, question.without_largest()
-        for name, last, train_it in _trainings(question, asked):
-            if i > 0 and name != "accelerated":
-                continue
-            if len(kept):
-                mine = (kept[["training", *cell]] == [name, units, seed]).all(axis=1)
-                if kept.loc[mine, "step"].max() >= last:
-                    continue
-                kept = kept[~mine]
-            rows = train_it().assign(training=name, dead_level=level, **cell)
-            point = rows.iloc[-1]
-            run.say(
-                f"H = {units}, seed {seed}, {name}: {point['step']:,} steps, excess "
-                f"{percent(point['excess'])}, disagreement {percent(point['disagreement'])}"
-            )
-            kept = pd.concat([kept, rows], ignore_index=True) if len(kept) else rows
-            yield kept
+    cases = {case.name: case for case in _cases(asked.steps, asked.accelerated_steps)}
 
+    @lru_cache(maxsize=1)
+    def posed(units: int, seed: int) -> Question:
+        return Question.pose(replace(setting, units=units, seed=seed))
 
-def _trainings(
-    question: Question, asked: ExcessOptions
-) -> Iterator[tuple[str, int, Callable[[], pd.DataFrame]]]:
-    """Name each training, its last step, and what trains."""
-    for name, momentum in PUBLISHED.items():
-        steps = lippl2022.training_config(momentum=momentum).steps
-        yield name, steps, partial(question.as_published, momentum)
-    for case in _cases(asked.steps, asked.accelerated_steps):
-        yield case.name, case.config.steps, partial(question.to_the_limit, case)
+    def trained(training: str, units: int, seed: int) -> pd.DataFrame:
+        question = posed(units, seed)
+        rows = (
+            question.to_the_limit(cases[training])
+            if training in cases
+            else question.as_published(PUBLISHED[training])
+        )
+        return rows.assign(dead_level=question.without_largest)
+
+    def enough(rows: pd.DataFrame, of: Mapping[str, Any]) -> bool:
+        case = cases.get(of["training"])
+        return case is None or rows["step"].max() >= case.config.steps
+
+    first, *others = grid(units=asked.units, seed=asked.seeds)
+    wanted = [{"training": name} | first for name in (*PUBLISHED, *cases)]
+    wanted += [{"training": "accelerated"} | cell for cell in others]
+    return harness.growing(run, wanted, trained, enough=enough)
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
@@ -271,7 +265,7 @@ def judge(frame: pd.DataFrame) -> dict[str, Judged]:
     """Judge the claim by the rule, for the cells that are measured."""
     cells = _ends(frame)
     found, other = (Verdict.each((cells < most).all(axis=1)) for most in (MOST, LESS))
-    remark = f" as to finite time, in {len(cells)} cells" + otherwise(other, percent(LESS))
+    remark = f" as to finite time, in {len(cells)} cells" + harness.otherwise(other, percent(LESS))
     return {"finite": Judged(found, _accelerated(frame), remark=remark)}
 
 

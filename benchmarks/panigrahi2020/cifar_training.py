@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -49,11 +50,10 @@ def measure(run: Run[Options]) -> Frames:
     """Train every network that is not kept."""
     plans = {(plan.width, plan.epochs): plan for plan in (QUICK if run.quick else PLANS)}
     longest = QUICK[0] if run.quick else PLANS[0]
-    frame = run.kept
-    if len(frame):
-        pairs = zip(frame["width"], frame["epochs"], strict=True)
-        frame = frame[[pair in plans or pair == (0, longest.epochs) for pair in pairs]]
-    grams: dict[str, Tensor] = {}
+
+    @lru_cache(maxsize=1)  # one of them is held at a time
+    def gram_of(activation: str) -> Tensor:
+        return limit_gram(activation, images(longest.n)[0])
 
     def curve(width: int, epochs: int, activation: str) -> pd.DataFrame:
         plan = plans[width, epochs]
@@ -61,24 +61,17 @@ def measure(run: Run[Options]) -> Frames:
         return train(activation, torch.tensor(X).float(), torch.tensor(labels), plan)
 
     def limit(activation: str, rate: float) -> pd.DataFrame:
-        X, labels = images(longest.n)
-        if activation not in grams:
-            grams.clear()  # one of them is held at a time
-            grams[activation] = limit_gram(activation, X)
-        start = outputs(activation, torch.tensor(X).float())
-        curve = train_limit(grams[activation], start, torch.tensor(labels), longest.epochs, rate)
-        return curve
+        X, labels = (torch.tensor(each) for each in images(longest.n))
+        start = outputs(activation, X.float())
+        return train_limit(gram_of(activation), start, labels, longest.epochs, rate)
 
     wanted = [
         {"width": width, "epochs": epochs, "activation": activation}
         for width, epochs in plans
         for activation in FIGURE_2
     ]
-    finite = frame
-    for finite in harness.growing(run, wanted, curve, frame):
-        yield finite
-    rates = grid(activation=FIGURE_2, rate=RATES)
-    yield from harness.growing(run, rates, limit, finite)
+    wanted += grid(activation=FIGURE_2, rate=RATES)
+    return harness.growing(run, wanted, lambda **of: (limit if "rate" in of else curve)(**of))
 
 
 def limit_gram(activation: str, X: Array) -> Tensor:

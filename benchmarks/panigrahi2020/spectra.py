@@ -11,13 +11,8 @@ from matplotlib.lines import Line2D
 
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
-from benchmarks.panigrahi2020.gram_spectrum import (
-    circle_points,
-    eigenvalue_bounds,
-    preprocess,
-    separation,
-    sphere_eigenvalues,
-)
+from benchmarks.panigrahi2020 import gram_spectrum
+from benchmarks.panigrahi2020.gram_spectrum import circle_points, preprocess, separation
 from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number
 from benchmarks.panigrahi2020.smooth import LEAST
 from implicit_bias.base.validation import Array
@@ -53,7 +48,7 @@ def spectrum(data: str, X: Array, activation: str, width: int, runs: int) -> pd.
     infinite = grams.eigenvalues(grams.infinite_gram(X, phi))
     exact = np.full(n, np.nan)
     if activation in EXACT and "circle" in data:
-        exact = sphere_eigenvalues(X, phi)
+        exact = gram_spectrum.sphere_eigenvalues(X, phi)
     finite = np.full((2, 1, n), np.nan)
     if data.startswith("half") and activation in FIGURE_1:
         finite = np.stack([both_readouts(X, phi, width, run) for run in range(runs)], axis=1)
@@ -70,7 +65,7 @@ def spectrum(data: str, X: Array, activation: str, width: int, runs: int) -> pd.
             "index": np.arange(1, n + 1),
             "infinite": infinite,
             "exact": exact,
-            "bound": eigenvalue_bounds(phi, n, dimension),
+            "bound": gram_spectrum.eigenvalue_bounds(phi, n, dimension),
             "gaussian": finite[0].mean(axis=0),
             "signs": finite[1].mean(axis=0),
             "gaussian_deviation": deviation[0],

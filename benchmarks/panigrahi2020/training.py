@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,21 +22,13 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import (
-    Experiment,
-    Frames,
-    Judged,
-    Options,
-    Row,
-    Rows,
-    Run,
-    Verdict,
-    otherwise,
-)
+from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, otherwise
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
+from benchmarks.sizes import grid
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
@@ -97,59 +89,37 @@ QUICK = (
     Plan("doubled", 10, 512, 300, 2),
     Plan("doubled", 50, 256, 300, 2),
 )
-CURVE = ["part", "n", "width", "run", "activation"]
+CELL = ["part", "n", "width", "activation"]
+CURVE = [*CELL, "run"]
 
 
 def measure(run: Run[Options]) -> Frames:
     """Train every network that is not kept; half circle, labels and weights of the run's seed."""
-    plans = QUICK if run.quick else PLANS
     started, spent = time.process_time(), run.kept.attrs.get("cpu_seconds", 0.0)
-    frame = asked_for(run.kept, plans)
-    done = set() if frame.empty else set(_curves(frame))
-    for n in (10, 50):
-        for activation in FIGURE_1:
-            if ("limit", n, 0, 0, activation, LIMIT_STEPS) not in done:
-                frame = pd.concat([frame, limit_curve(n, activation)], ignore_index=True)
-    for plan in plans:
-        for activation in plan.activations:
-            names = {seed: _curve(plan, activation, seed) for seed in range(plan.runs)}
-            seeds = [seed for seed, name in names.items() if name not in done]
-            if seeds:
-                run.say(f"{plan.part}: n = {plan.n}, m = {plan.width:,}, {activation}, {seeds}")
-                curves = (
-                    predicted_curves(plan, activation, seeds)
-                    if plan.part == "predicted"
-                    else training_curves(plan, activation, seeds)
-                )
-                frame = pd.concat([frame, curves], ignore_index=True)
-                done.update(names.values())
-                frame.attrs["cpu_seconds"] = spent + time.process_time() - started
-                yield frame
-    yield frame
-
-
-def _curve(plan: Plan, activation: str, seed: int) -> tuple[str, int, int, int, str, int]:
-    return plan.part, plan.n, plan.width, seed, activation, plan.steps
-
-
-def _curves(frame: pd.DataFrame) -> pd.Series[Any]:
-    """Name the curve of each row: part, n, width, run, activation and number of steps."""
-    steps = frame.groupby(CURVE)["step"].transform("max")
-    columns = [*(frame[column] for column in CURVE), steps]
-    return pd.Series(list(zip(*columns, strict=True)), frame.index)
-
-
-def asked_for(frame: pd.DataFrame, plans: Sequence[Plan]) -> pd.DataFrame:
-    """Keep the curves of these plans, and infinite width: shorter ones are measured again."""
-    if frame.empty:
-        return frame
-    asked = {
-        _curve(plan, activation, seed)
-        for plan in plans
+    plans = {
+        (plan.part, plan.n, plan.width, activation): plan
+        for plan in (QUICK if run.quick else PLANS)
         for activation in plan.activations
-        for seed in range(plan.runs)
     }
-    return frame[_curves(frame).isin(asked) | (frame["part"] == "limit")]
+
+    def curves(part: str, n: int, width: int, activation: str) -> pd.DataFrame:
+        if part == "limit":
+            return limit_curve(n, activation)
+        plan = plans[part, n, width, activation]
+        made = predicted_curves if part == "predicted" else training_curves
+        return made(plan, activation, range(plan.runs))
+
+    def enough(rows: pd.DataFrame, of: Mapping[str, Any]) -> bool:
+        if of["part"] == "limit":
+            return True
+        plan = plans[of["part"], of["n"], of["width"], of["activation"]]
+        return rows["step"].max() >= plan.steps and rows["run"].nunique() >= plan.runs
+
+    wanted = grid(part=["limit"], n=(10, 50), width=[0], activation=FIGURE_1)
+    wanted += [dict(zip(CELL, of, strict=True)) for of in plans]
+    for frame in harness.growing(run, wanted, curves, enough=enough):
+        frame.attrs["cpu_seconds"] = spent + time.process_time() - started
+        yield frame
 
 
 def limit_curve(n: int, activation: str) -> pd.DataFrame:
@@ -235,7 +205,7 @@ def predicted(
     gram: Array,
     residual: Array,
     steps: NDArray[np.int64],
-) -> Row:
+) -> harness.Row:
     """Name a curve, and predict it by theorem 4.6 with G and u - y at its start."""
     values = grams.eigenvalues(gram)
     return {

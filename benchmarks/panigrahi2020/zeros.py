@@ -8,16 +8,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import (
-    Experiment,
-    Judged,
-    Row,
-    Rows,
-    Verdict,
-    otherwise,
-    parts,
-    whole,
-)
+from benchmarks.harness import Experiment, Judged, Row, Rows, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import polynomial_rank
 from benchmarks.panigrahi2020.shared import in_subspace, plain_numbers

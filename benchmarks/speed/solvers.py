@@ -27,20 +27,8 @@ from matplotlib.lines import Line2D
 from sklearn.svm import SVC
 
 from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option, rows_of
-from benchmarks.speed.runs import (
-    ANSWERED,
-    NOT_TRIED,
-    OUT_OF_MEMORY,
-    TIME_LIMIT,
-    RowOptions,
-    bounds_of,
-    few_digits,
-    machine,
-    made,
-    missing_rows,
-    outcome,
-    warm_up,
-)
+from benchmarks.speed import runs
+from benchmarks.speed.runs import few_digits
 from benchmarks.words import span
 from implicit_bias import MarginProblem, Status, certify, solve
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
@@ -216,7 +204,7 @@ def measure_peer(
 
     Its first run may take ``limit`` seconds, and the process ``memory`` GiB.
     """
-    row: Row = {"limit": limit, "memory": memory, "detail": "", "machine": machine()}
+    row: Row = {"limit": limit, "memory": memory, "detail": "", "machine": runs.machine()}
     arguments = (peer, problem, tol)
     with Process(_work, arguments, memory=memory) as process:
         try:
@@ -227,7 +215,7 @@ def measure_peer(
             while True:  # more runs, and the native ones after
                 row |= process.receive()
         except ProcessEnded as ended:
-            row |= outcome(ended)
+            row |= runs.outcome(ended)
     return row
 
 
@@ -240,7 +228,7 @@ def _stages(peer: Peer, problem: MarginProblem, tol: float) -> Iterator[Row]:
     """Facts of a row as they come: before the peer's first run, after it, and at the end."""
     run = _timed(lambda: peer.solve(problem, tol))
     native = _timed(lambda: NATIVE.solve(problem, tol))
-    peer.solve(warm_up(), tol)
+    peer.solve(runs.warm_up(), tol)
     native()
     before = _repeat(native)
     yield {"native_seconds": statistics.median(before), "threads": torch.get_num_threads()}
@@ -248,19 +236,19 @@ def _stages(peer: Peer, problem: MarginProblem, tol: float) -> Iterator[Row]:
     certifying = _timed(lambda: certify(problem, coef=answer.coef, alpha=answer.alpha))
     certify_seconds, certificate = certifying()
     yield {
-        "outcome": ANSWERED,
+        "outcome": runs.ANSWERED,
         "status": answer.status.name,
         "iterations": answer.iterations,
-        **bounds_of(certificate),
+        **runs.bounds_of(certificate),
         "seconds": first,
     }
-    runs = _repeat(run, first)
-    seconds = statistics.median(runs)
+    several = _repeat(run, first)
+    seconds = statistics.median(several)
     certify_seconds = statistics.median(_repeat(certifying, certify_seconds))
     native_seconds = statistics.median(before + _repeat(native))
     yield {
         "seconds": seconds,
-        "runs": len(runs),
+        "runs": len(several),
         "native_seconds": native_seconds,
         "ratio": seconds / native_seconds,
         "certify_seconds": certify_seconds,
@@ -288,7 +276,7 @@ def _repeat(run: Callable[[], tuple[float, Any]], *done: float) -> list[float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SolverOptions(RowOptions):
+class SolverOptions(runs.RowOptions):
     """What one can ask of it."""
 
     tol: float = option(1e-6, "certified gap asked of every solver")
@@ -312,21 +300,21 @@ def measure(
 
     def row(of: tuple[Cell, Peer], rows: list[Row]) -> Row:
         if reason := exceeded(rows, *of, tol):
-            return {**limits, "outcome": NOT_TRIED, "detail": reason}
+            return {**limits, "outcome": runs.NOT_TRIED, "detail": reason}
         cell, peer = of
         return measure_peer(peer, problem_of(cell), tol=tol, **limits)
 
-    return missing_rows(run, wanted, lambda of: key_of(*of, tol), row, **limits)
+    return runs.missing_rows(run, wanted, lambda of: key_of(*of, tol), row, **limits)
 
 
 def exceeded(rows: Sequence[Row], cell: Cell, peer: Peer, tol: float) -> str:
     """Why not to try a peer on a cell: the limit that it exceeded on a smaller one, or ""."""
     of_peer = {**asdict(peer), "tol": tol}
     for row in rows:
-        other = made(Cell, row)
+        other = runs.made(Cell, row)
         smaller = other.N <= cell.N and other.H <= cell.H and other.C <= cell.C
         same = (other.dataset, other.model) == (cell.dataset, cell.model)
-        stopped = row["outcome"] in (TIME_LIMIT, OUT_OF_MEMORY)
+        stopped = row["outcome"] in (runs.TIME_LIMIT, runs.OUT_OF_MEMORY)
         if smaller and same and stopped and of_peer.items() <= row.items():
             return f"{row['outcome']} at {other.size}"
     return ""
@@ -362,15 +350,15 @@ def draw(frame: pd.DataFrame) -> Figure:
     frame = frame[frame["tol"] == frame["tol"].iloc[-1]]
     cells = list(_by_cell(frame))
     solvers = [name for name in COLOURS if (frame["solver"] == name).any()]
-    stopped = frame[frame["outcome"] != ANSWERED]
+    stopped = frame[frame["outcome"] != runs.ANSWERED]
     silent = [name for name in solvers if (stopped["solver"] == name).any()]
     figure = Figure(figsize=(10.0, 1.6 + 0.42 * len(cells)), layout="constrained")
     widths = [3.4, 0.35 * len(silent)] if silent else [1.0]
     axes = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)[0]
     for place, (_, rows) in enumerate(cells):
         for row in rows:
-            peer = made(Peer, row)
-            if row["outcome"] == ANSWERED:
+            peer = runs.made(Peer, row)
+            if row["outcome"] == runs.ANSWERED:
                 # A lane a solver, so that equal times do not hide one another.
                 lane = place + 0.7 * ((solvers.index(peer.solver) + 0.5) / len(solvers) - 0.5)
                 axes[0].plot(row["seconds"], lane, **_style(peer))
@@ -417,9 +405,9 @@ def _style(peer: Peer, *, hollow: bool = False) -> dict[str, Any]:
 
 
 def _legend(frame: pd.DataFrame) -> list[Line2D]:
-    drawn = {made(Peer, row): None for row in rows_of(frame)}
+    drawn = {runs.made(Peer, row): None for row in rows_of(frame)}
     marks = [Line2D([], [], label=peer.name, **_style(peer)) for peer in peers() if peer in drawn]
-    answered = frame[frame["outcome"] == ANSWERED]
+    answered = frame[frame["outcome"] == runs.ANSWERED]
     if not (answered["gap"] <= LOOSE * answered["tol"]).all():
         label = f"gap above {LOOSE:g} times the one asked for"
         marks.append(Line2D([], [], marker="x", color=BLACK, linestyle="", label=label))
@@ -448,7 +436,7 @@ def _best(rows: list[Row], solver: str, formulation: str | None) -> Row | None:
         for row in rows
         if row["solver"] == solver
         and formulation in (None, row["formulation"])
-        and row["outcome"] == ANSWERED
+        and row["outcome"] == runs.ANSWERED
     ]
     return min(answers, key=lambda row: float(row["ratio"]), default=None)
 
@@ -520,16 +508,16 @@ def found(frame: pd.DataFrame) -> str:
         for cell, rows in _by_cell(frame)
         if cell.one_group
         for row in rows
-        if row["outcome"] == ANSWERED and row["solver"] != "native" and row["ratio"] < 1
+        if row["outcome"] == runs.ANSWERED and row["solver"] != "native" and row["ratio"] < 1
     ]
     if faster:
         cell, row = min(faster, key=lambda one: float(one[1]["ratio"]))
-        gaps = [float(row["gap"]) for _, row in faster]
-        names = ", ".join(sorted({made(Peer, row).solver for _, row in faster}))
+        peer, gaps = runs.made(Peer, row), [float(row["gap"]) for _, row in faster]
+        names = ", ".join(sorted({runs.made(Peer, row).solver for _, row in faster}))
         lines.append(
             "- One group (SVM-L2) is a quadratic program in N variables, and others are good at "
             f"those. Faster somewhere: {names}, by a factor of up to "
-            f"{few_digits(1 / row['ratio'])} ({made(Peer, row).name} at {cell.name}), to gaps of "
+            f"{few_digits(1 / row['ratio'])} ({peer.name} at {cell.name}), to gaps of "
             f"{min(gaps):.0e} to {max(gaps):.0e}. (SVC's kernel is in single precision.)"
         )
     certified = _with_certificates(frame)
@@ -540,7 +528,7 @@ def found(frame: pd.DataFrame) -> str:
             "native solver takes on the problems of one group."
         )
     threads = " or ".join(f"{n:.0f} threads" for n in sorted(frame["threads"].dropna().unique()))
-    stopped = int(frame["outcome"].isin([TIME_LIMIT, NOT_TRIED]).sum())
+    stopped = int(frame["outcome"].isin([runs.TIME_LIMIT, runs.NOT_TRIED]).sum())
     return (
         "Seconds of the native solver, and the time of each peer as a multiple of it, each with "
         f"{threads} of {', '.join(sorted(set(frame['machine'].dropna())))}, limit {limit:g} s; "
@@ -578,7 +566,7 @@ def verdict(frame: pd.DataFrame, least: float = 100.0) -> Verdict:
 def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, list[Row]]]:
     cells: dict[Cell, list[Row]] = {}
     for row in rows_of(frame):
-        cells.setdefault(made(Cell, row), []).append(row)
+        cells.setdefault(runs.made(Cell, row), []).append(row)
     yield from cells.items()
 
 

@@ -236,6 +236,22 @@ def test_a_run_that_is_stopped_goes_on_from_what_is_kept(home: Path, call: Shown
     assert call("euclid", "cubes", "--most", "-1")[0] == 2
 
 
+def test_rows_that_are_not_enough_are_measured_again() -> None:
+    kept = pd.DataFrame({"n": [1, 1, 2], "step": [1, 2, 1], "seed": [0, 0, 0]})
+    run = Run(quick=False, options=Options(), kept=kept, file=Path(), say=lambda line: None)
+    *_, table = harness.growing(
+        run,
+        [{"n": n} for n in (1, 2, 3)],
+        lambda n: {"step": [1, 2], "seed": n},
+        enough=lambda rows, of: rows["step"].max() == 2,
+    )
+    assert table.to_dict("list") == {
+        "n": [1, 1, 2, 2, 3, 3],
+        "step": [1, 2] * 3,
+        "seed": [0, 0, 2, 2, 3, 3],
+    }
+
+
 def test_nothing_is_kept_where_measuring_fails(
     home: Path, call: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:

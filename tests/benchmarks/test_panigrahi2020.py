@@ -203,14 +203,3 @@ def test_predicted_curves_are_the_theorem_of_trained_ones() -> None:
     assert both.groupby("run").size().to_list() == [23, 23]
     for column in ("theorem", "lambda_max", "lambda_min"):
         np.testing.assert_allclose(both[f"{column}_predicted"], both[column], rtol=1e-6)
-
-
-def test_shorter_curves_are_not_kept() -> None:
-    short = training.training_curves(training.Plan("long", 10, 64, 30, 1), "tanh", [0])
-    long = training.training_curves(training.Plan("long", 10, 64, 40, 1), "tanh", [1])
-    limit = training.limit_curve(10, "tanh")
-    frame = pd.concat([short, long, limit], ignore_index=True)
-    kept = training.asked_for(frame, [training.Plan("long", 10, 64, 40, 2)])
-    assert set(kept["run"]) == {0, 1}
-    assert set(kept[kept["run"] == 1]["part"]) == {"long"}
-    assert set(kept[kept["run"] == 0]["part"]) == {"limit"}
