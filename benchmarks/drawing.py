@@ -1,5 +1,7 @@
 """What pictures of several studies share."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from io import BytesIO
 from typing import Any, Literal
@@ -66,11 +68,31 @@ def curves(
         ax.plot(run[x], run[y], label=label.format(value), **shown)
 
 
-def tick_values(ax: Axes, values: Iterable[float]) -> None:
-    """Label the x axis at these values and nowhere else."""
-    ticks = sorted(set(values))
-    ax.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-    ax.set_xticks([], minor=True)
+def tick_values(
+    ax: Axes,
+    values: Iterable[float],
+    *,
+    along: Literal["x", "y"] = "x",
+    write: str = "{:g}",
+    **options: Any,
+) -> None:
+    """Label an axis at these values and nowhere else."""
+    ticks, axis = sorted(set(values)), ax.xaxis if along == "x" else ax.yaxis
+    axis.set_ticks(ticks, labels=[write.format(tick) for tick in ticks], **options)
+    axis.set_ticks([], minor=True)
+
+
+def mean_bars(ax: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
+    """Draw means of shares in percent, with bars of a standard deviation."""
+    found = 100 * rows.groupby(x)[y].agg(["mean", "std"])
+    ax.errorbar(found.index, found["mean"], found["std"], **look)
+
+
+def median_bars(ax: Axes, values: pd.Series[float], x: pd.Series[float], **look: Any) -> None:
+    """Draw medians, with bars from the least value to the largest."""
+    found = values.groupby(x).agg(["median", "min", "max"])
+    middle = found["median"]
+    ax.errorbar(found.index, middle, [middle - found["min"], found["max"] - middle], **look)
 
 
 def common_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> Figure:

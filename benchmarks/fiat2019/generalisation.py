@@ -14,9 +14,8 @@ import math
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import NullFormatter
 
-from benchmarks.drawing import Figure, subplots
+from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.fiat2019 import theorems_1_and_2
 from benchmarks.fiat2019 import theorems_3_to_5 as bounds
 from benchmarks.fiat2019.constants import DELTA, gates_of, sphere
@@ -88,8 +87,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     right.set_ylim(bottom=0)
     right.legend()
     for ax in (left, right):
-        ax.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        tick_values(ax, sizes)
     return figure
 
 

@@ -28,10 +28,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import NullFormatter
 
 from benchmarks import harness
-from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.drawing import Figure, common_legend, subplots, tick_values
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
 from benchmarks.harness import Experiment, Frames, Judged, Rows, Run, Verdict
@@ -266,8 +265,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         low, high = 80 * rows["test_error"].min(), 115 * rows["test_error"].max()
         ticks = [tick for tick in (2, 3, 5, 8, 12, 16, 20, 30, 50) if low < tick < high]
         ax.set(yscale="log", ylim=(low, high))
-        ax.set_yticks(ticks, labels=[str(tick) for tick in ticks])
-        ax.yaxis.set_minor_formatter(NullFormatter())
+        tick_values(ax, ticks, along="y")
     return common_legend(figure, panels[0], 4)
 
 

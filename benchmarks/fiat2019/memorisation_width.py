@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import NullFormatter
 
-from benchmarks.drawing import Figure, subplots
+from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
 from benchmarks.harness import Experiment, Frames, Rows, Run, Verdict, rows_of, tabled
@@ -142,14 +141,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         look = {"color": colour, "alpha": 0.6, "label": LABELS[name]}
         ax.plot(rows["m"] / rows["d"], rows["width"], marker, **look)
     ax.set(xscale="log", yscale="log", xlabel="m/d", ylabel="smallest width that memorises")
-    ticks = sorted(ratio.unique())
-    ax.xaxis.set_ticks(ticks, [f"{tick:.0f}" for tick in ticks])
-    widths = sorted(
-        {round(value) for value in np.geomspace(frame["width"].min(), frame["width"].max(), 5)}
-    )
-    ax.yaxis.set_ticks(widths, [str(width) for width in widths])
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_formatter(NullFormatter())
+    tick_values(ax, ratio)
+    widths = np.geomspace(frame["width"].min(), frame["width"].max(), 5)
+    tick_values(ax, widths.round(), along="y")
     ax.legend()
     return figure
 

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import NullFormatter
 
-from benchmarks.drawing import Figure, subplots
+from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.parity_correlation import parity_correlation
 from benchmarks.fiat2019.published_training import STEPS, outputs_of, train_as_published
@@ -113,8 +112,7 @@ def draw(frame: pd.DataFrame) -> Figure:
                 look = {"color": colour, "fillstyle": fill, "label": f"{name}, {part}"}
                 ax.plot(means.index, means[column], line + mark, **look)
         ax.set(xscale="log", xlabel="width k", title=task)
-        ax.set_xticks(WIDTHS, [str(width) for width in WIDTHS])
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        tick_values(ax, WIDTHS)
     panels[0].set(ylabel="share misclassified")
     panels[1].axhline(0.5, color=BLACK, linestyle="--", label="chance")
     for ax in panels:

@@ -27,11 +27,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.ticker import NullFormatter
 from torch.nn.functional import mse_loss
 
 from benchmarks import harness
-from benchmarks.drawing import Figure, subplots
+from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.fiat2019.gated_layers import GatedLayers, Kind
 from benchmarks.fiat2019.memorisation_width import smallest
 from benchmarks.fiat2019.published_training import STEPS, squared_error, train_as_published
@@ -211,8 +210,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     left.set_ylim(0, 1.0)
     right.axhline(ERROR, color=BLACK, linestyle="--", label="published: just below")
     right.set(xlabel="outputs p", ylabel="error at the published width", xscale="log")
-    right.set_xticks(PUBLISHED["p"], [str(p) for p in PUBLISHED["p"]])
-    right.xaxis.set_minor_formatter(NullFormatter())
+    tick_values(right, PUBLISHED["p"])
     right.legend()
     return figure
 

@@ -237,8 +237,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     ticks = [20, 50, 100, 200, 500]
     tick_values(left, ticks)
     seconds = [0.1, 0.3, 1, 3, 10, 30, 100, 300]
-    left.set_yticks(seconds, labels=[f"{tick:g}" for tick in seconds])
-    left.set_yticks([], minor=True)
+    tick_values(left, seconds, along="y")
     left.set_ylim(0.05, 4.0 * low["seconds"].max())
     left.legend(loc="upper left")
     left.grid(axis="y")

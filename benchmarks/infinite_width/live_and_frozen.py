@@ -172,8 +172,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.set(xscale="log", yscale="log", xlabel="samples", title=data, ylim=(0.8, None))
         tick_values(ax, part["samples"])
     ratios = [ratio for ratio in (1, 2, 5, 10, 20, 50, 100) if ratio < 1.5 * frame["ratio"].max()]
-    axes[0].set_yticks(ratios, labels=[f"{ratio:g}" for ratio in ratios])
-    axes[0].set_yticks([], minor=True)
+    tick_values(axes[0], ratios, along="y")
     figure.legend(loc="outside right upper")
     return figure
 

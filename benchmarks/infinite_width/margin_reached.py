@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from benchmarks.drawing import Figure, common_legend, subplots
+from benchmarks.drawing import Figure, common_legend, subplots, tick_values
 from benchmarks.harness import Judged, Row, Rows, Verdict, otherwise
 from benchmarks.infinite_width.clusters import clusters, train
 from benchmarks.sizes import grid, margin_share, sized
@@ -71,15 +71,15 @@ def draw(frame: pd.DataFrame) -> Figure:
     size = (8.0, 3.2 * len(grids) + 0.6)
     figure, panels = subplots(size, len(grids), 2, sharey=True, squeeze=False, grid="y")
     last, widest = frame["step"].max(), frame["width"].max()
-    decades, widths = [10**power for power in range(2, 7)], sorted(frame["width"].unique())
+    decades = [10**power for power in range(2, 7)]
     for (k, of_grid), (ax, end) in zip(grids, panels, strict=True):
         ax.set_ylabel("margin / certified maximum")
         _by_samples(ax, of_grid[of_grid["width"] == widest], "step")
-        ax.set_xticks(decades, labels=[f"{step:,}" for step in decades])
+        tick_values(ax, decades, write="{:,}")
         ax.set(xlabel="steps", xlim=(0.02 * last, 1.1 * last))
         ax.set_title(f"{k} × {k} clusters, {widest:,} hidden units")
         _by_samples(end, of_grid[of_grid["step"] == last], "width", ranges=True)
-        end.set_xticks(widths, labels=[f"{width:,}" for width in widths], rotation=45)
+        tick_values(end, frame["width"], write="{:,}", rotation=45)
         end.set(xlabel="hidden units", title=f"{k} × {k} clusters, {last:,} steps")
     return common_legend(figure, panels[0], 2)
 
@@ -108,7 +108,6 @@ def _by_samples(ax: Axes, rows: pd.DataFrame, along: str, *, ranges: bool = Fals
         )
     ax.axhline(1.0, color=GREY, linestyle="--", linewidth=1)
     ax.set(xscale="log", ylim=(0.0, 1.06))
-    ax.set_xticks([], minor=True)
 
 
 def found(frame: pd.DataFrame) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.drawing import Figure, subplots, tick_values
+from benchmarks.drawing import Figure, median_bars, subplots, tick_values
 from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import grid, sized
@@ -92,22 +92,11 @@ def draw(frame: pd.DataFrame) -> Figure:
     for colour, marker, (k, rows) in zip(
         (BLUE, VERMILION, GREEN), "o^s", frame.groupby("k"), strict=False
     ):
-        by_size = rows.groupby("samples")["neurons"]
-        middle = by_size.median()
-        ax.errorbar(
-            middle.index,
-            middle,
-            yerr=[middle - by_size.min(), by_size.max() - middle],
-            color=colour,
-            marker=marker,
-            markersize=4,
-            capsize=2,
-            linewidth=1.2,
-            label=f"{k} × {k}",
-        )
-    sizes = sorted(frame["samples"].unique())
+        look = {"color": colour, "markersize": 4, "capsize": 2, "linewidth": 1.2}
+        words = f"{k} × {k}"
+        median_bars(ax, rows["neurons"], rows["samples"], marker=marker, label=words, **look)
     ax.set(xscale="log", xlabel="samples", ylabel="neurons of the optimum")
-    tick_values(ax, sizes)
+    tick_values(ax, frame["samples"])
     ax.set_ylim(bottom=0)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(title="clusters (median, range)")

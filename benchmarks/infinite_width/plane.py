@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
+from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.infinite_width.clusters import clusters, path_margin, train, weights_of
 from benchmarks.infinite_width.live_and_frozen import gated_optimum
@@ -155,9 +155,8 @@ def frozen_gates(X: Array, y: Array, weights: Array) -> Callable[[Array], Array]
 def draw(frame: pd.DataFrame) -> Figure:
     """One panel a predictor of the first draw: values at margin 1, boundary, neurons' kinks."""
     shown = frame[frame["draw"] == 0]
-    figure = Figure(figsize=(2.0 * len(shown), 2.5), layout="constrained")
+    figure, (panels,) = subplots((2.0 * len(shown), 2.5), 1, len(shown), squeeze=False)
     figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for ax, (_, row) in zip(panels, shown.iterrows(), strict=True):
         Plane.of_row(row).draw(ax)
         ax.set_title(f"{row['predictor']}\n{row['detail']}", fontsize=7.5)

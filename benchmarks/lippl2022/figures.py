@@ -24,10 +24,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
 from pandas.api.typing import SeriesGroupBy
 
-from benchmarks.drawing import Figure, subplots
+from benchmarks.drawing import Figure, mean_bars, median_bars, subplots, tick_values
 from benchmarks.lippl2022.paired import Pairs, matched
 from benchmarks.lippl2022.values import SIDES, TRAIN_SIZES, Tables, in_study, of_momentum
 from implicit_bias.datasets.files import DataError
@@ -280,7 +279,7 @@ def differences(values: pd.DataFrame) -> Figure:
         ax.axhline(0, color=style.BLACK, linewidth=0.8)
         ax.set(xscale="log", xlabel="hidden units H", ylabel="SVM-L2 − SVM-GLN, points")
         ax.set_title(titles[column], loc="left")
-        _ticks(ax, WIDTHS)
+        tick_values(ax, WIDTHS)
         ax.legend()
     return figure
 
@@ -305,9 +304,7 @@ def larger(tables: Tables) -> Figure | None:
         _curve(apart, rows, "train_size", "finite", "gd-gln", k, units)
     for ax, label in ((errors, "error, %"), (apart, "disagreement, GD and SVM, %")):
         ax.set(xscale="log", xlabel="training samples N", ylabel=label)
-        sizes = sorted(models["train_size"].unique())
-        _ticks(ax, sizes)
-        ax.tick_params(axis="x", labelrotation=45)
+        tick_values(ax, models["train_size"], write="{:,}", rotation=45)
         ax.set_ylim(bottom=0)
     handles, labels = errors.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, handlelength=3.5)
@@ -328,16 +325,18 @@ def infinite_time(tables: Tables) -> Figure | None:
     }
     for column, (label, colour, marker) in looks.items():
         look = {"color": colour, "marker": marker, "label": label, "clip_on": False}
-        _mean_bars(apart, frame, "units", column, linestyle="-", **look)
-        _median_curve(norm, frame, "units", f"{column}_excess", colour, marker)
+        mean_bars(apart, frame, "units", column, linestyle="-", **look)
+        over = 100 * frame[f"{column}_excess"]
+        shown = over[np.isfinite(over)]  # which a logarithmic axis can show
+        median_bars(norm, shown, frame["units"], color=colour, marker=marker)
     look = {"color": style.GREY, "label": "chance, 2p(1 − p)", "clip_on": False}
-    _mean_bars(apart, frame, "units", "chance", linestyle=":", **look)
+    mean_bars(apart, frame, "units", "chance", linestyle=":", **look)
     apart.set(xscale="log", xlabel="hidden units H", ylabel="disagreement with SVM-GLN, %")
     norm.set(xscale="log", yscale="log", xlabel="hidden units H", ylabel="excess of the norm, %")
     apart.set_ylim(bottom=0)
     norm.yaxis.set_major_formatter("{x:g}")
     for ax in (apart, norm):
-        _ticks(ax, sorted(frame["units"].unique()))
+        tick_values(ax, frame["units"])
     figure.legend(*apart.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -402,9 +401,9 @@ def causes(tables: Tables) -> Figure | None:
             chosen = (rows["hyperplanes"] == k) & (rows["threshold"] == threshold)
             part = rows[(rows["model"] == name) & chosen]
             look = {"color": colour, "marker": marker, "linestyle": line, "label": label}
-            _mean_bars(ax, part, "units", "validation_error", **look)
+            mean_bars(ax, part, "units", "validation_error", **look)
         ax.set(xscale="log", title=f"{THRESHOLDS[threshold]}, {2**k} contexts a unit")
-        _ticks(ax, WIDTHS)
+        tick_values(ax, WIDTHS)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
@@ -535,7 +534,7 @@ def _against_width(column: str) -> Draw:
     def draw(ax: Axes, values: pd.DataFrame) -> bool:
         ax.set_xscale("log")
         _lines(ax, values, "units", WIDTHS, column, dodge=lambda x, i: x * 1.035**i)
-        _ticks(ax, WIDTHS)
+        tick_values(ax, WIDTHS)
         ax.set(xlabel="hidden units H", ylabel=f"{column}, %", xlim=(8, 125))
         return bool(values[column].notna().any())
 
@@ -609,22 +608,7 @@ def _curve(
     label, colour, marker = SOLVED[model]
     line = "-" if hyperplanes == 1 else "--"
     text = f"{label}, H = {units}, {2**hyperplanes} contexts"
-    _mean_bars(ax, rows, x, y, color=colour, linestyle=line, marker=marker, label=text)
-
-
-def _mean_bars(ax: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
-    """Draw means in percent, with bars of a standard deviation."""
-    table = 100 * rows.groupby(x)[y].agg(["mean", "std"])
-    ax.errorbar(table.index, table["mean"], table["std"], **look)
-
-
-def _median_curve(ax: Axes, frame: pd.DataFrame, x: str, y: str, colour: str, marker: str) -> None:
-    """Draw medians and the whole range of what is finite, which a logarithmic axis can show."""
-    finite = frame[np.isfinite(frame[y])]
-    table = 100 * finite.groupby(x)[y].agg(["median", "min", "max"])
-    middle = table["median"]
-    beside = [middle - table["min"], table["max"] - middle]
-    ax.errorbar(table.index, middle, beside, color=colour, marker=marker)
+    mean_bars(ax, rows, x, y, color=colour, linestyle=line, marker=marker, label=text)
 
 
 def _row_marks(
@@ -641,11 +625,6 @@ def _row_marks(
     ax.errorbar(
         table["mean"], at, xerr=table["std"], fmt=marker, color=colour, label=label, ms=DOT + 1
     )
-
-
-def _ticks(ax: Axes, places: Sequence[float]) -> None:
-    ax.set_xticks(list(places), [f"{place:,}" for place in places])
-    ax.xaxis.set_minor_locator(NullLocator())
 
 
 # --- layout --------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.drawing import Figure, subplots, tick_values
+from benchmarks.drawing import Figure, mean_bars, subplots, tick_values
 from benchmarks.harness import Judged, Row, Rows
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.neighbours import MODELS, cell, shape
@@ -222,15 +222,8 @@ def draw(frame: pd.DataFrame) -> Figure:
         pairs = [Paired.of(table[quarter], table["seed"]) for quarter in places]
         means = np.array([pair.mean for pair in pairs])
         half = np.array([pair.high for pair in pairs]) - means
-        left.errorbar(
-            places + shift,
-            100 * means,
-            100 * half,
-            color=colour,
-            marker=marker,
-            label=label,
-            capsize=3,
-        )
+        look = {"color": colour, "marker": marker, "label": label, "capsize": 3}
+        left.errorbar(places + shift, 100 * means, 100 * half, **look)
     left.axhline(0, color=BLACK, lw=0.8)
     left.set(
         xlabel="quarter of the images, least known first",
@@ -239,16 +232,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     )
     table = of_threshold(frame).dropna(subset=[RC])
     for (name, label), colour, marker in zip(LABELS.items(), COLOURS, MARKERS, strict=False):
-        errors = 100 * table.groupby("units")[name].agg(["mean", "std"])
-        right.errorbar(
-            errors.index,
-            errors["mean"],
-            errors["std"],
-            color=colour,
-            marker=marker,
-            label=label,
-            capsize=3,
-        )
+        look = {"color": colour, "marker": marker, "label": label, "capsize": 3}
+        mean_bars(right, table, "units", name, **look)
     right.set(
         xlabel="units H of the GLN; SVM-RC has 2 H", ylabel="validation error, %", xscale="log"
     )

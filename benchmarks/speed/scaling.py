@@ -26,12 +26,11 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks import harness
+from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.speed import runs
 from benchmarks.words import markdown_table, span
 from implicit_bias.base.processes import Pipe
@@ -256,8 +255,8 @@ def draw(frame: pd.DataFrame, middle: Point | None = None) -> Figure:
     lines = {axis: line(_here(frame), axis, middle) for axis in AXES}
     drawn = [axis for axis in AXES if lines[axis][axis].nunique() > 1] or ["N"]
     size = (len(drawn) * PANEL[0] + 1, len(QUANTITIES) * PANEL[1])
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(len(QUANTITIES), len(drawn), sharex="col", sharey="row", squeeze=False)
+    shared: dict[str, Any] = {"sharex": "col", "sharey": "row", "squeeze": False}
+    figure, axes = subplots(size, len(QUANTITIES), len(drawn), **shared)
     for row, (quantity, label) in zip(axes, QUANTITIES.items(), strict=True):
         row[0].set_ylabel(label)
         for ax, axis in zip(row, drawn, strict=True):
@@ -281,9 +280,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, axis: str, quantity: str) -> None:
     ax.grid(visible=True, which="major", alpha=0.3)
     if len(rows):
         ax.set_xlim(rows[axis].min() / 1.4, rows[axis].max() * 1.4)
-        values = sorted(set(rows[axis]))
-        ax.set_xticks(values, labels=[f"{value:,}" for value in values], rotation=45)
-        ax.xaxis.set_minor_locator(NullLocator())
+        tick_values(ax, rows[axis], write="{:,}", rotation=45)
     answered = rows[rows["outcome"] == runs.ANSWERED]
     for solver, points in answered.groupby("solver") if len(answered) else ():
         marker = "s" if solver == "working-set" else "o"

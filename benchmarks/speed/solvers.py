@@ -22,10 +22,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from sklearn.svm import SVC
 
+from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option, rows_of
 from benchmarks.speed import runs
 from benchmarks.speed.runs import few_digits
@@ -352,9 +352,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     solvers = [name for name in COLOURS if (frame["solver"] == name).any()]
     stopped = frame[frame["outcome"] != runs.ANSWERED]
     silent = [name for name in solvers if (stopped["solver"] == name).any()]
-    figure = Figure(figsize=(10.0, 1.6 + 0.42 * len(cells)), layout="constrained")
     widths = [3.4, 0.35 * len(silent)] if silent else [1.0]
-    axes = figure.subplots(1, len(widths), sharey=True, squeeze=False, width_ratios=widths)[0]
+    shared: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": widths}
+    figure, (axes,) = subplots((10.0, 1.6 + 0.42 * len(cells)), 1, len(widths), **shared)
     for place, (_, rows) in enumerate(cells):
         for row in rows:
             peer = runs.made(Peer, row)
