@@ -28,6 +28,7 @@ from pandas.api.typing import SeriesGroupBy
 
 from benchmarks.drawing import Figure, mean_bars, median_bars, subplots, tick_values
 from benchmarks.lippl2022.paired import Pairs, matched
+from benchmarks.lippl2022.published import with_networks
 from benchmarks.lippl2022.values import SIDES, TRAIN_SIZES, Tables, in_study, of_momentum
 from implicit_bias.datasets.files import DataError
 from implicit_bias.estimators.svm import GLNSVC
@@ -428,10 +429,8 @@ def disagreements(tables: Tables) -> pd.DataFrame:
     columns = ["cell", "grid", *setting, "momentum"]
     frame = tables.models.loc[tables.models["model"] == "svm-gln", columns]
     for column, name in (("finite", "gd-gln"), ("infinite", "limit-gln")):
-        pairs = tables.pairs
-        forth = (pairs["first"] == name) & (pairs["second"] == "svm-gln")
-        back = (pairs["first"] == "svm-gln") & (pairs["second"] == name)
-        apart = pairs.loc[forth | back, ["cell", "grid", "disagreement"]]
+        apart = with_networks(tables.pairs, [name], ["cell", "grid"])
+        apart = apart.loc[apart["name"] == "svm-gln", ["cell", "grid", "disagreement"]]
         frame = frame.merge(apart.rename(columns={"disagreement": column}), how="left")
         own = tables.models.loc[tables.models["model"] == name, ["cell", "grid", "excess"]]
         frame = frame.merge(own.rename(columns={"excess": f"{column}_excess"}), how="left")

@@ -20,11 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from benchmarks.harness import Verdict
-
-LEVEL = 0.95
+from benchmarks.words import half_interval
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,7 @@ class Paired:
             raise ValueError("no matched cell has a difference")
         by_seed = differences.groupby(seeds.to_numpy()).mean()
         mean, n = float(by_seed.mean()), len(by_seed)
-        half = np.inf
-        if n > 1:
-            quantile = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1))
-            half = quantile * float(by_seed.std(ddof=1)) / float(np.sqrt(n))
+        half = half_interval(by_seed) if n > 1 else np.inf
         positive, negative = int((differences > 0).sum()), int((differences < 0).sum())
         return cls(mean, mean - half, mean + half, len(differences), positive, negative, n)
 

@@ -28,6 +28,7 @@ Source: Lippl, Abbott, Chung (2022), their released results.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,16 +83,11 @@ LAST_DIGIT = 5.5e-7
 
 # Why a value is not the released one.
 MANY = "their program has many solutions: theirs is OSQP's, ours has the smallest free part"
-REDRAWN = "theirs is with the network in the contexts of its random thresholds, ours not"
-LEFT_OUT = "ours leaves out samples that nothing separates from the rest, which are errors here"
-CONTEXTS = "theirs has the random contexts of seed 1 at every seed without momentum"
 ROUNDING = "the ReLU network differs: rounding decides whether an image crosses a gate early on"
 GATES = (
     "gates of training samples next to a learned hyperplane depend on rounding in the network: "
     "see the table of learned contexts"
 )
-MOMENTUM = "with momentum 0.9 rounding adds up over 3,200 steps"
-STOPPED = "theirs was stopped before its end: see the table of explained networks"
 NO_SOLUTION, OTHER_DRAWS = "no solution", "other draws"
 VERDICTS = (
     "to the digit",
@@ -105,8 +101,6 @@ VERDICTS = (
 SAME, NOT_THE_SAME = ("to the digit", "within 0.001"), ("differs",)
 # Rest on a trained ReLU network.
 ON_RELU = ("GD-ReLU", "SVM-LC", "SVM-HL", "SVM-gates")
-# Contexts of a shallow network whose released training was stopped, and N.
-STOPPED_AT = (15, 500)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,17 +170,13 @@ def theirs(frame: pd.DataFrame) -> pd.DataFrame:
     momentum are taken: at N = 500 those without have the values of seed 1 at every seed.
     """
     frame = frame.rename(columns={"hidden_units": "units", "value": "theirs"})
-    median = frame["median_init"].map({True: "median", False: "random"})
     frame = frame[frame["metric"].isin(METRICS)]
     agreement = frame["metric"] == "agreement_with_GD"
-    median = median.loc[frame.index]
     momentum = frame["momentum"].mask(frame["momentum"].isna() & agreement, COMPARED_MOMENTUM)
     free = frame["model"].isin(FIXED) & ~agreement
     order = frame["momentum"].sort_values(ascending=False, kind="stable").index
-    frame = frame.assign(
-        threshold=median.fillna("median"),  # ReLU networks have none; ours have the default
-        momentum=momentum.mask(free),
-    )[[*KEY, "theirs"]]
+    frame = frame.assign(threshold=thresholds(frame), momentum=momentum.mask(free))
+    frame = frame[[*KEY, "theirs"]]
     return frame.loc[order].drop_duplicates(KEY).sort_index()
 
 
@@ -202,7 +192,10 @@ def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     origin = {"model": "our_model", "grid": "grid", "cell": "cell", "gap": "gap"}
     kept = [*CELL[1:], "momentum", "dropped", "status", *origin]
     wide = models[[*kept, "train_error", "validation_error"]].rename(columns=origin)
-    wide = wide.merge(_agreement(pairs), on=["grid", "cell", "our_model"], how="left")
+    of_model = ["grid", "cell", "our_model"]
+    apart = with_networks(pairs, NETWORKS, of_model[:2]).rename(columns={"name": "our_model"})
+    wide = wide.merge(apart[[*of_model, "network", "disagreement"]], on=of_model, how="left")
+    wide["agreement_with_GD"] = 1.0 - wide["disagreement"]
     wide["model"] = wide["our_model"].map(NAMES)
     wide["train_accuracy"] = 1.0 - wide["train_error"]
     wide["val_accuracy"] = 1.0 - wide["validation_error"]
@@ -220,17 +213,26 @@ def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     return long.loc[order.index].drop_duplicates(KEY).reset_index(drop=True)
 
 
-def _agreement(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Agreement of each model with the network of its cell."""
+def with_networks(
+    pairs: pd.DataFrame, networks: Sequence[str], cell: Sequence[str]
+) -> pd.DataFrame:
+    """Lay pairs out by the model: its ``name``, and the first ``network`` of those of its cell.
+
+    ``preference`` is the network's place among them.
+    """
     both = [
-        pairs[pairs[one].isin(NETWORKS)].rename(columns={one: "network", other: "our_model"})
+        pairs[pairs[one].isin(networks)].rename(columns={one: "network", other: "name"})
         for one, other in (("first", "second"), ("second", "first"))
     ]
     frame = pd.concat(both)
-    frame["agreement_with_GD"] = 1.0 - frame["disagreement"]
-    order = np.argsort(frame["network"].map(NETWORKS.index), kind="stable")
-    frame = frame.iloc[order].drop_duplicates(["grid", "cell", "our_model"])
-    return frame[["grid", "cell", "our_model", "network", "agreement_with_GD"]]
+    frame = frame.assign(preference=frame["network"].map(list(networks).index))
+    frame = frame.sort_values("preference", kind="stable")
+    return frame.drop_duplicates([*cell, "name"])
+
+
+def thresholds(frame: pd.DataFrame) -> pd.Series[str]:
+    """Name the thresholds of released values; ReLU networks have none, and ours the default."""
+    return frame["median_init"].map({True: "median", False: "random"}).fillna("median")
 
 
 def exact_values(networks: pd.DataFrame, agreements: pd.DataFrame) -> pd.DataFrame:
@@ -243,9 +245,7 @@ def exact_values(networks: pd.DataFrame, agreements: pd.DataFrame) -> pd.DataFra
     agreements = agreements.assign(metric="agreement_with_GD", ours=drawn, model=model)
     frame = pd.concat([networks.assign(metric="val_accuracy"), agreements], ignore_index=True)
     frame = frame.rename(columns={"hidden_units": "units"})
-    # ReLU networks have no thresholds; ours have the default.
-    threshold = frame["median_init"].map({True: "median", False: "random"}).fillna("median")
-    return frame.assign(threshold=threshold)[[*KEY, "ours"]]
+    return frame.assign(threshold=thresholds(frame))[[*KEY, "ours"]]
 
 
 def other_draws(cells: pd.DataFrame) -> frozenset[str]:
@@ -336,20 +336,10 @@ def _proven_inseparable(frame: pd.DataFrame) -> pd.Series[bool]:
 
 def _reasons(table: pd.DataFrame) -> pd.Series[str]:
     """Say what would explain a difference, where we know of something."""
-    agreement = table["metric"] == "agreement_with_GD"
-    rc = table["model"] == "SVM-RC"
-    stopped = (table["hyperplanes"] == STOPPED_AT[0]) & (table["train_size"] == STOPPED_AT[1])
-    reasons = [
-        (table["our_model"] == "svm-l2-published", MANY),
-        (agreement & (table["threshold"] == "median") & table["network"].isin(NOT_MOVED), REDRAWN),
-        ((table["dropped"] > 0) & (table["metric"] == "train_accuracy"), LEFT_OUT),
-        (rc & agreement & (table["momentum"] == 0) & (table["seed"] > 1), CONTEXTS),
-        (_on_another_relu(table) & (table["model"].isin(ON_RELU) | (rc & agreement)), ROUNDING),
-        ((table["model"] == "GD-shallow") & stopped, STOPPED),
-        ((table["momentum"] == 0.9) & table["model"].isin(["GD-GLN", "GD-shallow"]), MOMENTUM),
-    ]
-    masks = [mask.to_numpy() for mask, _ in reasons]
-    return pd.Series(np.select(masks, [text for _, text in reasons], ""), table.index)
+    compared = (table["model"] == "SVM-RC") & (table["metric"] == "agreement_with_GD")
+    on_relu = _on_another_relu(table) & (table["model"].isin(ON_RELU) | compared)
+    masks = [table["our_model"] == "svm-l2-published", on_relu]
+    return pd.Series(np.select(masks, [MANY, ROUNDING], ""), table.index)
 
 
 def _on_another_relu(table: pd.DataFrame) -> pd.Series[bool]:

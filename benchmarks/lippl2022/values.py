@@ -52,7 +52,7 @@ import pandas as pd
 
 from benchmarks.lippl2022.grids import MODELS as GRIDS
 from benchmarks.lippl2022.grids import exported
-from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED
+from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED, thresholds, with_networks
 from benchmarks.page import Kept
 
 Side: TypeAlias = Literal["published", "corrected"]
@@ -178,7 +178,7 @@ def exact_networks(models: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     if exact.empty:
         return models
     known = exact.rename(columns={"hidden_units": "units", "model": "title"}).assign(
-        threshold=exact["median_init"].map({True: "median", False: "random"}).fillna("median"),
+        threshold=thresholds(exact),
         exact_error=1.0 - exact["ours"],
     )
     networks = {name: title for name, title in SHARED.items() if name.startswith("gd-")}
@@ -274,16 +274,8 @@ def our_values(study: Tables, side: Side) -> pd.DataFrame:
 
 def _disagreement(pairs: pd.DataFrame, side: Side) -> pd.DataFrame:
     """Disagreement of each model with the network of its cell: columns cell, name and that."""
-    networks = TRAINED[side]
-    there_and_back = [
-        pairs[pairs[network].isin(networks) & ~pairs[model].isin(networks)].rename(
-            columns={network: "network", model: "name"}
-        )
-        for network, model in (("first", "second"), ("second", "first"))
-    ]
-    frame = pd.concat(there_and_back)
-    frame = frame.assign(preference=frame["network"].map(networks.index))
-    frame = frame.sort_values("preference", kind="stable").drop_duplicates(["cell", "name"])
+    frame = with_networks(pairs, TRAINED[side], ["cell"])
+    frame = frame[~frame["name"].isin(TRAINED[side])]
     return frame[["cell", "name", "network", "disagreement", "preference"]]
 
 

@@ -173,18 +173,8 @@ def test_a_value_that_is_printed_for_both_momenta_is_that_with_momentum(study: S
     ("changes", "ours", "reason"),
     [
         ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.9, "MANY"),
-        ({"metric": "agreement_with_GD", "network": "gd-gln"}, 0.9, "REDRAWN"),
-        ({"metric": "agreement_with_GD", "network": "gd-gln-redrawn"}, 0.9, None),
         ({"our_model": "gd-relu", "model": "GD-ReLU"}, 0.4, "ROUNDING"),
         ({"our_model": "svm-lc", "model": "SVM-LC"}, 0.4, None),
-        ({"model": "GD-GLN", "momentum": 0.9}, 0.4, "MOMENTUM"),
-        ({"model": "GD-shallow", "hyperplanes": 15}, 0.4, "STOPPED"),
-        (
-            {"model": "SVM-RC", "metric": "agreement_with_GD", "seed": 2, "threshold": "random"},
-            0.4,
-            "CONTEXTS",
-        ),
-        ({"metric": "train_accuracy", "dropped": 2.0}, 0.9, "LEFT_OUT"),
         ({"our_model": "svm-l2-published", "model": "SVM-L2"}, 0.5, ""),
     ],
 )
