@@ -148,21 +148,13 @@ def soft_margins(method: Linear, norms: Array, sizes: Sizes, seed: int) -> Rows:
         }
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """For each method: N, correlations with the parities, and losses over their bound."""
-    for name, margins in frame.groupby("method", sort=False):
-        first = margins.iloc[0]
-        drawn = ", ".join(f"{value:.4f}" for value in margins["correlation"].unique())
-        yield {
-            "method": str(name),
-            "N": str(first["n_features"]),
-            "norm of c_A, A as drawn": drawn,
-            "mean over all A (rms)": f"{first['mean_correlation']:.4f}",
-            "least of all A": f"{first['least_correlation']:.4f}",
-            "least, proved at most": f"{first['proved']:.3f}",
-            "least loss": f"{margins['loss'].min():.3f}",
-            "least of loss - bound": f"{(margins['loss'] - margins['bound']).min():.3f}",
-        }
+    groups = frame.groupby("method", sort=False)
+    drawn = groups["correlation"].agg(lambda each: ", ".join(map("{:.4f}".format, each.unique())))
+    off = (frame["loss"] - frame["bound"]).groupby(frame["method"]).min()
+    least = groups["loss"].min()
+    return groups.first().assign(drawn=drawn, least=least, off=off).reset_index()
 
 
 def found(frame: pd.DataFrame) -> str:

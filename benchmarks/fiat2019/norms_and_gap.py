@@ -165,20 +165,9 @@ def found(frame: pd.DataFrame) -> str:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Norms and gap, with their range over the draws of inputs, beside the published ones."""
     means = frame[frame["part"] == FITTED].groupby(["noise", "seed"]).mean(numeric_only=True)
-    low, mean, high = (means.groupby("noise").agg(end) for end in ("min", "mean", "max"))
-    rows = {
-        label: mean[column].map(form.format)
-        + low[column].map(f", {form} to ".format)
-        + high[column].map(form.format)
-        + mean[f"published_{column}"].map(f" ({form})".format)
-        for label, column, form in (
-            ("squared 2-norm", "two_norm", "{:.5g}"),
-            ("squared 1-norm", "one_norm", "{:.3g}"),
-            ("gap", "gap", "{:.3g}"),
-        )
-    }
-    rows["gap, theory"] = mean["theory"].map("{:.3g}".format)
-    return pd.DataFrame(rows).rename_axis("noise s").reset_index().astype(str)
+    groups = means.groupby("noise")
+    ends = groups.min().join(groups.max(), lsuffix="_low", rsuffix="_high")
+    return groups.mean().join(ends).reset_index()
 
 
 def verdict(frame: pd.DataFrame, off: float = STRAIGHT) -> Verdict:

@@ -19,6 +19,7 @@ Source: Lippl, Abbott, Chung (2022), program (6) and theorem 3.1, for any depth;
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +48,12 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
 
+# How the quantities of the table are written.
+WRITTEN: dict[str, str | Callable[[float], str]] = {
+    **{"ratio": ".4f", "dependence": ".2f", "sharing": ".4f", "residual": ".3f"},
+    **dict.fromkeys(("conditional_excess", "error", "path_error"), percent),
+    **{f"from_{other}": percent for other in ("two_layers", "paths", "seeds", "conditional")},
+}
 # What the networks of a run have in common.
 GIVEN = ("dataset", "train_size", "units", "steps")
 
@@ -220,21 +227,10 @@ def verdict(frame: pd.DataFrame, most: float = 0.01) -> Verdict:
 
 
 def tabulate(frame: pd.DataFrame) -> Rows:
-    """Factors and disagreements by depth."""
+    """Range of each quantity over the draws and initial weights, by depth."""
     for depth, there in _shown(frame).groupby("layers"):
-        yield {
-            "layers": str(depth),
-            "norm / bound": span(there["ratio"], ".4f"),
-            "dependence": span(there["dependence"], ".2f"),
-            "sharing": span(there["sharing"], ".4f"),
-            "KKT residual": span(there["residual"], ".3f"),
-            "excess, SVM given the upper layers": span(there["conditional_excess"], percent),
-            "error": span(there["error"], percent),
-            "path SVM's error": span(there["path_error"], percent),
-            "disagreement: two-layer SVM": span(there["from_two_layers"], percent),
-            "path SVM": span(there["from_paths"], percent),
-            "other initial weights": span(there["from_seeds"], percent),
-            "SVM given the upper layers": span(there["from_conditional"], percent),
+        yield {"layers": depth} | {
+            name: span(there[name], write) for name, write in WRITTEN.items()
         }
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from benchmarks import harness
 from benchmarks.drawing import Figure, common_legend, subplots
-from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict
+from benchmarks.harness import Experiment, Frames, Judged, Options, Run, Verdict
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
 from benchmarks.panigrahi2020.shared import COLOUR, MARKER
 from benchmarks.sizes import grid
@@ -198,24 +198,13 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
-    """Losses at some epochs."""
-    frame = frame.assign(rate=frame.get("rate", pd.Series(RATE, frame.index)).fillna(RATE))
-    for (width, rate, activation), cells in frame.groupby(
-        ["width", "rate", "activation"], sort=False
-    ):
-        final = cells.iloc[-1]
-        yield {
-            "m": f"{width:,}" if width else "infinite",
-            "rate": f"{rate:g}",
-            "activation": str(activation),
-            "epochs": str(int(final["epoch"])),
-            "loss, first epoch": f"{cells['loss'].iloc[0]:.3f}",
-            "loss, last": f"{final['loss']:.3f}",
-            "accuracy, last": f"{final['accuracy']:.3f}",
-            "change of G": f"{100 * final['turned']:.1f} %",
-            "of its eigenvalues": f"{100 * final['drift']:.1f} %",
-        }
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+    """Losses in the first and in the last epoch."""
+    rates = frame.get("rate", pd.Series(RATE, frame.index)).fillna(RATE)
+    groups = frame.assign(rate=rates).groupby(["width", "rate", "activation"], sort=False)
+    table = groups.last().assign(first=groups["loss"].first()).reset_index()
+    widths = table["width"].map("{:,}".format).where(table["width"] > 0, "infinite")
+    return table.assign(width=widths, turned=100 * table["turned"], drift=100 * table["drift"])
 
 
 def judge(frame: pd.DataFrame) -> dict[str, Judged]:

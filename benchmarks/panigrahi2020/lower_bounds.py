@@ -171,23 +171,14 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Powers, measured and of the theorems."""
-    powers = exponents(frame)
-    kinks = {key: float(value) for key, value in least_ratios(frame)["kink"].items()}
-    for activation, order in KINKS.items():
-        yield {
-            "activation": activation,
-            "condition": f"J_{order}",
-            "delta, measured": f"{powers[activation]['delta']:.2f}",
-            "delta, theorem": str(2 * order - 1),
-            "n on the half circle, measured": f"{powers[activation]['n']:.2f}",
-            "theorem, delta = sin(pi / n)": {1: "-4", 2: "-10"}[order],
-            **{
-                f"least ratio, {part}": number(kinks[part, activation])
-                for part in ("half circle", "close points", "sphere, d = 5")
-            },
-        }
+    parts = {"half circle": "half", "close points": "close", "sphere, d = 5": "sphere"}
+    ratios = least_ratios(frame)["kink"].unstack("part").rename(columns=parts)
+    powers = pd.DataFrame(exponents(frame)).T.rename_axis("activation")
+    table, order = powers.join(ratios).reset_index(), pd.Series(KINKS.values())
+    circle = order.map({1: "-4", 2: "-10"})
+    return table.assign(order=order, theorem=2 * order - 1, circle=circle)
 
 
 def falls(frame: pd.DataFrame, bound: str, activations: Sequence[str]) -> float:

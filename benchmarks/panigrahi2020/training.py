@@ -24,7 +24,7 @@ from torch import Tensor
 
 from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, otherwise
+from benchmarks.harness import Experiment, Frames, Judged, Options, Run, Verdict, otherwise
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
@@ -479,32 +479,19 @@ def _width(frame: pd.DataFrame, activation: str, *, descent: bool = False) -> st
     return f"10^{math.log10(asked(10, value, 0.1)):.0f}"
 
 
-def tabulate(frame: pd.DataFrame) -> Rows:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean losses of the runs, measured and predicted, at infinite and at the largest width."""
-    curves, limits = mean_curves(frame, "long"), mean_curves(frame, "limit")
-    wide = mean_curves(widest(frame), "wide").groupby(["n", "activation"], sort=False)
-    ordered = curves.groupby(["n", "activation"], sort=False)
-    for n, activation in itertools.product((10, 50), FIGURE_1):
-        cells = ordered.get_group((n, activation))
-        last = cells.iloc[-1]
-        limit = limits[(limits["n"] == n) & (limits["activation"] == activation)]
-        shown = limit.set_index("step")["limit"]
-        end = wide.get_group((n, activation)).iloc[-1]
-        yield {
-            "n": str(n),
-            "phi": str(activation),
-            "steps": f"{int(last['step']):,}",
-            "loss": number(last["loss"]),
-            "linearised": number(last["theorem"]),
-            "equation (3)": number(last["flow"]),
-            **{
-                f"m infinite, {steps:,} steps": number(shown[shown.index <= steps].iloc[-1])
-                for steps in (10**4, 10**5, 10**6)
-            },
-            "change of G": f"{100 * last['turned']:.1f} %",
-            "widest": f"m = {int(end['width']):,}, {int(end['step']):,} steps",
-            "loss, linearised": f"{number(end['loss'])}, {number(end['theorem'])}",
-        }
+    keys = ["n", "activation"]
+    long, wide = (
+        curves.groupby(keys).last()
+        for curves in (mean_curves(frame, "long"), mean_curves(widest(frame), "wide"))
+    )
+    table, limits = long.join(wide, rsuffix="_wide"), mean_curves(frame, "limit")
+    for power in (4, 5, 6):
+        early = limits[limits["step"] <= 10**power]
+        table[f"limit_{power}"] = early.groupby(keys)["limit"].last()
+    table = table.loc[list(itertools.product((10, 50), FIGURE_1))].reset_index()
+    return table.assign(turned=100 * table["turned"])
 
 
 def steps_to(frame: pd.DataFrame, n: int, loss: float) -> dict[str, float]:

@@ -223,23 +223,17 @@ def measure(run: harness.Run[DiagnosisOptions]) -> harness.Frames:
     )
 
 
-def tabulate(frame: pd.DataFrame) -> dict[str, Any]:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Cost of each case, and how close its bounds are."""
     known = frame["outcome"] == runs.ANSWERED
-    return {
-        "call": frame["call"],
-        "network": [
-            f"{kind} {'-'.join(map(str, widths))}"
-            for kind, widths in zip(frame["kind"], frame["widths"], strict=True)
-        ],
-        "weights": frame["weights"].map("{:,.0f}".format),
-        "N": frame["N"].map("{:,}".format),
-        "norm": frame["norm"],
-        "seconds": frame["seconds"].map(runs.few_digits).where(known, frame["outcome"]),
-        "time / 20 Choleskys": frame["ratio"].map(runs.few_digits).where(known, ""),
-        "GiB": frame["gib"].map("{:.2g}".format).where(known, ""),
-        "KKT gap": [_gap(row) for row in harness.rows_of(frame)],
-    }
+    names = frame["widths"].map(lambda each: "-".join(map(str, each)))
+    return frame.assign(
+        network=frame["kind"] + " " + names,
+        seconds=frame["seconds"].map(runs.few_digits).where(known, frame["outcome"]),
+        ratio=frame["ratio"].map(runs.few_digits).where(known, ""),
+        gib=frame["gib"].map("{:.2g}".format).where(known, ""),
+        gap=[_gap(row) for row in harness.rows_of(frame)],
+    )
 
 
 def _gap(row: dict[str, Any]) -> str:
