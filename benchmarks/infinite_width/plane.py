@@ -156,7 +156,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """One panel a predictor of the first draw: values at margin 1, boundary, neurons' kinks."""
     shown = frame[frame["draw"] == 0]
     figure, (panels,) = subplots((2.0 * len(shown), 2.5), 1, len(shown), squeeze=False)
-    figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]
+    figure.get_layout_engine().set(h_pad=0.1)
     for ax, (_, row) in zip(panels, shown.iterrows(), strict=True):
         Plane.of_row(row).draw(ax)
         ax.set_title(f"{row['predictor']}\n{row['detail']}", fontsize=7.5)

@@ -22,7 +22,7 @@ import pandas as pd
 
 from benchmarks.harness import Judged, Verdict, otherwise
 from benchmarks.lippl2022 import l2_optimality, neighbours
-from benchmarks.lippl2022.figures import chance, disagreements, task_name
+from benchmarks.lippl2022.figures import chance, disagreements, task_names
 from benchmarks.lippl2022.paired import (
     Paired,
     Pairs,
@@ -86,6 +86,7 @@ def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
     found = _by_threshold(rows, "error", "SVM-L2", "SVM-GLN")
     shown = needed(found.get("median"))
     folded = pd.concat([_folded(values, ("SVM-GLN",)), rows[rows["model"] == "SVM-L2"]])
+    error = _medians(rows[rows["model"] == "SVM-GLN"])["error"].mean()
     return Judged(
         shown.judged(),
         f"Error, SVM-L2 minus SVM-GLN: {shown}.",
@@ -93,8 +94,7 @@ def better_norm(values: pd.DataFrame, tables: Tables) -> Judged:
         f"SVM-GLN: {_by_threshold(folded, 'error', 'SVM-L2', 'SVM-GLN')}. Where "
         "this is as large, it is not the units as groups that make the difference.",
         [
-            f"That is {percent(shown.mean / _mean_error(rows, 'SVM-GLN', 'median'))} of SVM-GLN's "
-            f"error. By thresholds: {found}.",
+            f"That is {percent(shown.mean / error)} of SVM-GLN's error. By thresholds: {found}.",
             f"By width: {_each_width(_matched(_medians(rows), 'error'), 'SVM-L2', 'SVM-GLN')}.",
             _other_splits(tables, "error", "SVM-L2", "SVM-GLN"),
             _other_tasks(tables),
@@ -128,9 +128,7 @@ def _other_tasks(tables: Tables) -> str:
     rows = models[models["model"].isin(["svm-gln", "svm-l2"]) & (models["split_seed"] == 1)]
     if rows.empty:
         return ""
-    tasks = rows[["dataset", "positive", "negative"]].astype(object)
-    tasks = tasks.where(tasks.notna(), None)
-    rows = rows.assign(task=[task_name(*task) for task in tasks.itertuples(index=False)])
+    rows = rows.assign(task=task_names(rows))
     table = matched(rows, "validation_error", ["task", "train_size", "units", "seed"])
     texts = []
     for task, part in table.groupby("task"):
@@ -1212,11 +1210,6 @@ def _folded(values: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
     """Our values with the groups of the released code, without momentum."""
     rows = values[(values["side"] == "published") & (values["source"] == "ours")]
     return of_momentum(rows[rows["model"].isin(models)], 0.0)
-
-
-def _mean_error(rows: pd.DataFrame, model: str, threshold: str) -> float:
-    chosen = rows[(rows["model"] == model) & (rows["threshold"] == threshold)]
-    return float(chosen["error"].mean())
 
 
 def _released(

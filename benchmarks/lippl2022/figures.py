@@ -349,7 +349,7 @@ def other_tasks(tables: Tables) -> Figure | None:
     frame = frame[frame["split_seed"] == 1]  # further splits of the same digits are no other task
     if frame.empty:
         return None
-    frame = frame.assign(task=[task_name(*row) for row in _task_columns(frame)])
+    frame = frame.assign(task=task_names(frame))
     pairs = disagreements(tables).merge(frame[["cell", "task"]].drop_duplicates())
     tasks = sorted(frame["task"].unique())
     figure, (errors, apart) = subplots((8.4, 1.6 + 0.5 * len(tasks)), 1, 2, sharey=True)
@@ -451,17 +451,12 @@ def disagreements(tables: Tables) -> pd.DataFrame:
     return frame.assign(chance=chance(frame["gd_error"])).drop(columns="grid")
 
 
-def task_name(dataset: str, positive: str | None, negative: str | None) -> str:
-    """Name data and classes: "mnist: 0,2,4 / 1,3,5"."""
-    title = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}.get(dataset, dataset)
-    if positive is None and negative is None:
-        return f"{title}: 0-4 / 5-9"
-    return f"{title}: {positive or 'rest'} / {negative or 'rest'}"
-
-
-def _task_columns(frame: pd.DataFrame) -> Iterable[tuple[str, str | None, str | None]]:
-    known = frame[["positive", "negative"]].astype(object).where(frame["positive"].notna(), None)
-    return zip(frame["dataset"], known["positive"], known["negative"], strict=True)
+def task_names(frame: pd.DataFrame) -> list[str]:
+    """Name data and classes of each row: "MNIST: 0,2,4 / 1,3,5"."""
+    titles = frame["dataset"].replace({"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"})
+    first, second = (frame[name].fillna("rest") for name in ("positive", "negative"))
+    classes = (first + " / " + second).replace("rest / rest", "0-4 / 5-9")
+    return (titles + ": " + classes).to_list()
 
 
 def _mnist_digits(frame: pd.DataFrame) -> pd.Series[bool]:

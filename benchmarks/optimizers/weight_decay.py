@@ -33,7 +33,6 @@ from implicit_bias.report.style import GREY, panel
 REACHED = 0.01
 POINTS = 40
 DATA = "k10-sigma1"
-Factory = Callable[[list[Tensor], float, float], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,25 +47,12 @@ class Sizes:
 QUICK = Sizes(decays=(1.0,), steps=200)
 
 
-def adamw(weights: list[Tensor], step_size: float, decay: float) -> torch.optim.Optimizer:
-    """Decay beside the gradient step."""
-    return torch.optim.AdamW(weights, step_size, weight_decay=decay)
-
-
-def adam_with_penalty(weights: list[Tensor], step_size: float, decay: float) -> torch.optim.Adam:
-    """Decay in the loss, as a penalty: the control."""
-    return torch.optim.Adam(weights, step_size, weight_decay=decay)
-
-
-def descent_with_decay(weights: list[Tensor], step_size: float, decay: float) -> torch.optim.SGD:
-    """Gradient descent with the same decay: the control of another geometry."""
-    return torch.optim.SGD(weights, step_size, weight_decay=decay)
-
-
-FACTORIES: dict[str, Factory] = {
-    "AdamW": adamw,
-    "Adam, penalty": adam_with_penalty,
-    "GD, penalty": descent_with_decay,
+# Decay beside the gradient step, and the controls: in the loss, as a penalty, and with the geometry
+# of gradient descent.
+FACTORIES: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "AdamW": torch.optim.AdamW,
+    "Adam, penalty": torch.optim.Adam,
+    "GD, penalty": torch.optim.SGD,
 }
 
 
@@ -101,7 +87,7 @@ def rows(sizes: Sizes, decay: float, optimizer: str) -> Rows:
     radius = 1 / decay
     minimum = minimum_in_box(X, y, radius)
     weights = torch.zeros(int(y.max()) + 1, X.shape[1], dtype=X.dtype, requires_grad=True)
-    steps = FACTORIES[optimizer]([weights], sizes.step_size, decay)
+    steps = FACTORIES[optimizer]([weights], sizes.step_size, weight_decay=decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(steps, lambda step: (step + 1) ** -0.5)
     kept = set(log_spaced(sizes.steps, POINTS))
     for step in range(1, sizes.steps + 1):

@@ -518,8 +518,8 @@ class _Features:
         order = np.arange(len(support))
         if floats:
             order = scipy.linalg.qr(np.array(floats), mode="r", pivoting=True)[1]
-        chosen = _first_independent(sub[rows][:, order], len(rows))
-        if chosen is None:
+        chosen = _pivots_modulo(sub[rows][:, order].T)  # the first columns that span all
+        if len(chosen) < len(rows):
             return False
         basis = [int(order[k]) for k in chosen]
         free = [k for k in range(len(support)) if k not in set(basis)]
@@ -565,12 +565,6 @@ def _pivots_modulo(matrix: NDArray[np.object_]) -> list[int]:
         if len(pivots) < rank and reduced[len(pivots), i] != 0:
             pivots.append(i)
     return pivots
-
-
-def _first_independent(matrix: NDArray[np.object_], rank: int) -> list[int] | None:
-    """Return the first columns that span those of a matrix of full row rank."""
-    chosen = _pivots_modulo(matrix.T)
-    return chosen if len(chosen) == rank else None
 
 
 def _solve(A: list[list[int]], right: list[int]) -> tuple[list[int], int] | None:

@@ -80,11 +80,6 @@ def _digits(case: Case) -> MarginProblem:
     return max_margin(digits.X[order], digits.y[order], case.norm)
 
 
-def _mnist(case: Case) -> MarginProblem:
-    X, y = ten_digits(case.N)
-    return max_margin(X, y, case.norm)
-
-
 def _gated(units: int) -> Callable[[Case], MarginProblem]:
     def pose(case: Case) -> MarginProblem:
         """One GLN a class: groups of classes and units."""
@@ -97,10 +92,6 @@ def _gated(units: int) -> Callable[[Case], MarginProblem]:
         return MarginProblem(X, y, contexts.gates(X), contexts.groups, norm=norm)
 
     return pose
-
-
-def _binary(case: Case) -> MarginProblem:
-    return Point(dataset="mnist", N=case.N, H=100, C=2).problem()
 
 
 def _gaussian(separable: bool) -> Callable[[Case], MarginProblem]:
@@ -125,10 +116,10 @@ def _gaussian(separable: bool) -> Callable[[Case], MarginProblem]:
 
 POSED: dict[str, Callable[[Case], MarginProblem]] = {
     "digits": _digits,
-    "mnist": _mnist,
+    "mnist": lambda case: max_margin(*ten_digits(case.N), case.norm),
     "mnist gln H=20": _gated(20),
     "mnist gln H=100": _gated(100),
-    "binary mnist gln H=100": _binary,
+    "binary mnist gln H=100": lambda case: Point(dataset="mnist", N=case.N, H=100, C=2).problem(),
     "gaussian, separable": _gaussian(True),
     "gaussian, not separable": _gaussian(False),
 }

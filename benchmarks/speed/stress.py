@@ -86,7 +86,8 @@ def draw(index: int, family: str = "general") -> Draw:
         y = _labels(rng, facts, X, gates)
         X, y, gates = _repeated(rng, facts, X, y, gates)
         _scale(rng, facts, X, gates, groups)
-        metric = _metric(rng, facts, groups)
+        facts["metric"] = bool(rng.random() < 0.2)
+        metric = _metrics(rng, groups) if facts["metric"] else None
         both = len(np.unique(y)) == 2
         intercept = both and bool(rng.random() < 0.4)
         try:
@@ -190,14 +191,6 @@ def _scale(
             X *= factors
         else:
             gates *= factors[groups]
-
-
-def _metric(
-    rng: np.random.Generator, facts: dict[str, Any], groups: NDArray[np.int64]
-) -> dict[int, Array] | None:
-    """Draw metrics of any rank, or none."""
-    facts["metric"] = bool(rng.random() < 0.2)
-    return _metrics(rng, groups) if facts["metric"] else None
 
 
 def _metrics(rng: np.random.Generator, groups: NDArray[np.int64]) -> dict[int, Array]:
