@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from implicit_bias import LimitConfig, certify, certify_run, solve, train_to_limit
+from implicit_bias import LimitConfig, certify_run, solve, train_to_limit
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.stationarity import certify_network, layer_norms, stationarity
+from implicit_bias.measure.stationarity import certify_network, layer_norms
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
-from modules import known, scale_weights
+from modules import scale_weights
 
 N_FEATURES, K = 5, 3
 X = np.random.default_rng(0).normal(size=(23, N_FEATURES))
@@ -299,22 +298,6 @@ def test_gates_are_no_parameters() -> None:
 # --- gradient --------------------------------------------------------------------------------
 
 
-def test_inner_products_of_gradients_are_those_of_autograd(binary: Network) -> None:
-    network = binary.double()
-    prepared, labels = network.prepare(X), np.where(np.arange(len(X)) % 3, 1, -1)
-    matrices = [*network.hidden_weights, network.readout]
-    names = [k for k, p in network.named_parameters() if any(p is weights for weights in matrices)]
-    gradients = MarginGradients(network, prepared, labels, names=names)
-    found = gradients.gram(gradients.theta, np.arange(len(X)))
-    assert all(weights.grad is None for weights in matrices)
-    J = [
-        torch.cat([g.flatten() for g in torch.autograd.grad(q, matrices, retain_graph=True)])
-        for q in torch.tensor(labels) * network(*prepared)
-    ]
-    rows = torch.stack(J).numpy()
-    np.testing.assert_allclose(found, rows @ rows.T, rtol=1e-9, atol=1e-12)
-
-
 def test_unit_outputs_depend_on_their_own_weights_only(binary: Network) -> None:
     network = binary
     prepared = network.prepare(X)
@@ -443,34 +426,6 @@ def test_the_first_class_has_the_weights_of_a_network_of_two_classes() -> None:
     assert not torch.equal(blocks[0], blocks[1])
 
 
-def test_two_classes_are_the_binary_network() -> None:
-    """F = f_1 - f_0: margins, norm and bounds agree, up to the factors of the two programs."""
-    y = Y % 2
-    two = GLN([contexts(4)], classes=2, seed=1)
-    with torch.no_grad():  # W_0 = W_1, w_0 = -w_1: then f_1 = -f_0
-        half = len(two.hidden_weights[0]) // 2
-        two.hidden_weights[0][:half] = two.hidden_weights[0][half:]
-        two.readout[0] = -two.readout[1]
-    one = GLN([contexts(4)])
-    one.load_state_dict(
-        {"hidden_weights.0": two.hidden_weights[0][half:], "readout": two.readout[1:]}
-    )
-    np.testing.assert_allclose(
-        two.decision(X), np.column_stack([-one.decision(X), one.decision(X)])
-    )
-    _, labels = two.prepare_samples(X, y)
-    _, signs = one.prepare_samples(X, 2 * y - 1)
-    margins = [n.smallest_margin(n(*n.prepare(X)), t) for n, t in ((two, labels), (one, signs))]
-    assert margins[0] == pytest.approx(2 * margins[1])
-    assert two.norm() == pytest.approx(2 * one.norm())
-    many, binary = (
-        solve(n.architecture().problem(X, t, classes=n.classes), tol=1e-9)
-        for n, t in ((two, y), (one, 2 * y - 1))
-    )
-    # Groups of each class: both classes pay for half of the binary coefficients.
-    assert many.certificate.upper == pytest.approx(binary.certificate.upper, rel=1e-7)
-
-
 def test_smallest_margin_is_that_of_a_loop(network: Network) -> None:
     inputs, labels = network.prepare_samples(*samples(network))
     decision = network.decision(X) - bias_of(network)
@@ -497,28 +452,6 @@ def test_a_unit_of_all_networks_predicts_by_itself() -> None:
     assert set(moved) <= {(4 + 2) * 4 + c for c in range(4)}
     with pytest.raises(ValueError, match="shared"):
         NETWORKS["classes-gln-shared"]().unit_outputs(*inputs[:2])
-
-
-def test_bounds_of_a_network_hold() -> None:
-    rng = np.random.default_rng(1)
-    centres = 3.0 * rng.normal(size=(K, N_FEATURES))
-    points = centres[Y] + 0.3 * rng.normal(size=(len(Y), N_FEATURES))
-    network = GLN([HyperplaneContexts.random(points, 4, random_state=0)], classes=K)
-    with torch.no_grad():  # each class's network is that of its centre
-        network.readout.fill_(1.0)
-        network.hidden_weights[0].copy_(torch.tensor(centres).repeat_interleave(8, dim=0))
-    found = certify_network(network, points, Y)
-    optimum = solve(found.problem, tol=1e-9).certificate
-    point = known(found.stationarity)
-    assert 0 < known(found.by_multipliers).lower <= optimum.upper
-    assert found.certificate.upper >= optimum.lower
-    assert found.certificate.upper == pytest.approx(network.norm() / point.min_margin)
-    assert 0 < point.gap <= 1
-    assert found.unit_norms.shape == found.dual_norms.shape == (K * 4,)
-    again = certify(found.problem, network.coef())
-    assert again.upper == found.certificate.upper
-    with pytest.raises(ValueError, match="labels"):
-        stationarity(network, network.prepare(points), 2 * (Y % 2) - 1, classes=K)
 
 
 # --- refusals --------------------------------------------------------------------------------

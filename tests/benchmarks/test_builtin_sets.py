@@ -1,12 +1,8 @@
 """The benchmark of scikit-learn's built-in sets: its cases, and what is said of them."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from benchmarks import catalogue, harness
-from benchmarks.__main__ import main
 from benchmarks.speed import builtin_sets
 from benchmarks.speed.exact import find_lies
 from implicit_bias import Status, solve
@@ -37,14 +33,3 @@ def test_raw_sets_are_answered(data: str, first: int, second: int, status: Statu
     solution = solve(problem)
     assert solution.status is status
     assert find_lies(solution, problem, builtin_sets.TOLERANCE) == []
-
-
-@pytest.mark.slow
-def test_command(tmp_path: Path) -> None:
-    study = catalogue.study("speed")
-    arguments = ["speed", "builtin-sets", "--quick", "--folder", str(tmp_path), "--time-limit", "2"]
-    assert main(arguments) == 0
-    frame = harness.read(study, study.entry("builtin_sets"), tmp_path)
-    assert len(frame) == 12
-    assert builtin_sets.verdict(frame) is harness.Verdict.STANDS
-    assert frame["svc_status"].notna().sum() == 6

@@ -1,10 +1,8 @@
 """The experiments on parities: quick versions run, and the page says what the tables say."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -14,7 +12,6 @@ from benchmarks.daniely2020 import first_step, learning, models
 from benchmarks.daniely2020 import strips as strips_experiment
 from benchmarks.daniely2020.linear_methods import sets_of_size, walsh_coefficients
 from benchmarks.daniely2020.looks import LOOKS
-from benchmarks.harness import Options, Run
 from implicit_bias.datasets.parities import ParityDistribution
 
 STUDY = catalogue.study("daniely2020")
@@ -167,24 +164,6 @@ def test_the_ceiling_decides_lemma_10() -> None:
     """It cuts no hinge of so few bits: |r| + k is at most 6 there."""
     assert first_step.lemma_10(3).verdict is harness.Verdict.STANDS
     assert first_step.lemma_10(5).verdict is harness.Verdict.FALLS
-
-
-@pytest.mark.slow
-def test_strips_go_on_from_what_is_kept() -> None:
-    def measured(kept: pd.DataFrame) -> list[pd.DataFrame]:
-        run = Run(quick=True, options=Options(), kept=kept, file=Path(), say=lambda _: None)
-        return list(strips_experiment.measure(run))
-
-    frames = measured(pd.DataFrame())
-    assert len(frames) == len(strips_experiment.QUICK.jobs)
-    assert all(map(strips_experiment.draw, (frames[0], frames[-1])))
-    again = measured(frames[-3])
-    assert len(again) == 2
-    pd.testing.assert_frame_equal(again[-1], frames[-1])
-    accuracies = strips_experiment.accuracies(frames[-1], 1, 1000)
-    assert list(accuracies) == list(models.HIDDEN)
-    last = frames[-1].query("epoch == 3 and k == 1").set_index("model")["test_error"]
-    assert accuracies == pytest.approx((1 - last).to_dict())
 
 
 # --- learning from samples ----------------------------------------------------------------------

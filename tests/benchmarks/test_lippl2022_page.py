@@ -13,9 +13,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from benchmarks import catalogue
+from benchmarks import catalogue, harness
 from benchmarks.drawing import of_few_colours
 from benchmarks.lippl2022 import claims, figures, published
+from benchmarks.lippl2022.grids import exported
 from benchmarks.lippl2022.values import Tables, all_values, our_values
 from implicit_bias.report.style import COLOURS, style
 
@@ -118,38 +119,25 @@ def known(study: Study) -> Study:
 # --- point by point ----------------------------------------------------------------------------
 
 
-def ours(study: Study) -> pd.DataFrame:
-    return published.ours(pd.DataFrame(study.models), pd.DataFrame(study.pairs))
-
-
-def test_each_verdict(study: Study) -> None:
-    for seed, value in enumerate((0.8, 0.8, 0.8, np.nan, 0.8), start=1):
-        study.print("SVM-GLN", value, seed=seed)
-    study.print("SVM-GLN", 0.9, "agreement_with_GD")
-    for seed, value in ((1, 0.9), (2, 0.99)):
-        study.print("GD-GLN", value, momentum=0.0, seed=seed)
-    for seed, gd, svm in ((1, 0.18, 0.2), (2, 0.2, 0.2005), (3, 0.22, 0.21)):
-        study.cell({"gd-gln": gd, "svm-gln-published": svm}, seed=seed)
-    study.cell({"svm-gln-published": 0.2}, seed=4)
-    table = study.tables().points
-    assert table["verdict"].tolist() == [
-        *("to the digit", "within 0.001", "differs", "their failure", "not computed"),
-        *("to the digit", "differs", "differs"),
-    ]
-    text = published.EXPERIMENT.found(table)
-    assert "- SVM-GLN, 1 value: not explained" in text
-
-
-def test_svm_lc_is_explained_where_its_range_shows_it() -> None:
-    keys: dict[str, Any] = {"train_size": 500, "units": 10, "momentum": 0.0}
-    metrics = {"metric": ["val_accuracy", "val_accuracy", "agreement_with_GD", "val_accuracy"]}
-    table = pd.DataFrame({**metrics, "seed": [1, 2, 1, 3], "theirs": [0.8, 0.9, 0.7, 0.8]})
-    table = table.assign(**keys, model="SVM-LC", verdict="differs", reason="")
-    ranges = {"least": 0.79, "most": 0.81, "least_agrees": 0.71, "most_agrees": 0.72}
-    cells: dict[str, Any] = {"train_size": 500, "hidden_units": 10, "momentum": 0.0}
-    learned = pd.DataFrame({"seed": [2, 1]}).assign(**cells, **ranges)
-    found = published.with_learned(table, learned)["reason"].tolist()
-    assert found == [published.GATES, "", "", ""]
+@pytest.mark.slow
+def test_the_points_are_made_of_the_other_tables() -> None:
+    """Each verdict and reason anew; "their failure" would be that of values that are not there."""
+    study = catalogue.study("lippl2022")
+    names = ("published", *published.BESIDE, *published.GRIDS)
+    kept, networks, agreements, learned, *packed = (
+        harness.read(study, study.entry(name)) for name in names
+    )
+    tables = exported(dict(zip(published.GRIDS, packed, strict=True)))
+    grids = published.ours(tables["models"], tables["pairs"])
+    others = published.other_draws(tables["cells"])
+    exact = published.with_exact(grids, networks, agreements, others)
+    points = published.compared(kept[[*published.KEY, "theirs"]], exact)
+    found = published.with_learned(points, learned).fillna({"other_draws": False})
+    pd.testing.assert_frame_equal(found, kept.fillna({"other_draws": False}), check_dtype=False)
+    failed = published.compared(points[[*published.KEY]].assign(theirs=np.nan), exact)
+    assert {*kept["verdict"], *failed["verdict"]} == {*published.VERDICTS}
+    text = published.EXPERIMENT.found(kept.assign(reason=""))
+    assert re.search(r"- SVM-LC, \d+ values: not explained", text)
 
 
 def test_a_program_without_a_solution_is_no_missing_cell(study: Study) -> None:
@@ -187,36 +175,6 @@ def test_reasons(changes: dict[str, object], ours: float, reason: str | None) ->
     theirs = study[published.KEY].assign(theirs=0.5)
     found = published.compared(theirs, study.assign(other_draws=False))["reason"].tolist()
     assert found == [getattr(published, reason) if reason else ""]
-
-
-def test_exact_values_take_the_place_of_those_of_the_grids(study: Study) -> None:
-    """A network of other draws has the exact accuracy, and its agreements are told apart."""
-    cells = frozenset({study.cell({"gd-gln": 0.1, "svm-gln-published": 0.2})})
-    known = ours(study)
-    of_cell = {"train_size": 500, "hidden_units": 10, "hyperplanes": 1, "seed": 1}
-    exact = pd.DataFrame(
-        [{"model": "GD-GLN", **of_cell, "median_init": True, "momentum": 0.0, "ours": 0.85}]
-    )
-    agreements = exact.drop(columns="ours").assign(agreement=0.7, drawn=0.6)
-    found = published.with_exact(known, exact, agreements[:0], cells)
-    rows = found.set_index(["model", "metric"])
-    assert rows.loc[("GD-GLN", "val_accuracy"), "ours"] == 0.85
-    assert not rows.loc[("GD-GLN", "val_accuracy"), "other_draws"]
-    assert rows.loc[("GD-GLN", "val_accuracy"), "cell"] == ""
-    assert rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
-    assert not rows.loc[("SVM-GLN", "val_accuracy"), "other_draws"]
-    found = published.with_exact(known, exact, agreements, cells)
-    rows = found.set_index(["model", "metric"])
-    assert rows.loc[("SVM-GLN", "agreement_with_GD"), "ours"] == 0.6
-    assert not rows.loc[("SVM-GLN", "agreement_with_GD"), "other_draws"]
-
-
-def test_the_published_solver_is_preferred(study: Study) -> None:
-    study.cell({"gd-gln": 0.1, "svm-l2-published": 0.3, "svm-l2-osqp": 0.4})
-    rows = ours(study)
-    row = rows[(rows["model"] == "SVM-L2") & (rows["metric"] == "val_accuracy")]
-    assert row["our_model"].tolist() == ["svm-l2-osqp"]
-    assert row["ours"].tolist() == [0.6]
 
 
 # --- claims ------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """The benchmark of many classes: what is posed, how rows are kept, and what is said of them."""
 
 from dataclasses import replace
-from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from benchmarks import catalogue, harness
-from benchmarks.__main__ import main
+from benchmarks import catalogue
 from benchmarks.speed import many_classes as benchmark
 from cases import clusters
 from implicit_bias import max_margin, solve
@@ -47,15 +44,3 @@ def test_rows_are_measured_in_a_process() -> None:
     assert row["outcome"] == "answered"
     assert row["gap"] <= row["tol"]
     assert row["gib"] > 0
-
-
-@pytest.mark.slow
-def test_command(tmp_path: Path) -> None:
-    arguments = ["speed", "classes", "--quick", "--folder", str(tmp_path), "--only", "native"]
-    assert main(arguments) == 0
-    frame = harness.read(STUDY, STUDY.entry("classes"), tmp_path)
-    assert len(frame) == len(benchmark.QUICK)
-    assert benchmark.settled(frame).all()
-    assert main(arguments) == 0
-    again = harness.read(STUDY, STUDY.entry("classes"), tmp_path)
-    pd.testing.assert_frame_equal(frame, again)

@@ -4,6 +4,7 @@ import re
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,19 @@ from benchmarks.catalogue import Entry, Study
 from pages import check_page
 
 STUDIES = [catalogue.study(name) for name in catalogue.studies()]
-# Those of `speed` are run with their commands, the grids with smaller ones.
-QUICK = [study for study in STUDIES if study.name not in ("speed", "lippl2022")]
+# The grids are run with smaller ones, and some of `speed` with their commands.
+ELSEWHERE = ("scaling", "solvers", "stress", "diagnosis")
+QUICK = [
+    (study, entry)
+    for study in STUDIES
+    for entry in study.experiments
+    if study.name != "lippl2022" and entry.name not in ELSEWHERE
+]
+# What a quick version is asked beside, and what becomes of its claim.
+OPTIONS: dict[str, tuple[dict[str, Any], harness.Verdict]] = {
+    "builtin_sets": ({"time_limit": 2.0}, harness.Verdict.STANDS),
+    "classes": ({"only": "native"}, harness.Verdict.IN_PART),
+}
 each_study = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 
 
@@ -53,18 +65,21 @@ def test_every_experiment_is_listed(study: Study) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "entry"),
-    [
-        pytest.param(study, entry, id=f"{study.name}-{entry.name}")
-        for study in QUICK
-        for entry in study.experiments
-    ],
+    [pytest.param(study, entry, id=f"{study.name}-{entry.name}") for study, entry in QUICK],
 )
 def test_quick_version(study: Study, entry: Entry, tmp_path: Path) -> None:
-    frame = harness.run(study, entry, quick=True, folder=tmp_path)
+    """What says how far it is goes on from what it has kept: after the last row with nothing."""
+    experiment, said = harness.load(study, entry), list[str]()
+    options, expected = OPTIONS.get(entry.name, ({}, None))
+    asked: Any = {"quick": True, "options": experiment.options(**options), "say": said.append}
+    frame = harness.run(study, entry, folder=tmp_path, **asked)
     assert len(frame)
     assert "|" in page.findings(page.Result(study, entry, frame))
-    drawn = harness.load(study, entry).draw is not None
-    assert study.picture(entry, tmp_path).is_file() == drawn
+    assert study.picture(entry, tmp_path).is_file() == (experiment.draw is not None)
+    file = study.table(entry, tmp_path)
+    kept = harness.read(study, entry, tmp_path)
+    assert not said or not [*experiment.measure(harness.Run(kept=kept, file=file, **asked))]
+    assert expected in (None, experiment.verdict(frame))
 
 
 @pytest.mark.parametrize("name", ["infinite_width", "optimizers"])

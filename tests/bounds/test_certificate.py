@@ -18,7 +18,6 @@ from implicit_bias.bounds.separability import find_conflict
 from implicit_bias.problem import Features, MarginProblem, max_margin
 from implicit_bias.solvers import solve
 
-RANDOM_PROBLEMS = 300
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -128,41 +127,6 @@ def test_inputs_are_left_alone() -> None:
 
 
 # --- random problems bracket CVXPY's optimum -------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
-@settings(max_examples=RANDOM_PROBLEMS // 8)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n=st.integers(1, 6),
-    d=st.integers(1, 3),
-    labels=st.lists(st.integers(0, 3), min_size=1, max_size=6),
-    density=st.sampled_from([0.4, 0.8, 1.0]),
-    binary=st.booleans(),
-    C=st.sampled_from([np.inf, np.inf, 0.1, 5.0]),
-)
-def test_random_bounds_bracket_the_optimum(
-    part: int, seed: int, n: int, d: int, labels: list[int], density: float, binary: bool, C: float
-) -> None:
-    rng = np.random.default_rng([seed, part])
-    groups = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    shape = (n, len(groups))
-    Z = np.where(rng.random(shape) < density, 1.0 if binary else rng.normal(size=shape), 0.0)
-    X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
-    problem = MarginProblem(X, y, sp.csr_array(Z) if density < 1 else Z, groups, C=C)
-    optimum, zeta, _, _ = oracles.cvxpy_optimum(problem)
-    above, below = optimum * (1 + 1e-6), optimum * (1 - 1e-6)
-    for _ in range(5):
-        alpha = rng.exponential(size=n) * (rng.random(n) < 0.8)
-        noise = rng.normal(size=(len(groups), d))
-        for coef in (noise, problem.dual_vectors(alpha), zeta + 0.1 * noise):
-            certificate = certify(problem, coef, alpha)
-            assert certificate.lower <= above
-            assert certificate.upper >= below
-            assert certificate.gap >= 0
-    if optimum < np.inf:
-        assert certify(problem, zeta).upper <= optimum * (1 + 1e-5)
 
 
 # --- reasons for not being separable ---------------------------------------------------------
