@@ -205,6 +205,10 @@ def few_samples(gradients: MarginGradients) -> MarginGradients:
 
 def _cause(gradients: MarginGradients) -> str:
     """Why a module is not homogeneous, and what to do."""
+    # What is 0 now, a bias before training say, shows nothing of the term that it adds.
+    drawn = gradients.theta.square().mean().sqrt() * drawn_like(gradients.theta)
+    theta = torch.where(gradients.theta == 0, drawn, gradients.theta)
+    gradients = gradients.restricted(gradients.shapes, theta)
     few = few_samples(gradients)
     broken = [name for name in gradients.shapes if np.isnan(_degrees(few, [name])).any()]
     watch, outputs = _watched(gradients, TRAPS, trained=True)
@@ -248,10 +252,7 @@ def _cause(gradients: MarginGradients) -> str:
         mixed = _mixed_degrees(few, without)
         if len(mixed) > 1:
             sums = " and ".join(f"{degree:d}" for degree in mixed)
-            # Biases above the first layer are lost beside the rest at a large scale, whatever they
-            # are: of one that is 0, setting it to 0 tells nothing.
-            drawn = few.theta.square().mean().sqrt() * drawn_like(few.theta)
-            few = few.restricted(few.shapes, torch.where(few.theta == 0, drawn, few.theta))
+            # Biases above the first layer are lost beside the rest at a large scale.
             large = dict.fromkeys(gradients.shapes, LARGE)
             size = _scaled(few, large)
             biased = [v for v in vectors if _deviation(_scaled(few, large | {v: 0.0}), size) < LOST]
@@ -308,10 +309,18 @@ def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
 
 
 def _degrees(
-    gradients: MarginGradients, names: Collection[str], *, by_sample: bool = False
+    gradients: MarginGradients,
+    names: Collection[str],
+    at_0: Collection[str] = (),
+    *,
+    by_sample: bool = False,
 ) -> Array:
-    """Degree in some parameters of the outputs, (1,), or of each sample's, (N,); nan without."""
-    scales = (_scaled(gradients, dict.fromkeys(names, by)) for by in (0.5, 1.0, 2.0))
+    """Degree in some parameters of the outputs, (1,), or of each sample's, (N,); nan without.
+
+    Others are at 0.
+    """
+    without = dict.fromkeys(at_0, 0.0)
+    scales = (_scaled(gradients, dict.fromkeys(names, by) | without) for by in (0.5, 1.0, 2.0))
     down, original, up = (outputs if by_sample else outputs.reshape(1, -1) for outputs in scales)
     least, size, most = (np.abs(outputs).max(axis=1) for outputs in (down, original, up))
     factor = most / size
@@ -351,20 +360,9 @@ def _terms_added_in(gradients: MarginGradients) -> list[str]:
     return [name for name, degree in degrees.items() if degree == largest > 0]
 
 
-def _degree_without(gradients: MarginGradients, names: list[str]) -> float:
+def _degree_without(gradients: MarginGradients, names: Collection[str]) -> float:
     """Degree with some parameters at 0; 0 where the rest is not homogeneous, or nothing."""
-    parts = gradients.parameters(gradients.theta)
-    rest = [name for name in parts if name not in names]
-    if not rest:
-        return 0.0
-    at = {name: torch.zeros_like(part) if name in names else part for name, part in parts.items()}
-    without = gradients.restricted(rest, gradients.flat(at))
-    if not without.margins(without.theta).any():
-        return 0.0
-    try:
-        return measured_degree(without, None)
-    except HomogeneityError:
-        return 0.0
+    return float(np.nan_to_num(_degrees(gradients, gradients.shapes.keys() - names, names)[0]))
 
 
 def _mixed_degrees(
