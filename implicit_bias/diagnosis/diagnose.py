@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -229,14 +230,10 @@ def _images(inputs: Tensor) -> NDArray[np.generic] | None:
 
 def _gaps(program: multipliers.TangentProgram, candidates: Sequence[Array]) -> dict[str, float]:
     """Gap of the best of some multipliers (n,) in each geometry."""
-    gradients, gaps = program.gradients, dict.fromkeys(COMPARED, 1.0)
-    theta = gradients.parameters(program.theta)
-    sizes = {name: tensors.PARAMETER_NORMS[name].value(theta) for name in gaps}
+    programs = [replace(program, norm=tensors.PARAMETER_NORMS[name]) for name in COMPARED]
+    gaps = dict.fromkeys(COMPARED, 1.0)
     for weights in candidates:
-        v = gradients.parameters(gradients.combine(program.theta, weights))
-        total = program.degree * float(weights.sum())
-        for name, size in sizes.items():
-            dual = tensors.PARAMETER_NORMS[name].dual(v)
-            if dual > 0:
-                gaps[name] = min(gaps[name], multipliers.kkt_gap(total / dual, size))
+        v = program.gradients.combine(program.theta, weights)
+        for each in programs:
+            gaps[each.norm.name] = min(gaps[each.norm.name], each.judge(weights, v).gap)
     return gaps

@@ -530,52 +530,37 @@ class FlatNorm:
 def _by_levels(
     tangent: TangentProgram, starts: Sequence[Array], deadline: Deadline, known: float
 ) -> Multipliers:
-    """Improve the best of some weights as far as the time goes; results are bounds at any time."""
-    size = tangent.size
-    best = min((_evaluated(tangent, weights) for weights in starts), key=lambda point: point.value)
+    """Improve the best of some weights as far as the time goes; results are bounds at any time.
+
+    The bounds on phi are L over those on the optimum of the tangent program.
+    """
+    degree, size = tangent.degree, tangent.size
+    best = max(map(tangent.judge, starts), key=lambda found: found.lower)
+    best = replace(best, method="level method")
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
     spread = loss_weights(tangent.margins, tangent.gradients.rivals, SPREAD_TEMPERATURE)
     spread *= SPREAD / spread.sum()
-    lower, along = tangent.degree / size, tangent.theta / size
     # theta itself is the first cut: J theta = L q.
-    cuts = _Cuts(tangent.degree * tangent.margins[None] / size, along[None], np.zeros(1))
-    cuts = cuts.with_(tangent.slopes(best.maximiser), best.maximiser)
-    centre = best.weights + spread
+    cuts = _Cuts(degree * tangent.margins[None] / size, tangent.theta[None] / size, np.zeros(1))
+    cuts = cuts.with_(best)
+    centre = best.weights / best.weights.sum() + spread
     for step in range(MOST_STEPS):
-        gap, least_gap = (kkt_gap(tangent.degree / phi, size) for phi in (best.value, lower))
-        if gap - least_gap <= accuracy(gap, known) or deadline.passed:
+        if best.gap - best.gap_lower <= accuracy(best.gap, known) or deadline.passed:
             break
-        level = lower + LEVEL * (best.value - lower)
+        lower, upper = degree / best.upper, degree / best.lower
+        level = lower + LEVEL * (upper - lower)
         weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
         for shares in (cuts.shares, *([] if step % LINEAR_EVERY else [cuts.best_shares(centre)])):
-            bound = float((shares @ cuts.slopes).min())
-            if bound > lower:
-                lower, along = bound, torch.tensor(shares).to(along) @ cuts.directions
-        point = _evaluated(tangent, weights)
-        cuts = cuts.with_(tangent.slopes(point.maximiser), point.maximiser)
-        if point.value < best.value:
+            slopes = shares @ cuts.slopes
+            if slopes.min() * best.upper > degree:
+                along = torch.tensor(shares).to(tangent.theta) @ cuts.directions
+                best = tangent.with_direction(best, along, slopes)
+        found = tangent.judge(weights)
+        cuts = cuts.with_(found)
+        if found.lower > best.lower:
             spread = spread / 2.0
-            best, centre = point, point.weights + spread
-    found = tangent.judge(best.weights)
-    found = tangent.with_direction(found, along, tangent.slopes(along))
-    return replace(found, method="level method")
-
-
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """phi at weights (n,) of sum 1, and the w (P,) of norm 1 at which <J w, weights> is that."""
-
-    weights: Array
-    value: float
-    maximiser: Tensor
-
-
-def _evaluated(tangent: TangentProgram, weights: Array) -> _Point:
-    """phi(lambda) = ||J' lambda||_*, at lambda over its sum."""
-    weights = weights / weights.sum()
-    v = tangent.gradients.parameters(tangent.gradients.combine(tangent.theta, weights))
-    w = tangent.gradients.flat(tangent.norm.maximiser(v))
-    return _Point(weights, tangent.norm.dual(v), w)
+            best, centre = best.raised(found), weights + spread
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -589,13 +574,16 @@ class _Cuts:
     directions: Tensor
     mu: Array
 
-    def with_(self, slopes: Array, direction: Tensor) -> _Cuts:
-        """Add a cut; of too many, leave out the one of least multiplier."""
+    def with_(self, found: Multipliers) -> _Cuts:
+        """Add the cut at some weights; of too many, leave out the one of least multiplier."""
+        program = found.program
+        v = program.gradients.parameters(found.combination)
+        direction = program.gradients.flat(program.norm.maximiser(v))
         keep = np.arange(len(self.slopes))
         if len(keep) >= max(10, min(MOST_CUTS, CUT_ENTRIES // len(direction))):
             keep = np.delete(keep, self.mu.argmin())
         return _Cuts(
-            np.vstack([self.slopes[keep], slopes]),
+            np.vstack([self.slopes[keep], program.slopes(direction)]),
             torch.cat([self.directions[torch.tensor(keep)], direction[None]]),
             np.append(self.mu[keep], 0.0),
         )
