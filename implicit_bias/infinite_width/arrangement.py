@@ -163,15 +163,8 @@ class Kinked:
         """Return h at points (k, r): shape (k, K)."""
         return np.asarray(points @ self.offset.T + np.abs(points @ self.normals.T) @ self.kinks)
 
-    def lengths(self, points: Array) -> Array:
-        """||h|| at points (k, r): shape (k,)."""
-        return self._lengths(points, either=False)
-
-    def largest(self, points: Array) -> Array:
-        """Return the larger ||h|| of each point (k, r) and its antipode: shape (k,)."""
-        return self._lengths(points, either=True)
-
-    def _lengths(self, points: Array, *, either: bool) -> Array:
+    def lengths(self, points: Array, *, either: bool = False) -> Array:
+        """||h|| at points (k, r), or the larger one of each and its antipode: shape (k,)."""
         found = np.empty(len(points))
         for start in range(0, len(points), BLOCK):
             some = points[start : start + BLOCK]
@@ -254,6 +247,12 @@ def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
     return Peaks.of(points, function.lengths(points), floor, allowance)
 
 
+def unit(vectors: Array) -> Array:
+    """Vectors (k, r) of length 1 in the same directions; zeros stay."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.where(lengths > 0, vectors / np.maximum(lengths, TINY), 0.0)
+
+
 def row_space(vectors: Array) -> Array:
     """Orthonormal basis (D, r) of the span of unit or zero rows (N, D), but for rounding errors."""
     _, values, rows = np.linalg.svd(vectors, full_matrices=False)
@@ -287,14 +286,14 @@ def _candidates(function: Kinked, floor: float) -> Array:
     if function.rank == 2:  # its cells are its arcs
         return _on_circles(function, np.eye(2)[None], np.array([-1]), floor)
     found = list(_on_faces(function, floor))
-    best = max(float(function.largest(points).max()) for points in found)
+    best = max(float(function.lengths(points, either=True).max()) for points in found)
     for sums in cell_sums(function.normals, function.jumps):
         matrices = sums.reshape(-1, *function.offset.shape)
         for sign in (1.0, -1.0):
             points = _in_cells(function, function.offset + sign * matrices, min(floor, best))
             if len(points):
                 found.append(points)
-                best = max(best, float(function.largest(points).max()))
+                best = max(best, float(function.lengths(points, either=True).max()))
     return np.vstack(found)
 
 
@@ -321,7 +320,8 @@ def _in_cells(function: Kinked, matrices: Array, floor: float) -> Array:
         squares, vectors = np.linalg.eigh(np.einsum("kir,kis->krs", matrices, matrices))
         high = squares[:, -1] >= enough
         points, lengths = vectors[high, :, -1], np.sqrt(squares[high, -1])
-    return np.asarray(points[function.largest(points) >= lengths - NEARLY_BEST * function.size])
+    reached = function.lengths(points, either=True) + NEARLY_BEST * function.size
+    return np.asarray(points[reached >= lengths])
 
 
 def circles(normals: Array, width: int) -> Iterator[tuple[NDArray[np.int64], Array]]:

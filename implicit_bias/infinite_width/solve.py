@@ -69,7 +69,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import Conflict
 from implicit_bias.bounds.status import relative_gap
-from implicit_bias.infinite_width.arrangement import TINY, Peaks, maximise, scattered
+from implicit_bias.infinite_width.arrangement import TINY, Peaks, maximise, scattered, unit
 from implicit_bias.infinite_width.problem import (
     LP_OPTIONS,
     Activation,
@@ -330,9 +330,7 @@ def max_margin_of_classes(
     >>> solution.status.name, solution.coef.shape[1]
     ('OPTIMAL', 3)
     """
-    # Text has no largest label, and is refused with all else that is no label.
-    text = np.asarray(y).dtype.kind in "US"
-    largest = 1.0 if text else float(np.max(validation.as_finite(y, "y", 1), initial=1.0))
+    two = bool(np.isin(np.asarray(validation.detached(y)), (0, 1)).all())
     return max_margin(
         X,
         y,
@@ -342,7 +340,7 @@ def max_margin_of_classes(
         max_rounds=max_rounds,
         max_seconds=max_seconds,
         random_state=random_state,
-        classes=2 if largest < 2 else None,
+        classes=2 if two else None,
     )
 
 
@@ -360,8 +358,7 @@ class Oracle:
         """Points found by local ascent where ||h|| reaches the floor, best first."""
         function = self.problem.dual_function(alpha).essential()
         starts = self._rng.normal(size=(200 * function.rank, function.rank))
-        starts = np.vstack([starts, function.normals, -function.normals])
-        starts /= np.linalg.norm(starts, axis=1, keepdims=True)
+        starts = unit(np.vstack([starts, function.normals, -function.normals]))
         return Peaks.of(*ascend(function, starts), floor, np.inf)
 
     def peaks(self, alpha: Array, floor: float) -> Peaks:
@@ -455,9 +452,7 @@ class _Generation:
         """
         problem, rows = self.problem, self.problem.labelled.constraints
         directions, coef = self.primal
-        readouts = (coef.T / np.maximum(unit_weights(coef), TINY)).T.reshape(
-            -1, problem.classes or 1
-        )
+        readouts = unit(coef.reshape(-1, problem.classes or 1))
         units = problem.activations(directions).T
         cuts = [rows.margins(np.outer(*unit)) for unit in zip(units, readouts, strict=True)]
         cuts += [-cut for cut in cuts]
@@ -496,20 +491,17 @@ class _Generation:
         axes = main_axes(function)
         bounds, outputs = np.zeros((2, len(axes))), np.zeros((2, len(axes), len(problem.y)))
         for k, axis in enumerate(axes):
-            both = [relax(function.along(signed)) for signed in (axis, -axis)]
-            signs = (1.0, -1.0)
-            if both[1].bound > both[0].bound:
-                both, signs = both[::-1], (-1.0, 1.0)
-            for i, (found, sign) in enumerate(zip(both, signs, strict=True)):
+            both = [(relax(function.along(sign * axis)), sign) for sign in (1.0, -1.0)]
+            both.sort(key=lambda found: -found[0].bound)
+            for i, (found, sign) in enumerate(both):
                 distances = np.append(found.distances, 0.0)[problem.lines.line]
                 values = 0.5 * (a + b) * (problem.inputs @ found.mean)
                 values += 0.5 * (b - a) * np.abs(problem.lines.lengths) * distances
                 bounds[i, k] = max(found.bound, 0.0)
                 outputs[i, k] = sign * problem.sizes * values
-        norms = np.linalg.norm(bounds, axis=1)
-        shares = bounds / np.maximum(norms, TINY)[:, None]
-        units = [(share * output.T) @ axes for share, output in zip(shares, outputs, strict=True)]
-        return float(norms[0]) + function.slack, units
+        shares = unit(bounds)[:, :, None]
+        units = list((shares * outputs).swapaxes(1, 2) @ axes)
+        return float(np.linalg.norm(bounds[0])) + function.slack, units
 
     def fewest_neurons(self, tol: float) -> tuple[Array, Array]:
         """Reduce the network found to the neurons that the bound's tolerance needs.
@@ -556,10 +548,9 @@ class _Generation:
         return directions, coef
 
     def _given_directions(self, start: Array) -> Array:
-        given = start / max(float(np.abs(start).max(initial=0.0)), TINY) @ self.problem.basis
-        lengths = np.linalg.norm(given, axis=1, keepdims=True)
-        kept = lengths[:, 0] > 0
-        return np.asarray(given[kept] / lengths[kept])
+        scale = max(float(np.abs(start).max(initial=0.0)), TINY)
+        given = unit(start / scale @ self.problem.basis)
+        return np.asarray(given[given.any(axis=1)])
 
     def _norm(self) -> float:
         """Guess the optimum: the best network's norm, or else the lower bound."""

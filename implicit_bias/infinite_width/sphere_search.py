@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_bias.base.validation import Array
-from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked
+from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked, unit
 
 ASCENT_STEPS = 60
 # Frank-Wolfe steps of the relaxation, and the step sizes that are tried.
@@ -43,10 +43,7 @@ def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
     """Climb ||h|| from unit vectors (k, r): points (k, r) and the values ||h|| there (k,)."""
     points, best, best_values = starts, starts, function.lengths(starts)
     for step in range(ASCENT_STEPS):
-        gradients = _gradients(function, points)
-        lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
-        points = points + gradients / np.maximum(lengths, TINY) * (1.0 / (1.0 + step))
-        points /= np.linalg.norm(points, axis=1, keepdims=True)
+        points = unit(points + unit(_gradients(function, points)) / (1.0 + step))
         best, best_values = _better(function, best, best_values, points)
     for n_faces in range(function.rank):
         moved = _projected_gradients(function, best, n_faces)
@@ -97,8 +94,7 @@ def relax(function: Kinked) -> Relaxed:
     for _ in range(BOUND_ROUNDS):
         d = np.maximum(_roots(up, W), EPS)
         images = down @ W
-        v = images / np.maximum(np.linalg.norm(images, axis=1, keepdims=True), TINY)
-        falling = (down * q[~rising, None]).T @ v
+        falling = (down * q[~rising, None]).T @ unit(images)
         M = (up * (q[rising] / (2.0 * d))[:, None]).T @ up - 0.5 * (falling + falling.T)
         bound, S, s = _linear_maximum(M, c)
         # All of it is rounded by less than this: every sum is at most the size.
@@ -142,8 +138,8 @@ def _projected_gradients(function: Kinked, points: Array, n_faces: int) -> Array
         bases = np.linalg.qr(faces)[0]
         inside = np.einsum("krf,kr->kf", bases, gradients)
         gradients = gradients - np.einsum("krf,kf->kr", bases, inside)
-    lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
-    return np.where(lengths > 0, gradients / np.maximum(lengths, TINY), points)
+    directions = unit(gradients)
+    return np.where(directions.any(axis=1, keepdims=True), directions, points)
 
 
 def _better(function: Kinked, best: Array, values: Array, points: Array) -> tuple[Array, Array]:
