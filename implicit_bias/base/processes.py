@@ -25,6 +25,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from queue import SimpleQueue
@@ -50,6 +51,7 @@ class Reason(Enum):
     DIED = "died"
 
 
+@dataclass(eq=False)
 class ProcessEnded(Exception):
     """No more messages will come from a process.
 
@@ -65,16 +67,10 @@ class ProcessEnded(Exception):
         What the function raised, where that can be pickled.
     """
 
-    def __init__(
-        self,
-        reason: Reason,
-        detail: str = "",
-        exit_code: int | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        super().__init__(reason, detail, exit_code, error)  # all of them, so that it can be pickled
-        self.reason, self.detail = reason, detail
-        self.exit_code, self.error = exit_code, error
+    reason: Reason
+    detail: str = ""
+    exit_code: int | None = None
+    error: BaseException | None = None
 
     def __str__(self) -> str:
         return f"{self.reason.value}: {self.detail}"

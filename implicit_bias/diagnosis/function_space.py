@@ -110,32 +110,23 @@ class FunctionSpace:
         return self.value / self.certificate.lower - 1.0
 
 
-@dataclass(frozen=True, eq=False)
 class _Module:
-    """A module of one argument at some parameters, as families see it."""
+    """A module of one argument at some parameters, as families see it.
 
-    gradients: MarginGradients
-    theta: Tensor
+    Attributes
+    ----------
+    X : Tensor of shape (N, D)
+        Inputs.
+    parts : list of Tensor
+        The parameters.
+    K, D : int
+        Numbers of outputs a sample and of features.
+    """
 
-    @property
-    def X(self) -> Tensor:
-        """Inputs (N, D)."""
-        return flat_inputs(self.gradients)
-
-    @property
-    def K(self) -> int:
-        """Number of outputs a sample."""
-        return self.gradients.pairs.width
-
-    @property
-    def D(self) -> int:
-        """Number of features."""
-        return self.X.shape[1]
-
-    @property
-    def parts(self) -> list[Tensor]:
-        """The parameters."""
-        return list(self.gradients.parameters(self.theta).values())
+    def __init__(self, gradients: MarginGradients, theta: Tensor) -> None:
+        self.gradients, self.theta, self.X = gradients, theta, flat_inputs(gradients)
+        self.parts = list(gradients.parameters(theta).values())
+        self.K, self.D = gradients.pairs.width, self.X.shape[1]
 
     def outputs(self, X: Tensor) -> Tensor:
         """Compute the outputs (n, K) of further inputs (n, D)."""
@@ -146,7 +137,7 @@ class _Module:
     def computes(self, predictor: Callable[[_Module], Tensor | None]) -> bool:
         """Whether outputs on the first samples are a predictor's, at random parameters."""
         for seed in range(DRAWS):
-            drawn = replace(self, theta=drawn_like(self.theta, seed))
+            drawn = _Module(self.gradients, drawn_like(self.theta, seed))
             expected = predictor(drawn)
             if expected is None or not close(drawn.outputs(self.X[:SAMPLES]), expected):
                 return False
