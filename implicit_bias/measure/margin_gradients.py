@@ -31,7 +31,7 @@ All is in float64, whatever the module's own precision, and leaves the module as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from functools import partial
@@ -208,9 +208,7 @@ class MarginGradients:
 
     def margins(self, theta: Tensor) -> Array:
         """Margins q (n,) of all pairs."""
-        with torch.no_grad(), defined():
-            parts = [self._margins(rows, theta) for rows in self._blocks()]
-        return torch.cat(parts).reshape(-1).cpu().numpy()
+        return self.pairs.margins(self.outputs(theta))
 
     def combine(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,), without J."""
@@ -230,21 +228,16 @@ class MarginGradients:
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (n,), of a direction w (P,), without J: the transpose of the transpose."""
         zeros = torch.zeros(self.combinations.shape[:2], dtype=theta.dtype, device=theta.device)
+        parts = list[Tensor]()
         with differentiated(self.module):
-            parts = [
-                vjp(self._transpose(rows, theta), zeros[rows])[1]((direction,))[0]
-                for rows in self._blocks()
-            ]
+            for rows in self._blocks():
+                transpose = vjp(partial(self._margins, rows), theta)[1]
+                parts += vjp(transpose, zeros[rows])[1]((direction,))
         found = torch.cat(parts).reshape(-1)
         if not found.isfinite().all():  # at 0 second derivatives of a root are not
             places = torch.arange(len(found), device=theta.device)
             found = torch.cat([rows @ direction for rows in self._rows(theta, places)])
         return found.cpu().numpy()
-
-    def _transpose(self, rows: slice, theta: Tensor) -> Callable[[Tensor], tuple[Tensor]]:
-        """J' of some samples, as a function of their weights (m, K - 1)."""
-        transpose: Callable[[Tensor], tuple[Tensor]] = vjp(partial(self._margins, rows), theta)[1]
-        return transpose
 
     def _margins(self, rows: slice, theta: Tensor) -> Tensor:
         """Margins (m, K - 1) of some samples."""
@@ -338,8 +331,8 @@ class MarginGradients:
             single = tuple(tensor[None] for tensor in sample)
             return combination @ self._evaluate({**others, **point}, single)[0]
 
-        samples, combinations = self._of_pairs(places)
-        arguments = (combinations, *self._inputs(samples))
+        combinations = self.combinations.reshape(-1, self.pairs.width)[places]
+        arguments = (combinations, *self._inputs(places // self.rivals))
         over_pairs = (None, *(0 for _ in arguments))
         point = {k: parameters[k] for k in names}
         with differentiated(self.module):
@@ -413,11 +406,6 @@ class MarginGradients:
             if torch.linalg.norm(call.gradient(slope) - true.reshape(-1))
             <= FACTOR_TOLERANCE * torch.linalg.norm(true)
         }
-
-    def _of_pairs(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return samples (m,) and combinations (m, K) of some pairs."""
-        samples = places // self.rivals
-        return samples, self.combinations.reshape(-1, self.pairs.width)[places]
 
 
 def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[str, LayerProducts]:

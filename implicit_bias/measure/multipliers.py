@@ -289,8 +289,8 @@ def best_multipliers(
     kind = tensors.up_to_scales(tangent.norm)
     if kind == "l2":
         return _in_l2(tangent, None if starts is None else starts[0], deadline, known)
-    candidates, own = list[Array](), deadline.within(seconds)
-    within, size, inside = KNOWN if known is None else known, len(tangent.theta), None
+    stopped, own = list[Multipliers](), deadline.within(seconds)
+    within, size = KNOWN if known is None else known, len(tangent.theta)
     most, n = LINEAR_ENTRIES.get(kind, CONIC_ENTRIES), len(tangent.margins)
     few = min(n, LEAST_PAIRS) * size <= most
     balls = has_balls(tangent.norm, tangent.gradients.shapes)
@@ -301,23 +301,20 @@ def best_multipliers(
             if inside.method == "exact" or own.passed or (close and (known is not None or not few)):
                 late = deadline.passed and inside.method != "exact"
                 return replace(inside, method="stopped") if late else inside
-            candidates.append(inside.weights)
+            stopped.append(inside)
         if few:
             limit = own if kind == "l1" else deadline
             found = _on_working_sets(tangent, limit.sooner(EXACT_SHARE), most // size)
             if found.method == "exact":
                 return found
-            candidates.append(found.weights)
+            stopped.append(found)
     except (SolveError, ValueError):  # no solver takes the norm, or none succeeds in time
         pass
     if starts is None:
         in_l2 = replace(tangent, norm=tensors.PARAMETER_NORMS["l2"])
         near = _in_l2(in_l2, None, own.sooner(EXACT_SHARE))
         starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
-    candidates = [*starts, *candidates]
-    found = _by_levels(tangent, candidates, own, within)
-    if inside is not None and inside.upper < found.upper:
-        found = replace(found, upper=inside.upper, direction=inside.direction)
+    found = _by_levels([*map(tangent.judge, starts), *stopped], own, within)
     return replace(found, method="stopped") if deadline.passed else found
 
 
@@ -527,16 +524,16 @@ class FlatNorm:
 # --- the level method ----------------------------------------------------------------------------
 
 
-def _by_levels(
-    tangent: TangentProgram, starts: Sequence[Array], deadline: Deadline, known: float
-) -> Multipliers:
-    """Improve the best of some weights as far as the time goes; results are bounds at any time.
+def _by_levels(starts: Sequence[Multipliers], deadline: Deadline, known: float) -> Multipliers:
+    """Improve the best of some multipliers while there is time; results are bounds at any time.
 
     The bounds on phi are L over those on the optimum of the tangent program.
     """
+    least = min(starts, key=lambda found: found.upper)
+    best = max(starts, key=lambda found: found.lower)
+    best = replace(best, upper=least.upper, direction=least.direction, method="level method")
+    tangent = best.program
     degree, size = tangent.degree, tangent.size
-    best = max(map(tangent.judge, starts), key=lambda found: found.lower)
-    best = replace(best, method="level method")
     # Pairs of weight 0 would keep it: all are given some, those of the smallest margins most.
     spread = loss_weights(tangent.margins, tangent.gradients.rivals, SPREAD_TEMPERATURE)
     spread *= SPREAD / spread.sum()
