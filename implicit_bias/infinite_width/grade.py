@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, as_features, as_finite
 from implicit_bias.infinite_width import solve
-from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProblem, primal_bound
+from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProblem
 
 if TYPE_CHECKING:
     from implicit_bias.networks import ReLUNetwork
@@ -100,7 +100,7 @@ def certify(
     weights = as_features(weights, problem.X.shape[1])
     if readout.shape != (len(weights),):
         raise ValueError(f"{len(weights)} units need as many weights, got shape {readout.shape}")
-    norm, min_margin = primal_bound(problem, weights, readout)
+    norm, min_margin = problem.primal_bound(weights, readout)
     best = solution.certificate
     inside = weights @ problem.basis
     lengths = np.linalg.norm(inside, axis=1)
@@ -127,7 +127,7 @@ def _refit(problem: InfiniteWidthProblem, units: Array) -> tuple[float, Array]:
     norm = np.inf
     for _ in range(2):  # with the norm known the program has more digits
         coef, alpha = solve.solve_master(problem, units, np.zeros(len(units)), norm, 0.0)
-        norm, _ = primal_bound(problem, units @ problem.basis.T, coef)
+        norm, _ = problem.primal_bound(units @ problem.basis.T, coef)
     largest = float(problem.dual_function(alpha).lengths(units).max())
     return norm, alpha / largest if norm < np.inf else alpha
 

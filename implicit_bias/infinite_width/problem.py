@@ -8,7 +8,7 @@ variables are those of a `MarginProblem`: coef (J,) and alpha (N,) with two clas
 
 **Separability.** Distinct lines have linearly independent |<u, w>|, so h = 0 exactly if the
 kink of each line and the linear part vanish. "Not separable" is said where this is proven in exact
-arithmetic on the stored floats, and nowhere else: see `find_conflict`.
+arithmetic on the stored floats, and nowhere else: see `InfiniteWidthProblem.find_conflict`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ SMALLEST, LARGEST = 1e-100, 1e100
 FLATTEST, STEEPEST = 1e-50, 1e50
 # Directions of the data's own lines with which a solve starts.
 FIRST_DIRECTIONS = 64
-# Tolerance of HiGHS; the certificate does not trust it.
-LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,106 +207,87 @@ class InfiniteWidthProblem:
         """h(w_j) at directions (J, D): shape (J,), or (J, K)."""
         return np.asarray(self.activations(directions).T @ self.labelled.weights(alpha))
 
+    def first_directions(self) -> Array:
+        """Return some lines of the data and the axes, both ways: unit vectors (J, r)."""
+        normals = self.lines.normals
+        count = min(len(normals), FIRST_DIRECTIONS)
+        some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
+        some = np.vstack([some, np.eye(self.rank)])
+        return np.vstack([some, -some])
 
-def first_directions(problem: InfiniteWidthProblem) -> Array:
-    """Return some of the data's own lines and the axes, in both directions: unit vectors (J, r)."""
-    normals = problem.lines.normals
-    count = min(len(normals), FIRST_DIRECTIONS)
-    some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
-    some = np.vstack([some, np.eye(problem.rank)])
-    return np.vstack([some, -some])
+    def dual_bound(self, alpha: Array, largest: float) -> float:
+        """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max ||h||."""
+        total, top = float(alpha.sum()), float(self.labelled.totals(alpha).max())
+        if total <= 0:
+            return 0.0
+        scale = 1.0 / largest if largest > 0 else np.inf
+        rounding = EPS * (alpha.size + self.X.shape[1] + 8)
+        return total * min(scale, self.C / top) * (1.0 - rounding)
 
+    def gordan_ratio(self, alpha: Array) -> float:
+        """Lower bound on a separator's norm, of the inputs scaled to norm 1, if max ||h|| <= 1."""
+        return float(self.labelled.totals(alpha) @ self.sizes) * self.slope
 
-def dual_bound(problem: InfiniteWidthProblem, alpha: Array, largest: float) -> float:
-    """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max ||h||."""
-    total, top = float(alpha.sum()), float(problem.labelled.totals(alpha).max())
-    if total <= 0:
-        return 0.0
-    scale = 1.0 / largest if largest > 0 else np.inf
-    rounding = EPS * (alpha.size + problem.X.shape[1] + 8)
-    return total * min(scale, problem.C / top) * (1.0 - rounding)
+    def primal_bound(self, directions: Array, coef: Array) -> tuple[float, float]:
+        """Upper bound of a network on the smallest norm, and its smallest margin.
 
+        Parameters
+        ----------
+        directions : ndarray of shape (J, D)
+            First-layer weights, of any length.
+        coef : ndarray of shape (J,) or (J, K)
+            Second-layer weights.
+        """
+        norm = float(unit_weights(coef) @ np.linalg.norm(directions, axis=1))
+        n_outputs = self.classes or 1
+        terms = len(coef) + self.X.shape[1] + n_outputs + 3
+        # A margin is an output, or a difference of two, each rounded by its number of terms.
+        rounding = min(n_outputs, 2) * EPS * terms * self.slope * norm * self.sizes
+        margins = self.margins(directions, coef)
+        if np.isfinite(self.C):
+            hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
+            value = min(norm + self.C * hinge, self.C * len(margins))
+            return value * (1.0 + EPS * (4 * len(margins) + terms + 4)), float(margins.min())
+        smallest = float((margins - rounding).min())
+        norm *= 1.0 + EPS * (terms + 4)
+        return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
 
-def gordan_ratio(problem: InfiniteWidthProblem, alpha: Array) -> float:
-    """Lower bound on the norm of a separator of the inputs scaled to norm 1, if max ||h|| <= 1."""
-    return float(problem.labelled.totals(alpha) @ problem.sizes) * problem.slope
+    def find_conflict(self) -> Conflict | None:
+        """Look for an exact proof that no network separates some two of the classes.
+
+        Gordan's alpha with h = 0, on the stored floats, in exact arithmetic. None: separable, or
+        inseparable for a reason that takes three classes, or too nearly so for a proof. A finite C
+        forgives everything.
+        """
+        if np.isfinite(self.C):
+            return None
+        zeros = np.flatnonzero(self.sizes == 0)
+        if len(zeros):
+            alpha = np.zeros(self.labelled.alpha_shape)
+            alpha[zeros] = self.labelled.constraints.equal_alpha()[zeros] / len(zeros)
+            return Conflict(
+                f"the input of sample {zeros[0]} is 0, where every network is 0: drop it, append a "
+                "constant to the inputs, or choose a finite C (soft margin)",
+                zeros,
+                alpha,
+            )
+        if self.classes is None:
+            return _conflict_of_two(self)
+        for one, other in combinations(np.unique(self.y).tolist(), 2):
+            some = np.flatnonzero((self.y == one) | (self.y == other))
+            signs = np.where(self.y[some] == one, 1.0, -1.0)
+            found = _conflict_of_two(InfiniteWidthProblem(self.X[some], signs, self.activation))
+            if found is not None:
+                alpha = np.zeros(self.labelled.alpha_shape)
+                alpha[some, np.where(signs > 0, other, one)] = found.alpha
+                named = f"of classes {one} and {other} (samples counted among theirs alone): "
+                return Conflict(named + found.cause, some[found.samples], alpha)
+        return None
 
 
 def unit_weights(coef: Array) -> Array:
     """|coef_j|, or the length of the readout of each unit: shape (J,)."""
     return np.asarray(np.linalg.norm(np.atleast_2d(coef.T), axis=0))
-
-
-def primal_bound(
-    problem: InfiniteWidthProblem, directions: Array, coef: Array
-) -> tuple[float, float]:
-    """Upper bound of a network on the smallest norm, and its smallest margin.
-
-    Parameters
-    ----------
-    problem : InfiniteWidthProblem
-        The problem.
-    directions : ndarray of shape (J, D)
-        First-layer weights, of any length.
-    coef : ndarray of shape (J,) or (J, K)
-        Second-layer weights.
-    """
-    norm = float(unit_weights(coef) @ np.linalg.norm(directions, axis=1))
-    n_outputs = problem.classes or 1
-    terms = len(coef) + problem.X.shape[1] + n_outputs + 3
-    # A margin is an output, or a difference of two, each rounded by its number of terms.
-    rounding = min(n_outputs, 2) * EPS * terms * problem.slope * norm * problem.sizes
-    margins = problem.margins(directions, coef)
-    if np.isfinite(problem.C):
-        hinge = float(np.maximum(0.0, 1.0 - margins + rounding).sum())
-        value = min(norm + problem.C * hinge, problem.C * len(margins))
-        return value * (1.0 + EPS * (4 * len(margins) + terms + 4)), float(margins.min())
-    smallest = float((margins - rounding).min())
-    norm *= 1.0 + EPS * (terms + 4)
-    return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
-
-
-def progressed(before: tuple[float, float], now: tuple[float, float]) -> bool:
-    """Whether bounds (lower, upper) have closed a tenth of what was open, or risen by a tenth.
-
-    Without a network that separates, the upper bound is inf, and the lower one has to rise.
-    """
-    if np.isinf(now[1]):
-        return now[0] > 1.1 * before[0]
-    return now[1] - now[0] < 0.9 * (before[1] - before[0])
-
-
-def find_conflict(problem: InfiniteWidthProblem) -> Conflict | None:
-    """Look for an exact proof that no network separates some two of the classes.
-
-    Gordan's alpha with h = 0, on the stored floats, in exact arithmetic. None: separable, or
-    inseparable for a reason that takes three classes, or too nearly so for a proof. A finite C
-    forgives everything.
-    """
-    if np.isfinite(problem.C):
-        return None
-    zeros = np.flatnonzero(problem.sizes == 0)
-    if len(zeros):
-        alpha = np.zeros(problem.labelled.alpha_shape)
-        alpha[zeros] = problem.labelled.constraints.equal_alpha()[zeros] / len(zeros)
-        return Conflict(
-            f"the input of sample {zeros[0]} is 0, where every network is 0: drop it, append a "
-            "constant to the inputs, or choose a finite C (soft margin)",
-            zeros,
-            alpha,
-        )
-    if problem.classes is None:
-        return _conflict_of_two(problem)
-    for one, other in combinations(np.unique(problem.y).tolist(), 2):
-        some = np.flatnonzero((problem.y == one) | (problem.y == other))
-        signs = np.where(problem.y[some] == one, 1.0, -1.0)
-        found = _conflict_of_two(InfiniteWidthProblem(problem.X[some], signs, problem.activation))
-        if found is not None:
-            alpha = np.zeros(problem.labelled.alpha_shape)
-            alpha[some, np.where(signs > 0, other, one)] = found.alpha
-            named = f"of classes {one} and {other} (samples counted among theirs alone): "
-            return Conflict(named + found.cause, some[found.samples], alpha)
-    return None
 
 
 def _conflict_of_two(problem: InfiniteWidthProblem) -> Conflict | None:

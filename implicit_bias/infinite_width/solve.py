@@ -70,18 +70,7 @@ from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import Conflict
 from implicit_bias.bounds.status import relative_gap
 from implicit_bias.infinite_width.arrangement import TINY, Peaks, maximise, scattered, unit
-from implicit_bias.infinite_width.problem import (
-    LP_OPTIONS,
-    Activation,
-    InfiniteWidthProblem,
-    dual_bound,
-    find_conflict,
-    first_directions,
-    gordan_ratio,
-    primal_bound,
-    progressed,
-    unit_weights,
-)
+from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProblem, unit_weights
 from implicit_bias.infinite_width.sphere_search import ascend, main_axes, relax, upper_bound
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import solve as solve_gated
@@ -96,8 +85,9 @@ NEW_DIRECTIONS, NEW_OF_CLASSES = 60, 40
 APART, NEAREST = 0.1, 1e-4
 # Where ||h|| is this near to its bound, a neuron may be; most of those of which few are chosen.
 TOUCHES, MOST_NEURONS = 1e-4, 400
-# Of one linear program.
+# Of one linear program: its time, and HiGHS's tolerances, which the certificate does not trust.
 MOST_SECONDS = 60.0
+LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 # Largest ratio of input norms, and largest entry, that the linear program sees.
 WIDEST, LARGEST_ENTRY = 1e9, 1e14
 # Without a network that separates, data are nearly inseparable where separators must be this much
@@ -261,7 +251,7 @@ def max_margin(
     if start is not None:
         start = validation.as_features(start, problem.X.shape[1], "start")
     generation = _Generation(problem, Oracle(problem, random_state), start)
-    conflict = find_conflict(problem)
+    conflict = problem.find_conflict()
     if conflict is not None:
         lower = upper = np.inf
         generation.alpha, min_margin, status = conflict.alpha, np.nan, Status.NOT_SEPARABLE
@@ -270,7 +260,7 @@ def max_margin(
         status = generation.run(tol, max_rounds, deadline)
         directions, coef = generation.fewest_neurons(tol)
         lower = generation.lower
-        upper, min_margin = primal_bound(problem, directions, coef)
+        upper, min_margin = problem.primal_bound(directions, coef)
         if np.isinf(problem.C) and min_margin > 0:
             coef, min_margin = coef / min_margin, 1.0
     return InfiniteWidthSolution(
@@ -381,7 +371,7 @@ class _Generation:
     def __init__(self, problem: InfiniteWidthProblem, oracle: Oracle, start: Array | None) -> None:
         self.problem = problem
         self.oracle = oracle
-        self.directions = first_directions(problem)
+        self.directions = problem.first_directions()
         if start is not None:
             self.directions = np.vstack([self.directions, self._given_directions(start)])
         self.signs = np.zeros(len(self.directions))
@@ -408,7 +398,7 @@ class _Generation:
         except KeyboardInterrupt:
             return Status.INTERRUPTED
         most = NEARLY if self.problem.classes is None else NEARLY_OF_CLASSES
-        if np.isinf(self.upper) and gordan_ratio(self.problem, self.alpha) > most:
+        if np.isinf(self.upper) and self.problem.gordan_ratio(self.alpha) > most:
             return Status.NEARLY_INSEPARABLE
         return Status.OPTIMAL if self.upper - self.lower <= tol * self.lower else status
 
@@ -533,7 +523,7 @@ class _Generation:
                 except ArithmeticError:
                     continue
                 network = (some @ self.problem.basis.T, coef)
-                if primal_bound(self.problem, *network)[0] <= most:
+                if self.problem.primal_bound(*network)[0] <= most:
                     found.append(self._without_light(*network, most))
                     break
         return min(found, key=lambda network: len(network[1]))
@@ -543,7 +533,7 @@ class _Generation:
         weights = unit_weights(coef)
         for least in weights.max(initial=0.0) * np.geomspace(1e-2, 1e-9, 29):
             kept = weights > least
-            if primal_bound(self.problem, directions[kept], coef[kept])[0] <= most:
+            if self.problem.primal_bound(directions[kept], coef[kept])[0] <= most:
                 return directions[kept], coef[kept]
         return directions, coef
 
@@ -559,7 +549,7 @@ class _Generation:
     def _improve_upper(self, coef: Array) -> None:
         used = unit_weights(coef) > 0
         network = (self.directions[used] @ self.problem.basis.T, coef[used])
-        upper, _ = primal_bound(self.problem, *network)
+        upper, _ = self.problem.primal_bound(*network)
         if upper < self.upper or not self.history:
             self.upper, self.primal = upper, network
 
@@ -596,7 +586,7 @@ class _Generation:
 
     def _improve_lower(self, alpha: Array, largest: float) -> bool:
         """Keep dual variables whose max ||h|| is at most ``largest`` if their bound is better."""
-        lower = float(dual_bound(self.problem, alpha, largest))
+        lower = float(self.problem.dual_bound(alpha, largest))
         if not lower > self.lower:
             return False
         scale = lower / float(alpha.sum())
@@ -613,6 +603,16 @@ class _Generation:
         self.directions = np.vstack([self.directions[kept], new])
         self.signs = np.append(self.signs[kept], self.problem.signs(alpha, new))
         self.idle = np.append(self.idle[kept], np.zeros(len(new), dtype=np.int64))
+
+
+def progressed(before: tuple[float, float], now: tuple[float, float]) -> bool:
+    """Whether bounds (lower, upper) have closed a tenth of what was open, or risen by a tenth.
+
+    Without a network that separates, the upper bound is inf, and the lower one has to rise.
+    """
+    if np.isinf(now[1]):
+        return now[0] > 1.1 * before[0]
+    return now[1] - now[0] < 0.9 * (before[1] - before[0])
 
 
 def _means(points: Array, weights: Array, apart: float) -> Array:
