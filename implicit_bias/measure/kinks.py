@@ -35,14 +35,9 @@ from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.measure import multipliers
 from implicit_bias.measure.layer_products import LayerProducts
 from implicit_bias.measure.margin_gradients import MarginGradients, joined
-from implicit_bias.measure.multipliers import (
-    SMALLEST_WEIGHT,
-    Multipliers,
-    TangentProgram,
-    best_multipliers,
-)
 
 # Largest relative change of a weight.
 RADIUS = 1e-3
@@ -145,7 +140,7 @@ def factors_at(
 
 
 def gap_across_kinks(
-    best: Multipliers,
+    best: multipliers.Multipliers,
     radius: float = RADIUS,
     *,
     seconds: float = SECONDS,
@@ -183,7 +178,7 @@ def gap_across_kinks(
     pieces = Pieces(tangent.gradients, points, np.stack(factors))
     margins = np.tile(tangent.margins, len(points))
     weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
-    found = best_multipliers(
+    found = multipliers.best_multipliers(
         replace(tangent, gradients=pieces, margins=margins),
         seconds=seconds,
         starts=[weights],
@@ -193,14 +188,14 @@ def gap_across_kinks(
     return min(best.gap, found.gap)
 
 
-def _near(best: Multipliers) -> Multipliers:
+def _near(best: multipliers.Multipliers) -> multipliers.Multipliers:
     """Keep the samples with multipliers, and those nearly active in the best direction.
 
     Gradients nearby may break the constraints of these.
     """
     tangent = best.program
     near = tangent.slopes(best.direction) < SLACK * tangent.degree
-    near |= best.weights > SMALLEST_WEIGHT * best.weights.max()
+    near |= best.weights > multipliers.SMALLEST_WEIGHT * best.weights.max()
     taken = near.reshape(-1, tangent.gradients.rivals).any(axis=1)
     pairs = np.repeat(taken, tangent.gradients.rivals)
     gradients, margins = tangent.gradients.of_samples(np.flatnonzero(taken)), tangent.margins[pairs]
@@ -208,7 +203,7 @@ def _near(best: Multipliers) -> Multipliers:
     return replace(best, program=program, weights=best.weights[pairs])
 
 
-def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
+def _bend(best: multipliers.Multipliers, point: Tensor, factor: Array) -> float:
     """How far the combination halfway to a point is from the mean of both ends, over its length.
 
     Where gradients are smooth it is of the square of the distance, even if they change a lot beside
@@ -228,7 +223,7 @@ def _bend(best: Multipliers, point: Tensor, factor: Array) -> float:
 
 
 def _drawn(
-    tangent: TangentProgram, radius: float, deadline: Deadline
+    tangent: multipliers.TangentProgram, radius: float, deadline: Deadline
 ) -> Iterator[tuple[Tensor, Array]]:
     """Draw points until the deadline, with the factors r (n,) of the margins' gradients there."""
     generator = torch.Generator().manual_seed(0)

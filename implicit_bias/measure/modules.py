@@ -25,15 +25,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
+from implicit_bias.base import validation
 from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
-from implicit_bias.base.validation import (
-    Array,
-    as_features,
-    as_finite,
-    check_not_masked,
-    check_one_each,
-    pointing_to_the_page,
-)
+from implicit_bias.base.validation import Array
 from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
@@ -51,7 +45,7 @@ RECOMPUTED = (
 Attributes: TypeAlias = list[tuple[Any, Any]]
 
 
-@pointing_to_the_page()
+@validation.pointing_to_the_page()
 def as_module(module: object) -> nn.Module:
     """Return a module that can be measured: what torch has compiled or spread over devices, bare.
 
@@ -364,7 +358,7 @@ def as_arguments(given: Any, module: nn.Module) -> tuple[Tensor | Array, ...]:
         None; one that is no dense array or tensor of numbers.
     """
     if isinstance(module, Network) and not isinstance(given, tuple):
-        given = module.prepare(as_features(given, module.n_features))
+        given = module.prepare(validation.as_features(given, module.n_features))
     arguments = given if isinstance(given, tuple) else (given,)
     if not arguments or given is None:
         raise ValueError("there are no inputs: pass X, or a tuple of the module's arguments")
@@ -376,7 +370,7 @@ def _as_argument(given: object) -> Tensor | Array:
         if given.layout != torch.strided:
             raise ValueError("inputs must be dense, but are sparse: pass inputs.to_dense()")
         return given
-    check_not_masked(given, "inputs")
+    validation.check_not_masked(given, "inputs")
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
@@ -385,7 +379,7 @@ def _as_argument(given: object) -> Tensor | Array:
         ) from error
     # A frame's columns of several types make objects, which may all be numbers.
     numeric = array.dtype.kind in "biufc" and array.dtype != np.longdouble  # torch has none
-    return array if numeric else as_finite(cast(ArrayLike, given), "inputs", array.ndim)
+    return array if numeric else validation.as_finite(cast(ArrayLike, given), "inputs", array.ndim)
 
 
 def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
@@ -396,7 +390,7 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
     ValueError
         Rows of several entries; what is no array, or has no order.
     """
-    check_not_masked(labels, "labels")
+    validation.check_not_masked(labels, "labels")
     # As float64, for numpy knows no bfloat16.
     try:
         array = np.asarray(double(labels).cpu() if isinstance(labels, Tensor) else labels)
@@ -407,7 +401,7 @@ def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
         ) from error
     if array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
-    check_one_each(array, "labels")
+    validation.check_one_each(array, "labels")
     return array
 
 

@@ -24,16 +24,9 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
-from implicit_bias.measure import homogeneity, modules
+from implicit_bias.measure import homogeneity, modules, multipliers
 from implicit_bias.measure.leading import leading_part, margins_in_the_limit
 from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.multipliers import (
-    SECONDS,
-    Multipliers,
-    TangentProgram,
-    at_margin_1,
-    best_multipliers,
-)
 from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
 NOTHING_TRAINED = (
@@ -334,7 +327,7 @@ class Subject:
             root = np.float64(abs(self.min_margin)) ** (1.0 / self.degree) / size
             return math.copysign(root**self.degree, self.min_margin)
 
-    def at_margin_1(self, norm: ParameterNorm) -> TangentProgram:
+    def at_margin_1(self, norm: ParameterNorm) -> multipliers.TangentProgram:
         """Scale the module to smallest margin 1, and pose its tangent program in a norm.
 
         Raises
@@ -380,23 +373,29 @@ class Subject:
                 "use layers whose outputs grow with the parameters, not with a small power of "
                 "them, and inputs that are less far apart in size",
             )
-        theta = at_margin_1(self.gradients.theta, self.degree, smallest)
+        theta = multipliers.at_margin_1(self.gradients.theta, self.degree, smallest)
         scale = smallest ** (1.0 / self.degree)
         margins = self.margins / smallest
-        return TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
+        return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
 
     def measure(
         self,
         norm: ParameterNorm,
         *,
-        seconds: float = SECONDS,
+        seconds: float = multipliers.SECONDS,
         deadline: Deadline = NEVER,
-    ) -> Multipliers:
+    ) -> multipliers.Multipliers:
         """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
-        return best_multipliers(self.at_margin_1(norm), seconds=seconds, deadline=deadline)
+        return multipliers.best_multipliers(
+            self.at_margin_1(norm), seconds=seconds, deadline=deadline
+        )
 
     def gap(
-        self, norm: ParameterNorm, *, seconds: float = SECONDS, deadline: Deadline = NEVER
+        self,
+        norm: ParameterNorm,
+        *,
+        seconds: float = multipliers.SECONDS,
+        deadline: Deadline = NEVER,
     ) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""
         try:
