@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn.functional import relu6
 
 from benchmarks.daniely2020 import parity_first_step as parity
@@ -89,7 +88,8 @@ def descend(
         loss = shares @ (1.0 - margins).clamp(min=0.0)
         if step <= 1 or step == schedule.steps or step % schedule.record == 0:
             error = float(shares @ (margins <= 0).double())
-            history.append(Point(step, loss.item(), error, _copied(parameters)))
+            copied = (parameter.detach().numpy().copy() for parameter in parameters)
+            history.append(Point(step, loss.item(), error, parity.TwoLayers(*copied)))
         if step == schedule.steps:
             break
         eta, decay = (1.0, 0.5) if step == 0 else (schedule.step, schedule.decay)
@@ -100,7 +100,3 @@ def descend(
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.sub_(eta * gradient)
     return tuple(history)
-
-
-def _copied(parameters: list[Tensor]) -> parity.TwoLayers:
-    return parity.TwoLayers(*(parameter.detach().numpy().copy() for parameter in parameters))

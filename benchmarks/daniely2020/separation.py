@@ -98,24 +98,14 @@ def listed_margin(
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over the seeds."""
-    rows = []
-    for (k, n, q), group in frame.groupby(["k", "n", "q"], sort=False):
-        found = group[group["separates"]]
-        rows.append(
-            {
-                "k, n, q": f"{k}, {n}, {q}",
-                "starts that separate": f"{len(found)} of {len(group)}",
-                "norm of u*": f"{found['norm'].mean():.3g}",
-                "over k^5 / sqrt(q)": f"{found['norm_constant'].mean():.2g}",
-                "good units": f"{group['good'].mean():.0f}",
-                "read, over q / k^(5/2)": f"{found['used_constant'].mean():.3g}",
-                "fewest read": f"{found['few_used'].mean():.1f}",
-                "largest output": f"{found['largest_output'].max():.2f}",
-                "share near a hinge, least r": percent(group["least_share"].mean()),
-                "lemma 11": percent(group["share_bound"].iloc[0]),
-            }
-        )
-    return pd.DataFrame(rows).replace("nan", "–")
+    starts, found = (
+        rows.groupby(["k", "n", "q"], sort=False) for rows in (frame, frame[frame["separates"]])
+    )
+    table = starts.mean(numeric_only=True)[["good", "least_share", "share_bound"]].join(
+        found[["norm", "norm_constant", "used_constant", "few_used"]].mean()
+    )
+    counts = {"separating": starts["separates"].sum(), "starts": starts.size()}
+    return table.assign(**counts, largest=found["largest_output"].max()).reset_index()
 
 
 def found(frame: pd.DataFrame) -> str:

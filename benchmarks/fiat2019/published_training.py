@@ -34,14 +34,6 @@ def as_single(values: NDArray[np.floating[Any]]) -> Single:
     return values.astype(np.float32, copy=False)
 
 
-def _squared(outputs: Single, targets: Single) -> Single:
-    return as_single(2 * (outputs - targets) / outputs.size)
-
-
-def _hinge(outputs: Single, targets: Single) -> Single:
-    return as_single(-targets * (outputs * targets < 1) / outputs.size)
-
-
 def _cross_entropy(outputs: Single, targets: Single) -> Single:
     """Of softmax, with targets one-hot."""
     shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
@@ -50,8 +42,8 @@ def _cross_entropy(outputs: Single, targets: Single) -> Single:
 
 # Derivatives of the mean losses in the outputs (n, p).
 SLOPES: dict[LossName, Callable[[Single, Single], Single]] = {
-    "squared": _squared,
-    "hinge": _hinge,
+    "squared": lambda outputs, targets: as_single(2 * (outputs - targets) / outputs.size),
+    "hinge": lambda outputs, targets: as_single(-targets * (outputs * targets < 1) / outputs.size),
     "cross-entropy": _cross_entropy,
 }
 

@@ -116,12 +116,8 @@ def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Separating starts, median shares of the maximum, and ends that one more unit would leave."""
     by_width = frame.groupby("width")
-    cells = {"separates": by_width["separates"].mean()} | {
-        name: by_width[column].median() for column, (name, _, _) in LOOKS.items()
-    }
-    cells["one unit escapes"] = by_width["escapes"].mean()
-    written = {name: column.map(percent) for name, column in cells.items()}
-    return pd.DataFrame(written).rename_axis("hidden units").reset_index().astype(str)
+    means = by_width[["separates", "escapes"]].mean()
+    return means.join(by_width[list(LOOKS)].median()).reset_index()
 
 
 EXPERIMENT = sized(settings, rows, found, tabulate, verdict, draw, quick=QUICK)

@@ -660,19 +660,6 @@ def without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
     )
 
 
-def alike_without_medians(values: pd.DataFrame, tables: Tables) -> Judged:
-    """Signs of SVM-L2 minus SVM-GLN and of SVM-GLN minus GD-GLN at random thresholds."""
-    network = ("SVM-GLN", "GD-GLN")
-    return _both_signs(values, tables, network, "threshold == 'random'", "Errors without medians")
-
-
-def four_contexts(values: pd.DataFrame, tables: Tables) -> Judged:
-    """Judge the signs of the main text at four contexts a unit, below the largest width."""
-    chosen = f"threshold == 'median' and hyperplanes == 2 and units < {WIDE}"
-    words = f"Errors at four contexts, H below {WIDE}"
-    return _both_signs(values, tables, ("GD-GLN", "SVM-GLN"), chosen, words)
-
-
 def _both_signs(
     values: pd.DataFrame, tables: Tables, network: tuple[str, str], chosen: str, words: str
 ) -> Judged:
@@ -1300,8 +1287,18 @@ JUDGES: dict[str, Callable[[pd.DataFrame, Tables], Judged]] = {
     "worse": without_medians,
     "still-nearer": partial(nearer, threshold="random"),
     "overtakes": overtakes,
-    "four": four_contexts,
-    "alike": alike_without_medians,
+    "four": partial(
+        _both_signs,
+        network=("GD-GLN", "SVM-GLN"),
+        chosen=f"threshold == 'median' and hyperplanes == 2 and units < {WIDE}",
+        words=f"Errors at four contexts, H below {WIDE}",
+    ),
+    "alike": partial(
+        _both_signs,
+        network=("SVM-GLN", "GD-GLN"),
+        chosen="threshold == 'random'",
+        words="Errors without medians",
+    ),
     "relu-gln": beyond_glns,
     "rc": random_contexts,
     "rc-tenth": random_apart,

@@ -173,7 +173,7 @@ class AdditivePredictors:
                 "free_predictors), or ask for the least norm of all completions by a margin problem"
             )
         deviation = np.abs(design @ coef - beta).max(initial=0)
-        if deviation > EQUIVARIANCE * _size(beta):
+        if deviation > EQUIVARIANCE * np.abs(beta).max(initial=0):
             raise ValueError(
                 "no two-layer GLN has these predictors: a unit that changes its context must "
                 "change them by the same vector whatever the other units' contexts, but the "
@@ -375,7 +375,3 @@ def _weights(network: GLN) -> list[Array]:
     """Weights of the hidden layers (H_l C_l, H_(l-1)) and readout (1, H), copied to float64."""
     weights = [*network.hidden_weights, network.readout]
     return [np.array(layer.detach().cpu().numpy(), dtype=np.float64) for layer in weights]
-
-
-def _size(values: Array) -> float:
-    return float(np.abs(values).max(initial=0))

@@ -35,11 +35,10 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.harness import Experiment, Frames, Misuse, Options, Run, Verdict, option, parts
+from benchmarks.harness import Experiment, Frames, Misuse, Options, Run, Verdict, option
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import limit_models, shallow_models
 from implicit_bias.base.atomic import write_atomically
-from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.runs.backends import LocalProcesses
 from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
@@ -215,19 +214,15 @@ def _verdict(frame: pd.DataFrame) -> Verdict:
 
 
 def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    models = unpacked(frame)["models"]
-    for model, cells in parts(models, "model") if len(models) else ():  # none if all failed
-        gaps = cells.loc[cells["status"] == Status.OPTIMAL.label, "gap"]
-        rows.append(
-            {
-                "model": model,
-                "cells": str(len(cells)),
-                "mean error": percent(cells["validation_error"].mean()),
-                "largest gap": "" if gaps.empty else f"{gaps.max():.1e}",
-            }
-        )
-    return pd.DataFrame(rows, columns=["model", "cells", "mean error", "largest gap"])
+    """Mean errors and largest gaps; nothing if all cells failed."""
+    cells = unpacked(frame)["models"]
+    if cells.empty:
+        return cells
+    gaps = cells["gap"].where(cells["status"] == Status.OPTIMAL.label)
+    by_model = cells.assign(largest=gaps).groupby("model", sort=False)
+    table = by_model.agg({"validation_error": "mean", "largest": "max"})
+    largest = table["largest"].map("{:.1e}".format).replace("nan", "")
+    return table.assign(cells=by_model.size(), largest=largest).reset_index()
 
 
 EXPERIMENTS = {

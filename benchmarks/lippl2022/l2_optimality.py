@@ -44,6 +44,7 @@ from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, grow
 from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, one_group, operator
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
+from benchmarks.sizes import grid
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
@@ -66,18 +67,9 @@ APART = 0.01
 
 def configurations() -> list[RunConfig]:
     """Return the cells: N = 500, two contexts, median thresholds."""
+    shared: Row = {"dataset": "mnist", "protocol": "lippl2022", "train_size": 500, "momentum": 0.0}
     return [
-        RunConfig(
-            dataset="mnist",
-            protocol="lippl2022",
-            train_size=500,
-            units=width,
-            seed=seed,
-            momentum=0.0,
-            models=("gd-gln",),
-        )
-        for width in WIDTHS
-        for seed in SEEDS
+        RunConfig(**shared, **cell, models=("gd-gln",)) for cell in grid(units=WIDTHS, seed=SEEDS)
     ]
 
 
@@ -125,15 +117,16 @@ def _free_part(zeta: Array, A: Array) -> float:
 
 def _released(published: pd.DataFrame, config: RunConfig, metric: str) -> float:
     """Return a released value of SVM-L2 at the thresholds of a cell; nan if there is none."""
-    rows = published[
-        (published["model"] == "SVM-L2")
-        & (published["train_size"] == config.train_size)
-        & (published["hidden_units"] == config.units)
-        & (published["hyperplanes"] == config.hyperplanes)
-        & (published["seed"] == config.seed)
-        & (published["median_init"].astype(str) == str(config.threshold == "median"))
-        & (published["metric"] == metric)
-    ]
+    wanted = {
+        "model": "SVM-L2",
+        "train_size": config.train_size,
+        "hidden_units": config.units,
+        "hyperplanes": config.hyperplanes,
+        "seed": config.seed,
+        "median_init": config.threshold == "median",
+        "metric": metric,
+    }
+    rows = published[(published[list(wanted)] == pd.Series(wanted)).all(axis=1)]
     return float(rows["value"].iloc[0]) if len(rows) else np.nan
 
 

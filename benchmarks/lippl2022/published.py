@@ -303,7 +303,14 @@ def compared(published: pd.DataFrame, study: pd.DataFrame) -> pd.DataFrame:
     table["verdict"] = np.select(
         [np.asarray(mask) for mask, _ in verdicts], [name for _, name in verdicts], "differs"
     )
-    return table.assign(reason=_reasons(table).where(table["verdict"].isin(NOT_THE_SAME), ""))
+    compared = (table["model"] == "SVM-RC") & (table["metric"] == "agreement_with_GD")
+    on_relu = _on_another_relu(table) & (table["model"].isin(ON_RELU) | compared)
+    masks = [
+        ~table["verdict"].isin(NOT_THE_SAME),
+        table["our_model"] == "svm-l2-published",
+        on_relu,
+    ]
+    return table.assign(reason=np.select(masks, ["", MANY, ROUNDING], ""))
 
 
 def with_learned(table: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
@@ -332,14 +339,6 @@ def with_learned(table: pd.DataFrame, learned: pd.DataFrame) -> pd.DataFrame:
 def _proven_inseparable(frame: pd.DataFrame) -> pd.Series[bool]:
     """Whether our solver proved that nothing separates the training samples."""
     return frame["status"] == Status.NOT_SEPARABLE.label
-
-
-def _reasons(table: pd.DataFrame) -> pd.Series[str]:
-    """Say what would explain a difference, where we know of something."""
-    compared = (table["model"] == "SVM-RC") & (table["metric"] == "agreement_with_GD")
-    on_relu = _on_another_relu(table) & (table["model"].isin(ON_RELU) | compared)
-    masks = [table["our_model"] == "svm-l2-published", on_relu]
-    return pd.Series(np.select(masks, [MANY, ROUNDING], ""), table.index)
 
 
 def _on_another_relu(table: pd.DataFrame) -> pd.Series[bool]:

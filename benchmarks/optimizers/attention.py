@@ -174,14 +174,12 @@ def ends(frame: pd.DataFrame, least: float = REACHED) -> pd.DataFrame:
     """Return a row a run and draw: shares at the end, the gap, and whether its claim holds."""
     last = frame[frame["step"] == frame["step"].max()]
     keys = ["trained", "optimizer", "draw"]
-    table = last.pivot(index=keys, columns="norm", values="share")[list(NORMS)]
-    table["gap"] = last.groupby(keys)["gap"].first()
-    table = table.reset_index()
-    table["claim"] = [CLAIMS[key] for key in zip(table["trained"], table["optimizer"], strict=True)]
+    shares = last.pivot(index=keys, columns="norm", values="share")[list(NORMS)]
+    table = shares.join(last.groupby(keys)["gap"].first()).reset_index()
+    claims = pd.Series(CLAIMS, name="claim").rename_axis(keys[:2]).reset_index()
+    table = claims.merge(table, on=keys[:2])  # in the order of the claims
     table["holds"] = [_holds(row, least) for row in rows_of(table)]
-    order = {key: place for place, key in enumerate(CLAIMS)}
-    places = [order[key] for key in zip(table["trained"], table["optimizer"], strict=True)]
-    return table.iloc[np.lexsort([table["draw"], places])].reset_index(drop=True)
+    return table
 
 
 def _holds(row: Row, least: float) -> bool:

@@ -70,22 +70,18 @@ def rows(sizes: Sizes, geometry: str, layers: int, start: int) -> Rows:
     widths = (D, *(D for _ in range(layers - 1)), K)
     parts = [nn.Linear(a, b, bias=False) for a, b in zip(widths, widths[1:], strict=False)]
     network = nn.Sequential(*parts).double()
-    seen = list[Row]()
 
     def shares(module: nn.Module) -> dict[str, float]:
         matrices = [p.detach().numpy() for p in module.parameters()]
-        W = matrices[0] if layers == 1 else np.linalg.multi_dot(matrices[::-1])
+        W = np.linalg.multi_dot(matrices[::-1])
         least = margin(X, y, W)
         return {norm: least / as_norm(norm).value(W) * optima[norm].upper for norm in NORMS}
 
     config = LimitConfig(steps=sizes.steps, norm=geometry, loss="cross-entropy", record=10)  # type: ignore[arg-type]
     result = train_to_limit(network, X, y, config, measure=shares)
     for point in result.history:
-        seen += [
-            {"step": point.step, "norm": norm, "share": share, "certified": optima[norm].gap}
-            for norm, share in point.measures.items()
-        ]
-    yield from seen
+        for norm, share in point.measures.items():
+            yield {"step": point.step, "norm": norm, "share": share, "certified": optima[norm].gap}
 
 
 def ends(frame: pd.DataFrame, least: float = REACHED) -> pd.DataFrame:

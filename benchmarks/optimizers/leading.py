@@ -127,7 +127,7 @@ def rows(sizes: Sizes, module: str, gates: str, start: int) -> Rows:
     for step in range(1, sizes.steps + 1):
         _step(whole, X, labels, step)
         if step in kept:
-            by_hand.load_state_dict(whole.state_dict() | _frozen(by_hand))
+            by_hand.load_state_dict(whole.state_dict() | dict(by_hand.named_buffers()))
             with torch.no_grad():
                 least = float((labels * by_hand(X)).min())
             if least > 0:
@@ -145,10 +145,6 @@ def rows(sizes: Sizes, module: str, gates: str, start: int) -> Rows:
                 }
             else:
                 yield {"step": step, "gap": np.nan, "across": np.nan, "off": np.nan, "rest": np.nan}
-
-
-def _frozen(module: nn.Module) -> dict[str, Tensor]:
-    return {name: buffer.clone() for name, buffer in module.named_buffers()}
 
 
 def _quiet(module: nn.Module, X: Tensor, labels: Tensor, *, leading: bool) -> Diagnosis:

@@ -128,6 +128,7 @@ def outcome(runs: pd.DataFrame) -> Verdict:
 def found(frame: pd.DataFrame) -> str:
     """Say what the table says, optimizer by optimizer."""
     runs = judged(frame)
+    inside = runs[~runs["optimizer"].isin(OUTSIDE)]
     gap = ((frame["upper"] - frame["lower"]) / frame["upper"]).max()
     lines = [
         f"All maximum margins are certified, to a relative gap of {gap:.1g} at most; no optimizer "
@@ -140,7 +141,8 @@ def found(frame: pd.DataFrame) -> str:
         f" **On clusters normalised steps end with {share_span(clusters['share'])} of the "
         f"largest margin in the norm of their theorem, and with "
         f"{share_span(clusters['elsewhere'])} in the best of the others"
-        f"{_on_digits(plain[digits], frame)}; {_still_rising(runs)}.**"
+        f"{_on_digits(plain[digits], frame)}; {int(inside['rises'].sum())} of "
+        f"{len(inside)} shares in these norms still rise.**"
     )
     for name, of_name in runs.groupby("optimizer", sort=False):
         claim = BY_NAME[str(name)]
@@ -167,12 +169,6 @@ def _on_digits(runs: pd.DataFrame, frame: pd.DataFrame) -> str:
         for row in rows_of(runs[runs["share"] < runs["elsewhere"]])
     )
     return f"; on MNIST, after {steps:,} steps, with {span(runs['share'], percent)}{behind}"
-
-
-def _still_rising(runs: pd.DataFrame) -> str:
-    """Say whether shares that fall short still rise; a limit is refuted by none that does."""
-    inside = runs[~runs["optimizer"].isin(OUTSIDE)]
-    return f"{int(inside['rises'].sum())} of {len(inside)} shares in these norms still rise"
 
 
 def verdict(frame: pd.DataFrame, least: float = REACHED) -> Verdict:

@@ -155,8 +155,7 @@ def at_end(frame: pd.DataFrame, least: float = 0.0) -> pd.DataFrame:
     last = frame[frame["passes"] == frame["passes"].max()]
     table = last.pivot(index=["data", "optimizer"], columns="norm", values="share")
     table = table.loc[list(CLAIMS), list(NORMS)].reset_index()
-    keys = zip(table["data"], table["optimizer"], strict=True)
-    table["claim"] = [CLAIMS[key] for key in keys]
+    table["claim"] = list(CLAIMS.values())
     table["holds"] = [
         _holds(row["claim"], {norm: row[norm] for norm in NORMS}, least) for row in rows_of(table)
     ]

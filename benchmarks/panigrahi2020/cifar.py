@@ -14,7 +14,7 @@ from benchmarks.data import data_file
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict, otherwise
 from benchmarks.panigrahi2020.gram_spectrum import preprocess
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number
+from benchmarks.panigrahi2020.shared import COLOUR, LOOK, number
 from benchmarks.sizes import grid
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
@@ -138,23 +138,17 @@ def draw(frame: pd.DataFrame) -> Figure:
     b.set_ylabel("share of the sum")
     b.legend()
     for activation, rows in harness.parts(frame[frame["part"] == "infinite"], "activation"):
-        look = {"color": COLOUR[activation], "marker": MARKER[activation]}
-        marked = [0, 9, 99, 999, len(rows) - 1]
-        c.plot(rows["x"], rows["y"], markevery=[i for i in marked if i < len(rows)], **look)
-    for activation, rows in harness.parts(frame[frame["part"] == "finite"], "activation"):
+        marked = [i for i in (0, 9, 99, 999, len(rows) - 1) if i < len(rows)]
+        c.plot(rows["x"], rows["y"], markevery=marked, **LOOK[activation])
+    finite = frame[frame["part"] == "finite"]
+    for activation, rows in harness.parts(finite, "activation"):
         c.plot(rows["x"], rows["y"], ":", color=COLOUR[activation])
     c.set(xscale="log", yscale="log", title="(c) eigenvalues of G", xlabel="index")
-    finite = frame[frame["part"] == "finite"]
+    width, n_finite = finite[["width", "n"]].max().astype(int)
     handles = [
-        *(Line2D([], [], color=COLOUR[name], marker=MARKER[name], label=name) for name in FIGURE_2),
+        *(Line2D([], [], label=name, **LOOK[name]) for name in FIGURE_2),
         Line2D([], [], color=GREY, label=f"infinite width, n = {n:,}"),
-        Line2D(
-            [],
-            [],
-            color=GREY,
-            linestyle=":",
-            label=f"m = {int(finite['width'].max()):,}, n = {int(finite['n'].max()):,}",
-        ),
+        Line2D([], [], color=GREY, ls=":", label=f"m = {width:,}, n = {n_finite:,}"),
     ]
     c.legend(handles=handles, fontsize=7)
     return figure

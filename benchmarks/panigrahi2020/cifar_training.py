@@ -14,7 +14,7 @@ from benchmarks import harness
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Frames, Judged, Options, Run, Verdict
 from benchmarks.panigrahi2020.cifar import FIGURE_2, PUBLISHED_WIDTH, images
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER
+from benchmarks.panigrahi2020.shared import LOOK
 from benchmarks.sizes import grid
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
@@ -171,9 +171,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure, axes = subplots((10, 4.2), 1, len(panels), grid="y", y="training loss")
     for ax, (title, rows) in zip(axes, panels, strict=True):
         for activation, cells in harness.parts(rows, "activation"):
-            look = {"color": COLOUR[activation], "marker": MARKER[activation], "ms": 4}
-            every = max(1, len(cells) // 8)
-            ax.plot(cells["epoch"], cells["loss"], markevery=every, label=activation, **look)
+            look = LOOK[activation] | {"ms": 4, "markevery": max(1, len(cells) // 8)}
+            ax.plot(cells["epoch"], cells["loss"], label=activation, **look)
         ax.axhline(math.log(CLASSES), color=GREY, linestyle=":", label="ln 10: chance")
         ax.set(title=title, xlabel="epoch")
     return common_legend(figure, axes, 5)

@@ -16,7 +16,7 @@ from scipy.special import expit
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, plain_numbers, power
+from benchmarks.panigrahi2020.shared import LOOK, number, plain_numbers, power
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS
@@ -121,17 +121,13 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure, (left, right) = subplots((10, 4.4), 1, 2)
     for activation in ("relu", "tanh", "swish"):
         rows = hermite(frame, activation)
-        mark = MARKER[activation]
-        look = {"color": COLOUR[activation], "ms": 3.5, "label": activation}
-        left.plot(np.sqrt(rows["k"]), rows["measured"], mark, ls="", **look)
+        look = LOOK[activation] | {"ls": "", "ms": 3.5, "label": activation}
+        left.plot(np.sqrt(rows["k"]), rows["measured"], **look)
     k = range(1, int(frame.loc[frame["part"] == "hermite", "k"].max()) + 1)
-    left.plot(np.sqrt(k), [bounds.coefficient_bound(i) for i in k], color=BLACK, label="F.7.1")
-    left.plot(
-        np.sqrt(k), [bounds.boyd_coefficient(i) for i in k], "--", color=GREY, label="equation 34"
-    )
-    left.plot(
-        np.sqrt(k), np.exp(-math.pi / 2 * np.sqrt(k)), ":", color=BLACK, label="exp(-(pi/2) sqrt k)"
-    )
+    root = np.sqrt(k)
+    left.plot(root, [bounds.coefficient_bound(i) for i in k], color=BLACK, label="F.7.1")
+    left.plot(root, [bounds.boyd_coefficient(i) for i in k], "--", color=GREY, label="equation 34")
+    left.plot(root, np.exp(-math.pi / 2 * root), ":", color=BLACK, label="exp(-(pi/2) sqrt k)")
     left.set(yscale="log", xlabel="sqrt k", ylabel="|c_k| of phi'", ylim=(1e-11, 3))
     left.legend()
     for i, (name, rows) in enumerate(parts(frame[frame["part"] == "rate"], "activation")):

@@ -94,23 +94,15 @@ def draw(frame: pd.DataFrame) -> Figure:
     """Draw the smallest eigenvalue against depth, and the depth it takes against separation."""
     figure, (left, right, norms) = subplots((10, 4.8), 1, 3)
     for activation, rows in parts(infinite(frame), "activation"):
-        look = {"color": shared.COLOUR[activation], "marker": shared.MARKER[activation]}
+        look, colour = shared.LOOK[activation], shared.COLOUR[activation]
         cells = rows[rows["n"] == SHOWN]
         left.plot(cells["hidden_layers"], cells["smallest"] / cells["upper"], ls="", ms=3.5, **look)
         bound = cells[cells["lower"] > shared.ROUNDING]
-        left.plot(
-            bound["hidden_layers"], bound["lower"] / bound["upper"], color=shared.COLOUR[activation]
-        )
+        left.plot(bound["hidden_layers"], bound["lower"] / bound["upper"], color=colour)
         needed = _needed(rows)
-        right.plot(
-            1 / needed["separation"], needed["hidden_layers"], ls="", label=activation, **look
-        )
-        right.plot(
-            1 / needed["separation"],
-            needed["theory"],
-            color=shared.COLOUR[activation],
-            label=f"{activation}: theory",
-        )
+        apart = 1 / needed["separation"]
+        right.plot(apart, needed["hidden_layers"], ls="", label=activation, **look)
+        right.plot(apart, needed["theory"], color=colour, label=f"{activation}: theory")
     left.set(xscale="log", yscale="log", xlabel="hidden layers L", ylim=(1e-13, 1))
     left.set(ylabel="smallest eigenvalue of G over its diagonal")
     left.set_title(f"n = {SHOWN}; lines: lower bound")
@@ -126,13 +118,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     ]
     right.plot(1 / tanh["separation"], depth, ":", color=BLACK, label="theorem 4.8, shape")
     for i, (width, rows) in enumerate(parts(frame[frame["part"] == "finite"], "width")):
-        label = f"m = {float(width):,.0f}"
-        norms.plot(
-            rows["hidden_layers"], rows["norms"], "-", color=COLOURS[i], label=f"{label}: norms"
-        )
-        norms.plot(
-            rows["hidden_layers"], rows["angles"], ":", color=COLOURS[i], label=f"{label}: products"
-        )
+        for column, line, what in (("norms", "-", "norms"), ("angles", ":", "products")):
+            label = f"m = {float(width):,.0f}: {what}"
+            norms.plot(rows["hidden_layers"], rows[column], line, color=COLOURS[i], label=label)
     norms.set(xscale="log", yscale="log", xlabel="hidden layer", ylabel="largest deviation")
     norms.set_title("J.1: deep tanh networks")
     shared.plain_numbers(norms)

@@ -14,7 +14,7 @@ from benchmarks.harness import Experiment, Judged, Rows, Verdict, otherwise, par
 from benchmarks.panigrahi2020 import gram_spectrum as spectrum
 from benchmarks.panigrahi2020 import shared
 from benchmarks.panigrahi2020.lower_bounds import close_points
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, number, power
+from benchmarks.panigrahi2020.shared import LOOK, number, power
 from benchmarks.words import span, with_interval
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
@@ -143,7 +143,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     limits = frame[frame["part"] == "limits"]
     means = limits.groupby(["activation", "width"], sort=False).mean(numeric_only=True)
     for activation, cells in parts(means.reset_index(), "activation"):
-        look = {"color": COLOUR[activation], "marker": MARKER[activation]}
+        look = LOOK[activation]
         axes[0].plot(cells["width"], cells["mixed"], label=f"{activation}: two classes", **look)
         line, label = "--", f"{activation}: G + H"
         axes[0].plot(cells["width"], cells["trained"], line, label=label, fillstyle="none", **look)
@@ -154,8 +154,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     ):
         cells = means_of(frame[(frame["part"] == part) & (frame["start"] == start)])
         for activation, rows in parts(cells, "activation"):
-            look = {"color": COLOUR[activation], "marker": MARKER[activation]}
-            ax.plot(rows["x"], rows["smallest"], label=activation, **look)
+            ax.plot(rows["x"], rows["smallest"], label=activation, **LOOK[activation])
         elu = cells[cells["activation"] == "elu"]
         allowed = elu["smallest"].iloc[0] * elu["x"].iloc[0] / elu["x"]
         ax.plot(elu["x"], allowed, ":", color=BLACK, label=f"ELU at most this steep: 1/{part}")

@@ -11,7 +11,7 @@ from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import KINKS, circle_points, separation
-from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number, plain_numbers, power
+from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, LOOK, number, plain_numbers, power
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 
@@ -121,7 +121,8 @@ def draw(frame: pd.DataFrame) -> Figure:
         for activation in ("relu", "selu", "elu"):  # leaky ReLU lies behind ReLU
             cells = frame[(frame["part"] == part) & (frame["activation"] == activation)]
             look = {"color": COLOUR[activation]}
-            ax.plot(cells[column], cells["measured"], MARKER[activation], label=activation, **look)
+            marks = LOOK[activation] | {"ls": "", "label": activation}
+            ax.plot(cells[column], cells["measured"], **marks)
             if activation in ("relu", "elu"):
                 name, line = ("K.1", "--") if activation == "relu" else ("4.1", "-.")
                 ax.plot(cells[column], cells["kink"], line, label=f"{name}, shape", **look)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,7 +15,10 @@ from implicit_bias.report.style import COLOURS, MARKERS
 
 DRAWN = ("relu", "leaky-relu", "selu", "elu", "swish", "tanh", "quadratic")
 COLOUR = dict(zip(DRAWN, COLOURS, strict=True))
-MARKER = dict(zip(DRAWN, MARKERS, strict=False))
+LOOK: dict[str, dict[str, Any]] = {
+    name: {"color": COLOUR[name], "marker": marker}
+    for name, marker in zip(DRAWN, MARKERS, strict=False)
+}
 TRAINED = ("relu", "selu", "elu", "swish", "tanh")
 # The activations of figure 1 of the paper.
 FIGURE_1 = ("relu", "elu", "swish", "tanh", "quadratic")

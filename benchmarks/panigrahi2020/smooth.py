@@ -10,7 +10,7 @@ from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import sphere_eigenvalues
-from benchmarks.panigrahi2020.shared import COLOUR, MARKER, SMOOTH, in_subspace, number
+from benchmarks.panigrahi2020.shared import LOOK, SMOOTH, in_subspace, number
 from benchmarks.words import span
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.report.style import BLACK
@@ -87,16 +87,14 @@ def draw(frame: pd.DataFrame) -> Figure:
     figure, axes = subplots((10, 4.4), 1, 3, sharey=True, grid="y", y="-log(eigenvalue)")
     for ax, (dimension, rows) in zip(axes, parts(means(frame), "dimension"), strict=True):
         for activation, cells in parts(rows, "activation"):
-            look = {"color": COLOUR[activation]}
-            mark = MARKER[activation]
             for column, line, label in (
                 ("smallest", "-", "min"),
                 ("at_index", "--", "index ceil(n / d')"),
                 ("finite_smallest", "", "min, finite width"),
             ):
                 fill = {"fillstyle": "full" if line == "-" else "none", "ms": 6 if line else 9}
-                name = f"{activation}: {label}"
-                ax.plot(cells["exponent"], cells[column], line + mark, label=name, **fill, **look)
+                look = LOOK[activation] | fill | {"ls": line, "label": f"{activation}: {label}"}
+                ax.plot(cells["exponent"], cells[column], **look)
         x = rows["exponent"].unique()
         slope = (rows["smallest"] / rows["exponent"]).min()
         ax.plot(x, slope * x, ":", color=BLACK, label="theorem 4.4: proportional, or above")

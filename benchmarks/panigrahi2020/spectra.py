@@ -13,7 +13,7 @@ from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, parts, whole
 from benchmarks.panigrahi2020 import gram_spectrum
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, preprocess, separation
-from benchmarks.panigrahi2020.shared import COLOUR, DRAWN, FIGURE_1, MARKER, ROUNDING, number
+from benchmarks.panigrahi2020.shared import DRAWN, FIGURE_1, LOOK, ROUNDING, number
 from benchmarks.panigrahi2020.smooth import LEAST
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets.images import load_digits, load_mnist
@@ -100,16 +100,16 @@ def draw(frame: pd.DataFrame) -> Figure:
             rounded = values["infinite"].where(values["infinite"] > ROUNDING * top)
             line = values["exact"].fillna(rounded)
             shown = line > 1e-21 * top
-            alone = {} if name.startswith("half") else {"marker": MARKER[activation], "ms": 3}
-            ax.plot(values["index"][shown], line[shown], color=COLOUR[activation], **alone)
+            look = LOOK[activation]
+            alone = {"marker": ""} if name.startswith("half") else {"ms": 3}
+            ax.plot(values["index"][shown], line[shown], **look | alone)
             marks = values[values["gaussian"] > ROUNDING * top]
-            look = {"color": COLOUR[activation], "marker": MARKER[activation], "ls": "", "ms": 4}
-            ax.plot(marks["index"], marks["gaussian"], **look)
+            ax.plot(marks["index"], marks["gaussian"], ls="", ms=4, **look)
         ax.set(yscale="log", title=name, ylim=(1e-20 * top, 5 * top))
         ax.set_xlabel("index of the eigenvalue")
     width = f"m = {int(frame['width'].iloc[0]):,}"
     handles = [
-        *(Line2D([], [], color=COLOUR[name], marker=MARKER[name], label=name) for name in FIGURE_1),
+        *(Line2D([], [], label=name, **LOOK[name]) for name in FIGURE_1),
         Line2D([], [], color=GREY, marker="o", ls="", label=f"{width}, mean of runs (half circle)"),
         Line2D([], [], color=GREY, label="infinite width"),
     ]

@@ -27,7 +27,7 @@ from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Frames, Judged, Options, Run, Verdict, otherwise
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
-from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, MARKER, number
+from benchmarks.panigrahi2020.shared import COLOUR, FIGURE_1, LOOK, number
 from benchmarks.sizes import grid
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
@@ -420,9 +420,9 @@ def draw(frame: pd.DataFrame) -> Figure:
             )
             ax.plot(limit["step"], limit["limit"], ":", lw=1, **look)
             ax.plot(predicted["step"], predicted["theorem"], "-", lw=1.3, **look)
-            mark = MARKER[activation]
-            ax.plot(runs["step"], runs["loss"], mark, ms=4, fillstyle="none", **look)
-            ax.plot(full["step"], full["loss"], mark, ms=5, markevery=3, **look)
+            marks = LOOK[activation] | {"ls": ""}
+            ax.plot(runs["step"], runs["loss"], ms=4, fillstyle="none", **marks)
+            ax.plot(full["step"], full["loss"], ms=5, markevery=3, **marks)
         scale = {"xlim": (0, 1e5)} if row == 0 else {"xscale": "log", "xlim": (10, 1e6)}
         ax.set(**scale, ylim=(0, 1.4), xlabel="step")
         if row == 0:
@@ -432,7 +432,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.set_ylabel("||y - u||^2 / n")
     width = f"m = {int(wide['width'].iloc[0]):,}"
     handles = [
-        *(Line2D([], [], color=COLOUR[name], marker=MARKER[name], label=name) for name in FIGURE_1),
+        *(Line2D([], [], label=name, **LOOK[name]) for name in FIGURE_1),
         Line2D([], [], color=GREY, ls="", marker="o", label=f"trained, {width}"),
         Line2D([], [], color=GREY, label=f"linearised, own G, {width}"),
         Line2D([], [], color=GREY, ls="", marker="o", fillstyle="none", label="trained, narrower"),

@@ -6,7 +6,7 @@ are scikit-learn's handwritten digits; for networks of 16 x 16 images each pixel
 """
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -227,20 +227,17 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Cost of each case, and how close its bounds are."""
     known = frame["outcome"] == runs.ANSWERED
     names = frame["widths"].map(lambda each: "-".join(map(str, each)))
+    low = frame["gap_lower"].fillna(frame["gap"])
     return frame.assign(
         network=frame["kind"] + " " + names,
         seconds=frame["seconds"].map(runs.few_digits).where(known, frame["outcome"]),
         ratio=frame["ratio"].map(runs.few_digits).where(known, ""),
         gib=frame["gib"].map("{:.2g}".format).where(known, ""),
-        gap=[_gap(row) for row in harness.rows_of(frame)],
+        gap=[
+            percent_bounds(low, gap) if answered else ""
+            for low, gap, answered in zip(low, frame["gap"], known, strict=True)
+        ],
     )
-
-
-def _gap(row: dict[str, Any]) -> str:
-    if row["outcome"] != runs.ANSWERED:
-        return ""
-    low = row["gap"] if np.isnan(row["gap_lower"]) else row["gap_lower"]
-    return percent_bounds(low, row["gap"])
 
 
 def draw(frame: pd.DataFrame) -> Figure:

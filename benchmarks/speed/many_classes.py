@@ -20,6 +20,7 @@ import pandas as pd
 import scipy.optimize
 from sklearn.svm import LinearSVC
 
+from benchmarks import harness
 from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
 from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option
 from benchmarks.speed import runs
@@ -344,36 +345,31 @@ def with_known_gaps(frame: pd.DataFrame) -> pd.DataFrame:
 
 def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Write all rows in words, the native solver above its peers."""
-    cells = []
     rows = with_known_gaps(frame)
     rows = rows.sort_values("solver", key=lambda names: names != NATIVE, kind="stable")
-    for _, row in rows.iterrows():
-        gap = row["gap"]
-        answered = row["outcome"] == runs.ANSWERED
-        proof = row["status"] == Status.NOT_SEPARABLE.name
-        name = row["solver"]
-        cells.append(
-            {
-                "data": row["data"],
-                "N": f"{row['N']:,}",
-                "norm": row["norm"],
-                "solver": f"native ({row['method']})" if name == NATIVE and answered else name,
-                "seconds": f"{row['wall_seconds']:.2g}" if answered else _no_answer(row),
-                "of the processor": f"{row['seconds']:.2g}" if answered else "",
-                "should take": "" if math.isnan(row["line"]) else f"{row['line']:g}",
-                "gap": "proof" if proof else f"{gap:.1g}" if answered else "",
-                "optimum": f"{row['upper']:.7g}" if answered and not proof else "",
-                "margin": f"{1.0 / row['upper']:.7g}" if answered and not proof else "",
-                "stored margin": "" if math.isnan(row["stored"]) else f"{row['stored']:g}",
-                "GiB": f"{row['gib']:.2g}" if answered else "",
-            }
-        )
-    return pd.DataFrame(cells).sort_values(["data", "N", "norm"], kind="stable")
-
-
-def _no_answer(row: Any) -> str:
-    """Say why there is none."""
-    return f"no answer: {row['outcome']} ({row['limit']:g} s, {row['memory']:g} GiB)"
+    rows = rows.sort_values(["data", "N", "norm"], kind="stable")
+    answered, proof = rows["outcome"] == runs.ANSWERED, rows["status"] == Status.NOT_SEPARABLE.name
+    why = [
+        f"no answer: {row['outcome']} ({row['limit']:g} s, {row['memory']:g} GiB)"
+        for row in harness.rows_of(rows)
+    ]
+    native = answered & (rows["solver"] == NATIVE)
+    numbers = rows.where(answered).assign(upper=rows["upper"].where(answered & ~proof))
+    cells = {
+        "data": rows["data"],
+        "N": rows["N"].map("{:,}".format),
+        "norm": rows["norm"],
+        "solver": rows["solver"].mask(native, "native (" + rows["method"] + ")"),
+        "seconds": numbers["wall_seconds"].map("{:.2g}".format).where(answered, why),
+        "of the processor": numbers["seconds"].map("{:.2g}".format),
+        "should take": rows["line"].map("{:g}".format),
+        "gap": numbers["gap"].map("{:.1g}".format).mask(proof, "proof"),
+        "optimum": numbers["upper"].map("{:.7g}".format),
+        "margin": (1.0 / numbers["upper"]).map("{:.7g}".format),
+        "stored margin": rows["stored"].map("{:g}".format),
+        "GiB": numbers["gib"].map("{:.2g}".format),
+    }
+    return pd.DataFrame(cells).replace("nan", "")
 
 
 def found(frame: pd.DataFrame) -> str:

@@ -42,15 +42,10 @@ def machine() -> str:
 
 def outcome(ended: ProcessEnded) -> Row:
     """Say why a process gave no answer; nothing, if it has given all of it."""
-    match ended.reason:
-        case Reason.RETURNED:
-            return {}
-        case Reason.TIME_LIMIT:
-            return {"outcome": TIME_LIMIT, "detail": ended.detail}
-        case Reason.OUT_OF_MEMORY:
-            return {"outcome": OUT_OF_MEMORY, "detail": ended.detail}
-        case Reason.RAISED | Reason.DIED:
-            return {"outcome": CRASHED, "detail": ended.detail}
+    if ended.reason is Reason.RETURNED:
+        return {}
+    limits = {Reason.TIME_LIMIT: TIME_LIMIT, Reason.OUT_OF_MEMORY: OUT_OF_MEMORY}
+    return {"outcome": limits.get(ended.reason, CRASHED), "detail": ended.detail}
 
 
 def in_process(

@@ -26,7 +26,7 @@ from matplotlib.lines import Line2D
 from sklearn.svm import SVC
 
 from benchmarks.drawing import Figure, subplots
-from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, option, rows_of
 from benchmarks.speed import runs
 from benchmarks.speed.runs import few_digits
 from benchmarks.words import span
@@ -441,28 +441,19 @@ def _best(rows: list[Row], solver: str, formulation: str | None) -> Row | None:
     return min(answers, key=lambda row: float(row["ratio"]), default=None)
 
 
-def _native(rows: list[Row]) -> str:
-    """Seconds of the native solver, of its own row."""
-    row = _best(rows, NATIVE.solver, None)
-    return "" if row is None else f"{few_digits(row['seconds'])} s"
-
-
-def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame) -> Rows:
     """Seconds of the native solver, and multiples of it that each peer takes."""
-    lines = []
     for cell, rows in _by_cell(frame):
+        native = _best(rows, NATIVE.solver, None)
         line = {"problem": _words(cell)}
-        line["native"] = _native(rows)
+        line["native"] = f"{few_digits(native['seconds'])} s" if native else ""
         for column, (solver, formulation) in COLUMN_PEERS.items():
             found = _best(rows, solver, formulation)
             tried = any(row["solver"] == solver for row in rows)
-            with_form = solver != "svc" and formulation is None
-            line[column] = "limit" if tried else ""
-            if found is not None:
-                line[column] = few_digits(found["ratio"])
-                line[column] += f" {found['formulation']}" if with_form else ""
-        lines.append(line)
-    return pd.DataFrame(lines)
+            line[column] = few_digits(found["ratio"]) if found else "limit" if tried else ""
+            if found and solver != "svc" and formulation is None:
+                line[column] += f" {found['formulation']}"
+        yield line
 
 
 def _published(frame: pd.DataFrame) -> list[tuple[Cell, list[Row], Row]]:

@@ -498,6 +498,7 @@ def found(frame: pd.DataFrame) -> str:
     """Count lies, faults, and problems without an answer, and list these."""
     auto, lies, faults = _auto(frame), _lies(frame), _faults(frame)
     none, missed = _unanswered(auto), _missed(auto)
+    fell_back = auto["detail"].fillna("").str.contains("after ") & ~none
     lines = [
         f"**Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
         f"{_counts(frame.loc[lies, 'lies'])}; {faults.sum()} end in an exception, or in "
@@ -507,7 +508,7 @@ def found(frame: pd.DataFrame) -> str:
         f'"auto" has none to {none.sum()} of {len(auto):,}{_counts(auto.loc[none, "status"])}. '
         "There is an optimum where C is finite, or no proof in exact arithmetic is found that "
         'nothing separates the samples. The fallbacks of "auto" answer '
-        f"{_fell_back(auto).sum():,}, {auto['rational'].eq(True).sum():,} of them in rational "
+        f"{fell_back.sum():,}, {auto['rational'].eq(True).sum():,} of them in rational "
         "numbers.",
     ]
     lines += [
@@ -524,10 +525,6 @@ def _counts(words: pd.Series) -> str:
         for word, count in words.value_counts().items()
     ]
     return f" ({', '.join(counted)})" if counted else ""
-
-
-def _fell_back(auto: pd.DataFrame) -> pd.Series:
-    return auto["detail"].fillna("").str.contains("after ") & ~_unanswered(auto)
 
 
 def verdict(frame: pd.DataFrame, most: float = FEW) -> Verdict:

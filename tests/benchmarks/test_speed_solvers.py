@@ -153,7 +153,7 @@ def test_table_and_picture_show_every_outcome(
     assert "20 rows, 0 to measure" in shown
     assert "N=100 H=10 C=2" in shown
     # The second cell has no answer of any peer.
-    table = solvers.tabulate(pd.DataFrame(rows))
+    table = pd.DataFrame(solvers.tabulate(pd.DataFrame(rows)))
     peers = table[["ECOS primal", "ECOS", "CLARABEL", "SCS"]].to_numpy().tolist()
     assert peers == [["5", "5 primal", "5 primal", "5 primal"], ["limit"] * 4]
     assert table["native"].tolist() == ["0.5 s", ""]
