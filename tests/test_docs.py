@@ -1,4 +1,4 @@
-"""The documentation: examples in docstrings, the examples, and the site."""
+"""The documentation: examples in docstrings, README and the pages, the examples, and the site."""
 
 import doctest
 import importlib
@@ -50,15 +50,21 @@ def test_the_page_of_own_data_says_what_the_models_are() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
 def test_code_of_the_pages_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The blocks of a page one after the other, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S):
         exec(compile(block, str(page), "exec"), names)
+    if page.stem == "README":
+        assert "far from its limit in linf" in capsys.readouterr().out
+        assert (tmp_path / "my-report" / "report.html").is_file()
 
 
 def test_public_names_are_on_the_site_with_examples() -> None:

@@ -116,17 +116,6 @@ def test_the_group_norm_svm_obeys_the_bound() -> None:
         assert loss >= linear.hinge_lower_bound(c, norm) - ROUNDING
 
 
-def test_gates_through_the_origin_are_blind_to_odd_parities() -> None:
-    """z(x) x with z = 1[<w, x> > 0] is x / 2 plus an even function: c_A = 0 for odd k > 1."""
-    bits = parities.cube(7)
-    gates = UnitGates(np.random.default_rng(1).normal(size=(5, 7)), np.zeros(5)).gates(bits)
-    features = (gates[:, :, None] * bits[:, None, :]).reshape(len(bits), -1)
-    coefficients = linear.walsh_coefficients(features)
-    for k in (3, 5, 7):
-        np.testing.assert_allclose(coefficients[linear.sets_of_size(7, k)], 0, atol=ROUNDING)
-    assert np.abs(coefficients[linear.sets_of_size(7, 1)]).max() > 0.4
-
-
 @pytest.mark.parametrize(("n", "k"), [(16, 1), (48, 3), (80, 5), (1600, 7)])
 @pytest.mark.parametrize("n_features", [1, 100])
 def test_the_published_bound_is_below_the_derived_one(n: int, k: int, n_features: int) -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from benchmarks import catalogue, harness
 from benchmarks.drawing import of_few_colours
 from benchmarks.lippl2022 import claims, figures, published
-from benchmarks.lippl2022.grids import exported
+from benchmarks.lippl2022.grids import MODELS, exported
 from benchmarks.lippl2022.values import Tables, all_values, our_values
 from implicit_bias.report.style import COLOURS, style
 
@@ -123,11 +123,11 @@ def known(study: Study) -> Study:
 def test_the_points_are_made_of_the_other_tables() -> None:
     """Each verdict and reason anew; "their failure" would be that of values that are not there."""
     study = catalogue.study("lippl2022")
-    names = ("published", *published.BESIDE, *published.GRIDS)
+    names = ("published", *published.BESIDE, *MODELS)
     kept, networks, agreements, learned, *packed = (
         harness.read(study, study.entry(name)) for name in names
     )
-    tables = exported(dict(zip(published.GRIDS, packed, strict=True)))
+    tables = exported(dict(zip(MODELS, packed, strict=True)))
     grids = published.ours(tables["models"], tables["pairs"])
     others = published.other_draws(tables["cells"])
     exact = published.with_exact(grids, networks, agreements, others)

@@ -182,16 +182,16 @@ def test_parity_correlation_falls_by_half_a_bit() -> None:
     assert 1e-17 < values[-1] < 1e-15
 
 
-@pytest.mark.parametrize("d", [3, 5])
-def test_odd_parities_are_orthogonal(d: int) -> None:
+@pytest.mark.parametrize(("d", "k"), [(3, 3), (5, 5), (7, 3), (7, 5)])
+def test_odd_parities_are_orthogonal(d: int, k: int) -> None:
     """To every gated coordinate, and to every ReLU unit without a bias, whatever its weights."""
     X = cube(d)
-    parity = X.prod(axis=1)
+    parity = X[:, :k].prod(axis=1)
     weights = normal(50, d)
     gates = UnitGates(weights, np.zeros(50)).gates(X)
     np.testing.assert_allclose((parity[:, None] * gates).T @ X, 0.0, atol=1e-12)
     np.testing.assert_allclose(parity @ np.maximum(X @ weights.T, 0.0), 0.0, atol=1e-12)
-    assert parity_correlation(d) == 0.0
+    assert parity_correlation(k) == 0.0
 
 
 def test_sufficient_width_of_hopeless_data() -> None:

@@ -107,8 +107,8 @@ def test_random_bounds_bracket_the_optimum(
         noise = rng.normal(size=coef.shape), rng.exponential(size=len(rows))
         guess = coef + size * near[0] * noise[0]
         weights = alpha + size * near[1] * rows.alpha(noise[1] * (rng.random(len(rows)) < 0.8))
-        offsets = b + size * rng.normal(size=b.shape) if intercept else None
-        for given_offsets in (problem.as_intercept(offsets) if intercept else None, None):
+        offsets = problem.as_intercept(b + size * rng.normal(size=b.shape))
+        for given_offsets in (offsets if intercept else None, None):
             graded = grade(problem, guess, weights, Status.OPTIMAL, intercept=given_offsets)
             assert graded.certificate.lower <= optimum * (1 + 1e-6)
             assert graded.certificate.upper >= optimum * (1 - 1e-6)

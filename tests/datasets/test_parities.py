@@ -65,15 +65,6 @@ def test_more_relevant_bits_than_bits() -> None:
         ParityDistribution.random(3, 5)
 
 
-def test_even_sets_would_have_no_first_order_signal() -> None:
-    """Why k is odd: with an even k the easy half says y = 1 whatever the bits are."""
-    bits = cube(4)
-    y = bits[:, :2].prod(axis=1)
-    easy = bits[:, 0] == bits[:, 1]
-    assert (y[easy] == 1).all()
-    np.testing.assert_allclose((y[:, None] * bits)[easy].mean(axis=0), 0, atol=ROUNDING)
-
-
 @pytest.mark.parametrize("n_bits", [0, MAX_CUBE_BITS + 1])
 def test_cubes_too_large_or_small(n_bits: int) -> None:
     with pytest.raises(ValueError, match="n_bits must be"):

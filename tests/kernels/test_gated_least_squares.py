@@ -179,20 +179,6 @@ def test_opposite_inputs() -> None:
     np.testing.assert_allclose(galu.limit_kernel(np.vstack([X[:1], -X[:1]])), np.eye(2) / 2)
 
 
-def test_the_null_space_never_decays() -> None:
-    """Steps stay in the row space of the features, so a start outside it keeps its distance."""
-    X, y = sphere(8, 6), normal(8, seed=1)
-    phi = features(X, hard(20, 6).gates(X))
-    step = 1 / np.linalg.norm(phi, 2) ** 2
-    least = np.linalg.pinv(phi) @ y
-    start = normal(120, seed=3)
-    outside = start - np.linalg.pinv(phi) @ (phi @ start)
-    w = start
-    for _ in range(20_000):
-        w = w - step * phi.T @ (phi @ w - y)
-    np.testing.assert_allclose(w, least + outside, atol=1e-6)
-
-
 def test_predicted_losses_are_the_linear_recursion() -> None:
     gram = galu.limit_kernel(sphere(8, 3))
     residual = normal(8, seed=2)

@@ -68,7 +68,8 @@ def test_towards_the_svm_of_groups_of_class_and_unit() -> None:
     excess = [point.excess for point in limit.history if np.isfinite(point.excess)]
     assert min(excess) >= -1e-9
     assert excess[-1] < 0.05
-    assert limit.history[-1].disagreement == 0
+    assert limit.history[-1].error == limit.history[-1].disagreement == 0
+    assert limit.history[-1].gates_changed == 0
     assert limit.history[-1].measures["residual"] < 0.2
 
 

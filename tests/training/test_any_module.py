@@ -218,17 +218,6 @@ def test_a_network_of_this_package_is_a_module_like_any_other() -> None:
     assert found[same].equals(expected[same])
 
 
-@pytest.mark.slow
-def test_a_gated_network_of_four_classes_goes_to_its_svm() -> None:
-    contexts = HyperplaneContexts.random(X4, 3, 1, random_state=0)
-    network = GLN([contexts], classes=4)
-    optimum = solve(network.architecture().problem(X4, LABELS), tol=1e-8).certificate.lower
-    config = LimitConfig(steps=400, loss="cross-entropy")
-    last = train_to_limit(network, X4, LABELS, config, optimum=optimum).history[-1]
-    assert 0.0 < last.excess < 0.05
-    assert last.error == last.gates_changed == 0.0
-
-
 # --- ends, checkpoints ---------------------------------------------------------------------------
 
 
