@@ -62,8 +62,8 @@ class WorkingSet(NativeSolver):
     takes_classes: ClassVar[bool] = True
 
     first_size: int = 1000
-    first_pairs: int = 800
-    many_rows: int = 500
+    first_pairs: int = 400
+    many_rows: int = 200
     settled: float = 0.1
     near_margin: float = 0.1
     inner_share: float = 0.1
