@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -24,26 +25,23 @@ class Entrywise(UndividedNorm):
 
     Attributes
     ----------
-    p : float
-        The exponent of the norm, or of its dual.
-    dual_exponent : bool
-        Whether the exponent is p / (p - 1), which need not be a float64.
+    exponent : float
+        Of the powers, 1 to infinity.
+    exact : bool
+        Whether that is a float64, so that ``exponent`` is not rounded.
     """
 
-    p: float
-    dual_exponent: bool = False
+    exact: ClassVar[bool] = True
 
     @property
+    @abstractmethod
     def exponent(self) -> float:
         """Of the powers, 1 to infinity."""
-        return self.p / (self.p - 1.0) if self.dual_exponent else self.p
 
     @property
+    @abstractmethod
     def conjugate(self) -> Entrywise:
         """That of the conjugate exponent."""
-        if not self.dual_exponent and self.p in CONJUGATES:
-            return CONJUGATES[self.p]
-        return Lp(self.p, not self.dual_exponent)
 
     @final
     def value(self, coef: Array) -> float:
@@ -79,7 +77,7 @@ class Entrywise(UndividedNorm):
         if math.isinf(self.exponent):
             return self.value(A.magnitude)
         # The norm falls with the exponent, so one that is a little too small bounds it.
-        norm = Lp(max(1.0, self.exponent * (1.0 - gamma(4)))) if self.dual_exponent else self
+        norm = self if self.exact else Lp(max(1.0, self.exponent * (1.0 - gamma(4))))
         return norm.value(A.magnitude) * (1.0 + _power_rounding(A.value.size))
 
     @final
@@ -111,7 +109,12 @@ class L1(Entrywise):
     (7.0, 4.0)
     """
 
-    p: ClassVar[float] = 1.0  # type: ignore[misc]
+    exponent: ClassVar[float] = 1.0
+
+    @property
+    def conjugate(self) -> LInf:
+        """The largest absolute value."""
+        return LInf()
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,12 @@ class LInf(Entrywise):
     (4.0, 7.0)
     """
 
-    p: ClassVar[float] = math.inf  # type: ignore[misc]
+    exponent: ClassVar[float] = math.inf
+
+    @property
+    def conjugate(self) -> L1:
+        """The sum of absolute values."""
+        return L1()
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,12 @@ class L2(Entrywise):
     5.0
     """
 
-    p: ClassVar[float] = 2.0  # type: ignore[misc]
+    exponent: ClassVar[float] = 2.0
+
+    @property
+    def conjugate(self) -> L2:
+        """Itself."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -152,8 +165,6 @@ class Lp(Entrywise):
     ----------
     p : float
         At least 1; inf is `LInf`.
-    dual_exponent : bool
-        Whether the exponent is p / (p - 1): that of the dual norm need not be a float64.
 
     Raises
     ------
@@ -169,14 +180,38 @@ class Lp(Entrywise):
     """
 
     p: float
-    dual_exponent: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_number(self.p, "p", "[1, inf]")
 
+    @property
+    def exponent(self) -> float:
+        """The same as p."""
+        return self.p
 
-# By the exponents that have a name.
-CONJUGATES: Mapping[float, Entrywise] = {1.0: LInf(), 2.0: L2(), math.inf: L1()}
+    @property
+    def conjugate(self) -> Entrywise:
+        """Lp of p / (p - 1)."""
+        if self.p == 1:
+            return LInf()
+        return L1() if math.isinf(self.p) else _ConjugateLp(self.p)
+
+
+@dataclass(frozen=True)
+class _ConjugateLp(Entrywise):
+    """The dual of Lp(p), 1 < p < infinity: its exponent p / (p - 1) need not be a float64."""
+
+    exact: ClassVar[bool] = False
+
+    p: float
+
+    @property
+    def exponent(self) -> float:
+        return self.p / (self.p - 1.0)
+
+    @property
+    def conjugate(self) -> Lp:
+        return Lp(self.p)
 
 
 def _power_rounding(size: int) -> float:
