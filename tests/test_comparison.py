@@ -459,14 +459,6 @@ def test_the_text_of_a_model_is_short() -> None:
     assert all(len(repr(model)) < 600 for model in compared().models)
 
 
-@pytest.mark.slow
-def test_a_report_takes_many_classes(tmp_path: Path) -> None:
-    labels = np.arange(len(TEST.y)) % 3
-    many = KNeighborsClassifier(1).fit(TEST.X, labels)
-    page = compare({"many": many}, TEST.X, labels).report(tmp_path)
-    assert "confused" in page.read_text("utf-8")
-
-
 def test_solutions_and_trainings_show_themselves() -> None:
     solution, training = fitted_models()["svm"].solution_, fitted_models()["network"].training_
     page = solution._repr_html_()

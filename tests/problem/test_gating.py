@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -249,20 +250,14 @@ def test_orthogonal_directions(n_units: int) -> None:
 # --- seeds and thresholds --------------------------------------------------------------------
 
 
-def draw_contexts(**options: Any) -> HyperplaneContexts:
-    return HyperplaneContexts.random(X, 4, 2, **options)
-
-
-def draw_units(**options: Any) -> UnitGates:
-    return UnitGates.random(X, 4, **options)
+draw_contexts: Any = partial(HyperplaneContexts.random, X, 4, 2)
+draw_units: Any = partial(UnitGates.random, X, 4)
+Draw = Callable[..., HyperplaneContexts | UnitGates]
 
 
 @pytest.fixture(params=[draw_contexts, draw_units])
-def draw(request: pytest.FixtureRequest) -> Callable[..., HyperplaneContexts | UnitGates]:
+def draw(request: pytest.FixtureRequest) -> Draw:
     return request.param
-
-
-Draw = Callable[..., HyperplaneContexts | UnitGates]
 
 
 def test_seeds_are_reproducible(draw: Draw) -> None:
@@ -320,52 +315,40 @@ def test_scales_of_the_draws() -> None:
 
 # --- errors ----------------------------------------------------------------------------------
 
-ERRORS: dict[str, tuple[Callable[[], object], str]] = {
-    "n-units": (
-        lambda: HyperplaneContexts.random(X, 0),
-        "n_units must be at least 1",
-    ),
-    "n-units-float": (lambda: UnitGates.random(X, 2.5), "n_units must be a whole number.*2.5"),  # type: ignore[arg-type]
-    "n-hyperplanes": (
-        lambda: HyperplaneContexts.random(X, 2, -1),
-        "n_hyperplanes must be at least 0",
-    ),
-    "threshold": (
+ERRORS: list[tuple[Callable[[], object], str]] = [
+    (lambda: HyperplaneContexts.random(X, 0), "n_units must be at least 1"),
+    (lambda: UnitGates.random(X, 2.5), "n_units must be a whole number.*2.5"),  # type: ignore[arg-type]
+    (lambda: HyperplaneContexts.random(X, 2, -1), "n_hyperplanes must be at least 0"),
+    (
         lambda: draw_contexts(threshold="mean"),
         "threshold must be one of median, random, zero, or an array; got 'mean'",
     ),
-    "threshold-shape": (
+    (
         lambda: draw_contexts(threshold=np.zeros((2, 4))),
         r"threshold must have shape \(4, 2\), got \(2, 4\)",
     ),
-    "threshold-nan": (
-        lambda: draw_units(threshold=np.full(4, np.nan)),
-        "threshold contains NaN.*impute or drop",
-    ),
-    "reference": (lambda: draw_contexts(reference=X[:, :3]), "X has 3 features.* 5"),
-    "init": (lambda: draw_units(init="uniform"), "init must be one of normal, orthogonal"),
-    "firing": (
-        lambda: draw_units(firing="<"),
-        "firing must be one of >, >=, sigmoid, or a function.*got '<'",
-    ),
-    "thresholds-length": (
+    (lambda: draw_units(threshold=np.full(4, np.nan)), "threshold contains NaN.*impute or drop"),
+    (lambda: draw_contexts(reference=X[:, :3]), "X has 3 features.* 5"),
+    (lambda: draw_units(init="uniform"), "init must be one of normal, orthogonal"),
+    (lambda: draw_units(firing="<"), "firing must be one of >, >=, sigmoid, or a func.*got '<'"),
+    (
         lambda: UnitGates(np.ones((3, 5)), np.zeros(2)),
         r"thresholds must have shape \(3,\), got \(2,\): one a row of weights",
     ),
-    "hyperplanes-shape": (
+    (
         lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 2, 5)), np.zeros((2, 3))),
         r"thresholds must have shape \(3, 2\)",
     ),
-    "weights-dimension": (
+    (
         lambda: HyperplaneContexts.from_hyperplanes(X, np.ones((3, 5)), np.zeros((3, 1))),
         "weights must have 3 dimension",
     ),
-    "no-samples": (lambda: UnitGates.random(X[:0], 2), "median"),
-    "nan-inputs": (lambda: UnitGates.random(np.full((4, 5), np.nan), 2), "X contains NaN"),
-}
+    (lambda: UnitGates.random(X[:0], 2), "median"),
+    (lambda: UnitGates.random(np.full((4, 5), np.nan), 2), "X contains NaN"),
+]
 
 
-@pytest.mark.parametrize(("call", "message"), ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize(("call", "message"), ERRORS)
 def test_errors_name_cause_and_cure(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

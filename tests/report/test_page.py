@@ -878,6 +878,7 @@ def test_classes_have_confusion_and_regions(classes: Report) -> None:
     np.testing.assert_array_equal(counts, classes.comparison.model("SVM-GLN").confusion)
     text = classes.page.text
     assert "3 classes" in text
+    assert "confused" in text
     assert ATTACK in text
     assert "class +1" not in text
     assert "lower bound" in text  # of the network whose classes share their units
