@@ -156,7 +156,7 @@ class Recorder:
 
     def _gap(self, subject: Subject, norm: tensors.ParameterNorm) -> float:
         deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
-        return subject.gap(norm, seconds=self.seconds, deadline=deadline)
+        return subject.gap(norm, deadline, self.seconds)
 
     def record(self, step: int | None = None) -> dict[str, float]:
         """Measure the module as it is.

@@ -35,11 +35,7 @@ class DiagnosisWarning(UserWarning):
 
 @pointing_to_the_page()
 def checked(
-    gradients: MarginGradients,
-    modes: Mapping[nn.Module, bool],
-    optimizer: object,
-    *,
-    leading: bool = False,
+    gradients: MarginGradients, modes: Mapping[nn.Module, bool], optimizer: object, *, leading: bool
 ) -> tuple[Subject, tuple[str, ...], list[str]]:
     """Return the subject without the parameters that do not count, their names, and warnings.
 

@@ -140,11 +140,7 @@ def factors_at(
 
 
 def gap_across_kinks(
-    best: multipliers.Multipliers,
-    radius: float = RADIUS,
-    *,
-    seconds: float = SECONDS,
-    deadline: Deadline = NEVER,
+    best: multipliers.Multipliers, *, seconds: float = SECONDS, deadline: Deadline = NEVER
 ) -> float:
     """KKT gap with the gradients of points nearby, an upper bound; that of ``best`` without kinks.
 
@@ -152,8 +148,6 @@ def gap_across_kinks(
     ----------
     best : Multipliers
         The best ones for the gradients at the weights.
-    radius : float
-        Largest relative change of a weight.
     seconds : float
         Most that the search may take; out of time its bound so far is what is returned.
     deadline : Deadline
@@ -163,14 +157,14 @@ def gap_across_kinks(
     -----
     Of more than 2^17 parameters it is the gap of ``best``, too.
     """
-    if best.gap <= radius or len(best.combination) > MOST_PARAMETERS or deadline.passed:
+    if best.gap <= RADIUS or len(best.combination) > MOST_PARAMETERS or deadline.passed:
         return best.gap
     near = _near(best)
     tangent = near.program
     points, factors = [tangent.theta], [np.ones(len(tangent.margins))]
     bends = False
-    for point, factor in _drawn(tangent, radius, deadline.sooner(SHARE_OF_DRAWING)):
-        bends = bends or _bend(near, point, factor) > SMOOTH * radius
+    for point, factor in _drawn(tangent, deadline.sooner(SHARE_OF_DRAWING)):
+        bends = bends or _bend(near, point, factor) > SMOOTH * RADIUS
         points.append(point)
         factors.append(factor)
     if not bends:
@@ -223,7 +217,7 @@ def _bend(best: multipliers.Multipliers, point: Tensor, factor: Array) -> float:
 
 
 def _drawn(
-    tangent: multipliers.TangentProgram, radius: float, deadline: Deadline
+    tangent: multipliers.TangentProgram, deadline: Deadline
 ) -> Iterator[tuple[Tensor, Array]]:
     """Draw points until the deadline, with the factors r (n,) of the margins' gradients there."""
     generator = torch.Generator().manual_seed(0)
@@ -231,7 +225,7 @@ def _drawn(
         if deadline.passed:
             return
         signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
-        point = tangent.theta * (1.0 + radius * (2.0 * signs - 1.0))
+        point = tangent.theta * (1.0 + RADIUS * (2.0 * signs - 1.0))
         own = tangent.degree * tangent.margins
         factor = factors_at(tangent.gradients, point, tangent.theta, own)
         if factor is not None:

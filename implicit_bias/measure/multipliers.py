@@ -422,10 +422,7 @@ def _on_working_sets(tangent: TangentProgram, deadline: Deadline, most: int) -> 
 
 
 def _in_l2(
-    tangent: TangentProgram,
-    start: Array | None,
-    deadline: Deadline,
-    known: float | None = None,
+    tangent: TangentProgram, start: Array | None, deadline: Deadline, known: float | None = None
 ) -> Multipliers:
     """Best multipliers in l2, where w = S^2 J' lambda, from the pairs of weight at the start.
 

@@ -378,27 +378,16 @@ class Subject:
         margins = self.margins / smallest
         return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
 
-    def measure(
-        self,
-        norm: ParameterNorm,
-        *,
-        seconds: float = multipliers.SECONDS,
-        deadline: Deadline = NEVER,
-    ) -> multipliers.Multipliers:
+    def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> multipliers.Multipliers:
         """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""
-        return multipliers.best_multipliers(
-            self.at_margin_1(norm), seconds=seconds, deadline=deadline
-        )
+        return multipliers.best_multipliers(self.at_margin_1(norm), deadline=deadline)
 
     def gap(
-        self,
-        norm: ParameterNorm,
-        *,
-        seconds: float = multipliers.SECONDS,
-        deadline: Deadline = NEVER,
+        self, norm: ParameterNorm, deadline: Deadline, seconds: float = multipliers.SECONDS
     ) -> float:
         """Relative KKT gap; nan where a margin is not positive, or not finite."""
         try:
-            return self.measure(norm, seconds=seconds, deadline=deadline).gap
+            program = self.at_margin_1(norm)
         except SeparationError:
             return math.nan
+        return multipliers.best_multipliers(program, seconds=seconds, deadline=deadline).gap
