@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -43,7 +43,7 @@ class _Line:
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], detail=detail)
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._timer.cancel()
         with self._lock:
             self._ended = True
@@ -74,11 +74,8 @@ class _Line:
             self._bar = bar
 
 
-class _Shown:
-    """What this process shows: one thing at a time."""
-
-    taken = False
-    line: _Line | None = None
+# What this process shows, one thing at a time, and within it what has no line of its own.
+_SHOWN: list[_Line | None] = []
 
 
 @contextmanager
@@ -101,22 +98,18 @@ def showing(what: str, delay: float = DELAY) -> Iterator[None]:
     >>> nothing()
     0
     """
-    if _Shown.taken or not _is_wanted():
+    if _SHOWN or not _is_wanted():
         yield
         return
-    with _taking():
-        _Shown.line = line = _Line(what, delay)
-        try:
-            yield
-        finally:
-            _Shown.line = None
-            line.end()
+    line = _Line(what, delay)
+    with _taking(line), closing(line):
+        yield
 
 
 def say(detail: str, *values: object) -> None:
     """Add a detail, a format string and its values, to the line that is shown, if there is one."""
-    if _Shown.line is not None:
-        _Shown.line.say(detail.format(*values))
+    if line := next(reversed(_SHOWN), None):
+        line.say(detail.format(*values))
 
 
 @contextmanager
@@ -141,12 +134,12 @@ def progress_bar(steps: int) -> Iterator[OnProgress]:
 
 
 @contextmanager
-def _taking() -> Iterator[None]:
-    before, _Shown.taken = _Shown.taken, True
+def _taking(line: _Line | None = None) -> Iterator[None]:
+    _SHOWN.append(line)
     try:
         yield
     finally:
-        _Shown.taken = before
+        _SHOWN.pop()
 
 
 def _is_wanted() -> bool:

@@ -88,7 +88,13 @@ class GroupNorm(SumNorm):
 
     def group_norms(self, coef: Array) -> Array:
         """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
-        return self._where_in_range(coef, self.plain_norms(self.plain_coef(coef)))
+        norms = self.plain_norms(self.plain_coef(coef))
+        if self.metric is not None:
+            euclidean = GroupNorm(self.groups, apart=self.apart)
+            vectors = _for_products(self._basis[0])
+            outside = euclidean.plain_norms(coef - _times(vectors, _times(vectors.T, coef)))
+            norms[outside > RANGE_TOLERANCE * euclidean.plain_norms(coef)] = np.inf
+        return norms
 
     def dual_norms(self, V: Array) -> Array:
         """||V_g|| of each group, shape (G,)."""
@@ -232,15 +238,6 @@ class GroupNorm(SumNorm):
         seen = sp.csr_array(abs(plain) > RANK_TOLERANCE * terms) @ membership  # (N, G)
         seen = sp.csr_array((seen > 0) @ membership.T)
         return sp.csr_array(plain.multiply(seen))
-
-    def _where_in_range(self, coef: Array, norms: Array) -> Array:
-        """Return norms (G,) of the groups, in place, but inf where zeta_g leaves P_g's range."""
-        if self.metric is not None:
-            euclidean = GroupNorm(self.groups, apart=self.apart)
-            vectors = _for_products(self._basis[0])
-            outside = euclidean.plain_norms(coef - _times(vectors, _times(vectors.T, coef)))
-            norms[outside > RANGE_TOLERANCE * euclidean.plain_norms(coef)] = np.inf
-        return norms
 
     def groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
         """Group of each row of coefficients (K, M', D), flattened: (K M',)."""
