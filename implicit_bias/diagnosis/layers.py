@@ -90,33 +90,23 @@ def layer_bounds(
     deadline : Deadline
         When to end in any case, with the bounds so far.
     """
-    names = found.program.gradients.shapes
-    each = seconds / len(names)
-    return tuple(
-        _bounds(name, found, each, deadline.sooner(1.0 / (len(names) - done)))
-        for done, name in enumerate(names)
-    )
-
-
-def _bounds(name: str, found: multipliers.Multipliers, seconds: float, deadline: Deadline) -> Layer:
-    whole = found.program
-    alone = whole.gradients.restricted([name], whole.theta)
-    program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
-    shape = tuple(alone.shapes[name])
-    if not is_linear(alone, whole.margins):
-        return Layer(name, shape, program.size, math.nan, None, None)
-    best = multipliers.best_multipliers(
-        program, seconds=seconds, starts=[found.weights], deadline=deadline
-    )
-    change = whole.scale * (best.direction - alone.theta).reshape(shape)
-    return Layer(
-        name=name,
-        shape=shape,
-        norm=program.size,
-        lower=min(best.lower, program.size),
-        direction=change if bool(change.any()) else None,
-        method=best.method,
-    )
+    whole, layers = found.program, list[Layer]()
+    names = whole.gradients.shapes
+    for done, name in enumerate(names):
+        soon = deadline.sooner(1.0 / (len(names) - done))
+        alone = whole.gradients.restricted([name], whole.theta)
+        program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
+        shape, norm = tuple(alone.shapes[name]), program.size
+        if not is_linear(alone, whole.margins):
+            layers.append(Layer(name, shape, norm, math.nan, None, None))
+            continue
+        best = multipliers.best_multipliers(
+            program, seconds=seconds / len(names), starts=[found.weights], deadline=soon
+        )
+        change = whole.scale * (best.direction - alone.theta).reshape(shape)
+        direction, lower = change if bool(change.any()) else None, min(best.lower, norm)
+        layers.append(Layer(name, shape, norm, lower, direction, best.method))
+    return tuple(layers)
 
 
 def is_linear(alone: MarginGradients, margins: Array) -> bool:

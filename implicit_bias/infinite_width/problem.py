@@ -20,9 +20,9 @@ from itertools import combinations
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from implicit_bias.base.validation import Array, as_features, as_finite, check_choice, check_number
+from implicit_bias.base.validation import Array, as_finite, check_choice, check_number
 from implicit_bias.bounds.separability import Conflict
 from implicit_bias.bounds.status import Status
 from implicit_bias.infinite_width.arrangement import EPS, Kinked, Lines, row_space
@@ -178,10 +178,6 @@ class InfiniteWidthProblem:
         """Return the activation of each entry."""
         a, b = self.slopes
         return np.where(products > 0, b * products, a * products)
-
-    def decision(self, X: ArrayLike, directions: Array, coef: Array) -> Array:
-        """f(x) of inputs X (n, D): shape (n,), or (n, K)."""
-        return self.activations(directions, as_features(X, self.X.shape[1])) @ coef
 
     def margins(self, directions: Array, coef: Array) -> Array:
         """Return the smallest margin of each sample, shape (N,), of a network."""

@@ -179,7 +179,8 @@ class InfiniteWidthSolution:
 
     def decision(self, X: ArrayLike) -> Array:
         """f(x) of inputs X (n, D): shape (n,), or with classes (n, K)."""
-        return self.problem.decision(X, self.directions, self.coef)
+        inputs = validation.as_features(X, self.problem.X.shape[1])
+        return self.problem.activations(self.directions, inputs) @ self.coef
 
 
 @showing("solving at infinite width")

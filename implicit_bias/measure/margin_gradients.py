@@ -90,6 +90,8 @@ class MarginGradients:
         The pairs that have margins, sample by sample.
     combinations : Tensor of shape (N, K - 1, K) or (N, 1, 1)
         C with q_nk = <c_nk, f(x_n)>.
+    rivals : int
+        K - 1, the number of pairs a sample; 1 with two labels.
     theta : Tensor of shape (P,)
         The parameters as they are.
     shapes : dict from name to torch.Size
@@ -132,7 +134,7 @@ class MarginGradients:
         self.inputs = as_inputs(inputs, n_samples, self.theta.device)
         combinations = self.pairs.labels.toarray().reshape(n_samples, -1, self.pairs.width)
         self.combinations = torch.tensor(combinations, device=self.theta.device)
-        self.entries, self.scaled = GRADIENT_ENTRIES, scaled
+        self.rivals, self.entries, self.scaled = combinations.shape[1], GRADIENT_ENTRIES, scaled
 
     def restricted(self, names: Collection[str], theta: Tensor) -> MarginGradients:
         """Return the same margins as a function of some parameters, all others as in theta (P,)."""
@@ -179,11 +181,6 @@ class MarginGradients:
         return MarginGradients(
             self.module, self.inputs, labels, classes, names=names, at=at, scaled=scaled
         )
-
-    @property
-    def rivals(self) -> int:
-        """K - 1, the number of pairs a sample; 1 with two labels."""
-        return self.combinations.shape[1]
 
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
