@@ -312,13 +312,12 @@ def which_norm(
         gradients = margins_of(module, inputs, labels, norms=geometries.values())
         subject, _, found = checked(gradients, modes, optimizer, leading=leading)
         unfit = recipe.loss_obstacle(loss, gradients.classes)
-        linear = subject.linear
         subjects = [subject]
         if reference is not None:
             subjects.append(_reference(reference, module, inputs, labels, subject))
-        rows = _rows(subjects, geometries, linear, deadline)
+        rows = _rows(subjects, geometries, deadline)
         twins = _twins(subject.gradients, geometries)
-        best, evidence, conclusion = _conclude(rows, twins, linear, own, subjects)
+        best, evidence, conclusion = _conclude(rows, twins, own, subjects)
         asked = _in_question(rows, best or own)
         call = recipe.call_towards(subject, asked.norm, read=asked.norm == own)
         obstacles += [unfit] if unfit else recipe.standstill(subject, call, optimizer, loss)
@@ -343,7 +342,7 @@ def which_norm(
             "known for it."
         )
     seconds = time.monotonic() - started
-    return WhichNorm(tuple(rows), best, conclusion, linear, seconds, evidence)
+    return WhichNorm(tuple(rows), best, conclusion, subject.linear, seconds, evidence)
 
 
 def _reference(
@@ -393,10 +392,7 @@ def _twins(
 
 
 def _rows(
-    subjects: Sequence[Subject],
-    norms: Mapping[str, ParameterNorm],
-    linear: bool,
-    deadline: Deadline,
+    subjects: Sequence[Subject], norms: Mapping[str, ParameterNorm], deadline: Deadline
 ) -> list[NormRow]:
     """Measure a module, and a reference if there is one, in each norm."""
     rows = list[NormRow]()
@@ -406,15 +402,15 @@ def _rows(
         measured = list[Any]()
         for k, subject in enumerate(subjects):
             soon = deadline.sooner(1.0 / (left - k))
-            measured += [_bounds(subject, norm, linear, soon), subject.normalised_margin(norm)]
+            measured += [_bounds(subject, norm, soon), subject.normalised_margin(norm)]
         rows.append(NormRow(name, *measured))
     return rows
 
 
-def _bounds(subject: Subject, norm: ParameterNorm, linear: bool, deadline: Deadline) -> GapBounds:
+def _bounds(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> GapBounds:
     """Bound the KKT gap in a norm, by the certified optimum where the module has one."""
     program = subject.at_margin_1(norm)
-    known = in_function_space(program, deadline.left) if linear else None
+    known = in_function_space(program, deadline.left) if subject.linear else None
     if known is not None and known.certificate is not None:
         lower, upper = known.certificate.lower, known.certificate.upper
         return GapBounds(kkt_gap(upper, known.value), kkt_gap(lower, known.value), deadline.passed)
@@ -502,7 +498,6 @@ Finding = tuple[NormRow | None, str]
 def _conclude(
     rows: Sequence[NormRow],
     twins: Mapping[str, tuple[str, ...]],
-    linear: bool,
     own: str,
     subjects: Sequence[Subject],
 ) -> tuple[str | None, Evidence, str]:
@@ -511,7 +506,7 @@ def _conclude(
         best.norm: [row for row in rows if row is not best and row.norm not in twins[best.norm]]
         for best in rows
     }
-    found: dict[Evidence, Finding] = {"limit": _near_a_limit(rows, others, linear)}
+    found: dict[Evidence, Finding] = {"limit": _near_a_limit(rows, others, subjects[0].linear)}
     if rows[0].reference_gap is not None:
         found["margin and gap"] = _favoured(rows, others)
         found["margin"] = _preferred(rows, others, subjects)
