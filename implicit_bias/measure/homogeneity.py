@@ -33,8 +33,8 @@ ROUNDED_SHARE = 1e-6
 FAR_BITS, MOST_BITS = 40, 1000
 # Samples on which the forward pass is watched, and the cause of a refusal is looked for.
 WATCHED = 4
-# Scale at which terms of lower degrees are lost, by this share.
-LARGE, LOST = 2.0**20, 1e-3
+# Scale at which terms of lower degrees are lost, by this share; the largest one of a polynomial.
+LARGE, LOST, LARGEST_DEGREE = 2.0**20, 1e-3, 6
 
 
 class HomogeneityError(ValueError):
@@ -365,26 +365,24 @@ def _degree_without(gradients: MarginGradients, names: Collection[str]) -> float
     return float(np.nan_to_num(_degrees(gradients, gradients.shapes.keys() - names, names)[0]))
 
 
-def _mixed_degrees(
-    gradients: MarginGradients, without: Collection[str], largest: int = 6
-) -> list[int]:
+def _mixed_degrees(gradients: MarginGradients, without: Collection[str]) -> list[int]:
     """Degrees of outputs that are a polynomial of the scale of all parameters but some, at 0.
 
     Empty if they are none.
     """
-    scales, at_0 = np.linspace(0.5, 2.0, largest + 4), dict.fromkeys(without, 0.0)
+    scales, at_0 = np.linspace(0.5, 2.0, LARGEST_DEGREE + 4), dict.fromkeys(without, 0.0)
     outputs = np.stack(
         [
             _scaled(gradients, dict.fromkeys(gradients.shapes, by) | at_0).reshape(-1)
             for by in scales.tolist()
         ]
     )
-    powers = scales[:, None] ** np.arange(largest + 1)
+    powers = scales[:, None] ** np.arange(LARGEST_DEGREE + 1)
     terms, *_ = np.linalg.lstsq(powers, outputs)
     size = np.abs(outputs).max()
     if np.abs(powers @ terms - outputs).max() > HOMOGENEITY_TOLERANCE * size:
         return []
-    return [degree for degree in range(largest + 1) if np.abs(terms[degree]).max() > 1e-5 * size]
+    return np.flatnonzero(np.abs(terms).max(axis=1) > 1e-5 * size).tolist()
 
 
 class _Watch(TorchFunctionMode):
