@@ -374,7 +374,9 @@ class _Generation:
         self.oracle = oracle
         self.directions = problem.first_directions()
         if start is not None:
-            self.directions = np.vstack([self.directions, self._given_directions(start)])
+            scale = max(float(np.abs(start).max(initial=0.0)), TINY)
+            given = unit(start / scale @ problem.basis)
+            self.directions = np.vstack([self.directions, given[given.any(axis=1)]])
         self.signs = np.zeros(len(self.directions))
         self.idle = np.zeros(len(self.directions), dtype=np.int64)
         self.history: list[BoundsAt] = []
@@ -406,9 +408,9 @@ class _Generation:
     def _rounds(self, tol: float, max_rounds: int, deadline: Deadline) -> Status:
         for round_ in range(int(max_rounds)):
             try:
-                coef, alpha = solve_master(
-                    self.problem, self.directions, self.signs, self._norm(), tol
-                )
+                # The optimum is about the best network's norm, or else the lower bound.
+                norm = self.upper if np.isfinite(self.upper) else self.lower
+                coef, alpha = solve_master(self.problem, self.directions, self.signs, norm, tol)
             except ArithmeticError:
                 return Status.NUMERICAL_TROUBLE
             before = (self.lower, self.upper)
@@ -421,7 +423,7 @@ class _Generation:
                 return Status.OPTIMAL
             self.stalled = 0 if progressed(before, now) else self.stalled + 1
             hidden = self.rounding > tol and self.stalled >= STALLED
-            # While the bounds move the program has more digits in the next round, by its `_norm`.
+            # While the bounds move, the next program has more digits by a better guess of its norm.
             if hidden or (self.stalled and not len(new)):
                 exact = self.oracle.exact
                 return Status.NUMERICAL_TROUBLE if exact else Status.ITERATION_LIMIT
@@ -537,15 +539,6 @@ class _Generation:
             if self.problem.primal_bound(directions[kept], coef[kept])[0] <= most:
                 return directions[kept], coef[kept]
         return directions, coef
-
-    def _given_directions(self, start: Array) -> Array:
-        scale = max(float(np.abs(start).max(initial=0.0)), TINY)
-        given = unit(start / scale @ self.problem.basis)
-        return np.asarray(given[given.any(axis=1)])
-
-    def _norm(self) -> float:
-        """Guess the optimum: the best network's norm, or else the lower bound."""
-        return self.upper if np.isfinite(self.upper) else max(self.lower, 0.0)
 
     def _improve_upper(self, coef: Array) -> None:
         used = unit_weights(coef) > 0

@@ -95,12 +95,9 @@ class LayerProducts:
         m, k, seen = len(self.slopes), len(others.slopes), len(self.given) * len(others.given)
         # Operations of either way; those entry by entry take as long as some products.
         by_positions = positions**2 * (m * k * (rows + ENTRYWISE) + seen * columns)
-        if m * k * rows * columns <= by_positions:
-            return self._by_gradients(others)
-        return self._by_positions(others)
-
-    def _by_gradients(self, others: LayerProducts) -> Tensor:
-        size = max(1, GRADIENT_ENTRIES // (self.slopes.shape[2] * self.given.shape[2]))
+        if m * k * rows * columns > by_positions:
+            return self._by_positions(others)
+        size = max(1, GRADIENT_ENTRIES // (rows * columns))
         return torch.cat(
             [
                 torch.cat([first @ second.gradients().T for second in others._blocks(size)], dim=1)
