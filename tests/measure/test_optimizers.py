@@ -53,37 +53,26 @@ def scheduled(optimizer: Optimizer) -> Optimizer:
     return optimizer
 
 
-# Shapes are (6, 4) and (outputs, 6); scales by the rules of torch, written out.
-CASES: dict[str, tuple[Callable[[nn.Module], Any], Rules]] = {
-    "sgd": (lambda m: SGD(m.parameters(), lr=0.1), [("l2", 1.0), ("l2", 1.0)]),
-    "sgd of two rates": (
-        lambda m: SGD(groups(m, 0.1, 0.4), momentum=0.9),
-        [("l2", 0.5), ("l2", 1.0)],
-    ),
-    "adam of two rates": (
-        lambda m: Adam(groups(m, 0.01, 0.002)),
-        [("linf", 1.0), ("linf", 0.2)],
-    ),
-    "scheduled": (
-        lambda m: scheduled(NAdam(groups(m, 0.01, 0.002))),
-        [("linf", 1.0), ("linf", 0.2)],
-    ),
+# Norms of the two matrices and their scales by the rules of torch, written out: their shapes are
+# (6, 4) and (outputs, 6).
+CASES: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {
+    "sgd": (lambda m: SGD(m.parameters(), lr=0.1), "l2 l2", (1.0, 1.0)),
+    "sgd of two rates": (lambda m: SGD(groups(m, 0.1, 0.4), momentum=0.9), "l2 l2", (0.5, 1.0)),
+    "adam of two rates": (lambda m: Adam(groups(m, 0.01, 0.002)), "linf linf", (1.0, 0.2)),
+    "scheduled": (lambda m: scheduled(NAdam(groups(m, 0.01, 0.002))), "linf linf", (1.0, 0.2)),
     "sign and adamw": (
         lambda m: [
-            SignDescent([next(iter(m.parameters()))], lr=0.01),
-            AdamW([list(m.parameters())[1]], lr=0.02, weight_decay=0.0),
+            SignDescent([m[0].weight], lr=0.01),
+            AdamW([m[2].weight], lr=0.02, weight_decay=0.0),
         ],
-        [("linf", 0.5), ("linf", 1.0)],
+        *("linf linf", (0.5, 1.0)),
     ),
-    "muon": (
-        lambda m: muon(m.parameters()),
-        [("spectral", math.sqrt(6 / 4)), ("spectral", 1.0)],
-    ),
+    "muon": (lambda m: muon(m.parameters()), "spectral spectral", (math.sqrt(6 / 4), 1.0)),
     "muon as adamw": (
         lambda m: muon(m.parameters(), adjust_lr_fn="match_rms_adamw"),
-        [("spectral", math.sqrt(6)), ("spectral", math.sqrt(6))],
+        *("spectral spectral", (math.sqrt(6), math.sqrt(6))),
     ),
-    "muon and adam": (muon_and_adam, [("spectral", 0.02 * math.sqrt(6 / 4)), ("linf", 0.003)]),
+    "muon and adam": (muon_and_adam, "spectral linf", (0.02 * math.sqrt(6 / 4), 0.003)),
 }
 
 
@@ -92,7 +81,8 @@ CASES: dict[str, tuple[Callable[[nn.Module], Any], Rules]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) -> None:
     """Up to a common factor, which changes no gap."""
-    build, rules = CASES[name]
+    build, norms, scales = CASES[name]
+    rules: Rules = list(zip(norms.split(), scales, strict=True))
     module = network(outputs)
     labels = own_labels(module, X)
     found = diagnose(module, X, labels, optimizer=build(module))
