@@ -94,11 +94,21 @@ class Entrywise(UndividedNorm):
         return cp.pnorm(zeta, self.exponent, approx=False)
 
 
+class _OfGivenExponent(Entrywise):
+    """One whose exponent is a float64, so that the dual norm is known by it."""
+
+    @final
+    @property
+    def conjugate(self) -> Entrywise:
+        """The norm of the conjugate exponent."""
+        return CONJUGATES.get(self.exponent) or _ConjugateLp(self.exponent)
+
+
 INNER: Mapping[float, InnerNorm] = {2.0: "l2", math.inf: "linf"}
 
 
 @dataclass(frozen=True)
-class L1(Entrywise):
+class L1(_OfGivenExponent):
     """Sum of absolute values; where coordinate descent and boosting go.
 
     Examples
@@ -111,14 +121,9 @@ class L1(Entrywise):
 
     exponent: ClassVar[float] = 1.0
 
-    @property
-    def conjugate(self) -> LInf:
-        """The largest absolute value."""
-        return LInf()
-
 
 @dataclass(frozen=True)
-class LInf(Entrywise):
+class LInf(_OfGivenExponent):
     """Largest absolute value; where sign descent and Adam go.
 
     Examples
@@ -131,14 +136,9 @@ class LInf(Entrywise):
 
     exponent: ClassVar[float] = math.inf
 
-    @property
-    def conjugate(self) -> L1:
-        """The sum of absolute values."""
-        return L1()
-
 
 @dataclass(frozen=True)
-class L2(Entrywise):
+class L2(_OfGivenExponent):
     """Root of the sum of squares (Frobenius); where gradient descent goes.
 
     Examples
@@ -151,14 +151,9 @@ class L2(Entrywise):
 
     exponent: ClassVar[float] = 2.0
 
-    @property
-    def conjugate(self) -> L2:
-        """Itself."""
-        return self
-
 
 @dataclass(frozen=True)
-class Lp(Entrywise):
+class Lp(_OfGivenExponent):
     """The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
 
     Parameters
@@ -189,13 +184,6 @@ class Lp(Entrywise):
         """The same as p."""
         return self.p
 
-    @property
-    def conjugate(self) -> Entrywise:
-        """Lp of p / (p - 1)."""
-        if self.p == 1:
-            return LInf()
-        return L1() if math.isinf(self.p) else _ConjugateLp(self.p)
-
 
 @dataclass(frozen=True)
 class _ConjugateLp(Entrywise):
@@ -212,6 +200,9 @@ class _ConjugateLp(Entrywise):
     @property
     def conjugate(self) -> Lp:
         return Lp(self.p)
+
+
+CONJUGATES: Mapping[float, Entrywise] = {1.0: LInf(), 2.0: L2(), math.inf: L1()}
 
 
 def _power_rounding(size: int) -> float:
