@@ -77,18 +77,17 @@ def checked(
             f"hooks see the gradient of {listed(hooked)} in training (register_hook), and are not "
             "called here: entries that they mask were measured as if they were trained"
         )
-    excluded = dict[str, str]()
-    for name in left_out(module, optimizer):
-        excluded[name] = (
-            "is not among those of the optimizer, so it does not count in the norm: freeze it with "
-            "requires_grad_(False), or give it to the optimizer"
-        )
-    for name in without_gradient(gradients):
-        excluded[name] = (
-            "gets no gradient from any sample (a gate's own weights, or units that are all dead), "
-            "so it is not trained and does not count in the norm: freeze it with "
-            "requires_grad_(False), or make it a buffer"
-        )
+    excluded = dict.fromkeys(
+        left_out(module, optimizer),
+        "is not among those of the optimizer, so it does not count in the norm: freeze it with "
+        "requires_grad_(False), or give it to the optimizer",
+    )
+    excluded |= dict.fromkeys(
+        without_gradient(gradients),
+        "gets no gradient from any sample (a gate's own weights, or units that are all dead), so "
+        "it is not trained and does not count in the norm: freeze it with requires_grad_(False), "
+        "or make it a buffer",
+    )
     warnings += [f"parameter {name!r} {why}" for name, why in excluded.items()]
     counting = gradients.shapes.keys() - excluded.keys()
     subject = Subject.offering(gradients, counting, leading=leading)
