@@ -163,18 +163,10 @@ def gap_across_kinks(
     tangent = near.program
     points, factors = [tangent.theta], [np.ones(len(tangent.margins))]
     bends = False
-    generator, soon = torch.Generator().manual_seed(0), deadline.sooner(SHARE_OF_DRAWING)
-    for _ in range(DRAWS):
-        if soon.passed:
-            break
-        signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
-        point = tangent.theta * (1.0 + RADIUS * (2.0 * signs - 1.0))
-        own = tangent.degree * tangent.margins
-        factor = factors_at(tangent.gradients, point, tangent.theta, own)
-        if factor is not None:
-            bends = bends or _bend(near, point, factor) > SMOOTH * RADIUS
-            points.append(point)
-            factors.append(factor)
+    for point, factor in _drawn(tangent, deadline.sooner(SHARE_OF_DRAWING)):
+        bends = bends or _bend(near, point, factor) > SMOOTH * RADIUS
+        points.append(point)
+        factors.append(factor)
     if not bends:
         return best.gap
     pieces = Pieces(tangent.gradients, points, np.stack(factors))
@@ -222,3 +214,19 @@ def _bend(best: multipliers.Multipliers, point: Tensor, factor: Array) -> float:
     )
     mean = (best.combination + end) / 2.0
     return float((half - mean).norm() / best.combination.norm())
+
+
+def _drawn(
+    tangent: multipliers.TangentProgram, deadline: Deadline
+) -> Iterator[tuple[Tensor, Array]]:
+    """Draw points until the deadline, with the factors r (n,) of the margins' gradients there."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(DRAWS):
+        if deadline.passed:
+            return
+        signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
+        point = tangent.theta * (1.0 + RADIUS * (2.0 * signs - 1.0))
+        own = tangent.degree * tangent.margins
+        factor = factors_at(tangent.gradients, point, tangent.theta, own)
+        if factor is not None:
+            yield point, factor

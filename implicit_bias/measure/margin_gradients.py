@@ -287,16 +287,7 @@ class MarginGradients:
         scale, m = scale or {}, len(chosen)
         factors = self._factors(theta, places)
         rest = {k: scale.get(k, 1.0) for k in self.shapes if k not in factors}
-        gram = theta.new_zeros(m, len(places) - m)
-        if rest:
-            size = max(1, self.entries // sum(self.shapes[name].numel() for name in rest))
-            left, right = (torch.split(part, size) for part in (places[:m], places[m:]))
-            for here, rows in zip(torch.split(gram, size), left, strict=True):
-                first = self._gradients(theta, rows, rest)
-                for part, columns in zip(torch.split(here, size, dim=1), right, strict=True):
-                    same = columns.equal(rows)
-                    second = first if same else self._gradients(theta, columns, rest)
-                    torch.mm(first, second.T, out=part)
+        gram = self._gram_by_blocks(theta, places[:m], places[m:], rest)
         for name, products in factors.items():
             products = products.times(scale.get(name, 1.0))
             gram += products.of(slice(m)).gram(products.of(slice(m, None)))
@@ -311,6 +302,22 @@ class MarginGradients:
         """J of some pairs, block by block."""
         for block in torch.split(places, max(1, self.entries // len(theta))):
             yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
+
+    def _gram_by_blocks(
+        self, theta: Tensor, places: Tensor, others: Tensor, names: Mapping[str, float]
+    ) -> Tensor:
+        """J S^2 J' (m, k) of the gradients in some parameters, from blocks of rows."""
+        gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
+        if not names:
+            return gram
+        size = max(1, self.entries // sum(self.shapes[name].numel() for name in names))
+        for here, rows in zip(torch.split(gram, size), torch.split(places, size), strict=True):
+            first, parts = self._gradients(theta, rows, names), torch.split(here, size, dim=1)
+            for part, columns in zip(parts, torch.split(others, size), strict=True):
+                same = columns.equal(rows)
+                second = first if same else self._gradients(theta, columns, names)
+                torch.mm(first, second.T, out=part)
+        return gram
 
     def _gradients(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
         """Gradients (m, P') of some margins in some parameters, times their scales."""

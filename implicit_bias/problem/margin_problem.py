@@ -192,12 +192,7 @@ class MarginProblem:
         checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
         for name, value in {**checked, "C": C, "classes": classes}.items():
             object.__setattr__(self, name, value)
-        norms = self.feature_norms
-        if not np.isfinite(norms).all() or (norms[~self.zero_features] < SMALLEST_NORM).any():
-            raise ValueError(
-                "the squares of X or of the gates over- or underflow: multiply X by a constant "
-                "that makes its entries about 1 (the optimum is divided by that constant)"
-            )
+        self._check_range()
         _ = self.n_groups  # refuses groups that do not fit
 
     def __getstate__(self) -> dict[str, Any]:
@@ -211,6 +206,15 @@ class MarginProblem:
         for array in (self.X, self.y, self.C, *_arrays_of(self.gates)):
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
+
+    def _check_range(self) -> None:
+        """Refuse data whose squares leave the range of float64."""
+        norms = self.feature_norms
+        if not np.isfinite(norms).all() or (norms[~self.zero_features] < SMALLEST_NORM).any():
+            raise ValueError(
+                "the squares of X or of the gates over- or underflow: multiply X by a constant "
+                "that makes its entries about 1 (the optimum is divided by that constant)"
+            )
 
     @property
     def n_samples(self) -> int:
