@@ -95,13 +95,14 @@ def median_bars(ax: Axes, values: pd.Series[float], x: pd.Series[float], **look:
     ax.errorbar(found.index, middle, [middle - found["min"], found["max"] - middle], **look)
 
 
-def common_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> Figure:
+def common_legend(figure: Figure, axes: Iterable[Axes], columns: int, **look: Any) -> Figure:
     """Put one legend below all panels, every label once."""
     handles: dict[str, Any] = {}
     for ax in axes:
         drawn, labels = ax.get_legend_handles_labels()
         handles |= dict(zip(labels, drawn, strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns)
+    look |= {"loc": "outside lower center", "ncols": columns}
+    figure.legend(handles.values(), handles.keys(), **look)
     return figure
 
 

@@ -27,7 +27,7 @@ import pandas as pd
 import torch
 
 from benchmarks import harness
-from benchmarks.drawing import Figure, subplots
+from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict
 from benchmarks.sizes import grid
 from implicit_bias.base.wording import percent
@@ -307,8 +307,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.axhline(level, color=GREY, linewidth=0.8, label="optimum without that unit")
         ax.set_ylabel(label)
         logarithmic(ax)
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
+    return common_legend(figure, figure.axes, 3)
 
 
 def _cases(steps: int, accelerated_steps: int) -> Iterator[Case]:

@@ -26,10 +26,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from pandas.api.typing import SeriesGroupBy
 
-from benchmarks.drawing import Figure, mean_bars, median_bars, subplots, tick_values
+from benchmarks.drawing import Figure, common_legend, mean_bars, median_bars, subplots, tick_values
 from benchmarks.lippl2022.paired import Pairs, matched
-from benchmarks.lippl2022.published import with_networks
-from benchmarks.lippl2022.values import SIDES, TRAIN_SIZES, Tables, in_study, of_momentum
+from benchmarks.lippl2022.published import of_paper, with_networks
+from benchmarks.lippl2022.values import SIDES, TRAIN_SIZES, Tables, of_momentum
 from implicit_bias.datasets.files import DataError
 from implicit_bias.estimators.svm import GLNSVC
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -290,7 +290,7 @@ def differences(values: pd.DataFrame) -> Figure:
 
 def larger(tables: Tables) -> Figure | None:
     """Draw errors and disagreement against N, up to 48,000; None where there is no cell."""
-    models = tables.models[_mnist_digits(tables.models)]
+    models = tables.models[of_paper(tables.models)]
     large = models[models["train_size"] > max(TRAIN_SIZES)]
     shapes = large[["units", "hyperplanes", "threshold"]].drop_duplicates()
     models = models.merge(shapes)
@@ -307,9 +307,7 @@ def larger(tables: Tables) -> Figure | None:
         ax.set(xscale="log", xlabel="training samples N", ylabel=label)
         tick_values(ax, models["train_size"], write="{:,}", rotation=45)
         ax.set_ylim(bottom=0)
-    handles, labels = errors.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, handlelength=3.5)
-    return figure
+    return common_legend(figure, [errors], 3, handlelength=3.5)
 
 
 def infinite_time(tables: Tables) -> Figure | None:
@@ -338,14 +336,13 @@ def infinite_time(tables: Tables) -> Figure | None:
     norm.yaxis.set_major_formatter("{x:g}")
     for ax in (apart, norm):
         tick_values(ax, frame["units"])
-    figure.legend(*apart.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
+    return common_legend(figure, [apart], 3)
 
 
 def other_tasks(tables: Tables) -> Figure | None:
     """Draw errors and disagreement for other classes and Fashion-MNIST; None without a cell."""
     frame = tables.beyond().models
-    frame = frame[frame["model"].isin(list(SOLVED)) & ~_mnist_digits(frame)]
+    frame = frame[frame["model"].isin(list(SOLVED)) & ~of_paper(frame)]
     frame = frame[frame["split_seed"] == 1]  # further splits of the same digits are no other task
     if frame.empty:
         return None
@@ -369,9 +366,7 @@ def other_tasks(tables: Tables) -> Figure | None:
     for ax in (errors, apart):
         ax.set_xlim(left=0)
         ax.grid(axis="x")
-    handles = [*errors.get_legend_handles_labels()[0], *apart.get_legend_handles_labels()[0]]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    return figure
+    return common_legend(figure, (errors, apart), 4)
 
 
 # The norms and programs behind SVM-L2, with colour, marker and line.
@@ -405,8 +400,7 @@ def causes(tables: Tables) -> Figure | None:
             mean_bars(ax, part, "units", "validation_error", **look)
         ax.set(xscale="log", title=f"{THRESHOLDS[threshold]}, {2**k} contexts a unit")
         tick_values(ax, WIDTHS)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return figure
+    return common_legend(figure, axes[0, :1], 3)
 
 
 # Models that the tables beyond the paper share: label, colour, marker.
@@ -457,11 +451,6 @@ def task_names(frame: pd.DataFrame) -> list[str]:
     first, second = (frame[name].fillna("rest") for name in ("positive", "negative"))
     classes = (first + " / " + second).replace("rest / rest", "0-4 / 5-9")
     return (titles + ": " + classes).to_list()
-
-
-def _mnist_digits(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Whether a row is of the paper's data and protocol, at any N."""
-    return in_study(frame.assign(train_size=TRAIN_SIZES[0]))
 
 
 # --- drawing -------------------------------------------------------------------------------

@@ -182,13 +182,7 @@ def theirs(frame: pd.DataFrame) -> pd.DataFrame:
 
 def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     """Lay out the values of the study: one row a `KEY`, with ``ours`` and where it is from."""
-    models = models[
-        (models["dataset"] == "mnist")
-        & (models["protocol"] == "lippl2022")
-        & models["positive"].isna()
-        & (models["split_seed"] == 1)
-        & models["model"].isin(list(NAMES))
-    ]
+    models = models[of_paper(models) & models["model"].isin(list(NAMES))]
     origin = {"model": "our_model", "grid": "grid", "cell": "cell", "gap": "gap"}
     kept = [*CELL[1:], "momentum", "dropped", "status", *origin]
     wide = models[[*kept, "train_error", "validation_error"]].rename(columns=origin)
@@ -211,6 +205,13 @@ def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
         by_network=long["network"].map({name: i for i, name in enumerate(NETWORKS)}),
     ).sort_values(["by_model", "by_network"], kind="stable")
     return long.loc[order.index].drop_duplicates(KEY).reset_index(drop=True)
+
+
+def of_paper(frame: pd.DataFrame, split_seed: int = 1) -> pd.Series[bool]:
+    """Whether each row is of the paper's data and protocol, at any N, or of another split."""
+    published = (frame["dataset"] == "mnist") & (frame["protocol"] == "lippl2022")
+    classes = frame["positive"].isna() & frame["negative"].isna()
+    return published & classes & (frame["split_seed"] == split_seed)
 
 
 def with_networks(

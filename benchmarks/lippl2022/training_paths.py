@@ -65,14 +65,8 @@ from implicit_bias.report import style
 from implicit_bias.training.limit import LimitConfig, train_to_limit
 
 GLN_NORM, L2_NORM, ZETA = "SVM-GLN", "SVM-L2", "SVM-zeta"
-RELEASED, MOMENTUM, ORDER, NO_BIAS, FULL, PLAIN = (
-    "as released",
-    "momentum 0.9",
-    "other order",
-    "no bias",
-    "full batches",
-    "plain descent",
-)
+RELEASED, MOMENTUM, ORDER = "as released", "momentum 0.9", "other order"
+NO_BIAS, FULL, PLAIN = "no bias", "full batches", "plain descent"
 N, CONTEXTS, BATCH, EPOCHS, STEPS = 500, 2, 128, 800, 3_200
 # Looks at a training, and at plain descent in each factor of ten.
 POINTS, RECORD = 30, 10
@@ -194,14 +188,8 @@ class Cell:
             if epoch in shown:
                 look(batches * epoch, *now(network))
 
-        train_as_released(
-            network,
-            X,
-            y,
-            momentum=0.9 if training == MOMENTUM else 0.0,
-            data_seed=OTHER_ORDER if training == ORDER else 1,
-            on_epoch=on_epoch,
-        )
+        momentum, order = 0.9 * (training == MOMENTUM), OTHER_ORDER if training == ORDER else 1
+        train_as_released(network, X, y, momentum=momentum, data_seed=order, on_epoch=on_epoch)
 
 
 def now(network: GLN | Masked) -> tuple[Array, float]:

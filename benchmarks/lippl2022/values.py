@@ -50,9 +50,9 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 import pandas as pd
 
+from benchmarks.lippl2022 import published
 from benchmarks.lippl2022.grids import MODELS as GRIDS
 from benchmarks.lippl2022.grids import exported
-from benchmarks.lippl2022.published import NAMES, NETWORKS, NOT_MOVED, thresholds, with_networks
 from benchmarks.page import Kept
 
 Side: TypeAlias = Literal["published", "corrected"]
@@ -70,11 +70,13 @@ OPERATORS: dict[Side, dict[str, str]] = {
     "corrected": {"svm-gln": "SVM-GLN", "svm-l2": "SVM-L2", "svm-l2-formula": "SVM-L2 formula"},
 }
 SHARED = {
-    name: title for name, title in NAMES.items() if title not in OPERATORS["published"].values()
+    name: title
+    for name, title in published.NAMES.items()
+    if title not in OPERATORS["published"].values()
 }
 # Networks that disagreements are with, of those in a cell the first.
 TRAINED: dict[Side, tuple[str, ...]] = {
-    "published": NETWORKS,
+    "published": published.NETWORKS,
     "corrected": ("gd-gln", "gd-shallow", "gd-relu"),
 }
 # Network that an SVM is compared with.
@@ -178,7 +180,7 @@ def exact_networks(models: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     if exact.empty:
         return models
     known = exact.rename(columns={"hidden_units": "units", "model": "title"}).assign(
-        threshold=thresholds(exact),
+        threshold=published.thresholds(exact),
         exact_error=1.0 - exact["ours"],
     )
     networks = {name: title for name, title in SHARED.items() if name.startswith("gd-")}
@@ -191,14 +193,7 @@ def exact_networks(models: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
 
 def in_study(frame: pd.DataFrame, split_seed: int = 1) -> pd.Series[bool]:
     """Whether each row is of a cell of the paper's grid, or of that grid on another split."""
-    return (
-        (frame["dataset"] == "mnist")
-        & (frame["protocol"] == "lippl2022")
-        & frame["positive"].isna()
-        & frame["negative"].isna()
-        & (frame["split_seed"] == split_seed)
-        & frame["train_size"].isin(TRAIN_SIZES)
-    )
+    return published.of_paper(frame, split_seed) & frame["train_size"].isin(TRAIN_SIZES)
 
 
 def all_values(tables: Tables) -> pd.DataFrame:
@@ -262,7 +257,7 @@ def our_values(study: Tables, side: Side) -> pd.DataFrame:
         frame = _with_a_fair_coin(frame)
     else:
         # Where the network has not been moved there is nothing to set beside the published value.
-        unlike = (frame["threshold"] == "median") & frame["network"].isin(NOT_MOVED)
+        unlike = (frame["threshold"] == "median") & frame["network"].isin(published.NOT_MOVED)
         frame = frame.assign(disagreement=frame["disagreement"].mask(unlike))
     frame = pd.concat([frame, _failed(study.cells, names, side)])
     # Cells of several grids have models in common: one row is enough, the one that says most.
@@ -274,7 +269,7 @@ def our_values(study: Tables, side: Side) -> pd.DataFrame:
 
 def _disagreement(pairs: pd.DataFrame, side: Side) -> pd.DataFrame:
     """Disagreement of each model with the network of its cell: columns cell, name and that."""
-    frame = with_networks(pairs, TRAINED[side], ["cell"])
+    frame = published.with_networks(pairs, TRAINED[side], ["cell"])
     frame = frame[~frame["name"].isin(TRAINED[side])]
     return frame[["cell", "name", "network", "disagreement", "preference"]]
 

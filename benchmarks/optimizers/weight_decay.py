@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from benchmarks.drawing import Figure, look_of
+from benchmarks.drawing import Figure, common_legend, look_of
 from benchmarks.harness import Row, Rows, Verdict
 from benchmarks.optimizers.data import samples
 from benchmarks.sizes import grid, log_spaced, sized
@@ -145,8 +145,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             ax.plot(run["step"], run["gap"], linewidth=1.6 if ours else 0.8, label=shown, **look)
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="Frank-Wolfe gap / loss")
     ax.grid(axis="both")
-    figure.legend(loc="outside lower center", ncols=2)
-    return figure
+    return common_legend(figure, [ax], 2)
 
 
 EXPERIMENT = sized(settings, rows, found, at_end, verdict, draw, quick=QUICK)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.drawing import Figure, subplots
+from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Judged, Rows, Verdict, whole
 from benchmarks.panigrahi2020 import gram_bounds as bounds
 from benchmarks.panigrahi2020.gram_spectrum import KINKS, circle_points, separation
@@ -131,8 +131,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         ax.set(xscale="log", yscale="log", title=part, xlabel=column)
         if column == "n":
             plain_numbers(ax, ordinate=False)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=7)
-    return figure
+    return common_legend(figure, axes[:1], 7)
 
 
 def exponents(frame: pd.DataFrame) -> dict[str, dict[str, float]]:

@@ -1,5 +1,6 @@
 """Theorem 4.4: how small eigenvalues are for tanh and swish in few dimensions."""
 
+import itertools
 import math
 
 import numpy as np
@@ -29,40 +30,36 @@ def measure(quick: bool) -> Rows:
     """Smallest eigenvalue and that of index ceil(n / d'), at infinite and at finite width."""
     sizes = (8, 16, 32) if quick else (8, 12, 16, 24, 32, 48, 64, 96, 128)
     width, runs = (256, 1) if quick else (1024, 2)
-    for activation in SMOOTH:
+    for activation, d, n, run in itertools.product(SMOOTH, (2, 3, 4), sizes, range(runs)):
         phi = grams.ACTIVATIONS[activation]
-        for dimension in (2, 3, 4):
-            for n in sizes:
-                index = bounds.smooth_index(n, dimension)
-                for run in range(runs):
-                    X = in_subspace(n, dimension, dimension, seed=run)
-                    exact = sphere_eigenvalues(X, phi)
-                    generator = torch.Generator().manual_seed(10**6 + run)
-                    readouts = torch.randn(width, generator=generator, dtype=torch.float64)
-                    weights = list(grams.gaussian_weights(width, dimension, seed=run))
-                    finite, both = (
-                        grams.finite_eigenvalues(
-                            X, phi, weights, readouts=readouts, train_readouts=trained
-                        )
-                        for trained in (False, True)
-                    )
-                    index_both = bounds.smooth_index(n, dimension, train_readouts=True)
-                    yield {
-                        "activation": activation,
-                        "dimension": dimension,
-                        "n": n,
-                        "run": run,
-                        "width": width,
-                        "index": index,
-                        "largest": exact[0],
-                        "smallest": exact[-1],
-                        "at_index": exact[index - 1],
-                        "finite_smallest": finite[-1],
-                        "finite_at_index": finite[index - 1],
-                        "finite_largest": finite[0],
-                        "both_at_index": both[index_both - 1],
-                        "both_largest": both[0],
-                    }
+        index, index_both = (
+            bounds.smooth_index(n, d, train_readouts=trained) for trained in (False, True)
+        )
+        X = in_subspace(n, d, d, seed=run)
+        exact = sphere_eigenvalues(X, phi)
+        generator = torch.Generator().manual_seed(10**6 + run)
+        readouts = torch.randn(width, generator=generator, dtype=torch.float64)
+        weights = list(grams.gaussian_weights(width, d, seed=run))
+        finite, both = (
+            grams.finite_eigenvalues(X, phi, weights, readouts=readouts, train_readouts=trained)
+            for trained in (False, True)
+        )
+        yield {
+            "activation": activation,
+            "dimension": d,
+            "n": n,
+            "run": run,
+            "width": width,
+            "index": index,
+            "largest": exact[0],
+            "smallest": exact[-1],
+            "at_index": exact[index - 1],
+            "finite_smallest": finite[-1],
+            "finite_at_index": finite[index - 1],
+            "finite_largest": finite[0],
+            "both_at_index": both[index_both - 1],
+            "both_largest": both[0],
+        }
 
 
 def means(frame: pd.DataFrame) -> pd.DataFrame:

@@ -456,67 +456,61 @@ def tabulate(frame: pd.DataFrame) -> Rows:
         yield line
 
 
-def _published(frame: pd.DataFrame) -> list[tuple[Cell, list[Row], Row]]:
-    """Cells of SVM-GLN at which ECOS answers the published program, the largest last."""
-    found = [
-        (cell, rows, _best(rows, "ecos", "primal"))
-        for cell, rows in _by_cell(frame)
-        if not cell.one_group
-    ]
-    answered = [(cell, rows, row) for cell, rows, row in found if row is not None]
-    return sorted(answered, key=lambda one: one[0].N)
+def _published(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of SVM-GLN at which ECOS answers the published program, the largest last."""
+    by_ecos = (frame["solver"] == "ecos") & (frame["formulation"] == "primal")
+    answered = (frame["outcome"] == runs.ANSWERED) & (frame["model"] == "svm-gln")
+    return frame[by_ecos & answered].sort_values("N", kind="stable")
 
 
 def found(frame: pd.DataFrame) -> str:
     """Say who is faster, and by how much."""
-    answered = _published(frame)
     lines = []
     limit = frame["limit"].min()
-    if answered:
-        cell, _, last = answered[-1]
+    if published := rows_of(_published(frame)):
+        *smaller, last = published
         lines.append(
             "- ECOS on the program as published takes "
-            f"{few_digits(last['ratio'])} times as long as the native solver at {cell.name}, the "
-            "largest size where ECOS answers in time"
-            + "".join(
-                f", {few_digits(row['ratio'])} times at N={other.N}"
-                for other, _, row in answered[:-1]
-            )
+            f"{few_digits(last['ratio'])} times as long as the native solver at "
+            f"{runs.made(Cell, last).name}, the largest size where ECOS answers in time"
+            + "".join(f", {few_digits(row['ratio'])} times at N={row['N']}" for row in smaller)
             + "."
         )
-    small = _small_formulations(frame)
-    if small:
+    answered = frame[frame["outcome"] == runs.ANSWERED]
+    one_group = answered["model"] != "svm-gln"
+    small = answered[~one_group & (answered["dataset"] == "mnist")]
+    small = small[small["solver"].isin(["ecos", "clarabel", "scs"])]
+    if len(small):
+        sizes = small.assign(size=[runs.made(Cell, row).size for row in rows_of(small)])
+        best = sizes.groupby(["size", "solver"], sort=False)["ratio"].min()
         words = "; ".join(
-            f"{span(np.array(ratios), few_digits)} at {size}" for size, ratios in small.items()
+            f"{span(ratios, few_digits)} at {size}"
+            for size, ratios in best.groupby("size", sort=False)
         )
         lines.append(
             "- Most of that is the formulation. In the best one of each the peers' times are, on "
             f"MNIST and SVM-GLN, multiples of the native one: {words}. Where a size is missing, "
             f"none answered within {limit:g} s."
         )
-    faster = [
-        (cell, row)
-        for cell, rows in _by_cell(frame)
-        if cell.one_group
-        for row in rows
-        if row["outcome"] == runs.ANSWERED and row["solver"] != "native" and row["ratio"] < 1
-    ]
-    if faster:
-        cell, row = min(faster, key=lambda one: float(one[1]["ratio"]))
-        peer, gaps = runs.made(Peer, row), [float(row["gap"]) for _, row in faster]
-        names = ", ".join(sorted({runs.made(Peer, row).solver for _, row in faster}))
+    peers_of_one = answered[one_group & (answered["solver"] != "native")]
+    faster = peers_of_one[peers_of_one["ratio"] < 1]
+    if len(faster):
+        row = rows_of(faster.nsmallest(1, "ratio"))[0]
         lines.append(
             "- One group (SVM-L2) is a quadratic program in N variables, and others are good at "
-            f"those. Faster somewhere: {names}, by a factor of up to "
-            f"{few_digits(1 / row['ratio'])} ({peer.name} at {cell.name}), to gaps of "
-            f"{min(gaps):.0e} to {max(gaps):.0e}. (SVC's kernel is in single precision.)"
+            f"those. Faster somewhere: {', '.join(sorted(set(faster['solver'])))}, by a factor of "
+            f"up to {few_digits(1 / row['ratio'])} ({runs.made(Peer, row).name} at "
+            f"{runs.made(Cell, row).name}), to gaps of {span(faster['gap'], '.0e')}. (SVC's kernel "
+            "is in single precision.)"
         )
-    certified = _with_certificates(frame)
-    if certified:
+    svc = frame[frame["solver"] == "svc"]
+    svc = svc.reindex(columns=["seconds", "certify_seconds", "native_seconds"]).dropna()
+    if len(svc):
+        certified = (svc["seconds"] + svc["certify_seconds"]) / svc["native_seconds"]
         lines.append(
             "- A gap takes a certificate, which the native times include and those of the peers do "
-            f"not. SVC and `certify` take {span(np.array(certified), few_digits)} times what the "
-            "native solver takes on the problems of one group."
+            f"not. SVC and `certify` take {span(certified, few_digits)} times what the native "
+            "solver takes on the problems of one group."
         )
     threads = " or ".join(f"{n:.0f} threads" for n in sorted(frame["threads"].dropna().unique()))
     stopped = int(frame["outcome"].isin([runs.TIME_LIMIT, runs.NOT_TRIED]).sum())
@@ -528,30 +522,10 @@ def found(frame: pd.DataFrame) -> str:
     )
 
 
-def _with_certificates(frame: pd.DataFrame) -> list[float]:
-    """Return times of SVC and of certifying its answer, as multiples of the native ones."""
-    if "certify_seconds" not in frame:  # no peer has answered
-        return []
-    rows = frame[(frame["solver"] == "svc") & frame["certify_seconds"].notna()]
-    return list((rows["seconds"] + rows["certify_seconds"]) / rows["native_seconds"])
-
-
-def _small_formulations(frame: pd.DataFrame) -> dict[str, list[float]]:
-    """Ratios of the peers' best formulations, for each size of SVM-GLN on MNIST."""
-    small: dict[str, list[float]] = {}
-    for cell, rows in _by_cell(frame):
-        if cell.dataset == "mnist" and not cell.one_group:
-            found = [_best(rows, solver, None) for solver in ("ecos", "clarabel", "scs")]
-            ratios = [float(row["ratio"]) for row in found if row is not None]
-            if ratios:
-                small[cell.size] = ratios
-    return small
-
-
 def verdict(frame: pd.DataFrame, least: float = 100.0) -> Verdict:
     """Judge the claim by the rule."""
-    ratios = [float(row["ratio"]) for _, _, row in _published(frame)]
-    return Verdict.of(ratios and ratios[-1] >= least, max(ratios, default=0.0) >= 10)
+    ratios = _published(frame)["ratio"]
+    return Verdict.of((ratios.tail(1) >= least).any(), (ratios >= 10).any())
 
 
 def _by_cell(frame: pd.DataFrame) -> Iterator[tuple[Cell, list[Row]]]:

@@ -33,7 +33,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.harness import Experiment, Options, Rows, Run, Verdict, option, rows_of
+from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
 from benchmarks.speed.exact import find_lies, has_optimum
 from benchmarks.speed.runs import Renewed, limit_processor_time
 from implicit_bias import MarginProblem, Solution, Status, norms, solve
@@ -447,57 +447,43 @@ def _work(pipe: Pipe) -> None:
 
 
 def _progress(rows: list[dict[str, Any]]) -> str:
-    frame = pd.DataFrame(rows)
+    frame = judged(pd.DataFrame(rows))
     return (
-        f"{len(_auto(frame)):,} problems, {_lies(frame).sum()} lies, {_faults(frame).sum()} faults"
+        f"{(frame['method'] == 'auto').sum():,} problems, {frame['lie'].sum()} lies, "
+        f"{frame['fault'].sum()} faults"
     )
 
 
 # --- what is said ----------------------------------------------------------------------------
 
 
-def _auto(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame["method"] == "auto"]
+def judged(frame: pd.DataFrame) -> pd.DataFrame:
+    """Tell which answers are lies, faults or none, and which miss an optimum that may be there."""
+    optimal, proven = (
+        frame["status"] == each.name for each in (Status.OPTIMAL, Status.NOT_SEPARABLE)
+    )
+    none = ~(optimal | proven)
+    missed = none & frame["has_optimum"].ne(False)
+    lie, fault = frame["lies"].fillna("") != "", frame["status"].isin([RAISED, HANG, DIED])
+    return frame.assign(
+        optimal=optimal, proven=proven, none=none, missed=missed, lie=lie, fault=fault
+    )
 
 
-def _lies(frame: pd.DataFrame) -> pd.Series:
-    return frame["lies"].fillna("") != ""
-
-
-def _faults(frame: pd.DataFrame) -> pd.Series:
-    return frame["status"].isin([RAISED, HANG, DIED])
-
-
-def _unanswered(frame: pd.DataFrame) -> pd.Series:
-    return ~frame["status"].isin([Status.OPTIMAL.name, Status.NOT_SEPARABLE.name])
-
-
-def _missed(frame: pd.DataFrame) -> pd.Series:
-    """Whether there is no answer, where no proof says that there is no optimum."""
-    return _unanswered(frame) & frame["has_optimum"].ne(False)
-
-
-def tabulate(frame: pd.DataFrame) -> Rows:
+def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Count the answers to each family, by each method."""
-    for (family, method), part in frame.groupby(["family", "method"], sort=False):
-        yield {
-            "family": str(family),
-            "method": str(method),
-            "problems": f"{len(part):,}",
-            "optimal": f"{(part['status'] == Status.OPTIMAL.name).sum():,}",
-            "not separable, proven": f"{(part['status'] == Status.NOT_SEPARABLE.name).sum():,}",
-            "no answer": f"{_unanswered(part).sum():,}",
-            "where there is an optimum": f"{_missed(part).sum():,}",
-            "raised or hung": f"{_faults(part).sum():,}",
-            "lies": f"{_lies(part).sum():,}",
-            "median": f"{1e3 * part['seconds'].median():.0f} ms",
-        }
+    groups = judged(frame).groupby(["family", "method"], sort=False)
+    counts = groups[["optimal", "proven", "none", "missed", "fault", "lie"]].sum()
+    return counts.assign(
+        problems=groups.size(), milliseconds=1e3 * groups["seconds"].median()
+    ).reset_index()
 
 
 def found(frame: pd.DataFrame) -> str:
     """Count lies, faults, and problems without an answer, and list these."""
-    auto, lies, faults = _auto(frame), _lies(frame), _faults(frame)
-    none, missed = _unanswered(auto), _missed(auto)
+    frame = judged(frame)
+    auto, lies, faults = frame[frame["method"] == "auto"], frame["lie"], frame["fault"]
+    none, missed = auto["none"], auto["missed"]
     fell_back = auto["detail"].fillna("").str.contains("after ") & ~none
     lines = [
         f"**Of {len(frame):,} answers to {len(auto):,} problems {lies.sum()} are untrue"
@@ -529,10 +515,11 @@ def _counts(words: pd.Series) -> str:
 
 def verdict(frame: pd.DataFrame, most: float = FEW) -> Verdict:
     """Judge the claim by the rule."""
-    auto = _auto(frame)
-    honest = not (_lies(frame) | _faults(frame)).any()
-    whole = set(FAMILIES) <= set(frame["family"]) and _missed(auto).mean() <= most
-    return Verdict.of(honest and whole, not _lies(frame).any())
+    frame = judged(frame)
+    missed = frame.loc[frame["method"] == "auto", "missed"]
+    honest = not (frame["lie"] | frame["fault"]).any()
+    whole = set(FAMILIES) <= set(frame["family"]) and missed.mean() <= most
+    return Verdict.of(honest and whole, not frame["lie"].any())
 
 
 EXPERIMENT = Experiment(
