@@ -22,9 +22,8 @@ Source: Lippl, Abbott, Chung (2022), section 4, and their released code.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,15 +34,10 @@ from implicit_bias.base.validation import Array, torch_generator
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import THRESHOLD_SCALE, WEIGHT_SCALE, HyperplaneContexts
 from implicit_bias.protocols import lippl2022
-from implicit_bias.training.driver import Ending
-from implicit_bias.training.history import Observer
-from implicit_bias.training.losses import LOSSES
-from implicit_bias.training.minibatch import (
-    TrainingConfig,
-    TrainingDiverged,
-    TrainingResult,
-    _threads,
-)
+from implicit_bias.training.configuration import TrainingConfig
+from implicit_bias.training.driver import Ending, drive
+from implicit_bias.training.minibatch import MiniBatches, TrainingResult, threads
+from implicit_bias.training.optimizers import build_optimizer
 
 # Samples that a network sees: 200 epochs of 2,000.
 SAMPLES_SEEN = 400_000
@@ -191,37 +185,11 @@ def train_as_released(
             f"float32, got {network.n_layers - 1} hidden layers, {network.readout_contexts} "
             f"contexts of the readout and {network.dtype}"
         )
-    prepared, labels = network.prepare_samples(X, y)
-    n_samples = len(labels)
-    config = _config(n_samples, momentum, record, data_seed)
-    recorded_steps = config.recorded_steps
-    observe = Observer(network, prepared, labels, LOSSES["logistic"])
-    descent = _Descent(network, prepared, labels, momentum)
-    history, losses = [observe(0)], list[float]()
-    step, ending, started = 0, Ending.STEPS, time.perf_counter()
-    try:
-        with _threads(1):  # the number of threads changes the order of the sums
-            for epoch, batches in enumerate(_epochs(n_samples, config), start=1):
-                for batch in batches:
-                    loss = descent.step(batch, config.step_size(step))
-                    step += 1
-                    if step in recorded_steps:
-                        history.append(observe(step))
-                losses.append(loss)
-                if on_epoch is not None:
-                    on_epoch(epoch, loss)
-    except KeyboardInterrupt:
-        ending = Ending.INTERRUPTED
-        if history[-1].step < step:
-            history.append(observe(step))
-    return ReleasedTraining(
-        network=network,
-        config=config,
-        history=tuple(history),
-        ending=ending,
-        seconds=time.perf_counter() - started,
-        batch_losses=np.array(losses),
-    )
+    config = lippl2022.training_config(momentum=momentum, seed=data_seed)
+    run = _Released(network, X, y, config, record, on_epoch)
+    with threads(1):  # their number changes the order of the sums
+        found = drive(run, TrainingResult, on_point=None, progress=False)
+    return ReleasedTraining(**vars(found), batch_losses=np.array(run.batch_losses))
 
 
 def train_from_released_start(
@@ -274,8 +242,7 @@ def train_from_released_start(
         for own, released in zip(network.parameters(), start.parameters(), strict=True):
             own.copy_(released)
     training = train_as_released(network, X, y, momentum=momentum, data_seed=data_seed)
-    common = {field.name: getattr(training, field.name) for field in fields(TrainingResult)}
-    return TrainingResult(**common)
+    return TrainingResult(**{k: v for k, v in vars(training).items() if k != "batch_losses"})
 
 
 def _unset_gln(contexts: HyperplaneContexts, *, readout_bias: bool) -> GLN:
@@ -296,73 +263,75 @@ def _generator_after_contexts(contexts: HyperplaneContexts, seed: int) -> torch.
     return generator
 
 
-def _config(
-    n_samples: int, momentum: float, record: int | tuple[int, ...], data_seed: int
-) -> TrainingConfig:
-    """Return the released configuration for N samples: 3,200 steps for each released N."""
-    config = lippl2022.training_config(momentum=momentum, seed=data_seed)
-    assert config.batch_size is not None
-    steps = max(1, SAMPLES_SEEN // n_samples) * math.ceil(n_samples / config.batch_size)
-    return replace(config, steps=steps, record=record)
-
-
-def _epochs(n_samples: int, config: TrainingConfig) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the batches of each epoch."""
-    assert config.batch_size is not None
-    generator = torch.Generator().manual_seed(config.seed)
-    per_epoch = math.ceil(n_samples / config.batch_size)
-    for _ in range(config.steps // per_epoch):
-        torch.empty((), dtype=torch.int64).random_(generator=generator)
-        order = torch.randperm(n_samples, generator=generator)
-        yield torch.split(order, config.batch_size)
-
-
-class _Descent:
-    """Gradient descent with momentum on a network's trained weights, a batch at a time.
+class _Released(MiniBatches):
+    """Mini-batches as released.
 
     Of a shallow GLN, which has more rows than samples, only those that occur are descended on.
     """
 
     @torch.no_grad()
     def __init__(
-        self, network: Network, prepared: tuple[Tensor, ...], labels: Tensor, momentum: float
+        self,
+        network: Network,
+        X: ArrayLike,
+        y: ArrayLike,
+        config: TrainingConfig,
+        record: int | tuple[int, ...],
+        on_epoch: OnEpoch | None,
     ) -> None:
-        self.network, self.momentum = network, momentum
-        (self.inputs, *self.rows), self.targets = prepared, (labels > 0).to(prepared[0])
-        self.weights: Tensor = network.hidden_weights[0]
+        super().__init__(network, X, y, config)
+        assert config.batch_size is not None
+        n_samples = len(self.labels)
+        self.per_epoch = math.ceil(n_samples / config.batch_size)
+        # 3,200 for each released number of samples.
+        steps = max(1, SAMPLES_SEEN // n_samples) * self.per_epoch
+        self.config = replace(config, steps=steps, record=record)
+        self.batches = _batches(n_samples, config.batch_size, config.seed)
+        self.on_epoch, self.batch_losses = on_epoch, list[float]()
+        self.targets = (self.labels > 0).to(self.inputs[0])
+        self.weights = network.hidden_weights[0]
         self.occurring: Tensor | None = None
-        if self.rows and self.rows[0].shape[1] == 1:
-            found = np.unique(self.rows[0][:, 0].numpy(), return_inverse=True)
+        inputs, *rows = self.inputs
+        if rows and rows[0].shape[1] == 1:
+            found = np.unique(rows[0][:, 0].numpy(), return_inverse=True)
             self.occurring, places = map(torch.tensor, found)
-            self.weights = self.weights[self.occurring].requires_grad_()
-            self.rows = [places[:, None]]
-        parts = (self.weights, network.readout, network.readout_bias)
-        self.trained = [part for part in parts if part is not None and part.requires_grad]
-        self.velocities = [torch.zeros_like(weights) for weights in self.trained]
+            self.weights = nn.Parameter(self.weights[self.occurring])
+            self.inputs = (inputs, places[:, None])
+            self.optimizer = build_optimizer([self.weights, *network.parameters()], config)
 
-    def step(self, batch: Tensor, rate: float) -> float:
-        """Descend from the loss of a batch, and return it."""
-        hidden = self._hidden(self.inputs[batch], *(rows[batch] for rows in self.rows))
+    def advance(self) -> Ending | None:
+        """Descend from the loss of a batch."""
+        ending = super().advance()
+        with torch.no_grad():
+            if self.occurring is not None:
+                self.network.hidden_weights[0][self.occurring] = self.weights
+        if ending is None and self.step % self.per_epoch == 0:
+            self.batch_losses.append(self.last_loss)
+            if self.on_epoch is not None:
+                self.on_epoch(len(self.batch_losses), self.last_loss)
+        return ending
+
+    def loss_of(self, batch: Tensor | slice) -> Tensor:
+        """Compute the loss of a batch of samples."""
+        hidden = self._hidden(*(tensor[batch] for tensor in self.inputs))
         offset = self.network.readout_bias
         bias = None if offset is None else offset[None]
         outputs = nn.functional.linear(hidden, self.network.readout, bias)[:, 0]
-        if not torch.isfinite(outputs).all():
-            raise TrainingDiverged("training diverged: an output is not finite. Scale the inputs")
-        loss = nn.functional.binary_cross_entropy(torch.sigmoid(outputs), self.targets[batch])
-        gradients = torch.autograd.grad(loss, self.trained)
-        with torch.no_grad():
-            for weights, velocity, slope in zip(
-                self.trained, self.velocities, gradients, strict=True
-            ):
-                weights.sub_(velocity.mul_(self.momentum).add_(slope), alpha=rate)
-            if self.occurring is not None:
-                self.network.hidden_weights[0][self.occurring] = self.weights
-        return loss.item()
+        self.check_finite(outputs.abs().max().item(), self.step)
+        return nn.functional.binary_cross_entropy(torch.sigmoid(outputs), self.targets[batch])
 
     def _hidden(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return hidden outputs (B, H), of a GLN by its rows (B, H) of hidden weights (R, D)."""
-        if rows is not None and rows.shape[1] == 1:
+        if self.occurring is not None and rows is not None:
             return (x * nn.functional.embedding(rows[:, 0], self.weights)).sum(dim=1, keepdim=True)
         products = x @ self.weights.T
         # The gates of a ReLU are open at 0, as in the released code.
         return products * (products >= 0) if rows is None else products.gather(1, rows)
+
+
+def _batches(n_samples: int, batch_size: int, seed: int) -> Iterator[Tensor]:
+    """Yield the batches of one epoch after the other."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        torch.empty((), dtype=torch.int64).random_(generator=generator)
+        yield from torch.split(torch.randperm(n_samples, generator=generator), batch_size)

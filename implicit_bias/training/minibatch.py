@@ -146,18 +146,18 @@ def train(
             "rule='local' lets every unit predict the label by itself, which takes units that are "
             "linear in their weights: use a GLN, or rule='gradient'"
         )
-    run = _Run(network, X, y, config)
+    run = MiniBatches(network, X, y, config)
 
     def checked(point: HistoryPoint) -> None:
-        _check_finite(point.loss, point.step, run)
+        run.check_finite(point.loss, point.step)
         if on_point is not None:
             on_point(point)
 
-    with _threads(1 if config.batch_size is not None else torch.get_num_threads()):
+    with threads(1 if config.batch_size is not None else torch.get_num_threads()):
         return drive(run, TrainingResult, on_point=checked, progress=progress)
 
 
-class _Run:
+class MiniBatches:
     """The training of a network by mini-batches, as `drive` sees it."""
 
     detail = ""
@@ -176,33 +176,50 @@ class _Run:
         self.first_step_sizes = [group["lr"] for group in self.optimizer.param_groups]
 
     def point(self) -> HistoryPoint:
+        """Measure the network as it is."""
         return self.observe(self.step)
 
     def advance(self) -> Ending | None:
+        """Descend from the loss of a batch; none is left after the last step."""
         if self.step == self.config.steps:
             return Ending.STEPS
-        batch = next(self.batches)
         decayed = self.config.decayed(self.step)
         for group, first in zip(self.optimizer.param_groups, self.first_step_sizes, strict=True):
             group["lr"] = first * decayed
-        outputs = self.outputs(self.network, tuple(t[batch] for t in self.inputs))
-        labels = self.labels[batch]
-        # Each unit has margins of its own: a row a sample, and within it one a unit.
-        margins = soft_margins(outputs.flatten(0, 1), labels.repeat_interleave(outputs.shape[1]))
-        loss = self.loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
-        _check_finite(loss.item(), self.step, self)
+        loss = self.loss_of(next(self.batches))
+        self.last_loss = loss.item()
+        self.check_finite(self.last_loss, self.step)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         self.optimizer.step()
         self.step += 1  # an interruption from here on is after this update
         return None
 
+    def loss_of(self, batch: Tensor | slice) -> Tensor:
+        """Compute the loss of a batch of samples."""
+        outputs = self.outputs(self.network, tuple(t[batch] for t in self.inputs))
+        labels = self.labels[batch]
+        # Each unit has margins of its own: a row a sample, and within it one a unit.
+        margins = soft_margins(outputs.flatten(0, 1), labels.repeat_interleave(outputs.shape[1]))
+        return self.loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
+
+    def check_finite(self, loss: float, step: int) -> None:
+        """Refuse to go on where a loss, or an output, is not finite."""
+        if not math.isfinite(loss):
+            raise TrainingDiverged(
+                f"training diverged: after {step} steps the loss is {loss}. Inputs have a norm of "
+                f"about {self.size:.3g}, and learning_rate is {self.config.learning_rate:g}: "
+                "choose a smaller learning_rate (--learning-rate), less momentum, or smaller "
+                "initial weights; scale inputs far from a size of 1 first (--standardize, or "
+                "StandardScaler)"
+            )
+
     def close(self) -> None:
         """Nothing is kept but the network itself."""
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def threads(count: int) -> Iterator[None]:
     """Lend torch this many threads: on small batches they would only wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -221,13 +238,3 @@ def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | slice]
         else:
             order = torch.randperm(n_samples, generator=generator)
             yield from torch.split(order, min(n_samples, config.batch_size))
-
-
-def _check_finite(loss: float, step: int, run: _Run) -> None:
-    if not math.isfinite(loss):
-        raise TrainingDiverged(
-            f"training diverged: after {step} steps the loss is {loss}. Inputs have a norm of "
-            f"about {run.size:.3g}, and learning_rate is {run.config.learning_rate:g}: choose a "
-            "smaller learning_rate (--learning-rate), less momentum, or smaller initial weights; "
-            "scale inputs far from a size of 1 first (--standardize, or StandardScaler)"
-        )
