@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from implicit_bias.cli.choices import load_data
-from implicit_bias.cli.options import JsonOption, takes_config
+from implicit_bias.cli.options import JsonOption, load_data, takes_config
 from implicit_bias.cli.output import print_json, print_values, show, usage_errors
 from implicit_bias.runs.configuration import RunConfig, chosen
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from implicit_bias.cli import output
-from implicit_bias.cli.choices import load_data
-from implicit_bias.cli.interruption import INTERRUPTED
-from implicit_bias.cli.options import JsonOption, takes_config
+from implicit_bias.cli.entry import INTERRUPTED
+from implicit_bias.cli.options import JsonOption, load_data, takes_config
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:

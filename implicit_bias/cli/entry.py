@@ -2,7 +2,10 @@
 
 import sys
 
-from implicit_bias.cli.interruption import INTERRUPTED, STOPPED
+# Exit status after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+# Said of all commands then: some keep nothing, some a model, a checkpoint or finished cells.
+STOPPED = "interrupted; any file written before is kept"
 
 
 def main() -> None:

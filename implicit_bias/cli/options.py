@@ -19,13 +19,17 @@ from contextlib import suppress
 from dataclasses import Field, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from implicit_bias.cli.output import usage_errors
-from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, group, kinds
+from implicit_bias.cli.output import err, usage_errors
+from implicit_bias.runs import configuration
+from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, kinds
+
+if TYPE_CHECKING:
+    from implicit_bias.runs.data import Data
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output.")
@@ -44,12 +48,25 @@ def _model_file(file: Path | None) -> Path | None:
 ModelFileOption = Annotated[
     Path | None, typer.Option("--out", help="File (MODEL.safetensors).", callback=_model_file)
 ]
-GridArgument = Annotated[
-    Path,
-    typer.Argument(help="A .toml or .yaml file: fields of a configuration, a list for each axis."),
-]
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder with one file a cell.")]
-DEFAULT_STORE = Path("implicit-bias-sweep")
+SVM_NAMES = tuple(name for name in configuration.MODEL_NAMES if name.startswith("svm-"))
+NETWORK_NAMES = tuple(name for name in configuration.MODEL_NAMES if name not in SVM_NAMES)
+
+
+def _model_argument(known: tuple[str, ...], other: str) -> Any:
+    """Describe a model of one kind; the command ``other`` takes the others."""
+
+    def check(model: str) -> str:
+        if model not in known:
+            raise typer.BadParameter(
+                f"the model must be one of {', '.join(known)}; got {model!r} (see also: {other})"
+            )
+        return model
+
+    return typer.Argument(help=f"Of {', '.join(known)}.", callback=check)
+
+
+SvmArgument = Annotated[str, _model_argument(SVM_NAMES, "train")]
+NetworkArgument = Annotated[str, _model_argument(NETWORK_NAMES, "fit")]
 PARAMETERS = "\n\nParameters\n----------\n"
 
 
@@ -81,7 +98,7 @@ def takes_config(
     Its first argument is their configuration; its second, where it takes ``changes``, a dict of
     those of these fields that are given.
     """
-    chosen = [field for field in fields(RunConfig) if field.name in group(*groups)]
+    chosen = [field for field in fields(RunConfig) if field.name in configuration.group(*groups)]
     changed = [field for field in fields(RunConfig) if field.name in changes]
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -167,3 +184,24 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
     if not all(number.strip().isdecimal() for number in text.split(",")):
         raise typer.BadParameter(f"{what} separated by commas, such as 0,1,2; got {text!r}")
     return tuple(int(number) for number in text.split(","))
+
+
+def load_data(config: RunConfig) -> "Data":
+    """Load the data of a configuration, or refuse what the user asked of them."""
+    from implicit_bias.runs.data import load_data
+
+    with usage_errors():
+        data = load_data(config)
+    if config.data is not None:
+        own = data.everything
+        scaled = (
+            ", scaled to mean 0 and variance 1 over the training samples, which changes the "
+            "geometry (--no-standardize leaves them as they are)"
+        )
+        err.print(
+            f"{own.name}: {len(own)} samples of {own.n_features} inputs, the constant 1 included"
+            f"{scaled if config.standardize else ''}",
+            highlight=False,
+            markup=False,
+        )
+    return data

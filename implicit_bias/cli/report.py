@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from implicit_bias.cli.choices import load_data
 from implicit_bias.cli.compare import print_comparison
-from implicit_bias.cli.options import JsonOption
+from implicit_bias.cli.options import JsonOption, load_data
 from implicit_bias.cli.output import usage_errors, warn
 
 

@@ -16,18 +16,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich import progress
 
-from implicit_bias.cli.choices import open_grid
-from implicit_bias.cli.options import DEFAULT_STORE, GridArgument, JsonOption, StoreOption
+from implicit_bias.cli.options import JsonOption
 from implicit_bias.cli.output import err, percent, print_json, print_table, show, usage_errors, warn
 
 if TYPE_CHECKING:
     from implicit_bias.runs.backends import Backend
-    from implicit_bias.runs.store import Record
+    from implicit_bias.runs.grid import Grid
+    from implicit_bias.runs.store import Record, Store
 
+GridArgument = Annotated[
+    Path,
+    typer.Argument(help="A .toml or .yaml file: fields of a configuration, a list for each axis."),
+]
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder with one file a cell.")]
+DEFAULT_STORE = Path("implicit-bias-sweep")
 COLUMNS = (
     *("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn()),
     *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
 )
+
+
+def _opened(file: Path, folder: Path) -> tuple[Grid, Store]:
+    """Read a grid and open the store of its results, or refuse them."""
+    from implicit_bias.runs.grid import Grid
+    from implicit_bias.runs.store import Store, StoreError
+
+    with usage_errors(ValueError, OSError, StoreError):
+        return Grid.read(file), Store(folder)
 
 
 def sweep(
@@ -49,7 +64,7 @@ def sweep(
     retry
         Compute failed cells again.
     """
-    grid, store = open_grid(grid_file, store_folder)
+    grid, store = _opened(grid_file, store_folder)
     backend = _backend(processes, scheduler)
     from implicit_bias.runs.command import written
     from implicit_bias.runs.runner import inventory, run_grid
@@ -118,7 +133,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Say which cells of a grid are done, failed (and why), damaged or missing."""
-    grid, store = open_grid(grid_file, store_folder)
+    grid, store = _opened(grid_file, store_folder)
     from implicit_bias.runs.runner import inventory
 
     found = inventory(grid, store)
@@ -150,7 +165,7 @@ def export(
     folder
         Folder of the tables.
     """
-    grid, store = open_grid(grid_file, store_folder)
+    grid, store = _opened(grid_file, store_folder)
     from implicit_bias.runs.export import tables, write_tables
     from implicit_bias.runs.runner import inventory
 

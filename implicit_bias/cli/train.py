@@ -10,10 +10,9 @@ import typer
 
 from implicit_bias.base import strict_json
 from implicit_bias.base.options import METHOD_NAMES, NORM_NAMES
-from implicit_bias.cli.choices import NETWORK_NAMES, check_model, load_data
+from implicit_bias.cli import options
+from implicit_bias.cli.entry import INTERRUPTED
 from implicit_bias.cli.fit import fit_and_save
-from implicit_bias.cli.interruption import INTERRUPTED
-from implicit_bias.cli.options import JsonOption, ModelFileOption, takes_config
 from implicit_bias.cli.output import new_file, print_json, print_values, show, usage_errors
 from implicit_bias.runs.command import LIMIT_SUFFIX, WANTED_STEPS
 from implicit_bias.runs.configuration import RunConfig
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
 
 
-@takes_config("Data", "Architecture", "Training", "device")
+@options.takes_config("Data", "Architecture", "Training", "device")
 def train(
     config: RunConfig,
-    model: Annotated[str, typer.Argument(help=f"Of {', '.join(NETWORK_NAMES)}.")] = "gd-gln",
+    model: options.NetworkArgument = "gd-gln",
     until_excess: float | None = None,
     to_limit: Annotated[bool, typer.Option("--to-limit")] = False,
     limit_steps: int | None = None,
@@ -51,8 +50,8 @@ def train(
     chunk: int | None = None,
     checkpoint: Path | None = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,
-    file: ModelFileOption = None,
-    as_json: JsonOption = False,
+    file: options.ModelFileOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Train one network by gradient descent and save it; a file that is there is kept.
 
@@ -79,7 +78,6 @@ def train(
     resume
         Continue from the checkpoint, if it is there.
     """
-    check_model(model, NETWORK_NAMES, "fit")
     config = replace(config, models=(model,))
     from implicit_bias.training.configuration import LimitConfig
 
@@ -99,7 +97,7 @@ def train(
         return
     if config.steps != RunConfig().steps:
         raise typer.BadParameter("--steps does not count towards the limit: --limit-steps does")
-    data = load_data(config)
+    data = options.load_data(config)
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX, train_and_save
     from implicit_bias.training.limit import LimitResult
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from implicit_bias.cli.choices import load_data
-from implicit_bias.cli.options import JsonOption, numbers, takes_config
+from implicit_bias.cli.options import JsonOption, load_data, numbers, takes_config
 from implicit_bias.cli.output import err, numbered, percent, print_json, print_table, show, warn
 from implicit_bias.runs.configuration import RunConfig
 

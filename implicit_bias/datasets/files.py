@@ -1,13 +1,12 @@
 """Data files: where they are looked for, downloaded from, verified, and read (IDX).
 
 Files are looked for in ``$IMPLICIT_BIAS_DATA``, then in the cache, then at the mirrors
-(``data/README.md``), and verified against ``data/checksums.json`` at each load.
+(``data/README.md``), and verified against the checksums in ``files.toml`` at each load.
 """
 
 import gzip
 import hashlib
 import io
-import json
 import os
 import struct
 import tempfile
@@ -21,29 +20,20 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import check_choice, existing_file
 
 Subset: TypeAlias = Literal["train", "test"]
 FileState: TypeAlias = Literal["ok", "missing", "corrupt"]
 DATA_VARIABLE = "IMPLICIT_BIAS_DATA"
-MIRRORS = {
-    "mnist": (
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    ),
-    "fashion-mnist": (
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-    ),
-}
 FILE_PREFIXES: dict[Subset, str] = {"train": "train", "test": "t10k"}
 GZIP_MAGIC = b"\x1f\x8b"
 # The largest known file has 47 MB uncompressed. What unpacks to much more is none of them.
 LARGEST = 2**26
-# A wheel carries the checksums inside the package; a source checkout has them beside it.
-_WHEEL_DATA = Path(__file__).parents[1] / "data"
-_CHECKOUT_DATA = Path(__file__).parents[2] / "data"
-CHECKSUMS_FILE = (_WHEEL_DATA if _WHEEL_DATA.is_dir() else _CHECKOUT_DATA) / "checksums.json"
+# Of each data set with files its mirrors, and the SHA-256 of the uncompressed content of each file.
+KNOWN = table_of("datasets/files.toml")
+# The cache of a source checkout; an installed package has no project around it.
+CHECKOUT = Path(__file__).parents[2] / "data"
 
 
 class DataError(RuntimeError):
@@ -65,8 +55,8 @@ def data_status() -> list[FileStatus]:
     """Look for every known data file and verify it; nothing is downloaded or raised."""
     return [
         _file_status(dataset, file, checksum)
-        for dataset, files in _checksums().items()
-        for file, checksum in files.items()
+        for dataset, known in KNOWN.items()
+        for file, checksum in known["sha256"].items()
     ]
 
 
@@ -88,20 +78,14 @@ def download(name: str) -> None:
     DataError
         A file is damaged, or no mirror gave a good one.
     """
-    check_choice(name, "a data set with files to download", MIRRORS)
-    for file in _checksums()[name]:
+    check_choice(name, "a data set with files to download", KNOWN)
+    for file in KNOWN[name]["sha256"]:
         load_file(name, file)
 
 
-def _checksums() -> dict[str, dict[str, str]]:
-    """SHA-256 of the uncompressed content, by data set and file."""
-    checksums: dict[str, dict[str, str]] = json.loads(CHECKSUMS_FILE.read_text("utf-8"))
-    return checksums
-
-
 def _cache_folder() -> Path:
-    if CHECKSUMS_FILE.parent != _WHEEL_DATA:
-        return CHECKSUMS_FILE.parent
+    if (CHECKOUT.parent / "pyproject.toml").is_file():
+        return CHECKOUT
     import pooch
 
     return Path(pooch.os_cache("implicit_bias"))
@@ -121,7 +105,7 @@ def _find(dataset: str, file: str) -> Path | None:
 
 def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
     """Find or download a known file, verify it and parse it."""
-    checksum = _checksums()[dataset][file]
+    checksum = KNOWN[dataset]["sha256"][file]
     path = _find(dataset, file) or _fetch(dataset, file, checksum)
     return _parse_idx(_read_verified(path, checksum))
 
@@ -145,7 +129,7 @@ def _fetch(dataset: str, file: str, checksum: str) -> Path:
     fetch = pooch.HTTPDownloader()
     folder = _cache_folder() / dataset
     failures: list[str] = []
-    for mirror in MIRRORS[dataset]:
+    for mirror in KNOWN[dataset]["mirrors"]:
         url = f"{mirror}{file}.gz"
         try:
             folder.mkdir(parents=True, exist_ok=True)

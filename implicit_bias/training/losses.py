@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from implicit_bias.base.options import LossName as LossName
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, check_choice
 
 # From here on log(1 + e) = e - e^2 / 2 to the last bit of float64, e = exp(-margin).
 TAIL = 20.0
@@ -139,9 +139,7 @@ def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """
     if isinstance(loss, MarginLoss):
         return loss
-    if not isinstance(loss, str) or loss not in (*LOSSES, *SYNONYMS):
-        names = [*LOSSES, *SYNONYMS]
-        raise ValueError(f"loss must be one of {names} or a MarginLoss, got {loss!r}")
+    check_choice(loss, "loss", (*LOSSES, *SYNONYMS), "a MarginLoss")
     return LOSSES[SYNONYMS.get(loss, loss)]
 
 

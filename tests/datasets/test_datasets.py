@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import http.server
-import json
 import os
 import struct
 import threading
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.options import DATASET_NAMES, TOY_KINDS, ToyKind
 from implicit_bias.datasets import DataError, Dataset, files, load, make_toy, split, split_indices
-from implicit_bias.datasets.files import DATA_VARIABLE, MIRRORS, data_status, download
+from implicit_bias.datasets.files import DATA_VARIABLE, KNOWN, data_status, download
 from implicit_bias.datasets.images import GARMENT_NAMES, load_digits, load_fashion_mnist, load_mnist
 from system import python
 
@@ -52,9 +51,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
     folder.mkdir()
     checksums = {file: hashlib.sha256(content).hexdigest() for file, content in TINY_FILES.items()}
-    (folder / "checksums.json").write_text(json.dumps({"mnist": checksums}), "utf-8")
-    monkeypatch.setattr(files, "CHECKSUMS_FILE", folder / "checksums.json")
-    monkeypatch.setattr(files, "MIRRORS", {"mnist": ()})
+    monkeypatch.setattr(files, "KNOWN", {"mnist": {"mirrors": [], "sha256": checksums}})
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setattr(files, "CHECKOUT", folder)
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     return folder
 
@@ -73,7 +72,7 @@ def mirror(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/"
-        monkeypatch.setattr(files, "MIRRORS", {"mnist": (f"{url}empty/", url)})
+        monkeypatch.setitem(files.KNOWN["mnist"], "mirrors", [f"{url}empty/", url])
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield folder
         server.shutdown()
@@ -202,7 +201,7 @@ def test_only_blobs_are_linearly_separable(kind: ToyKind, separable: bool) -> No
 # --- by name -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in DATASET_NAMES if name not in MIRRORS])
+@pytest.mark.parametrize("name", [name for name in DATASET_NAMES if name not in KNOWN])
 def test_load_by_name(name: str) -> None:
     assert load(name).name == name
 
@@ -226,10 +225,12 @@ def test_the_chosen_folder_comes_before_the_cache(
     assert paths == {IMAGES: chosen / f"{IMAGES}.gz", LABELS: cached / f"{LABELS}.gz"}
 
 
-def test_an_installed_package_uses_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_uses_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pooch
 
-    monkeypatch.setattr(files, "CHECKSUMS_FILE", files._WHEEL_DATA / "checksums.json")
+    monkeypatch.setattr(files, "CHECKOUT", tmp_path / "data")
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     assert files._folders("mnist") == [Path(pooch.os_cache("implicit_bias")) / "mnist"]
 
@@ -238,7 +239,7 @@ def test_missing_files_name_every_place_looked_at(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "chosen"))
-    monkeypatch.setattr(files, "MIRRORS", {"mnist": ("http://127.0.0.1:9/",)})
+    monkeypatch.setitem(files.KNOWN["mnist"], "mirrors", ["http://127.0.0.1:9/"])
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(DataError) as caught:
         load_mnist()
@@ -306,9 +307,8 @@ def test_a_bad_download_leaves_nothing_behind(mirror: Path, cache: Path) -> None
 def test_every_file_of_the_loaders_has_a_checksum() -> None:
     kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
     expected = {f"{prefix}-{kind}" for prefix in ("train", "t10k") for kind in kinds}
-    assert {name: set(known) for name, known in files._checksums().items()} == dict.fromkeys(
-        MIRRORS, expected
-    )
+    assert all(set(known["sha256"]) == expected for known in files.KNOWN.values())
+    assert set(files.KNOWN) == {"mnist", "fashion-mnist"}
 
 
 def test_import_needs_numpy_only() -> None:
