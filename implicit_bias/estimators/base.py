@@ -184,13 +184,13 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and labels y (n,)."""
 
-    @abstractmethod
     def margin_view(self) -> FittedMargin | None:
         """Return the margin problem's side of the model; None where it has none."""
+        return None
 
-    @abstractmethod
     def history(self) -> tuple[HistoryPoint, ...]:
         """Training history; empty where nothing was trained."""
+        return ()
 
     @abstractmethod
     def _decide(self, X: Array) -> Array:

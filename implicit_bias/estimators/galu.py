@@ -6,11 +6,11 @@ What their papers prove of them, theorem by theorem, is in `benchmarks/fiat2019`
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
 
 from implicit_bias.base import validation
 from implicit_bias.base.own_settings import own_settings
@@ -63,10 +63,9 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
         """Append a 1 to the inputs of the linear maps, so that each unit has a bias."""
         return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
 
-    def _decide(self, X: ArrayLike) -> Array:
+    def _decide(self, X: Array) -> Array:
         """Predictor f(x_n), shape (n,) or (n, p)."""
-        inputs = base.checked_inputs(self, X)
-        return self.fit_.decision(self._inputs(inputs), self.gating_.gates(inputs))
+        return self.fit_.decision(self._inputs(X), self.gating_.gates(X))
 
 
 class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
@@ -129,7 +128,7 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
     @own_settings()
     def predict(self, X: ArrayLike) -> Array:
         """Predictions, shape (n,) or (n, p)."""
-        return self._decide(X)
+        return self._decide(base.checked_inputs(self, X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -137,7 +136,7 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
         return tags
 
 
-class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
+class GaLUClassifier(_GaLU, base.BinaryClassifier):
     """Classes by `GaLURegressor`'s least squares, on targets -1 and +1.
 
     Two classes have one predictor, more have one each, and the largest decides.
@@ -166,7 +165,7 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
     ['a', 'b', 'a', 'b']
     """
 
-    classes_: NDArray[Any]
+    many_classes: ClassVar[bool] = True
 
     @own_settings()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -177,19 +176,8 @@ class GaLUClassifier(ClassifierMixin, _GaLU):  # type: ignore[misc]
         ValueError
             One class only; labels of several types.
         """
-        X, y = base.checked_classes(self, X, y)
-        self.classes_ = base.classes_of(y)
-        targets = np.where(y[:, None] == self.classes_, 1.0, -1.0)  # (n, K)
-        self._fit_targets(X, targets[:, 1] if len(self.classes_) == 2 else targets)
+        X, labels = self._validate(X, y)
+        count = len(self.classes_)
+        several = np.where(labels[:, None] == np.arange(count), 1.0, -1.0)  # (n, K)
+        self._fit_targets(X, labels if count == 2 else several)
         return self
-
-    @own_settings()
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Predictor, shape (n,), positive for ``classes_[1]``; (n, K) for more classes."""
-        return self._decide(X)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class of each input, shape (n,)."""
-        decision = self.decision_function(X)
-        codes = (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
-        return self.classes_[codes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,6 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.estimators.base import BinaryClassifier, all_or_nothing
 from implicit_bias.infinite_width import Activation, InfiniteWidthSolution, max_margin
 from implicit_bias.solvers import SolveError
-
-if TYPE_CHECKING:
-    from implicit_bias.training.history import HistoryPoint
 
 
 @dataclass(eq=False, repr=False)
@@ -147,13 +144,6 @@ class InfiniteWidthSVC(BinaryClassifier):
     def n_iter_(self) -> int:
         """Rounds of column generation, at least 1."""
         return max(1, len(self.solution_.history))
-
-    def margin_view(self) -> None:
-        """No gates: it is no margin problem with finitely many features."""
-
-    def history(self) -> tuple[HistoryPoint, ...]:
-        """Nothing was trained."""
-        return ()
 
     def _decide(self, X: Array) -> Array:
         return self.solution_.decision(self._inputs(X))

@@ -144,7 +144,7 @@ def save_model(
     >>> model = MaxMarginSVC().fit([[1.0], [-1.0]], ["up", "down"])
     >>> save_model("svm.safetensors", model)  # doctest: +SKIP
     """
-    if not isinstance(model, BinaryClassifier):
+    if type(model) not in CLASSIFIERS.values():
         raise TypeError(
             f"save_model saves a fitted {', '.join(CLASSIFIERS)}, not a {type(model).__name__}: "
             "call it as save_model('svm.safetensors', model); of a pipeline save the last step, "
@@ -314,28 +314,13 @@ def _decode_network(
 ) -> networks.Network:
     options = _decode(value["options"], arrays)
     options["dtype"] = {"float32": torch.float32, "float64": torch.float64}[options["dtype"]]
-    weights = _decode(value["weights"], arrays)
-    gatings, outputs = options.get("gatings"), options.get("classes", 1)
-    networks_aside = 1 if options.get("shared") else outputs
-    if gatings is None:
-        n_features, widths = options["n_features"], options["widths"]
-        rows = widths
-    else:
-        n_features, widths = gatings[0].n_features, [gating.n_units for gating in gatings]
-        rows = [gating.n_units * gating.n_contexts for gating in gatings]
-    rows = [networks_aside * count for count in rows]
-    of_readout = options.get("readout_gating")
-    outputs *= 1 if of_readout is None else of_readout.n_contexts
-    _check_sizes(weights, [n_features, *widths], [*rows, outputs])
-    frozen = cls is networks.FrozenGateReLU  # made from a ReLU network; its own gates come next
-    network = cls(networks.ReLUNetwork(**options)) if frozen else cls(**options)
-    network.load_state_dict({key: torch.tensor(array) for key, array in weights.items()})
+    found, kind = _decode(value["weights"], arrays), options["dtype"]
+    weights = {key: torch.tensor(array, dtype=kind) for key, array in found.items()}
+    if options.get("classes", 1) > len(weights["readout"]):
+        raise ValueError("its readout has fewer rows than classes")
+    with torch.device("meta"):  # takes no memory, for sizes that the weights may not have
+        # A frozen network is made from a ReLU network; its own gates come with the weights.
+        frozen = cls is networks.FrozenGateReLU
+        network = cls(networks.ReLUNetwork(**options)) if frozen else cls(**options)
+    network.load_state_dict(weights, assign=True)
     return network
-
-
-def _check_sizes(weights: Mapping[str, NDArray[Any]], columns: list[int], rows: list[int]) -> None:
-    """Refuse a network whose sizes its weights do not have, before it allocates such weights."""
-    names = [*(f"hidden_weights.{i}" for i in range(len(rows) - 1)), "readout"]
-    for name, *sizes in zip(names, rows, columns, strict=True):
-        if (shape := tuple(sizes)) != weights[name].shape:
-            raise ValueError(f"{name} has the shape {weights[name].shape}, not {shape}")

@@ -6,7 +6,6 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
@@ -38,10 +37,6 @@ from implicit_bias.problem.gating import (
 )
 from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
-
-if TYPE_CHECKING:
-    from implicit_bias.training.history import HistoryPoint
-
 
 ON_FAILURE_HELPS = (
     "or set on_failure='soft', which solves the soft margin instead, or 'drop', which leaves out "
@@ -275,10 +270,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
             failure=self.failure_,
             search=self.C_search_,
         )
-
-    def history(self) -> tuple[HistoryPoint, ...]:
-        """Nothing was trained."""
-        return ()
 
     def _decide(self, X: Array) -> Array:
         return self.architecture_.decision(X, self.coef_) + self.solution_.intercept

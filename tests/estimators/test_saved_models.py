@@ -140,7 +140,7 @@ def test_untrusted_headers(model: Any, tmp_path: Path) -> None:
         load_model(file)
 
 
-HUGE = 2**33
+HUGE = 2**20
 
 
 @pytest.mark.parametrize("kind", ["ReLUNetwork", "FrozenGateReLU", "GLN"])
@@ -167,7 +167,7 @@ def test_sizes_that_the_arrays_do_not_have_are_refused_first(kind: str, tmp_path
     file = tmp_path / "small.safetensors"
     safetensors.numpy.save_file(arrays, file, metadata={"header": json.dumps(header)})
     assert file.stat().st_size < 6000
-    with pytest.raises(FileError, match=r"hidden_weights.0 has the shape \(1, 1\)"):
+    with pytest.raises(FileError, match=r"size mismatch for hidden_weights.0"):
         load_model(file)
 
 
