@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.base.packaged import text_of
 from implicit_bias.base.validation import as_finite
-from implicit_bias.comparison import TRUE, Comparison, Predicts
+from implicit_bias.comparison import TRUE, Comparison
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
@@ -73,7 +73,6 @@ CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code)
 def write_report(
     folder: str | Path,
     comparison: Comparison,
-    models: Mapping[str, Predicts],
     *,
     train: Dataset | None,
     evaluation: Dataset,
@@ -82,7 +81,6 @@ def write_report(
     made: datetime | None = None,
     command: str = "",
     train_on: Mapping[str, str] | None = None,
-    columns: Sequence[str] = (),
     meanings: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page, the tables and the figures of a comparison.
@@ -94,9 +92,7 @@ def write_report(
     folder : str or Path
         Where to write; made if need be.
     comparison : Comparison
-        What `compare` returned for these models and data.
-    models : mapping from name to fitted classifier
-        The models compared.
+        What `compare` returned for these data.
     train : Dataset or None
         The samples they were fitted to; None where these are not known.
     evaluation : Dataset
@@ -111,8 +107,6 @@ def write_report(
         The command that makes the page again; empty where there is none.
     train_on : mapping from name to command, optional
         How to train each network towards its limit; by default as in Python.
-    columns : sequence of str
-        Names of the inputs where the models were fitted to a frame.
     meanings : mapping from name to text, optional
         What the names of the models mean; by default norm, gates and C of each.
 
@@ -123,20 +117,15 @@ def write_report(
 
     Raises
     ------
-    ValueError
-        The models are not those of the comparison.
     OSError
         The folder cannot be made or written to.
     """
-    names = [model.name for model in comparison.models]
-    if sorted(names) != sorted(models):
-        raise ValueError(f"the comparison has the models {names}, not {list(models)}")
     folder = make_folder(folder)
     _write_tables(folder, comparison, evaluation)
     # Without training samples the samples of the evaluation show what the models do.
     described = evaluation if train is None else train
     with style():
-        drawn = sections(Subject(comparison, models, described, columns))
+        drawn = sections(Subject(comparison, described))
         old, sources = set((folder / "figures").glob("*.[ps][nv]g")), {}  # of an earlier report
         for plot in (plot for section in drawn for plot in section.plots):
             kinds = ("png",) if plot.raster else ("png", "svg")
@@ -146,7 +135,7 @@ def write_report(
         rows = tables(comparison, class_names(comparison, evaluation))
         script = text_of("report/page.js")
         page = _template().render(
-            title=title or f"{', '.join(names)} on {described.name}",
+            title=title or f"{', '.join(m.name for m in comparison.models)} on {described.name}",
             question=QUESTION,
             meanings=meanings or programs_in_words(comparison),
             made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
@@ -184,7 +173,6 @@ def report_on(
         raise ValueError("the comparison has not kept its models and samples: compare again")
     _check_own(Path(folder))
     classes = comparison.classes
-    columns = [str(name) for name in of.X.columns] if isinstance(of.X, pd.DataFrame) else []
 
     def data(X: ArrayLike, y: ArrayLike) -> Dataset:
         try:
@@ -203,11 +191,9 @@ def report_on(
     return write_report(
         folder,
         comparison,
-        of.models,
         train=None if of.train is None else data(*of.train),
         evaluation=given,
         title=title,
-        columns=columns,
     )
 
 

@@ -233,7 +233,6 @@ def write_comparison(
     page = write_report(
         folder,
         comparison,
-        models,
         train=train,
         evaluation=held_out,
         facts=facts,

@@ -96,9 +96,7 @@ def fit_and_write(folder: Path, models: Mapping[str, Any], data: Split, **option
     for model in models.values():
         model.fit(data.train.X, data.train.y)
     comparison = compared(models, data)
-    path = write_report(
-        folder, comparison, models, train=data.train, evaluation=data.validation, **options
-    )
+    path = write_report(folder, comparison, train=data.train, evaluation=data.validation, **options)
     return Report(path, comparison)
 
 
@@ -207,16 +205,6 @@ def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(bare: Repo
     second = no_margins(bare.path.parent).path.read_bytes()
     assert first == second, "the same numbers must give the same bytes"
     assert not stale.exists()
-
-
-def test_models_must_be_those_of_the_comparison(tmp_path: Path) -> None:
-    data = split(make_toy("blobs", 20), 12)
-    model = KNeighborsClassifier(1).fit(data.train.X, data.train.y)
-    comparison = compared({"a": model}, data)
-    with pytest.raises(ValueError, match=r"has the models \['a'\], not \['b'\]"):
-        write_report(
-            tmp_path, comparison, {"b": model}, train=data.train, evaluation=data.validation
-        )
 
 
 # --- the page --------------------------------------------------------------------------------
@@ -334,9 +322,7 @@ def test_one_model_and_no_training_samples(tmp_path: Path) -> None:
     data = split(make_toy("blobs", 40), 24)
     model = ib.GLNSVC(2, random_state=0).fit(data.train.X, data.train.y)
     comparison = ib.compare({"only": model}, data.validation.X, data.validation.y)
-    path = write_report(
-        tmp_path, comparison, {"only": model}, train=data.train, evaluation=data.validation
-    )
+    path = write_report(tmp_path, comparison, train=data.train, evaluation=data.validation)
     assert not (tmp_path / "pairs.csv").exists()
     assert "training error" not in Page(path.read_text(encoding="utf-8")).text
 
@@ -441,7 +427,7 @@ def picture_of_losses(comparison: ib.Comparison, *losses: float) -> Plot:
     history = tuple(replace(p, loss=q) for p, q in zip(network.history, losses, strict=False))
     changed = replace(comparison, models=(*others, replace(network, history=history)))
     with style():
-        loss, *_ = training_plots(Subject(changed, {}, make_toy("xor", 160)))
+        loss, *_ = training_plots(Subject(changed, make_toy("xor", 160)))
         loss.figure.draw_without_rendering()  # a layout that collapses warns
     assert loss.name == "training-loss"
     return loss
@@ -668,7 +654,7 @@ def test_units_of_one_program_are_named_by_class_and_joined_where_there_are_seve
     by_class = (svm.group_norms_.reshape(3, 4) > 0).sum(axis=1)
     said = f"keeps .* \\(ant {by_class[0]}, bee {by_class[1]}, cow {by_class[2]}\\)"
     for models, joined in (({"svm": svm}, False), ({"svm": svm, "same": svm}, True)):
-        subject = Subject(ib.compare(models, X, y, train=(X, y)), models, data)
+        subject = Subject(ib.compare(models, X, y, train=(X, y)), data)
         (plot,) = unit_plots(subject)
         assert re.search(said, plot.caption)
         assert ("A line joins" in plot.caption) is joined

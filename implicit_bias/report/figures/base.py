@@ -1,7 +1,6 @@
 """What figures are about, and what one is."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import Array
-from implicit_bias.comparison import Comparison, ModelResult, Predicts
+from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.report.style import Look, Role
@@ -61,19 +60,13 @@ class Subject:
     Attributes
     ----------
     comparison : Comparison
-        Its numbers.
-    models : mapping from name to fitted classifier
-        The models compared.
+        Its numbers, and the models compared.
     train : Dataset
         The samples the models were fitted to.
-    columns : sequence of str
-        Names of the inputs where the models were fitted to a frame; else empty.
     """
 
     comparison: Comparison
-    models: Mapping[str, Predicts]
     train: Dataset
-    columns: Sequence[str] = ()
 
     @property
     def fitted(self) -> dict[str, FittedMargin]:
@@ -100,8 +93,10 @@ class Subject:
 
     def predicted(self, name: str, X: Array) -> NDArray[np.int64]:
         """Class that a model gives to each input (n, D), by its place among all classes."""
-        inputs = pd.DataFrame(X, columns=list(self.columns)) if self.columns else X
-        given = np.asarray(self.models[name].predict(inputs))
+        of = self.comparison.of
+        assert of is not None
+        inputs = pd.DataFrame(X, columns=of.X.columns) if isinstance(of.X, pd.DataFrame) else X
+        given = np.asarray(of.models[name].predict(inputs))
         return np.searchsorted(self.comparison.classes, given)
 
     def support(self, name: str) -> NDArray[np.int64]:
