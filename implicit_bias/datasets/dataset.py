@@ -16,15 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import (
-    Array,
-    as_class_labels,
-    as_finite,
-    check_count,
-    check_flag,
-    owned,
-    torch_generator,
-)
+from implicit_bias.base import validation
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.preparation import Preparation, Step
 
 
@@ -81,8 +74,8 @@ class Dataset:
     preparation: Preparation | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_flag(self.complete, "complete")
-        check_flag(self.has_constant, "has_constant")
+        validation.check_flag(self.complete, "complete")
+        validation.check_flag(self.has_constant, "has_constant")
         if not isinstance(self.name, str):
             raise TypeError(f"name must be text, got {self.name!r:.99}")
         if not isinstance(self.preparation, Preparation | None):
@@ -95,18 +88,18 @@ class Dataset:
             if np.ndim(given := getattr(self, name)) != 1 and given is not None:
                 raise TypeError(f"{name} must be a list, got {given!r:.99}")
         if self.complete:
-            X = owned(as_finite(self.X, "X", 2), self.X)
+            X = validation.owned(validation.as_finite(self.X, "X", 2), self.X)
         else:  # all but the missing values are checked
             X = np.array(self.X, dtype=np.float64)
-            as_finite(np.where(np.isnan(X), 0.0, X), "X", 2)
+            validation.as_finite(np.where(np.isnan(X), 0.0, X), "X", 2)
             X.setflags(write=False)
-        labels, classes = as_class_labels(self.y, len(X), self.classes)
+        labels, classes = validation.as_class_labels(self.y, len(X), self.classes)
         if classes != self.classes or len(self.class_names) < 2:
             raise ValueError(
                 f"class_names has {len(self.class_names)} names, but y {classes or 2} classes: "
                 "name each"
             )
-        y = owned(labels, self.y)
+        y = validation.owned(labels, self.y)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
         if self.has_constant and not (X.shape[1] and (X[:, -1] == 1.0).all()):
@@ -199,14 +192,14 @@ def split_indices(
     """
     import torch
 
-    check_count(train_size, "train_size")
-    check_count(validation_size, "validation_size")
+    validation.check_count(train_size, "train_size")
+    validation.check_count(validation_size, "validation_size")
     if train_size + validation_size > n_samples:
         raise ValueError(
             f"train_size={train_size} and validation_size={validation_size} overlap in "
             f"{n_samples} samples: choose sizes that sum to at most {n_samples}"
         )
-    generator = torch_generator(seed)
+    generator = validation.torch_generator(seed)
     order: NDArray[np.int64] = torch.randperm(n_samples, generator=generator).numpy()
     return order[:train_size], order[n_samples - validation_size :]
 
@@ -245,7 +238,7 @@ def split(
     >>> len(parts.train), len(parts.validation)
     (30, 10)
     """
-    check_count(train_size, "train_size")
+    validation.check_count(train_size, "train_size")
     if validation_size is None:
         validation_size = max(1, round(len(dataset) / 5))
         largest = len(dataset) - validation_size
@@ -254,7 +247,7 @@ def split(
                 f"train_size={train_size} is too large: choose at most {largest} of the "
                 f"{len(dataset)} samples, a fifth of which is for validation"
             )
-    train, validation = map(
+    train, held_out = map(
         dataset.take, split_indices(len(dataset), train_size, validation_size, seed)
     )
     for label, class_name in dataset.names.items():
@@ -266,7 +259,7 @@ def split(
                 f"class {written} ({class_name}) of {dataset.name} has none of the {train_size} "
                 f"training samples: {cure if few else f'take more, or another seed than {seed}'}"
             )
-    return Split(train, validation)
+    return Split(train, held_out)
 
 
 def filled(parts: Split) -> Split:

@@ -34,16 +34,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from implicit_bias.base import validation
 from implicit_bias.base.options import Missing
-from implicit_bias.base.validation import (
-    LARGEST_WHOLE,
-    WHOLE,
-    Array,
-    as_numbers,
-    check_choice,
-    check_flag,
-    existing_file,
-)
+from implicit_bias.base.validation import LARGEST_WHOLE, WHOLE, Array
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import ClassName, alike, class_names, listed, select
 from implicit_bias.datasets.preparation import Preparation, Texts, encode, first_date, texts_of
@@ -163,14 +156,14 @@ def load_own(
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
     if not isinstance(target, str | None):
         raise TypeError(f"target must be a name, got {target!r:.99}")
-    check_flag(encode, "encode")
-    check_choice(missing, "missing", get_args(Missing))
+    validation.check_flag(encode, "encode")
+    validation.check_choice(missing, "missing", get_args(Missing))
 
     def choose(labels: NDArray[Any]) -> tuple[Any, Any]:
         found = class_names(labels)
         return found, select(*found, positive, negative, classes)
 
-    file = existing_file(file)
+    file = validation.existing_file(file)
     try:
         columns = Columns(encode, missing, frozenset(ignore), tuple(id), choose)
         found = _read(file, target, columns)
@@ -534,7 +527,7 @@ def _from_arrays(file: Path, target: str, missing: Missing) -> _Samples:
     if not inputs.size:
         raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
     # C order: an image row after row.
-    return _checked(as_numbers(inputs, "X").reshape(len(inputs), -1), labels, missing)
+    return _checked(validation.as_numbers(inputs, "X").reshape(len(inputs), -1), labels, missing)
 
 
 def _from_libsvm(file: Path, missing: Missing) -> _Samples:
@@ -548,7 +541,7 @@ def _from_libsvm(file: Path, missing: Missing) -> _Samples:
                 if b"_" in values:
                     raise ValueError("an underscore, which Python would drop within a number")
                 if long := LONG.findall(values):
-                    as_numbers(long, f"line {number}")  # refuses what it rounds
+                    validation.as_numbers(long, f"line {number}")  # refuses what it rounds
         inputs, labels, queries = load_svmlight_file(str(file), query_id=True)
     if len(queries):
         raise ValueError(

@@ -235,14 +235,31 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
 
     @validation.pointing_to_the_page()
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
-        """Check inputs (n, D), sparse ones too, and labels (n,)."""
-        X, y = checked_classes(self, X, y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        """Check inputs (n, D), sparse ones too, and labels (n,), all of them text or all numbers.
+
+        Raises
+        ------
+        ValueError
+            Labels of both kinds, which numpy makes text; fractions; whole numbers that it rounds.
+        """
+        X, labels = checked_samples(self, X, y)
+        if labels.dtype.kind == "f":
+            validation.check_told_apart(y, labels.astype(np.float64), "y")
+        if labels.dtype.kind in "OU" and not (isinstance(y, np.ndarray) and y.dtype.kind == "U"):
+            types = {type(label) for label in np.asarray(y, dtype=object).ravel().tolist()}
+            if not all(issubclass(kind, str) for kind in types):
+                names = ", ".join(sorted(kind.__name__ for kind in types))
+                raise ValueError(
+                    f"Unknown label type: y holds objects of the type {names}: make all labels "
+                    "text, by astype(str), or all numbers, by astype(int)"
+                )
+        check_classification_targets(labels)
+        kind = type_of_target(labels, input_name="y", raise_unknown=True)
         if kind != "binary" and not (self.many_classes and kind == "multiclass"):
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}."
             )
-        return X, y
+        return X, labels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -306,31 +323,6 @@ def checked_samples(
         y = labels.astype(object) if labels.dtype.kind == "T" else y
     inputs, y = _validated(estimator, X, y, **how)
     return inputs, np.asarray(y)
-
-
-def checked_classes(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike
-) -> tuple[Array, NDArray[Any]]:
-    """Check inputs (n, D) and labels (n,), which are all text or all numbers.
-
-    Raises
-    ------
-    ValueError
-        Labels of both kinds, which numpy makes text; fractions; whole numbers that it rounds.
-    """
-    X, labels = checked_samples(estimator, X, y)
-    if labels.dtype.kind == "f":
-        validation.check_told_apart(y, labels.astype(np.float64), "y")
-    if labels.dtype.kind in "OU" and not (isinstance(y, np.ndarray) and y.dtype.kind == "U"):
-        types = {type(label) for label in np.asarray(y, dtype=object).ravel().tolist()}
-        if not all(issubclass(kind, str) for kind in types):
-            names = ", ".join(sorted(kind.__name__ for kind in types))
-            raise ValueError(
-                f"Unknown label type: y holds objects of the type {names}: make all labels text, "
-                "by astype(str), or all numbers, by astype(int)"
-            )
-    check_classification_targets(labels)
-    return X, labels
 
 
 def _plain(table: Any, name: str) -> Any:

@@ -5,15 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import (
-    Any,
-    ClassVar,
-    Literal,
-    Protocol,
-    Self,
-    get_args,
-    runtime_checkable,
-)
+from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -181,7 +173,8 @@ class MarginSVC(base.BinaryClassifier, ABC):
                 X, y, weights = X[kept], y[kept], weights[kept]
             self.classes_ = base.classes_of(y)
             self.architecture_ = self._architecture(X)
-            self.has_intercept_ = self._has_intercept()
+            linear, asked = isinstance(self.architecture_.gating, NoGates), self.fit_intercept
+            self.has_intercept_ = linear if asked is None else bool(asked)
             signs, intercept = self.signs(y), self.has_intercept_
             solving = SolverOptions(self.solver, self.tol, self.device)
             self.C_search_ = None
@@ -207,12 +200,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
         elif relaxed.message:
             warnings.warn(f"{relaxed.message}; {advice}", base.NotSeparableWarning, stacklevel=2)
         return self
-
-    def _has_intercept(self) -> bool:
-        """Whether to fit an offset; by default where the architecture has no gates."""
-        if self.fit_intercept is None:
-            return isinstance(self.architecture_.gating, NoGates)
-        return bool(self.fit_intercept)
 
     @property
     def coef_(self) -> Array:

@@ -80,10 +80,8 @@ def panel(*, height: float = HEIGHT) -> tuple[Figure, Axes]:
 
 
 def legend(figure: Figure) -> None:
-    """Name what the only axes show, below them."""
-    (ax,) = figure.axes
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    """Name what the axes show, below them."""
+    figure.legend(loc="outside lower center", ncols=2)
 
 
 def logarithmic(ax: Axes, *, x: bool = True) -> None:

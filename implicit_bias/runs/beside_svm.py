@@ -7,7 +7,6 @@ gates has no such program, and is measured by its KKT residual alone. Nor has tr
 geometry than gradient descent's: it is measured by the KKT gap in its own norm.
 """
 
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,13 +17,8 @@ from implicit_bias.measure.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.training.limit import (
-    ComparisonPredictor,
-    LimitConfig,
-    LimitResult,
-    check_goals,
-    train_to_limit,
-)
+from implicit_bias.training import limit
+from implicit_bias.training.limit import LimitConfig, LimitResult
 
 
 def train_beside_svm(
@@ -36,10 +30,8 @@ def train_beside_svm(
     compare_on: Array | None = None,
     solving: SolverOptions = DEFAULTS,
     until_excess: float | None = None,
-    stop_at_gap: float | None = None,
-    checkpoint: Path | None = None,
-    resume: bool = False,
     progress: bool = False,
+    **goals: Any,
 ) -> tuple[LimitResult, Solution | None]:
     """Solve the SVM of a network with fixed gates, then train the network towards it.
 
@@ -57,12 +49,12 @@ def train_beside_svm(
         Inputs on which the decisions of network and SVM are compared; by default X.
     solving : SolverOptions
         How to solve the SVM.
-    until_excess, stop_at_gap, checkpoint, resume, progress
-        As in `train_to_limit`.
+    until_excess, progress, **goals
+        As in `train_to_limit`; the goals are ``stop_at_gap``, ``checkpoint`` and ``resume``.
 
     Returns
     -------
-    limit : LimitResult
+    trained : LimitResult
         Its training.
     solution : Solution or None
         The SVM of its gates; None where training changes them, where there are several hidden
@@ -75,7 +67,7 @@ def train_beside_svm(
     ValueError
         An excess over an optimum that is not known; or see `train_to_limit`.
     """
-    check_goals(until_excess, stop_at_gap, checkpoint, resume)
+    limit.check_goals(until_excess, **goals)
     solution, optimum, reference = None, None, None
     euclidean = config.geometry == PARAMETER_NORMS["l2"]
     if until_excess is not None and not euclidean:
@@ -95,19 +87,17 @@ def train_beside_svm(
         solution.raise_for_status()
         optimum = solution.certificate.lower
         inputs = X if compare_on is None else compare_on
-        reference = ComparisonPredictor(inputs, architecture.decision(inputs, solution.coef))
-    limit = train_to_limit(
+        reference = limit.ComparisonPredictor(inputs, architecture.decision(inputs, solution.coef))
+    trained = limit.train_to_limit(
         network,
         X,
         y,
         config,
         optimum=optimum,
         until_excess=until_excess,
-        stop_at_gap=stop_at_gap,
         reference=reference,
         measure=kkt_measure(X, y) if euclidean and len(y) <= FEW_SAMPLES else None,
-        checkpoint=checkpoint,
-        resume=resume,
         progress=progress,
+        **goals,
     )
-    return limit, solution
+    return trained, solution

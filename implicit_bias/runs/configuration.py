@@ -19,22 +19,12 @@ from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
 from types import UnionType
-from typing import (
-    Any,
-    Literal,
-    Self,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from implicit_bias.base import options, strict_json
 
 T = TypeVar("T")
-Protocol: TypeAlias = Literal["default", "lippl2022"]
+Protocol = Literal["default", "lippl2022"]
 
 # Each model, and what it is: a report says so below its title.
 MODEL_MEANINGS = {

@@ -26,13 +26,8 @@ from implicit_bias.comparison import training_of
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
-from implicit_bias.measure.stationarity import (
-    FEW_SAMPLES,
-    NetworkCertificate,
-    balance,
-    certify_network,
-    stationarity,
-)
+from implicit_bias.measure import stationarity
+from implicit_bias.measure.stationarity import NetworkCertificate
 from implicit_bias.networks import Network
 from implicit_bias.problem import C_in_words, MarginProblem
 from implicit_bias.solvers import Solution, solve
@@ -88,7 +83,7 @@ def grade(
     elif not model.network_.has_margin_structure:
         graded = _grade_deep(model.network_, samples)
     else:
-        few = len(samples) <= FEW_SAMPLES
+        few = len(samples) <= stationarity.FEW_SAMPLES
         graded = _grade_network(
             model, samples, solving, few if multipliers is None else multipliers
         )
@@ -134,7 +129,7 @@ def _grade_network(
 ) -> Grade:
     """Bounds on a network of one hidden layer: by its multipliers, and by the solved SVM."""
     network, coef = model.network_, model.network_.coef()
-    found = certify_network(network, samples.X, samples.y, multipliers=multipliers)
+    found = stationarity.certify_network(network, samples.X, samples.y, multipliers=multipliers)
     problem = found.problem
     solution = _solved(problem, solving)
     if solution is not None:
@@ -189,15 +184,12 @@ def _unit(network: Network, place: int) -> dict[str, int]:
     return {"class": owner, "unit": unit}
 
 
-def _unit_name(network: Network, place: int) -> str:
-    """Name a unit: by its number, or by class and number."""
-    return ".".join(map(str, _unit(network, place).values()))
-
-
 def _grade_deep(network: Network, samples: Dataset) -> Grade:
     """Stationarity of a network of several hidden layers, which has no convex program."""
-    found = stationarity(network, network.prepare(samples.X), samples.y, classes=network.classes)
-    facts = {"samples": len(samples), "balance": balance(network)}
+    found = stationarity.stationarity(
+        network, network.prepare(samples.X), samples.y, classes=network.classes
+    )
+    facts = {"samples": len(samples), "balance": stationarity.balance(network)}
     note = (
         "A network of several hidden layers has no convex program, so there are no bounds on its "
         "norm: kkt gap 0 is a stationary point."
@@ -235,8 +227,9 @@ def _notes(
         yield f"The network is within {percent(gap, 2, space=' ')} of {goal}."
     reaching = [h for h in found.dead if found.dual_norms[h] > 1.0 + REACH]
     if reaching and not local:
+        units = (".".join(map(str, _unit(network, h).values())) for h in reaching)
         yield (
             f"Dead with a dual norm above 1 (up to {found.dual_norms[reaching].max():.4g}): units "
-            f"{', '.join(_unit_name(network, h) for h in reaching)}. With them the norm could be "
+            f"{', '.join(units)}. With them the norm could be "
             "lower; unless training revives them, it goes to another stationary point than the SVM."
         )

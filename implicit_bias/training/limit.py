@@ -377,7 +377,10 @@ def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
 
 
 def check_goals(
-    until_excess: float | None, stop_at_gap: float | None, checkpoint: Path | None, resume: bool
+    until_excess: float | None = None,
+    stop_at_gap: float | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Refuse what no training towards the limit can do, before anything is computed for it.
 
@@ -435,7 +438,7 @@ class _Descent(Objective):
         if state.spread > 0:
             return self.across_kinks.advance(state)
         point = self._extrapolate(state)
-        at_point, g = self.gradient(point)
+        at_point, g, _ = self.descend(point)
         square = (g @ g).item()
         flat = 0.0
         if self.has_units:

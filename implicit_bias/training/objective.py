@@ -120,10 +120,6 @@ class Objective(ABC):
         log_loss = torch.logsumexp(log_losses, dim=0) - math.log(len(log_losses))
         return log_loss.item(), self.trainee.smallest_margin(outputs), log_losses
 
-    def gradient(self, weights: Tensor) -> tuple[float, Tensor]:
-        """F and its gradient (P,) at weights (P,)."""
-        return self.descend(weights)[:2]
-
     def descend(self, weights: Tensor) -> tuple[float, Tensor, Tensor]:
         """F, its gradient (P,), and the logarithms of the losses (N,) at weights (P,)."""
         self.set_weights(weights)

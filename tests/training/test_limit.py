@@ -85,7 +85,7 @@ def test_gradient_is_that_of_the_log_loss(build: Callable[[], Network], loss: Ma
     network = build()
     descent = _Descent(as_trainee(network, X, Y), LimitConfig(loss=loss))
     weights = descent.start().weights
-    log_loss, gradient = descent.gradient(weights)
+    log_loss, gradient, _ = descent.descend(weights)
     assert (log_loss, descent.value(weights)[0]) == (log_loss, log_loss)
     exact = np.exp(-Y * network.decision(X))
     losses = np.log1p(exact) if loss.name == "logistic" else exact
@@ -104,7 +104,7 @@ def test_plain_descent_falls_in_each_step(build: Callable[[], Network]) -> None:
     descent = _Descent(as_trainee(network, X, Y), config)
     for before, after in pairwise(found):
         s = after.step_size / GROWTH
-        log_loss, gradient = descent.gradient(before.weights)
+        log_loss, gradient, _ = descent.descend(before.weights)
         gained = log_loss - after.log_loss
         assert 0.5 * s * (gradient @ gradient).item() <= gained <= 1.0 + max(0.0, log_loss)
         torch.testing.assert_close(after.weights, before.weights - s * gradient)
@@ -130,7 +130,7 @@ def test_equal_frictions_are_the_textbook_methods(
     before = found[0].weights
     for k, (now, after) in enumerate(pairwise(found)):
         point = now.weights + coefficient(k) * (now.weights - before)
-        gradient = descent.gradient(point)[1]
+        gradient = descent.descend(point)[1]
         by_hand = point - after.step_size / GROWTH * gradient
         torch.testing.assert_close(after.weights, by_hand, rtol=1e-10, atol=1e-12)
         before = now.weights
