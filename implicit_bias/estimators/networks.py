@@ -29,8 +29,6 @@ from implicit_bias.problem.gating import Gating, HyperplaneContexts, Threshold
 from implicit_bias.training.configuration import LossName, TrainingConfig
 
 if TYPE_CHECKING:
-    import torch
-
     from implicit_bias.networks import Network, NetworkOptions
     from implicit_bias.training.configuration import OptimizerFactory
     from implicit_bias.training.history import HistoryPoint
@@ -124,7 +122,10 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
 
     def _options(self, seed: int) -> NetworkOptions:
         """Return what the network is built with beside its sizes."""
-        options: NetworkOptions = {"dtype": _dtype(self.dtype), "seed": seed}
+        import torch
+
+        check_choice(self.dtype, "dtype", ("float32", "float64"))
+        options: NetworkOptions = {"dtype": getattr(torch, self.dtype), "seed": seed}
         if len(self.classes_) > 2:
             options |= {"classes": len(self.classes_), "shared": self.shared}
         return options
@@ -372,10 +373,3 @@ class ReLUClassifier(NetworkClassifier):
 
         widths = np.atleast_1d(validation.detached(self.n_units)).tolist()
         return ReLUNetwork(X.shape[1], widths, **self._options(seed))
-
-
-def _dtype(name: str) -> torch.dtype:
-    import torch
-
-    check_choice(name, "dtype", ("float32", "float64"))
-    return torch.float64 if name == "float64" else torch.float32

@@ -1,7 +1,7 @@
 """The tables of a page: their columns, what each means, and how its values are written."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
 from implicit_bias.report.conclusion import WORDS, plain
-from implicit_bias.report.words import names_of, ranks, refusal, trained, unlike
+from implicit_bias.report.words import ranks, refusal, trained, unlike
 
 
 @dataclass(frozen=True)
@@ -177,28 +177,22 @@ def _shown_models(comparison: Comparison) -> pd.DataFrame:
     return frame
 
 
+def _said(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Say the notes of page.toml with these names, each of some models, unless there are none."""
+    for note, models in found.items():
+        if models:
+            yield WORDS["notes"][note].format(models=", ".join(models))
+
+
 def _notes(comparison: Comparison) -> Iterator[str]:
-    relaxed = [m.name for m in comparison.models if m.fitted is not None and m.fitted.relaxed]
-    if relaxed:
-        yield (
-            f"{', '.join(relaxed)}: the margin problem has more freedom than the network (it lets "
-            "every class use the units of all), so that its optimum is a lower bound on the norm "
-            "that the network needs, and the excess need not go to 0."
-        )
-    piped = [_with_inputs(model) for model in comparison.models if model.transformed]
-    if piped:
-        yield (
-            f"{', '.join(piped)}: a pipeline. Margins, norms and gates are those of its last step, "
-            "on the inputs that the steps before make."
-        )
-    unseen = [
-        f"{m.name} {m.unseen} of {comparison.n_samples}" for m in comparison.models if m.unseen
-    ]
-    if unseen:
-        yield (
-            "Evaluation samples in a context that no training sample was in, of one unit at least, "
-            f"so that this unit adds nothing to what the model says of them: {', '.join(unseen)}."
-        )
+    models, total = comparison.models, comparison.n_samples
+    return _said(
+        {
+            "relaxed": [m.name for m in models if m.fitted is not None and m.fitted.relaxed],
+            "piped": [_with_inputs(model) for model in models if model.transformed],
+            "unseen": [f"{m.name} {m.unseen} of {total}" for m in models if m.unseen],
+        }
+    )
 
 
 def _with_inputs(model: ModelResult) -> str:
@@ -214,35 +208,21 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
     predicting = [model for model in comparison.models if model.count.total]
     counts = {m.name: sum(one is None for one in m.predicted.tolist()) for m in predicting}
     without = [f"{name} {n} of {comparison.n_samples}" for name, n in counts.items() if n]
-    if without:
-        yield (
-            f"Samples that a model gives no class, which count as errors: {', '.join(without)}. "
-            "Its output is 0 there, mostly since no training sample was in their contexts."
-        )
+    yield from _said({"without a class": without})
     for model in comparison.models:
         if model.fitted is not None and model.fitted.search is not None:
             yield f"{model.name}: {model.fitted.search}."
-    instead = [m.name for m in comparison.models if m.fitted is not None and m.fitted.failure]
-    if instead:
-        yield (
-            f"No hard margin: nothing separates the training samples with the gates of "
-            f"{', '.join(instead)} (proven), so that a soft margin was solved instead, or samples "
-            "were left out."
-        )
-    if soft := [m for m in comparison.models if m.margin and not m.margin.hard_margin]:
-        each = ", ".join(f"{m.name} (C = {C_in_words(m.known_margin.C)})" for m in soft)
-        yield (
-            f"Finite C: {each}. There “norm” is the value of the soft-margin program, "
-            "the norm plus C times the sum of the hinge losses, and “certified optimum” is a lower "
-            "bound on that: neither compares with a norm at margin 1."
-        )
-        solved = (model for model in predicting if model.margin and model.margin.status)
-        hard = [model for model in solved if model not in soft]
-        if hard and not refusal(comparison):  # which headline or differences show
-            yield (
-                f"{names_of(hard)}: a hard margin, so that a difference of errors from those of a "
-                'finite C may be one of C. --C auto (in Python C="auto") chooses one for each.'
-            )
+    soft = [m for m in comparison.models if m.margin and not m.margin.hard_margin]
+    solved = [m for m in predicting if m.margin and m.margin.status and m not in soft]
+    # Of which otherwise headline or differences speak.
+    hard = [m.name for m in solved] if soft and not refusal(comparison) else []
+    yield from _said(
+        {
+            "failed": [m.name for m in comparison.models if m.fitted and m.fitted.failure],
+            "soft": [f"{m.name} (C = {C_in_words(m.known_margin.C)})" for m in soft],
+            "hard": hard,
+        }
+    )
 
 
 def _table(

@@ -352,7 +352,6 @@ def train_to_limit(
             raise ValueError(f"norm= is {norm.name}, that of optimizer= {own.name}: leave one out")
         config, norm = replace(config, norm=own), own
     trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
-    _check_trainee(trainee, optimum, until_excess, stop_at_gap)
     run = _Run(
         _objective(trainee, config),
         optimum,
@@ -401,26 +400,6 @@ def check_goals(
     if checkpoint is not None and checkpoint.exists() and not resume:
         raise FileExistsError(
             f"{checkpoint} is there already: continue it (resume=True, --resume), or delete it"
-        )
-
-
-def _check_trainee(
-    trainee: Trainee,
-    optimum: float | None,
-    until_excess: float | None,
-    stop_at_gap: float | None,
-) -> None:
-    if stop_at_gap is not None:
-        trainee.check_homogeneous()
-    if optimum is None:
-        if until_excess is not None:
-            raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")
-        return
-    check_number(optimum, "optimum", "(0, inf)")
-    if not trainee.has_program:
-        raise ValueError(
-            "a network of several hidden layers, or one homogeneous in the limit only, has no "
-            "convex program whose optimum its norm could exceed: leave optimum out"
         )
 
 
@@ -500,6 +479,17 @@ class _Run:
 
     def __post_init__(self, reference: ComparisonPredictor | None) -> None:
         descent, trainee = self.descent, self.descent.trainee
+        if self.stop_at_gap is not None:
+            trainee.check_homogeneous()
+        if self.optimum is not None:
+            check_number(self.optimum, "optimum", "(0, inf)")
+        elif self.until_excess is not None:
+            raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")
+        if self.optimum is not None and not trainee.has_program:
+            raise ValueError(
+                "a network of several hidden layers, or one homogeneous in the limit only, has no "
+                "convex program whose optimum its norm could exceed: leave optimum out"
+            )
         self.network, self.config = trainee.module, descent.config
         self.observe = trainee.observer(descent.loss)
         self.predictions: Tensor | None = None
