@@ -23,7 +23,6 @@ from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts, UnitGates
 from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.runner import inventory
 from implicit_bias.runs.store import Store
 from modules import known
 
@@ -71,7 +70,7 @@ def test_a_checkpoint_resumes(tmp_path: Path) -> None:
 
 def test_a_store_is_complete_under_the_same_keys() -> None:
     grid, store = Grid.read(FIXTURES / "grid.toml"), Store(FIXTURES / "store")
-    found = inventory(grid, store)
+    found = store.inventory(grid.by_key)
     assert {key: grid.label(cell) for key, cell in grid.by_key.items()} == EXPECTED["cells"]
     assert set(found.done) == set(EXPECTED["cells"])
     assert not found.missing

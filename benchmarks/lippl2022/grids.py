@@ -44,7 +44,7 @@ from implicit_bias.runs.backends import LocalProcesses
 from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.runner import inventory, run_grid
+from implicit_bias.runs.runner import run_grid
 from implicit_bias.runs.store import Record, Store, record_of
 
 GRIDS = Path(__file__).parent / "grids"
@@ -97,7 +97,7 @@ class Part:
 
     def records(self) -> list[Record]:
         """Return what there is, finished and failed cells."""
-        stock = inventory(self.grid, self.store)
+        stock = self.store.inventory(self.grid.by_key)
         return [*stock.done.values(), *stock.failed.values()]
 
 
@@ -105,7 +105,7 @@ def compute_missing(part: Part, run: Run[GridOptions]) -> None:
     """Compute the missing cells of a part, a line each."""
     retry = run.options.retry
     backend = LocalProcesses(run.options.workers, partial(compute, more=MODELS[part.name]))
-    stock = inventory(part.grid, part.store)
+    stock = part.store.inventory(part.grid.by_key)
     settled = len(stock.done) + (0 if retry else len(stock.failed))
     todo = len(part.grid.cells) - settled
     run.say(f"{part.name}: {todo} of {len(part.grid.cells)} cells to compute")

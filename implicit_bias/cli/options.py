@@ -110,7 +110,9 @@ def takes_config(
             )
             for field in chosen:
                 if choices[field.name] is None:
-                    choices[field.name] = _default(field, choices.get("protocol"))
+                    # By its protocol, which is known now.
+                    of_protocol = PROTOCOL_DEFAULTS.get(choices.get("protocol", ""), {})
+                    choices[field.name] = of_protocol.get(field.name, field.default)
             with usage_errors():
                 config = RunConfig(**choices)
             given = {name: value for name, value in given.items() if value is not None}
@@ -128,11 +130,6 @@ def takes_config(
         return run
 
     return with_options
-
-
-def _default(field: Field[Any], protocol: Any) -> Any:
-    """Return the default of a field by a protocol."""
-    return PROTOCOL_DEFAULTS.get(protocol, {}).get(field.name, field.default)
 
 
 def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter:

@@ -103,17 +103,9 @@ def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None
     out.print(table)
 
 
-def cell(value: Any) -> str:
-    """Write any value for a table."""
-    value = strict_json.encode(value)
-    if value is None:
-        return UNKNOWN
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
     """Print what is known of a model as a table, and what its measures of stationarity are."""
-    rows = ((_words(key), _named_cell(key, value)) for key, value in values.items())
+    rows = ((_words(key), _cell(key, value)) for key, value in values.items())
     print_table("", name, rows=rows, title=title)
     meanings = [f"{_words(key)}: {text}" for key, text in LEGEND.items() if key in values]
     if meanings:
@@ -125,14 +117,18 @@ def print_json(values: Mapping[str, Any]) -> None:
     sys.stdout.write(strict_json.dumps(values) + "\n")
 
 
-def _named_cell(name: str, value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
+    """Write a value for a table."""
     if name in BOUNDS and value in (0.0, math.inf):
         return UNKNOWN
     if name in SHARES:
         return percent(value)
     if name == "dead_units":
         return ", ".join(map(_unit, value)) or "none"
-    return cell(value)
+    value = strict_json.encode(value)
+    if value is None:
+        return UNKNOWN
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _unit(entry: Mapping[str, Any]) -> str:

@@ -67,9 +67,9 @@ def sweep(
     grid, store = _opened(grid_file, store_folder)
     backend = _backend(processes, scheduler)
     from implicit_bias.runs.command import written
-    from implicit_bias.runs.runner import inventory, run_grid
+    from implicit_bias.runs.runner import run_grid
 
-    before, computed = inventory(grid, store), 0
+    before, computed = store.inventory(grid.by_key), 0
     settled = len(before.done) + (0 if retry else len(before.failed))
     labels = {key: grid.label(cell) for key, cell in grid.by_key.items()}
     try:
@@ -85,7 +85,7 @@ def sweep(
     except KeyboardInterrupt:
         err.print("finished cells are kept: the same command goes on from there")
         raise
-    found = inventory(grid, store)
+    found = store.inventory(grid.by_key)
     facts = {
         "cells": len(grid.cells),
         "computed": computed,
@@ -134,9 +134,8 @@ def status(
 ) -> None:
     """Say which cells of a grid are done, failed (and why), damaged or missing."""
     grid, store = _opened(grid_file, store_folder)
-    from implicit_bias.runs.runner import inventory
 
-    found = inventory(grid, store)
+    found = store.inventory(grid.by_key)
     cells = grid.by_key
     failed = {grid.label(cells[key]): item.outcome.error for key, item in found.failed.items()}
     if as_json:
@@ -166,10 +165,10 @@ def export(
         Folder of the tables.
     """
     grid, store = _opened(grid_file, store_folder)
-    from implicit_bias.runs.export import tables, write_tables
-    from implicit_bias.runs.runner import inventory
+    from implicit_bias.base.atomic import write_tables
+    from implicit_bias.runs.export import tables
 
-    found = inventory(grid, store)
+    found = store.inventory(grid.by_key)
     recorded = {**found.done, **found.failed}
     if not recorded:
         raise RuntimeError(f"{store.folder} has no cell of {grid_file}: run `sweep` first")

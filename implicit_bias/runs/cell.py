@@ -35,8 +35,9 @@ from typing import Any, Literal, Self, TypeAlias
 import pandas as pd
 import torch
 
+from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.version import VERSION
-from implicit_bias.comparison import Comparison, ModelResult, is_interrupted
+from implicit_bias.comparison import Comparison, is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs.configuration import RunConfig, chosen
 from implicit_bias.runs.data import load_data
@@ -205,17 +206,15 @@ def _results(config: RunConfig, more: MoreModels) -> tuple[tuple[Row, ...], tupl
 
 def _model_rows(comparison: Comparison, seconds: Mapping[str, float]) -> tuple[Row, ...]:
     frame = comparison.model_frame().drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
-    rows = zip(_rows(frame), comparison.models, strict=True)
-    return tuple({**row, **_bounds(m), "seconds": seconds[m.name]} for row, m in rows)
+    rows = list(zip(_rows(frame), comparison.models, strict=True))
+    for row, model in rows:
+        if model.margin is not None:
+            row |= attributes(model.margin.certificate, "lower", "upper")
+        row["seconds"] = seconds[model.name]
+    return tuple(row for row, _ in rows)
 
 
-def _bounds(model: ModelResult) -> Row:
-    if model.margin is None:
-        return {}
-    return {"lower": model.margin.certificate.lower, "upper": model.margin.certificate.upper}
-
-
-def _rows(frame: pd.DataFrame) -> tuple[Row, ...]:
+def _rows(frame: pd.DataFrame) -> tuple[dict[str, Any], ...]:
     return tuple({str(k): value for k, value in row.items()} for row in frame.to_dict("records"))
 
 

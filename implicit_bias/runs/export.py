@@ -20,7 +20,6 @@ from typing import Any
 import pandas as pd
 
 from implicit_bias.base.atomic import escaped
-from implicit_bias.base.atomic import write_tables as write_tables
 from implicit_bias.base.strict_json import attributes
 from implicit_bias.runs.cell import Outcome
 from implicit_bias.runs.store import Record

@@ -13,12 +13,7 @@ from contextlib import closing
 from implicit_bias.runs.backends import Backend
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import Grid, cell_key
-from implicit_bias.runs.store import DamagedRecord, Inventory, Record, Store, StoreError
-
-
-def inventory(grid: Grid, store: Store) -> Inventory:
-    """Return what a store has of a grid."""
-    return store.inventory(grid.by_key)
+from implicit_bias.runs.store import DamagedRecord, Record, Store, StoreError
 
 
 def run_grid(
@@ -53,7 +48,7 @@ def run_grid(
     BackendError
         No worker can compute.
     """
-    found = inventory(grid, store)
+    found = store.inventory(grid.by_key)
     for reason in found.damaged.values():
         warnings.warn(f"{reason}; the cell is computed again", stacklevel=2)
     settled = found.done.keys() | (set() if retry_failed else found.failed.keys())

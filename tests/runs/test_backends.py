@@ -19,7 +19,7 @@ from implicit_bias.runs.backends import BackendError, DaskScheduler, LocalProces
 from implicit_bias.runs.cell import Outcome
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.runner import inventory, run_grid
+from implicit_bias.runs.runner import run_grid
 from implicit_bias.runs.store import Store
 from runs.test_runner import SMALL, TOO_MANY, finish, quick, seeds, snapshot
 from system import LOCALLY, limited
@@ -219,7 +219,7 @@ def test_dask_goes_on_while_it_has_a_worker(cluster: Cluster, tmp_path: Path) ->
         first = [next(records) for _ in range(4)]
         cluster.kill_workers(1)
         assert len(first) + len(list(records)) == 12
-    failed = inventory(grid, store).failed.values()
+    failed = store.inventory(grid.by_key).failed.values()
     assert [record.setting["train_size"] for record in failed] == 6 * [TOO_MANY]
     assert finish(grid, store, dask) == []
     long = Grid.from_mapping({**facts, "models": ["gd-gln"], "steps": [1, 200_000], "seed": 7})
@@ -229,13 +229,13 @@ def test_dask_goes_on_while_it_has_a_worker(cluster: Cluster, tmp_path: Path) ->
     for left in (records, run_grid(long, store, dask)):
         with pytest.raises(BackendError, match=f"no worker: start one .*{cluster.address}"):
             next(left)
-    assert len(inventory(long, store).done) == 1
+    assert len(store.inventory(long.by_key).done) == 1
     assert not list((store.folder / "claims").iterdir())
     cluster.add_worker(threads=2)
     short = Grid.from_mapping({**SMALL, "seed": [1, 2, 3]})
     with pytest.warns(UserWarning, match="a worker has several threads"):
         finish(short, store, DaskScheduler(cluster.address))
-    assert len(inventory(short, store).done) == 3
+    assert len(store.inventory(short.by_key).done) == 3
 
 
 @pytest.mark.slow
@@ -247,14 +247,14 @@ def test_dask_gives_up_a_cell_whose_workers_die(cluster: Cluster, tmp_path: Path
     next(records)
     cluster.kill_workers(1)
     assert len(list(records)) == 5
-    found = inventory(grid, store)
+    found = store.inventory(grid.by_key)
     assert found.done
     assert found.failed
     assert all("its workers died" in str(r.outcome.error) for r in found.failed.values())
     # Asked again, the worker that is left computes them.
     retried = list(run_grid(grid, store, DaskScheduler(cluster.address), retry_failed=True))
     assert len(retried) == len(found.failed)
-    assert len(inventory(grid, store).done) == 6
+    assert len(store.inventory(grid.by_key).done) == 6
 
 
 @pytest.mark.slow
@@ -273,4 +273,4 @@ def test_what_a_scheduler_lacks_is_told(cluster: Cluster, tmp_path: Path) -> Non
     cluster.scheduler.kill()
     with pytest.raises(BackendError, match="the scheduler has gone"):
         next(records)
-    assert len(inventory(grid, store).done) == 1
+    assert len(store.inventory(grid.by_key).done) == 1

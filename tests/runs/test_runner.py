@@ -18,7 +18,7 @@ from implicit_bias.runs.cell import Origin, Outcome, compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import Grid, cell_key
-from implicit_bias.runs.runner import inventory, run_grid
+from implicit_bias.runs.runner import run_grid
 from implicit_bias.runs.store import Record, Store, StoreError
 from system import Panic
 
@@ -114,7 +114,7 @@ def test_a_bad_cell_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
     store, backend = Store(tmp_path), Here(work=compute)
     statuses = [record.outcome.status for record in finish(grid, store, backend)]
     assert statuses == ["done", "failed", "done"]
-    found = inventory(grid, store)
+    found = store.inventory(grid.by_key)
     frames = tables([*found.done.values(), *found.failed.values()])
     rows = {name: len(frame) for name, frame in frames.items()}
     assert rows == {"cells": 3, "models": 4, "pairs": 2}
@@ -155,7 +155,7 @@ def test_a_run_that_stops_keeps_what_was_finished(
     finish(seeds(3), store, second)
     assert len(second.asked) == 3 - len(kept)
     assert kept.items() <= snapshot(store).items()
-    assert len(inventory(seeds(3), store).done) == 3
+    assert len(store.inventory(seeds(3).by_key).done) == 3
     assert not claims(store)
 
 
@@ -167,7 +167,7 @@ def test_a_damaged_record_is_reported_and_computed_again(tmp_path: Path) -> None
     with pytest.warns(UserWarning, match="is damaged: .*; the cell is computed again"):
         finish(grid, store, backend)
     assert [cell.seed for cell in backend.asked] == [2]
-    assert len(inventory(grid, store).done) == 2
+    assert len(store.inventory(grid.by_key).done) == 2
 
 
 def test_data_that_change_meanwhile_are_told(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_two_runs_of_one_store_share_its_cells(tmp_path: Path) -> None:
         assert len(list(theirs)) == 1
         assert not list(ours)
     assert [cell.seed for cell in (*first.asked, *second.asked)] == [1, 3, 2, 4]
-    assert len(inventory(seeds(4), store).done) == 4
+    assert len(store.inventory(seeds(4).by_key).done) == 4
     assert not claims(store)
 
 
@@ -270,4 +270,4 @@ def test_runs_that_are_killed_at_any_moment_compute_no_cell_again(tmp_path: Path
     kept = snapshot(store)
     assert len(finish(seeds(200), store, Here())) == 200 - len(kept)
     assert kept.items() <= snapshot(store).items()
-    assert len(inventory(seeds(200), store).done) == 200
+    assert len(store.inventory(seeds(200).by_key).done) == 200

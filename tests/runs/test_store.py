@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from implicit_bias.base.atomic import write_atomically
+from implicit_bias.base.atomic import write_atomically, write_tables
 from implicit_bias.runs.cell import Origin, Outcome, failure
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.export import tables, write_tables
+from implicit_bias.runs.export import tables
 from implicit_bias.runs.grid import cell_key
 from implicit_bias.runs.store import DamagedRecord, Store, StoreError
 from modules import known
