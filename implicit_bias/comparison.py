@@ -421,7 +421,7 @@ class Comparison:
         """Say what follows: a sentence for each trained network, or one for all models."""
         from implicit_bias import report  # words and pictures know comparisons: here only
 
-        return [said.title for said in report.conclusions(self, held_out=self.held_out)]
+        return [said.title for said in report.conclusions(self)]
 
     def _short_table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of what matters first: distance from the limit, and errors."""

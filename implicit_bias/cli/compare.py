@@ -44,7 +44,7 @@ def compare(
     def done(name: str) -> None:
         output.err.print(f"[bold]{name}[/] done", highlight=False)
 
-    models = comparison_folder.fit_comparison(folder, config, data, on_model=done, progress=True)
+    models = comparison_folder.fit_comparison(folder, config, data, done)
     if to_limit:
         models |= comparison_folder.train_further(folder, config, data)
     option = " --to-limit" if to_limit else ""

@@ -71,7 +71,8 @@ class ParityDistribution:
         ValueError
             More relevant bits than bits, or an even number of them.
         """
-        check_size(n_bits, k)
+        if not 0 <= k <= n_bits:
+            raise ValueError(f"k must be in 0 .. {n_bits}, the number of bits, got {k}")
         drawn = as_generator(random_state).choice(n_bits, size=k, replace=False)
         return cls(n_bits, tuple(drawn.tolist()))
 
@@ -125,12 +126,6 @@ class ParityDistribution:
     def _relevant_bits(self, bits: ArrayLike) -> Array:
         columns: Array = as_features(bits, self.n_bits)[:, list(self.relevant)]
         return columns
-
-
-def check_size(n_bits: int, k: int) -> None:
-    """Refuse more relevant bits than there are bits."""
-    if not 0 <= k <= n_bits:
-        raise ValueError(f"k must be in 0 .. {n_bits}, the number of bits, got {k}")
 
 
 def cube(n_bits: int) -> Array:

@@ -134,13 +134,14 @@ def write_report(
             old.difference_update(files)
         rows = tables(comparison, class_names(comparison, evaluation))
         script = text_of("report/page.js")
+        date = "%Y-%m-%d" if made is None else "%Y-%m-%d %H:%M UTC"
         page = _template().render(
             title=title or f"{', '.join(m.name for m in comparison.models)} on {described.name}",
             question=QUESTION,
             meanings=meanings or programs_in_words(comparison),
-            made=datetime.now(UTC).date().isoformat() if made is None else _minute(made),
+            made=(made or datetime.now(UTC)).astimezone(UTC).strftime(date),
             command=command and _code(command),
-            conclusions=conclusions(comparison, held_out=comparison.held_out, train_on=train_on),
+            conclusions=conclusions(comparison, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),
             linked=_linked,
             tables=rows,
@@ -357,10 +358,6 @@ def _linked(sentence: str) -> Markup:
 def _code(text: str) -> Markup:
     """Write what is to be typed; a line does not end within the name of an option."""
     return Markup("<code>%s</code>") % Markup(OPTION.sub(r"<span>\g<0></span>", str(escape(text))))
-
-
-def _minute(made: datetime) -> str:
-    return made.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _template() -> Any:

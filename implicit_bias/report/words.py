@@ -131,10 +131,7 @@ def data_facts(
 
 
 def conclusions(
-    comparison: Comparison,
-    *,
-    held_out: bool | None = True,
-    train_on: Mapping[str, str] | None = None,
+    comparison: Comparison, *, train_on: Mapping[str, str] | None = None
 ) -> list[conclusion.Conclusion]:
     """State the result: a conclusion for each trained network, or one for all models.
 
@@ -144,19 +141,12 @@ def conclusions(
     ----------
     comparison : Comparison
         The numbers.
-    held_out : bool or None
-        Whether the evaluation samples are others than the training samples; None if unknown.
     train_on : mapping from name to command, optional
         How to train the networks towards their limits; by default as in Python.
     """
     networks = [model for model in comparison.models if model.history]
-    said = [
-        conclusion.conclude(standing(comparison, network, held_out=held_out, train_on=train_on))
-        for network in networks
-    ]
-    return (
-        [_ranking(comparison, conclusion.SAMPLES[held_out]), *said] if ranks(comparison) else said
-    )
+    said = [conclusion.conclude(_standing(comparison, network, train_on)) for network in networks]
+    return [_ranking(comparison), *said] if ranks(comparison) else said
 
 
 def ranks(comparison: Comparison) -> bool:
@@ -164,12 +154,8 @@ def ranks(comparison: Comparison) -> bool:
     return comparison.own is not None or not any(model.history for model in comparison.models)
 
 
-def standing(
-    comparison: Comparison,
-    network: ModelResult,
-    *,
-    held_out: bool | None = True,
-    train_on: Mapping[str, str] | None = None,
+def _standing(
+    comparison: Comparison, network: ModelResult, train_on: Mapping[str, str] | None
 ) -> conclusion.Standing:
     """Gather what `conclude` needs to know of a network."""
     margin, softs = network.margin, comparison.soft_svms_of(network)
@@ -196,7 +182,7 @@ def standing(
         svm_wrong=None if svm is None or not svm.count.total else svm.count,
         agreement=agreement,
         by_chance=by_chance,
-        held_out=held_out,
+        held_out=comparison.held_out,
         inseparable=network.inseparable,
         dead=dead,
         gates_moved=network.gates_moved,
@@ -254,13 +240,12 @@ def refusal(comparison: Comparison) -> str:
     )
 
 
-def _least(
-    comparison: Comparison, found: Sequence[ModelResult], best: ModelResult, samples: str
-) -> str:
+def _least(comparison: Comparison, found: Sequence[ModelResult], best: ModelResult) -> str:
     """Say which model is wrong least often, as far as the samples tell."""
     apart = {m.name: comparison.difference(best.name, m.name) for m in found if m is not best}
     level = [name for name, gap in apart.items() if gap is None or not gap.decided]
-    error, count = conclusion.term(percent(best.error), "error"), f"{best.count} {samples}"
+    error = conclusion.term(percent(best.error), "error")
+    count = f"{best.count} {conclusion.SAMPLES[comparison.held_out]}"
     refused = refusal(comparison)
     if level and not refused:
         return (
@@ -275,7 +260,7 @@ def _least(
     )
 
 
-def _ranking(comparison: Comparison, samples: str) -> conclusion.Conclusion:
+def _ranking(comparison: Comparison) -> conclusion.Conclusion:
     found = [model for model in comparison.models if model.count.total]
     solved = [model for model in comparison.models if model.margin]
     if not found:
@@ -284,7 +269,7 @@ def _ranking(comparison: Comparison, samples: str) -> conclusion.Conclusion:
             f"{names_of(comparison.models)}: not separable, proven. There is no predictor.",
         )
     best = min(found, key=lambda model: model.error)
-    headline = _least(comparison, found, best, samples) + _baseline(comparison, best)
+    headline = _least(comparison, found, best) + _baseline(comparison, best)
     evidence = []
     if len(found) == 2:
         differ = comparison.pair(*(model.name for model in found)).disagreement

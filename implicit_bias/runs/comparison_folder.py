@@ -64,14 +64,9 @@ def free_folder(folder: Path) -> Path:
 
 
 def fit_comparison(
-    folder: Path,
-    config: RunConfig,
-    data: Data,
-    *,
-    on_model: Callable[[str], None] | None = None,
-    progress: bool = False,
+    folder: Path, config: RunConfig, data: Data, on_model: Callable[[str], None]
 ) -> dict[str, BinaryClassifier]:
-    """Fit the models of a configuration, and save each in the folder once it is done.
+    """Fit the models of a configuration, with progress bars, and save each once it is done.
 
     Parameters
     ----------
@@ -81,10 +76,8 @@ def fit_comparison(
         What to compare.
     data : Data
         From `load_data`.
-    on_model : callable, optional
+    on_model : callable
         Called with the name of each model that is done.
-    progress : bool
-        Show a progress bar of each training on standard error.
 
     Returns
     -------
@@ -93,12 +86,11 @@ def fit_comparison(
     """
     fitted: dict[str, BinaryClassifier] = {}
     write_text(folder / command.CONFIG_FILE, strict_json.dumps(config.metadata(), indent=2))
-    for name, model in ModelFactory(config, data, progress=progress).fit():
+    for name, model in ModelFactory(config, data, progress=True).fit():
         fitted[name] = model
         made = data.parts.train.preparation
         save_model(model_file(folder, name), model, config.metadata(), made)
-        if on_model is not None:
-            on_model(name)
+        on_model(name)
     return {name: fitted[name] for name in config.models}
 
 

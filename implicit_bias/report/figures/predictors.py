@@ -20,7 +20,8 @@ MAX_UNITS, MAX_CONTEXTS, MAX_SUPPORT, IMAGES_A_ROW = 4, 4, 8, 4
 
 def predictor_plots(subject: Subject) -> Iterator[Plot]:
     """Show the coefficients of the largest units as images."""
-    if subject.train.image_shape is None:
+    shape = subject.train.image_shape
+    if shape is None:
         return
     number = 0
     for same in subject.comparison.programs():
@@ -46,7 +47,7 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
         else:
             said, names = "of each class the longest zeta", subject.class_names
             tiles = {by: _class_tiles(coefs[by], units, names) for by in set(shown.values())}
-        pixels = np.prod(subject.train.image_shape)
+        pixels = shape[0] * shape[1]
         limit = max(
             float(np.abs(coef[column, :pixels]).max())
             for name, coef in coefs.items()
@@ -56,9 +57,12 @@ def predictor_plots(subject: Subject) -> Iterator[Plot]:
         for name, coef in coefs.items():
             number += 1
             rows, chosen = tiles[shown[name]], f"{said} in {shown[name]}"
+            images = coef[:, :pixels].reshape(-1, *shape)  # C order, as in Dataset
+            titled = [(title, images[column]) for row in rows for column, title in row]
+            width = max(map(len, rows))
             yield Plot(
                 f"predictors-{number}",
-                _predictor_images(name, coef, rows, limit, subject.train.image_shape),
+                image_grid(name, titled, width, "PuOr_r", (-limit, limit)),
                 f"Weights of {name} as images, of {chosen}",
                 f"{name}: {chosen}"
                 + (ONE_GROUP if one_group else "")
@@ -106,55 +110,36 @@ def _class_tiles(
     return [tiles[i : i + IMAGES_A_ROW] for i in range(0, len(tiles), IMAGES_A_ROW)]
 
 
-def _predictor_images(
-    name: str,
-    coef: Array,
-    rows: Sequence[Sequence[tuple[int, str]]],
-    limit: float,
-    shape: tuple[int, int],
-) -> Figure:
-    images = coef[:, : shape[0] * shape[1]].reshape(-1, *shape)  # C order, as in Dataset
-    tiles = [(title, images[column]) for row in rows for column, title in row]
-    return image_grid(name, tiles, max(map(len, rows)), "PuOr_r", (-limit, limit))
-
-
 def support_plots(subject: Subject) -> Iterator[Plot]:
     """Show the support vectors of largest alpha as images."""
-    if subject.train.image_shape is None:
+    train = subject.train
+    if train.image_shape is None:
         return
+    height, width = train.image_shape
+    pixels = train.X[:, : height * width]
+    images, limits = pixels.reshape(-1, height, width), (float(pixels.min()), float(pixels.max()))
     solved = [name for name in subject.fitted if len(subject.support(name))]
     for i, name in enumerate(solved, 1):
-        support = subject.support(name)
+        support, solution = subject.support(name), subject.fitted[name].solution
+        assert solution is not None
+        # Of many classes a sample has one alpha for each rival, which count together.
+        alpha = solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1)
+        largest = support[np.argsort(-alpha[support], kind="stable")][:MAX_SUPPORT]
+        written = [
+            signed(label) if train.classes is None else short_label(train.names[int(label)])
+            for label in train.y[largest]
+        ]
+        tiles = [
+            (f"{label}   α {alpha[n]:.2g}", images[n])
+            for label, n in zip(written, largest, strict=True)
+        ]
         yield Plot(
             f"support-{i}",
-            _support_images(subject, name),
+            image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits),
             f"Images of the support vectors of {name} with the largest alpha",
-            f"{name}: {min(MAX_SUPPORT, len(support))} of its {len(support)} support vectors, "
-            "with label and alpha.",
+            f"{name}: {len(largest)} of its {len(support)} support vectors, with label and alpha.",
             raster=True,
         )
-
-
-def _support_images(subject: Subject, name: str) -> Figure:
-    train, solution = subject.train, subject.fitted[name].solution
-    if train.image_shape is None or solution is None:
-        raise ValueError(f"{name} has no support vectors that are images")
-    support = subject.support(name)
-    # Of many classes a sample has one alpha for each rival, which count together.
-    alpha = solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1)
-    largest = support[np.argsort(-alpha[support], kind="stable")][:MAX_SUPPORT]
-    pixels = train.X[:, : train.image_shape[0] * train.image_shape[1]]
-    images = pixels.reshape(-1, *train.image_shape)
-    written = [
-        signed(label) if train.classes is None else short_label(train.names[int(label)])
-        for label in train.y[largest]
-    ]
-    tiles = [
-        (f"{label}   α {alpha[n]:.2g}", images[n])
-        for label, n in zip(written, largest, strict=True)
-    ]
-    limits = (float(pixels.min()), float(pixels.max()))
-    return image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits)
 
 
 def image_grid(
