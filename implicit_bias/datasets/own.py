@@ -299,29 +299,21 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
     table.columns = pd.Index(names)
     if all(_is_number(name) for name in names):
         raise ValueError("its first line has numbers only: put the names of the columns there")
-    if (
-        target in names
-        and getattr(table.dtypes.iloc[place := names.index(target)], "kind", "O") in "iuf"
-    ):
-        labels = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
-        _check_padding(labels.dropna().unique())
-    for place in (n for n, name in enumerate(names) if name in id):
-        written = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
-        if (written.dropna() != table.iloc[:, place].dropna().astype(str)).any():
-            table.isetitem(place, written.array)
-    places = [
-        place
-        for place, name in enumerate(names)
-        if name != target
-        and _kind_of(column := table.iloc[:, place]) == "f"
-        and (column.abs() >= LARGEST_WHOLE).any()
-    ]
-    if places:
-        columns = read(index_col=False, usecols=places, dtype=str).fillna("nan")
-        for place, (_, texts) in zip(places, columns.items(), strict=True):
-            if texts.str.fullmatch(WHOLE).any():
-                exact = [int(text) if WHOLE.fullmatch(text) else float(text) for text in texts]
-                table.isetitem(place, pd.Series(exact, dtype=object).array)
+    for place, name in enumerate(names):
+        column = table.iloc[:, place]
+        kind = _kind_of(column)
+        label = name == target and kind in "iuf"
+        large = name != target and kind == "f" and (column.abs() >= LARGEST_WHOLE).any()
+        if not (label or large or name in id):
+            continue
+        texts = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
+        if label:
+            _check_padding(texts.dropna().unique())
+        elif name in id and (texts.dropna() != column.dropna().astype(str)).any():
+            table.isetitem(place, texts.array)
+        elif large and any(map(WHOLE.fullmatch, texts := texts.fillna("nan"))):
+            exact = [int(text) if WHOLE.fullmatch(text) else float(text) for text in texts]
+            table.isetitem(place, pd.Series(exact, dtype=object).array)
     return table
 
 
