@@ -660,7 +660,7 @@ linear. Always answering “-1” would be wrong on 50 %, and too few samples te
             if isinstance(last.model, NetworkClassifier)
             else 0,
             interrupted=is_interrupted(last.model),
-            confusion=_confusion(said[name], labels, classes),
+            confusion=said[name].confusion(labels, classes),
             predicted=said[name].classes,
             wrong=said[name].wrong,
             train_wrong=of_train[name].count if train is not None else None,
@@ -704,9 +704,15 @@ class Predictions:
     @property
     def count(self) -> Count | None:
         """How many are wrong; None without a predictor."""
-        return (
-            Count(int(np.count_nonzero(self.wrong)), len(self.wrong)) if len(self.wrong) else None
-        )
+        count = Count(int(np.count_nonzero(self.wrong)), len(self.wrong))
+        return count if count.total else None
+
+    def confusion(self, labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64] | None:
+        """Count samples (K, K) of each class by the class that they are given."""
+        if self.count is None:
+            return None
+        of_given = np.array([self.classes == given for given in classes])  # (K, n)
+        return np.array([(of_given & (labels == true)).sum(axis=1) for true in classes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -863,19 +869,6 @@ def _classes(
     given = [predictions.classes for predictions in said.values()]
     found = {item for part in (labels, *known, *given) for item in part.tolist()}
     return np.array(sorted(found - {None}, key=lambda item: (isinstance(item, str), item)))
-
-
-def _confusion(
-    said: Predictions, labels: NDArray[Any], classes: NDArray[Any]
-) -> NDArray[np.int64] | None:
-    """Count samples (K, K) of each class by the class that they are given."""
-    if said.count is None:
-        return None
-    counts = [
-        [np.count_nonzero((labels == true) & (said.classes == given)) for given in classes]
-        for true in classes
-    ]
-    return np.array(counts, dtype=np.int64)
 
 
 def _short_row(model: ModelResult) -> list[str]:

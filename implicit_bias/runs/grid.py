@@ -22,7 +22,6 @@ the axes, nor on the grid: cells that two grids share are computed once.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import math
@@ -40,6 +39,7 @@ from typing import TYPE_CHECKING, Any, Self
 from implicit_bias.base import strict_json
 from implicit_bias.base.validation import existing_file
 from implicit_bias.datasets.files import digest
+from implicit_bias.datasets.labels import listed
 from implicit_bias.runs.configuration import RunConfig, holds_list, typed
 
 if TYPE_CHECKING:
@@ -239,18 +239,13 @@ def _axis(key: str, value: Any) -> tuple[Any, ...]:
 def _checked(field: str, axis: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the values of a field, each of its type."""
     if field not in _FIELDS:
-        raise ValueError(f"unknown key {cut(field)}: {_nearest(field)}")
+        raise ValueError(f"unknown key {cut(field)}: the keys are {listed(_FIELDS, str(field))}")
     if not axis:
         raise ValueError(f"{field} has no value: an axis needs at least one")
     values = tuple(typed(field, value) for value in axis)
     if len(set(values)) < len(values):
         raise ValueError(f"{field} has a value twice: {cut(list(values))}")
     return values
-
-
-def _nearest(key: str) -> str:
-    close = difflib.get_close_matches(str(key), _FIELDS, 1)
-    return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(_FIELDS)}"
 
 
 def _text(value: Any) -> str:

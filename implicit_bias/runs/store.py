@@ -105,7 +105,10 @@ class Store:
         self._claims: dict[str, BaseFileLock] = {}
         head = self.folder / HEAD
         # In this order: another process may make it a store in between.
-        is_new = not self.folder.exists() or _is_empty_folder(self.folder)
+        there = list(self.folder.iterdir()) if self.folder.is_dir() else []
+        # A killed run may have left hidden files.
+        is_empty = all(item.name.startswith(".") for item in there)
+        is_new = is_empty and (self.folder.is_dir() or not self.folder.exists())
         if head.is_file():
             _check_head(head)
         elif not is_new:
@@ -232,11 +235,6 @@ def _check_head(head: Path) -> None:
             f"{head.parent} is in the format {found!r}, this version writes {FORMAT!r}: name "
             "another folder"
         )
-
-
-def _is_empty_folder(path: Path) -> bool:
-    """Whether a folder holds nothing, but for hidden files that a killed run may have left."""
-    return path.is_dir() and all(item.name.startswith(".") for item in path.iterdir())
 
 
 def _digest(text: str) -> str:

@@ -651,7 +651,7 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
             (f"certify {name}.safetensors", 2, f"{name}.safetensors, with the options given: ")
             for name in ("remark", "positive")
         ),
-        ("sweep bad.toml", 2, "did you mean 'units'"),
+        ("sweep bad.toml", 2, "did you mean units"),
         ("sweep absent.toml", 2, "no such file: absent.toml"),
         ("sweep good.toml --store .", 2, "no store"),
         ("sweep good.toml --processes 0", 2, "at least 1"),

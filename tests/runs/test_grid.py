@@ -134,7 +134,7 @@ BOMB = "\n".join(
 
 # Files of TOML, and what is said of them beside their name.
 TOML = [
-    ("unit = 3", "unknown key 'unit': did you mean 'units'"),
+    ("unit = 3", "unknown key 'unit': .*did you mean units"),
     ("frobnicate = 3", "unknown key 'frobnicate': the keys are dataset, "),
     ("units = []", "units has no value"),
     ("units = [3, 3]", "units has a value twice"),

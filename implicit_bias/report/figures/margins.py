@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import minus
@@ -12,13 +11,18 @@ from implicit_bias.comparison import ModelResult
 from implicit_bias.report.figures.base import Plot, Subject, look, short_label
 from implicit_bias.report.style import BLACK, GREY, legend, panel
 
+# Of a histogram that has room for all margins of a program, the largest possible one, and zero.
+BINS = 40
+
 
 def margin_plots(subject: Subject) -> Iterator[Plot]:
     """Draw a histogram of margins for each model, those of one program on common axes."""
     number = 0
     for same in subject.comparison.programs():
         decided = [m for m in same if m.has_predictor and m.known_margin.margins.any()]
-        edges = _edges([*(m.known_margin.margins for m in decided), largest_margins(decided)])
+        margins = (m.known_margin.margins for m in decided)
+        shown = np.concatenate([[0.0], *margins, largest_margins(decided)])
+        edges = np.linspace(shown.min(), shown.max(), BINS + 1)
         bins = [np.histogram(m.known_margin.margins, edges)[0].max() for m in decided]
         for model in decided:
             number, margin, at_most = number + 1, model.known_margin, ""
@@ -62,9 +66,3 @@ def largest_margins(models: Iterable[ModelResult]) -> list[float]:
     """Largest margins that are possible in the programs of some models, ascending."""
     found = {None if model.margin is None else model.margin.largest_margin for model in models}
     return sorted(margin for margin in found if margin is not None)
-
-
-def _edges(shown: Iterable[ArrayLike], n_bins: int = 40) -> Array:
-    """Edges of a histogram (n_bins + 1,) that has room for all that is to be shown, and zero."""
-    values = np.concatenate([[0.0], *map(np.asarray, shown)])
-    return np.linspace(values.min(), values.max(), n_bins + 1)

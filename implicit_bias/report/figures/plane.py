@@ -120,7 +120,9 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
 def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
     figure, ax = _plane_panel(name)
     given = subject.predicted(name, plane.points()).reshape(GRID, GRID)
-    _tint(ax, plane, given, [_tinted(look.colour) for look in _class_looks(subject)])
+    colours = np.array([to_rgb(look.colour) for look in _class_looks(subject)])
+    tints = [*(1.0 - TINT * (1.0 - colours))]  # with much white in them
+    _tint(ax, plane, given, tints)
     for label in np.unique(given)[1:]:
         _boundary(ax, plane, given >= label, colors=style.BLACK, linewidths=1.5)
     _samples(ax, subject, name)
@@ -214,11 +216,6 @@ def _class_looks(subject: Subject) -> list[style.Look]:
         style.Look(style.COLOURS[k % len(style.COLOURS)], "", style.MARKERS[k % len(style.MARKERS)])
         for k in places
     ]
-
-
-def _tinted(colour: str) -> Any:
-    """Return a colour with much white in it."""
-    return 1.0 - TINT * (1.0 - np.array(to_rgb(colour)))
 
 
 def _plane_panel(name: str) -> tuple[Figure, Axes]:
