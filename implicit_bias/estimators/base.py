@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from implicit_bias.base import validation
@@ -172,11 +172,10 @@ class FittedMargin:
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Classes of any label type, from a real-valued decision function.
 
-    With two classes its sign decides. What has ``many_classes`` takes more: then the decision
-    function has one column a class, and the largest decides.
+    With two classes its sign decides. With more the decision function has one column a class, and
+    the largest decides.
     """
 
-    many_classes: ClassVar[bool] = False
     classes_: NDArray[Any]
     n_features_in_: int
 
@@ -254,16 +253,10 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
                     "text, by astype(str), or all numbers, by astype(int)"
                 )
         check_classification_targets(labels)
-        kind = type_of_target(labels, input_name="y", raise_unknown=True)
-        if kind != "binary" and not (self.many_classes and kind == "multiclass"):
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {kind}."
-            )
         return X, labels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.many_classes
         tags.input_tags.sparse = True
         return tags
 

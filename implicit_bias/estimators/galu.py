@@ -6,7 +6,7 @@ What their papers prove of them, theorem by theorem, is in `benchmarks/fiat2019`
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -164,8 +164,6 @@ class GaLUClassifier(_GaLU, base.BinaryClassifier):
     >>> GaLUClassifier(20, random_state=0).fit(X, ["a", "b", "a", "b"]).predict(X).tolist()
     ['a', 'b', 'a', 'b']
     """
-
-    many_classes: ClassVar[bool] = True
 
     @own_settings()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:

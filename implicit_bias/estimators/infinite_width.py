@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,8 +75,6 @@ class InfiniteWidthSVC(BinaryClassifier):
     >>> print(svm.solution_.status.label, svm.score(circles.X, circles.y))
     optimal 1.0
     """
-
-    many_classes: ClassVar[bool] = True
 
     C: float = np.inf
     activation: Activation = "relu"

@@ -94,8 +94,6 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         Copies of the network as it was at the steps in ``checkpoints``.
     """
 
-    many_classes: ClassVar[bool] = True
-
     shared: bool = False
     steps: int = TrainingConfig.steps
     batch_size: int | None = TrainingConfig.batch_size
@@ -150,14 +148,13 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             kept = np.atleast_1d(validation.detached(self.checkpoints)).tolist()
             for step in kept:
                 validation.check_count(step, "each step of checkpoints", 0, self.steps)
-            steps = tuple(sorted({*config.recorded_steps, *kept}))
+            config = replace(config, record=tuple(sorted({*config.recorded_steps, *kept})))
             self.checkpoints_ = {}
 
             def keep(point: HistoryPoint) -> None:
                 if point.step in kept:
                     self.checkpoints_[point.step] = deepcopy(network)
 
-            config = replace(config, record=steps)
             self.training_ = train(network, X, signs, config, progress=self.progress, on_point=keep)
         return self._warned()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -108,8 +108,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
     dual_coef_ : ndarray of shape (1, n_support) or (K, n_support)
         y_n alpha_n of the support vectors, as in scikit-learn's SVC; with more classes, a_n.
     """
-
-    many_classes: ClassVar[bool] = True
 
     C: float | Literal["auto"] = np.inf
     solver: str | Solver = "auto"

@@ -222,13 +222,10 @@ class RunConfig:
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
         if self.protocol == "lippl2022" and self.dataset != "mnist":
             raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
-        if self.data is None and self.target is not None:
-            raise ValueError("a target is a column of a file of your own: name it by --data FILE")
-        of_files = (self.encode, self.ignore, self.id, self.missing != "refuse")
-        if self.data is None and any(of_files):
-            raise ValueError(
-                "encode, missing, ignore and id are for a file of your own: --data FILE"
-            )
+        of_files = ("target", "encode", "missing", "ignore", "id")
+        asked = [name for name in of_files if getattr(self, name) != self.defaults[name]]
+        if self.data is None and asked:
+            raise ValueError(f"{', '.join(asked)}: for a file of your own, named by --data FILE")
         if self.data is not None and self.dataset != "digits":
             raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
         if self.protocol == "lippl2022" and (self.data is not None or self.standardize):
@@ -258,8 +255,7 @@ class RunConfig:
 
         By the protocol lippl2022, unless one of their hyperparameters is another.
         """
-        defaults = {field.name: field.default for field in fields(self)}
-        same = (getattr(self, name) == defaults[name] for name in RELEASED_TRAINING)
+        same = (getattr(self, name) == getattr(RunConfig, name) for name in RELEASED_TRAINING)
         return self.protocol == "lippl2022" and all(same)
 
     @property

@@ -83,10 +83,9 @@ def grade(
     elif not model.network_.has_margin_structure:
         graded = _grade_deep(model.network_, samples)
     else:
-        few = len(samples) <= stationarity.FEW_SAMPLES
-        graded = _grade_network(
-            model, samples, solving, few if multipliers is None else multipliers
-        )
+        if multipliers is None:
+            multipliers = len(samples) <= stationarity.FEW_SAMPLES
+        graded = _grade_network(model, samples, solving, multipliers)
     training = training_of(model)
     if training is None:
         return graded
