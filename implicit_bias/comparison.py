@@ -359,8 +359,8 @@ class Comparison:
         Training samples; 0 where they were not given.
     classes : ndarray of shape (K,)
         All classes that a label, a prediction or a model of this package has, sorted.
-    of : Compared or None
-        The models and samples; None where they were not kept.
+    of : Compared
+        The models and samples.
     own : Split or None
         The samples where they are of a file of the user's own: errors come first then.
 
@@ -381,8 +381,8 @@ class Comparison:
     pairs: tuple[PairResult, ...]
     n_samples: int
     n_train: int
-    classes: NDArray[Any] = field(default_factory=lambda: np.array([-1.0, 1.0]))
-    of: Compared | None = None
+    classes: NDArray[Any]
+    of: Compared
     own: Split | None = None
 
     @property
@@ -404,7 +404,7 @@ class Comparison:
     @property
     def held_out(self) -> bool | None:
         """Whether the evaluation samples are others than the training samples; None if unknown."""
-        if self.of is None or self.of.train is None:
+        if self.of.train is None:
             return None
         import pandas as pd
 
@@ -450,8 +450,8 @@ class Comparison:
         Raises
         ------
         ValueError
-            The models and samples were not kept, or the inputs are not numbers: where a pipeline
-            encodes text, compare its last step on encoded inputs.
+            The inputs are not numbers: where a pipeline encodes text, compare its last step on
+            encoded inputs.
         FileExistsError
             The folder has files of these names that belong to no report.
         """
@@ -545,7 +545,7 @@ class Comparison:
         """
         import pandas as pd
 
-        columns = {} if self.of is None else {TRUE: np.asarray(self.of.y)}
+        columns = {TRUE: np.asarray(self.of.y)}
         columns |= {model.name: model.predicted for model in self.models}
         predicting = [model for model in self.models if model.has_predictor]
         said = [model.predicted for model in predicting]
@@ -556,7 +556,7 @@ class Comparison:
         for model in predicting:
             of_names = {named[label]: values for label, values in model.scores.items()}
             columns |= score_columns(model.name, of_names)
-        X = None if self.of is None else self.of.X
+        X = self.of.X
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
     def confusion_frame(self) -> pd.DataFrame:

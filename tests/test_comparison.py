@@ -430,9 +430,7 @@ def test_a_plot_has_what_is_known() -> None:
     assert len(compare(fitted_models(), TEST.X, TEST.y).plot().axes) == 1
 
 
-def test_a_report_needs_what_was_compared_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="kept"):
-        replace(compared(), of=None).report(tmp_path)
+def test_a_report_needs_a_title_of_text_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="text"):
         compared().report(tmp_path, title=cast(Any, pd.NA))
     (tmp_path / "file").write_text("kept")

@@ -40,11 +40,6 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
     gating_: UnitGates = field(init=False)
     fit_: LeastSquares = field(init=False)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _fit_targets(self, X: Array, targets: Array) -> None:
         """Draw the gates, and fit targets (n,) or (n, p)."""
         self.gating_ = UnitGates.random(
@@ -132,7 +127,7 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
+        tags.target_tags.multi_output = tags.input_tags.sparse = True
         return tags
 
 

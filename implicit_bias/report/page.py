@@ -170,8 +170,6 @@ def report_on(
     if not isinstance(title, str | None) or not isinstance(data_name, str):
         raise TypeError(f"title and data_name must be text, got {title!r:.99}, {data_name!r:.99}")
     of = comparison.of
-    if of is None:
-        raise ValueError("the comparison has not kept its models and samples: compare again")
     _check_own(Path(folder))
     classes = comparison.classes
 

@@ -124,8 +124,6 @@ def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
 
 
 def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    if comparison.of is None:
-        return
     labels = np.asarray(comparison.of.y)
     for model in (model for model in comparison.models if model.count.total):
         for label, name in zip(comparison.classes, names, strict=True):

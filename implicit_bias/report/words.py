@@ -205,7 +205,7 @@ def _unit_names(places: Sequence[int], margin: MarginResult) -> tuple[int | str,
 def _baseline(comparison: Comparison, best: ModelResult) -> str:
     """Say how often the class would be wrong that most training samples have, beside the best."""
     of, own = comparison.of, comparison.own
-    if of is None or of.train is None:
+    if of.train is None:
         return ""
     classes, counts = np.unique(np.asarray(of.train[1]), return_counts=True)
     most = classes.tolist()[counts.argmax()]

@@ -460,7 +460,7 @@ def test_headline_of_a_network_beside_its_svm(plane: Report) -> None:
     assert "Train on: " in sentence
     agreement = known(comparison.agreement("GD-GLN", "SVM-GLN"))
     assert f"{agreement.count} of {agreement.total} unseen samples" in evidence
-    of = known(comparison.of)
+    of = comparison.of
     of_training = replace(comparison, of=replace(of, train=(of.X, of.y)))
     assert "training samples" in str(conclusions(of_training)[0])
 

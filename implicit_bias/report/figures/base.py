@@ -94,7 +94,6 @@ class Subject:
     def predicted(self, name: str, X: Array) -> NDArray[np.int64]:
         """Class that a model gives to each input (n, D), by its place among all classes."""
         of = self.comparison.of
-        assert of is not None
         inputs = pd.DataFrame(X, columns=of.X.columns) if isinstance(of.X, pd.DataFrame) else X
         given = np.asarray(of.models[name].predict(inputs))
         return np.searchsorted(self.comparison.classes, given)
