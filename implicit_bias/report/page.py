@@ -251,7 +251,7 @@ def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Pat
     """
     columns = ["excess", "disagreement", *result.history[-1].measures, "min_margin", "balance"]
     with style():
-        plots = [*limit_plots({name: result}, columns), *unit_weights_plots(result.network)]
+        plots = [*limit_plots(name, result, columns), *unit_weights_plots(result.network)]
         return tuple(
             file
             for plot in plots

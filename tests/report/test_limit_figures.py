@@ -37,7 +37,7 @@ def test_exponent_of_the_tail() -> None:
 def test_plots(result: LimitResult) -> None:
     names = ("excess", "disagreement", "min_margin", "own")
     with style():
-        plots = limit_plots({"first": result, "second": result}, names)
+        plots = list(limit_plots("net", result, names))
     # Without a reference there is no disagreement.
     assert [plot.name for plot in plots] == ["limit-excess", "limit-min-margin", "limit-own"]
     frame = result.frame()
@@ -48,18 +48,17 @@ def test_plots(result: LimitResult) -> None:
         ticks = [*ax.get_xticklabels(), *ax.get_yticklabels()]
         texts = [tick.get_text().replace("\N{MINUS SIGN}", "-") for tick in ticks]
         assert all(float(text or 1) > 0 for text in texts)  # plain numbers
-        first, second = ax.get_lines()
+        (line,) = ax.get_lines()
         shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
-        np.testing.assert_array_equal(first.get_xdata(), shown["step"])
-        np.testing.assert_array_equal(first.get_ydata(), shown[column])
-        assert first.get_linestyle() != second.get_linestyle()
+        np.testing.assert_array_equal(line.get_xdata(), shown["step"])
+        np.testing.assert_array_equal(line.get_ydata(), shown[column])
         rate = decay_exponent(frame["step"].tolist(), frame[column].tolist())
-        assert first.get_label() == f"first, ~ steps^{rate:.2g}"
+        assert line.get_label() == f"net, ~ steps^{rate:.2g}"
 
 
 def test_a_history_without_positive_steps(result: LimitResult) -> None:
     start = replace(result, history=result.history[:1])
-    assert limit_plots({"start": start}, ["norm"]) == ()
+    assert not list(limit_plots("start", start, ["norm"]))
 
 
 def test_weights_of_the_units() -> None:

@@ -7,16 +7,14 @@ Source: Lippl, Abbott, Chung (2022), eq. (18) for the weights of a unit at the l
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import cycle
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
 from implicit_bias.measure.stationarity import balance, layer_norms
 from implicit_bias.networks import Network
 from implicit_bias.report.figures.base import Plot
-from implicit_bias.report.style import BLUE, COLOURS, GREY, LINES, VERMILION, logarithmic, panel
+from implicit_bias.report.style import BLUE, GREY, VERMILION, logarithmic, panel
 from implicit_bias.training.limit import LimitResult
 
 # Factor between the last step and the first one that counts for the exponent.
@@ -47,55 +45,45 @@ def decay_exponent(steps: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(x[counts]), np.log(y[counts]), 1)[0])
 
 
-def limit_plots(
-    results: Mapping[str, LimitResult],
-    columns: Sequence[str] = ("excess", "disagreement", "min_margin"),
-) -> tuple[Plot, ...]:
-    """Draw columns of the histories against the steps, each with its fitted exponent.
+def limit_plots(name: str, result: LimitResult, columns: Sequence[str]) -> Iterator[Plot]:
+    """Draw columns of a history against the steps, each with its fitted exponent.
 
     Parameters
     ----------
-    results : mapping from name to LimitResult
-        Trainings to draw beside each other.
+    name : str
+        How the network is called.
+    result : LimitResult
+        Its training.
     columns : sequence of str
         Columns of `LimitResult.frame`, the caller's own measures among them. One that has no
-        positive value anywhere gives no figure.
+        positive value gives no figure.
 
-    Returns
-    -------
-    tuple of Plot
+    Yields
+    ------
+    Plot
         To be drawn and saved inside `figures.style`.
     """
-    frames = {name: result.frame() for name, result in results.items()}
-    drawn = (_against_steps(frames, column) for column in columns)
-    return tuple(plot for plot in drawn if plot is not None)
-
-
-def _against_steps(frames: Mapping[str, pd.DataFrame], column: str) -> Plot | None:
-    figure, ax = panel()
-    listed = []
-    looks = zip(cycle(COLOURS), cycle(LINES), strict=False)
-    for (name, frame), (colour, line) in zip(frames.items(), looks, strict=False):
+    frame = result.frame()
+    for column in columns:
         shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
         if shown.empty:
             continue
+        figure, ax = panel()
         exponent = decay_exponent(frame["step"].tolist(), frame[column].tolist())
         rate = "" if math.isnan(exponent) else f", ~ steps^{exponent:.2g}"
-        ax.plot(shown["step"], shown[column], line, color=colour, label=f"{name}{rate}")
-        listed.append(f"{name} ends at {shown[column].iloc[-1]:.3g}{rate}")
-    if not listed:
-        return None
-    label = LABELS.get(column, column.replace("_", " "))
-    ax.set(xlabel="steps", ylabel=label)
-    logarithmic(ax)
-    figure.legend(loc="outside lower center", ncols=1)
-    return Plot(
-        f"limit-{column.replace('_', '-')}",
-        figure,
-        f"{label} against the steps, both logarithmic: {'; '.join(listed)}",
-        f"{label[0].upper()}{label[1:]}. A straight line is a power of the steps; the exponent is "
-        f"that of the last factor {TAIL:g}.",
-    )
+        ax.plot(shown["step"], shown[column], color=BLUE, label=f"{name}{rate}")
+        label = LABELS.get(column, column.replace("_", " "))
+        ax.set(xlabel="steps", ylabel=label)
+        logarithmic(ax)
+        figure.legend(loc="outside lower center", ncols=1)
+        yield Plot(
+            f"limit-{column.replace('_', '-')}",
+            figure,
+            f"{label} against the steps, both logarithmic: {name} ends at "
+            f"{shown[column].iloc[-1]:.3g}{rate}",
+            f"{label[0].upper()}{label[1:]}. A straight line is a power of the steps; the exponent "
+            f"is that of the last factor {TAIL:g}.",
+        )
 
 
 def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
