@@ -743,12 +743,6 @@ class LastStep:
         """The margin problem's side of it; None where it has none."""
         return None if self.own is None else self.own.margin_view()
 
-    def problem(self, X: ArrayLike, y: ArrayLike) -> MarginProblem | None:
-        """Return its margin problem on inputs of the last step and their labels."""
-        if self.own is None or self.fitted is None:
-            return None
-        return self.fitted.problem(X, self.own.signs(y))
-
     def unseen(self, X: ArrayLike) -> int:
         """Count the inputs of the last step in contexts that no training sample was in."""
         if self.fitted is None:
@@ -911,9 +905,11 @@ def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
 def _margin_results(
     lasts: Mapping[str, LastStep], of_train: Mapping[str, Predictions], y: ArrayLike
 ) -> dict[str, MarginResult]:
-    solutions = {name: last.fitted for name, last in lasts.items() if last.fitted is not None}
-    posed = {name: lasts[name].problem(of_train[name].inputs, y) for name in solutions}
-    problems = {name: problem for name, problem in posed.items() if problem is not None}
+    solutions, problems = dict[str, FittedMargin](), dict[str, MarginProblem]()
+    for name, last in lasts.items():
+        if last.own is not None and last.fitted is not None:
+            solutions[name] = last.fitted
+            problems[name] = last.fitted.problem(of_train[name].inputs, last.own.signs(y))
     certificates = {name: _certificate(solutions[name], posed) for name, posed in problems.items()}
     names = list(problems)
     results = {}
