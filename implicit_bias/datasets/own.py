@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import math
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -516,10 +517,9 @@ def _from_arrays(file: Path, target: str, missing: Missing) -> _Samples:
         )
     if inputs.dtype.kind not in "biuf":
         raise ValueError(f"inputs of the type {inputs.dtype} are no numbers: convert them")
-    if not inputs.size:
-        raise ValueError(f"there are no inputs: their shape is {inputs.shape}")
     # C order: an image row after row.
-    return _checked(validation.as_numbers(inputs, "X").reshape(len(inputs), -1), labels, missing)
+    rows = validation.as_numbers(inputs, "X").reshape(len(inputs), math.prod(inputs.shape[1:]))
+    return _checked(rows, labels, missing)
 
 
 def _from_libsvm(file: Path, missing: Missing) -> _Samples:
