@@ -288,7 +288,6 @@ class _Released(MiniBatches):
         self.config = replace(config, steps=steps, record=record)
         self.batches = _batches(n_samples, config.batch_size, config.seed)
         self.on_epoch, self.batch_losses = on_epoch, list[float]()
-        self.targets = (self.labels > 0).to(self.inputs[0])
         self.weights = network.hidden_weights[0]
         self.occurring: Tensor | None = None
         inputs, *rows = self.inputs
@@ -311,14 +310,14 @@ class _Released(MiniBatches):
                 self.on_epoch(len(self.batch_losses), self.last_loss)
         return ending
 
-    def loss_of(self, batch: Tensor | slice) -> Tensor:
+    def loss_of(self, inputs: tuple[Tensor, ...], labels: Tensor) -> Tensor:
         """Compute the loss of a batch of samples."""
-        hidden = self._hidden(*(tensor[batch] for tensor in self.inputs))
+        hidden, targets = self._hidden(*inputs), (labels > 0).to(inputs[0])
         offset = self.network.readout_bias
         bias = None if offset is None else offset[None]
         outputs = nn.functional.linear(hidden, self.network.readout, bias)[:, 0]
         self.check_finite(outputs.abs().max().item(), self.step)
-        return nn.functional.binary_cross_entropy(torch.sigmoid(outputs), self.targets[batch])
+        return nn.functional.binary_cross_entropy(torch.sigmoid(outputs), targets)
 
     def _hidden(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return hidden outputs (B, H), of a GLN by its rows (B, H) of hidden weights (R, D)."""
