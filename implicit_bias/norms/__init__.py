@@ -41,11 +41,10 @@ norm ||u_g||, and u_g's gates are Z_g R_g. The stored root R_g *is* the metric: 
 A norm of your own needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`): that gives it
 the certificate. If it can also say itself in CVXPY (`HasAtom`), it has a solver.
 
-Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are upper bounds as real numbers, whatever rounds.
-Those of singular values come from the residuals of a computed decomposition A = U S V' + E,
-
-    ||A||_2 <= ||U||_2 ||V||_2 s_1 + ||E||_F,
-    ||A||_* <= ||U||_2 ||V||_2 sum(s) + sqrt(min(K, M D)) ||E||_F
+Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are upper bounds as real numbers, whatever rounds:
+each file has those of its norms. norm.py has what all have, entries.py l_p, matrices.py norms of
+singular values, groups.py one norm over others, group_norm.py groups of gates, tensors.py the norms
+of a module's parameters, and named.py norms by name and of one's own.
 """
 
 from implicit_bias.norms.entries import L1, L2, LInf, Lp

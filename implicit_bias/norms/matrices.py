@@ -1,4 +1,10 @@
-"""Norms of matrices: of their singular values."""
+r"""Norms of matrices: of their singular values.
+
+Their bounds come from the residual of a computed decomposition A = U S V' + E,
+
+    ||A||_2 <= ||U||_2 ||V||_2 s_1 + ||E||_F,
+    ||A||_* <= ||U||_2 ||V||_2 sum(s) + sqrt(min(K, M D)) ||E||_F
+"""
 
 from __future__ import annotations
 
@@ -44,6 +50,7 @@ class OfSingularValues(UndividedNorm):
         return L2().partition(shape) if shape[0] == 1 else None
 
     def _bound(self, A: Enclosure) -> float:
+        """Return an upper bound on the norm of all matrices in an enclosure."""
         matrix, radius = as_matrix(A.value), as_matrix(A.radius)
         if not np.isfinite(matrix).all() or not np.isfinite(radius).all():
             return math.inf

@@ -7,11 +7,11 @@ The verdicts, in the order in which they are tried:
 verdict           when
 ================  ============================================================================
 LOCAL             each unit learned by itself: no SVM is known to be the limit
-OTHER_GEOMETRY    training moves in another norm than the one of the SVM beside the network
 INSEPARABLE       nothing separates the training samples with the network's gates: proven
 SOFT              the SVM of its gates has a finite C, which makes it no limit: errors are compared
-UNKNOWN           no SVM of the network's program is among the models, or that program has more
-                  freedom than the network (`Network.relaxed`), whose limit it does not show then
+OTHER_GEOMETRY    training moves in another norm than the one of the SVM beside the network
+UNKNOWN           no SVM of the network's program is among the models; or it is, above its optimum,
+                  and has more freedom than the network (`Network.relaxed`): no limit is shown then
 NOT_SEPARATED     the network is wrong on some training samples
 AT_LIMIT          its norm is at most `CLOSE` above the certified optimum
 HELD_BACK         units that the SVM uses are dead in the network: their norm is 0
@@ -74,11 +74,11 @@ def plain(sentence: str) -> str:
 class Verdict(Enum):
     """What `conclude` finds; see the module's head."""
 
-    OTHER_GEOMETRY = "other geometry"
     LOCAL = "local learning"
-    UNKNOWN = "not known"
     INSEPARABLE = "not separable"
     SOFT = "soft margin"
+    OTHER_GEOMETRY = "other geometry"
+    UNKNOWN = "not known"
     NOT_SEPARATED = "not separated yet"
     AT_LIMIT = "at its limit"
     HELD_BACK = "held back by dead units"

@@ -8,7 +8,7 @@ choice.py           which solver "auto" takes, by the first line of a table that
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
 interior_point.py   up to a few thousand samples or pairs; norms with balls in few features
-float32_stage.py    its first steps, in float32
+float32_stage.py    when its first steps, in float32, end, and how float64 goes on
 newton.py           its Newton systems, in the space of the rows or of the features
 balls.py            the balls of norms: of groups, of singular values, of entries
 homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data

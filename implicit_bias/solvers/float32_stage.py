@@ -5,6 +5,9 @@ gap is coarse, and so is a doubt whether the data are separable; the others in f
 saves time, with many rows, a tolerance that float32 can hold is reached in it, and float64 has only
 to verify the bounds. With few rows the change would take longer than it saves, and where float32's
 range does not hold the samples' scales (`ScaledProblem.in_range`) all steps are in float64.
+
+`interior_point` takes the steps, the same in both (`_CentralPath.steps`): here is when those in
+float32 end, and from where the others go on.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@ r"""Linear margin problems of more samples than fit into memory: blocks of rows,
 
 The rounds are those of `rounds`. Their working set S is in memory, in one place; the data are not.
 S is solved by `solve`, whose certified lower bound holds for all samples, with alpha 0 on the
-others; and if S is not separable, all samples are not, with the same proof. `price` passes over all
-blocks: each gives its smallest margin less its rounding errors, and the few rows that violate most.
-The norm over the smallest margin of all is the certified upper bound.
+others; and if S is not separable, all samples are not, with the same proof. `price_blocks` passes
+over all data: each block gives its smallest margin less its rounding errors, and the few rows that
+violate most. The norm over the smallest margin of all is the certified upper bound.
 
 The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
 """
@@ -231,7 +231,7 @@ class Prices:
     margins: Array
 
 
-def price(
+def price_blocks(
     blocks: Blocks,
     coef: Array,
     offsets: float | Array,
@@ -265,7 +265,7 @@ def price(
     ValueError
         Values or labels that no `MarginProblem` takes.
     TimeoutError
-        The deadline has priced.
+        The deadline has passed.
     """
     found = blocks.map(_priced, coef, offsets, classes, below, count, deadline=deadline)
     margins = np.concatenate([part.margins for part in found])
@@ -353,7 +353,7 @@ class _BlockRounds(Rounds):
         """Take the upper bound of all data, and return the rows that violate, worst ones first."""
         unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
         coef, offsets = found.coef / unit, found.intercept / unit
-        priced = price(
+        priced = price_blocks(
             self.blocks,
             coef,
             offsets,

@@ -14,7 +14,7 @@ import pytest
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.solvers.out_of_core import price
+from implicit_bias.solvers.out_of_core import price_blocks
 from implicit_bias.solvers.row_blocks import Blocks
 from oracles import check_overlap
 from system import LOCALLY, python
@@ -52,7 +52,7 @@ def test_worst_rows_are_those_of_a_loop(classes: int | None) -> None:
         ])  # fmt: skip
     blocks = Blocks.of(da.from_array(X, chunks=((5, 0, 11, 7), (3,))), da.from_array(y, chunks=4))
     for limit, count in ((0.3, 100), (0.3, 4), (np.inf, 6), (-9.0, 5)):
-        found = price(blocks, coef, offsets, classes, below=limit, count=count)
+        found = price_blocks(blocks, coef, offsets, classes, below=limit, count=count)
         order = [n for n in np.argsort(margins, kind="stable") if margins[n] < limit][:count]
         assert found.rows.index.tolist() == sorted(order)
         np.testing.assert_allclose(found.margins, margins[np.sort(order).astype(int)], rtol=1e-12)

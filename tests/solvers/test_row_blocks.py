@@ -9,7 +9,7 @@ import pytest
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.solvers.out_of_core import price
+from implicit_bias.solvers.out_of_core import price_blocks
 from implicit_bias.solvers.row_blocks import Blocks
 
 
@@ -91,7 +91,7 @@ def test_errors_of_a_block_name_its_rows() -> None:
     with pytest.raises(ValueError, match=r"rows 8 to 15.*NaN"):
         blocks.spread(5)
     with pytest.raises(ValueError, match="rows 8 to 15"):
-        price(blocks, np.ones((1, 3)), 0.0, None, below=1.0, count=3)
+        price_blocks(blocks, np.ones((1, 3)), 0.0, None, below=1.0, count=3)
 
 
 def test_no_block_is_passed_over_when_the_time_is_up() -> None:
