@@ -67,7 +67,7 @@ def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dic
     backend, _, formulation = method.partition("-")
     own: dict[str, Any] = {"tolerances": Tolerances(gap=tol), **options}
     if method == "working-set":
-        return {"solver": WorkingSet(first_size=size, first_pairs=size, **own)}
+        return {"solver": WorkingSet(first_size=size, **own)}
     if method == "interior-point":
         return {"solver": InteriorPoint(coarse_rows=0, **own)}
     if method == "highs":

@@ -45,8 +45,8 @@ class WorkingSet(NativeSolver):
 
     Parameters
     ----------
-    first_size, first_pairs : int
-        Constraints of the first working set: samples of two classes, or pairs.
+    first_size : int
+        Constraints of the first working set, and that may join at least.
     many_rows : int
         With fewer constraints an interior point takes milliseconds, as one Gram matrix does.
     settled, near_margin : float
@@ -61,8 +61,7 @@ class WorkingSet(NativeSolver):
     first_iteration: ClassVar[int] = 1
     takes_classes: ClassVar[bool] = True
 
-    first_size: int = 1000
-    first_pairs: int = 400
+    first_size: int = 500
     many_rows: int = 200
     settled: float = 0.1
     near_margin: float = 0.1
@@ -82,9 +81,7 @@ class WorkingSet(NativeSolver):
 
     def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
-        one_a_sample = problem.constraints.width == 1
-        policy = Exchange(self.first_size if one_a_sample else self.first_pairs)
-        return _WorkingRows(self, problem, start, policy)
+        return _WorkingRows(self, problem, start)
 
     def capacity(self, problem: MarginProblem, first: int) -> int:
         """Return the largest working set that the memory holds: at least the first one.
@@ -107,12 +104,12 @@ class _WorkingRows(RowRounds):
     """The working set of one solve."""
 
     def __init__(
-        self, solver: WorkingSet, problem: MarginProblem, start: base.Start | None, policy: Exchange
+        self, solver: WorkingSet, problem: MarginProblem, start: base.Start | None
     ) -> None:
         super().__init__(problem, solver.tolerances.gap)
-        self.solver, self.policy = solver, policy
+        self.solver, self.policy = solver, Exchange(solver.first_size)
         self.deadline = Deadline.after(solver.max_seconds)
-        self.capacity = solver.capacity(problem, policy.first_size)
+        self.capacity = solver.capacity(problem, solver.first_size)
         self.final_gap = solver.inner_share * solver.tolerances.gap
         self.inner_gap = max(interior_point.InteriorPoint.coarse_gap, self.final_gap)
         self.warm = start
@@ -126,7 +123,7 @@ class _WorkingRows(RowRounds):
 
     def _begin(self, start: base.Start | None) -> None:
         """Take the smallest margins by a start's coefficients, or what is likely without one."""
-        problem, rows, size = self.problem, self.constraints, self.policy.first_size
+        problem, rows, size = self.problem, self.constraints, self.solver.first_size
         self.margins = np.zeros(len(rows))
         if start is not None and not interior_point.has_ball(problem):
             euclidean_form(problem)  # refuses other norms, as the inner solver would
@@ -164,9 +161,8 @@ class _WorkingRows(RowRounds):
             return None
         self.margins = margins / smallest if self.problem.hard_margin else margins
         # There are hardly more support vectors than features.
-        room = min(
-            max(self.policy.first_size, interior_point.class_features(self.problem)), self.capacity
-        )
+        room = max(self.solver.first_size, interior_point.class_features(self.problem))
+        room = min(room, self.capacity)
         near = self.worst(room, 1.0 + self.policy.clear_margin)
         self.rows = near if len(near) else self.rows
         return None
