@@ -59,7 +59,8 @@ class Status(Enum):
         """Return the message, with what is certified of the optimum nevertheless."""
         if self in (Status.OPTIMAL, Status.NOT_SEPARABLE):
             return self.message
-        return f"{self.message}; {certificate.statement}"
+        known = certificate.statement
+        return known if math.isnan(certificate.gap) else f"{self.message}; {known}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,13 @@ class Certificate:
     @property
     def statement(self) -> str:
         """What is certified of the optimum, in words."""
+        if math.isnan(self.gap):
+            return (
+                f"nothing is certified: the optimum would be at least {self.lower:.6g} and at most "
+                f"{self.upper:.6g}, which contradict each other, so that value and dual are not of "
+                "one norm (try random ones: <coef, V> is at most value(coef) dual(V), and reaches "
+                "it)"
+            )
         if math.isinf(self.lower):
             return "no coefficients separate the data"
         if math.isinf(self.upper):

@@ -475,9 +475,9 @@ def _to_its_margin(subject: Subject, name: str) -> str:
 
     Whether it gets there is what the call returns: another network may never do.
     """
-    call = subject.training_call("LimitConfig(steps=3)").replace("module", name, 1)
+    call = subject.training_call("LimitConfig(steps=30)").replace("module", name, 1)
     reached = number(subject.itself.min_margin, 3)
-    return f"any({call}.history[-1].min_margin >= {reached} for _ in range(1000))"
+    return f"any({call}.history[-1].min_margin >= {reached} for _ in range(100))"
 
 
 def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:

@@ -7,6 +7,7 @@ an untrusted file cannot run code; but its numbers are its author's claims, whic
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -198,7 +199,9 @@ def _check_predictor(model: BinaryClassifier, arrays: Tensors) -> None:
     view, width = model.margin_view(), model.n_features_in_
     if width > sum(array.size for array in arrays.values()):  # before memory is taken for it
         raise ValueError(f"it has no weights for {width} inputs")
-    decision = model.decision_function(np.zeros((1, width)))
+    with warnings.catch_warnings():  # of columns that have no names here
+        warnings.simplefilter("ignore")
+        decision = model.decision_function(np.zeros((1, width)))
     model.classes_of(decision)
     for name in filter(_is_fitted, dir(model)):
         repr(getattr(model, name))

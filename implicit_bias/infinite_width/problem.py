@@ -363,10 +363,12 @@ def _conflict(problem: InfiniteWidthProblem, shares: Array) -> Conflict:
     alpha /= alpha.sum()
     samples = np.flatnonzero(alpha)
     names = ", ".join(map(str, samples[:5])) + (", ..." if len(samples) > 5 else "")
+    constant = ((problem.X == problem.X[0]).all(axis=0) & (problem.X[0] != 0)).any()
+    networks, cure = ("", "") if constant else (" without offsets", "append a constant, ")
     return Conflict(
-        f"samples {names} contradict each other for every network without offsets: equal (or "
+        f"samples {names} contradict each other for every network{networks}: equal (or "
         "proportional) inputs with opposite labels, or inputs on lines through 0 whose labels no "
-        "homogeneous function takes; drop one, append a constant, or choose a finite C",
+        f"homogeneous function takes; drop one, {cure}or choose a finite C",
         samples,
         alpha,
     )

@@ -54,7 +54,7 @@ with the logistic loss" (2020). The oracle, the certificate and the classes are 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -102,7 +102,7 @@ STALLED = 10
 PATIENCE, NO_WEIGHT = 8, 1e-9
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class InfiniteWidthSolution:
     """Result of `max_margin`.
 
@@ -134,17 +134,21 @@ class InfiniteWidthSolution:
         coincide, or coordinates far from 0.
     """
 
-    problem: InfiniteWidthProblem = field(repr=False)
-    directions: Array = field(repr=False)
-    coef: Array = field(repr=False)
-    alpha: Array = field(repr=False)
+    problem: InfiniteWidthProblem
+    directions: Array
+    coef: Array
+    alpha: Array
     status: Status
     certificate: Certificate
-    history: tuple[BoundsAt, ...] = field(repr=False)
+    history: tuple[BoundsAt, ...]
     exact: bool
     seconds: float
-    conflict: Conflict | None = field(default=None, repr=False)
+    conflict: Conflict | None = None
     rounding: float = 0.0
+
+    def __repr__(self) -> str:
+        found = f"{self.status.name}: {self.message} {len(self.coef)} neurons"
+        return f"InfiniteWidthSolution({found})"
 
     @property
     def message(self) -> str:

@@ -263,8 +263,12 @@ def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.Monke
     solution = solve(problem)
     right = Features.apply
     monkeypatch.setattr(Features, "apply", lambda *given: 2 * right(*given))
-    assert np.isnan(certify(problem, solution.coef, solution.alpha).gap)
-    assert solve(problem, "interior-point").status is Status.NUMERICAL_TROUBLE
+    found = certify(problem, solution.coef, solution.alpha)
+    assert np.isnan(found.gap)
+    assert "contradict" in str(found)
+    again = solve(problem, "interior-point")
+    assert again.status is Status.NUMERICAL_TROUBLE
+    assert "contradict" in again.message
 
 
 # --- as real numbers -------------------------------------------------------------------------

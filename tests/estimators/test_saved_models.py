@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.numpy
 from sklearn.exceptions import NotFittedError
@@ -89,6 +90,13 @@ def to_limit(config: LimitConfig) -> ib.GLNClassifier:
     return model.fit_by(
         MOONS.X, LABELS, lambda network, X, y: train_to_limit(network, X, y, config)
     )
+
+
+def test_names_of_columns_come_back(tmp_path: Path) -> None:
+    frame = pd.DataFrame(MOONS.X).add_prefix("x")
+    save_model(tmp_path / "model", ib.GatedSVC(C=1.0).fit(frame, LABELS))
+    model = load_model(tmp_path / "model").model
+    assert list(model.feature_names_in_) == list(frame.columns)
 
 
 def test_a_training_towards_the_limit_is_kept(tmp_path: Path) -> None:
