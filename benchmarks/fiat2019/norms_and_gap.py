@@ -166,7 +166,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Norms and gap, with their range over the draws of inputs, beside the published ones."""
     means = frame[frame["part"] == FITTED].groupby(["noise", "seed"]).mean(numeric_only=True)
     groups = means.groupby("noise")
-    ends = groups.min().join(groups.max(), lsuffix="_low", rsuffix="_high")
+    ends = groups.min().add_suffix("_low").join(groups.max().add_suffix("_high"))
     return groups.mean().join(ends).reset_index()
 
 

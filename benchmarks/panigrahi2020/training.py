@@ -486,7 +486,9 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
         curves.groupby(keys).last()
         for curves in (mean_curves(frame, "long"), mean_curves(widest(frame), "wide"))
     )
-    table, limits = long.join(wide, rsuffix="_wide"), mean_curves(frame, "limit")
+    again = [name for name in wide if name in long]
+    table = long.join(wide.rename(columns={name: f"{name}_wide" for name in again}))
+    limits = mean_curves(frame, "limit")
     for power in (4, 5, 6):
         early = limits[limits["step"] <= 10**power]
         table[f"limit_{power}"] = early.groupby(keys)["limit"].last()

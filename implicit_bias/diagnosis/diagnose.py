@@ -207,7 +207,7 @@ def _measured(subject: Subject, norm: tensors.ParameterNorm, deadline: Deadline)
         "norm": norm.name,
         "degree": program.degree,
         "min_margin": subject.min_margin,
-        "normalised_margin": program.size**-program.degree,
+        "normalised_margin": program.normalised_margin,
         "parameter_norm": program.size,
         "gap": best.gap,
         "gap_lower": best.gap_lower,

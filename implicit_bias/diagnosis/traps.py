@@ -143,7 +143,7 @@ def mode_matters(
     def outputs() -> Tensor:
         return evaluate(module, values_of(module), tuple(t[:WATCHED] for t in inputs))
 
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):  # of which dropout draws
         evaluated = outputs()
         set_modes(modes)
         try:

@@ -321,11 +321,12 @@ def which_norm(
         asked = _in_question(rows, best or own)
         call = recipe.call_towards(subject, asked.norm, read=asked.norm == own)
         obstacles += [unfit] if unfit else recipe.standstill(subject, call, optimizer, loss)
+        if evidence in ("margin", "none"):
+            conclusion += _what_would_tell(rows, asked, own, evidence, subject, call)
+        conclusion += _as_far(subjects, evidence)
+        rests = [percent(each.rest, space=" ") for each in subjects]
     for text in (*found, *(obstacle.warning for obstacle in obstacles if obstacle.warns)):
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
-    if evidence in ("margin", "none"):
-        conclusion += _what_would_tell(rows, asked, own, evidence, subject, call)
-    conclusion += _as_far(subjects, evidence)
     quiet = (obstacle.advice for obstacle in obstacles if not obstacle.warns)
     conclusion += "".join(f" What helps: {text}." for text in quiet)
     conclusion = recipe.once(conclusion)
@@ -335,7 +336,6 @@ def which_norm(
             "of max_seconds brings its bounds closer."
         )
     if leading:
-        rests = [percent(each.rest, space=" ") for each in subjects]
         conclusion += (
             " All of this is about the leading part of the module, beside which the rest is "
             f"{' (of the reference '.join(rests)}{')' * (len(rests) - 1)}; beyond l2 no theorem is "

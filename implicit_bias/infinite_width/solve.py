@@ -325,7 +325,9 @@ def max_margin_of_classes(
     >>> solution.status.name, solution.coef.shape[1]
     ('OPTIMAL', 3)
     """
-    two = bool(np.isin(np.asarray(validation.detached(y)), (0, 1)).all())
+    # Text has no largest label, and is refused with all else that is no label.
+    text = np.asarray(validation.detached(y)).dtype.kind in "US"
+    largest = 1.0 if text else float(np.max(validation.as_finite(y, "y", 1), initial=1.0))
     return max_margin(
         X,
         y,
@@ -335,7 +337,7 @@ def max_margin_of_classes(
         max_rounds=max_rounds,
         max_seconds=max_seconds,
         random_state=random_state,
-        classes=2 if two else None,
+        classes=2 if largest < 2 else None,
     )
 
 

@@ -153,6 +153,12 @@ class TangentProgram:
         return self.norm.value(self.gradients.parameters(self.theta))
 
     @property
+    def normalised_margin(self) -> float:
+        """1 / ||theta||^L; 0 or inf where that is beyond float64."""
+        with np.errstate(over="ignore", divide="ignore"):
+            return float(np.float64(self.size) ** -self.degree)
+
+    @property
     def scales(self) -> dict[str, float]:
         """Scale of each tensor in the norm; see `norms.tensors`."""
         unit = self.norm.unit if isinstance(self.norm, tensors.ComposedNorm) else lambda name: 1.0
@@ -179,6 +185,7 @@ class TangentProgram:
         size = self.norm.dual(self.gradients.parameters(v))
         lower = self.degree * float(weights.sum()) / size if size > 0 else 0.0
         scale = lower / size if size > 0 else 0.0  # the square of a size may be 0
+        scale = scale if np.isfinite(scale) else 1.0  # float64 does not hold them at that scale
         bounds = lower, self.size
         return Multipliers(self, scale * weights, scale * v, *bounds, self.theta, "exact")
 
@@ -570,9 +577,10 @@ class _Cuts:
 
     def with_(self, found: Multipliers) -> _Cuts:
         """Add the cut at some weights; of too many, leave out the one of least multiplier."""
-        program = found.program
-        v = program.gradients.parameters(found.combination)
-        direction = program.gradients.flat(program.norm.maximiser(v))
+        program, v = found.program, found.combination
+        # Its direction alone counts, which numbers near the least of float64 would spoil.
+        parts = program.gradients.parameters(v / (v.abs().max() or 1.0))
+        direction = program.gradients.flat(program.norm.maximiser(parts))
         keep = np.arange(len(self.slopes))
         if len(keep) >= max(10, min(MOST_CUTS, CUT_ENTRIES // len(direction))):
             keep = np.delete(keep, self.mu.argmin())

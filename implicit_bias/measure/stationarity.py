@@ -270,7 +270,7 @@ def stationarity(
     return Stationarity(
         degree=program.degree,
         min_margin=subject.min_margin,
-        normalised_margin=program.size**-program.degree,
+        normalised_margin=program.normalised_margin,
         norm=program.size,
         margins=program.margins,
         multipliers=best.weights,

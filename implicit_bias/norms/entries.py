@@ -178,6 +178,8 @@ class Lp(_OfGivenExponent):
 
     def __post_init__(self) -> None:
         check_number(self.p, "p", "[1, inf]")
+        if not isinstance(self.p, int):  # a float32 would round what is made of it
+            object.__setattr__(self, "p", float(self.p))
 
     @property
     def exponent(self) -> float:

@@ -153,7 +153,7 @@ class Schatten(OfSingularValues):
     dual_exponent: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        Lp(self.p)  # which checks it
+        object.__setattr__(self, "p", Lp(self.p).p)  # which checks it
 
     @property
     def entries(self) -> Entrywise:  # type: ignore[override]

@@ -267,6 +267,25 @@ def test_the_direction_lowers_the_norm_and_no_margin(norm: str) -> None:
     assert new.gap < 1e-6 < readout.gap
 
 
+@pytest.mark.parametrize("norm", ["nuclear", "spectral"])
+def test_layers_of_extreme_sizes_are_measured(norm: str) -> None:
+    """Combinations of the gradients are near the least of float64, their multiples beyond it."""
+    torch.manual_seed(0)
+    module = layers(3, 6, 6, 2).double()
+    with torch.no_grad():
+        next(module.parameters()).mul_(1e-160)
+    X = 1e-100 * torch.randn(17, 3, dtype=torch.float64)
+    found = diagnose(module, X, module(X).argmax(1), norm=norm, max_seconds=2.0)
+    assert 0.9 < found.gap <= 1.0
+
+
+def test_a_normalised_margin_beyond_float64_is_infinite() -> None:
+    weights = torch.tensor([1e-100, 2e-100], dtype=torch.float64)
+    module = Computed(lambda it, x: (x @ it.w) ** 3, w=weights)
+    X = 1e120 * torch.ones(3, 2, dtype=torch.float64)
+    assert diagnose(module, X, np.ones(3)).normalised_margin == np.inf
+
+
 def test_parameters_that_enter_twice_have_no_bound() -> None:
     found = own(powers(2), cloud()[0])
     assert [np.isnan(layer.lower) for layer in found.layers] == [True, True]

@@ -288,6 +288,15 @@ def test_the_module_is_left_as_it_is() -> None:
         assert torch.equal(value, before[name])
 
 
+@pytest.mark.filterwarnings("ignore::implicit_bias.DiagnosisWarning")
+def test_dropout_draws_nothing_of_the_callers() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(network(3), nn.Dropout(0.5))
+    labels, before = own_labels(module.eval(), INPUTS), torch.get_rng_state()
+    ib.which_norm(module.train(), INPUTS, labels, leading=True, max_seconds=1.0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 # --- what the page "Reading gaps across norms" states -------------------------------------------
 
 

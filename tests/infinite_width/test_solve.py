@@ -186,6 +186,8 @@ def test_scaling_and_rotation(classes: int) -> None:
 def test_two_classes_with_two_outputs(C: float) -> None:
     """The optimum is that of one output over the root of 2."""
     X, y = planar(8, 3)
+    with pytest.raises(ValueError, match="0 .. 1"):
+        wide.max_margin_of_classes(X, y, C)
     binary = wide.max_margin(X, y, C).certificate
     found = wide.max_margin_of_classes(X, (y + 1) / 2, C * np.sqrt(0.5)).certificate
     assert found.lower <= binary.upper * np.sqrt(0.5)

@@ -397,6 +397,10 @@ def test_the_bound_of_nothing_is_exactly_0(name: str) -> None:
 def test_names_and_objects_are_norms() -> None:
     assert as_norm("l1") == L1()
     assert as_norm(Lp(3)) == Lp(3)
+    # A float16 would round what bounds are made of.
+    short: Any = np.float16(3)
+    for norm in (Lp(short), Schatten(short)):
+        assert type(norm.p) is float
     assert as_norm(Weighted()).value(np.ones(SHAPE)) == Weighted.weights.sum()
     for wrong, error in [("l3", ValueError), (3, TypeError), (L1, TypeError)]:
         with pytest.raises(error, match="norm"):
