@@ -12,8 +12,8 @@ import typer
 from implicit_bias.cli.certify import certify
 from implicit_bias.cli.compare import compare
 from implicit_bias.cli.data import data
-from implicit_bias.cli.entry import INTERRUPTED, STOPPED
 from implicit_bias.cli.fit import fit
+from implicit_bias.cli.interruption import INTERRUPTED, STOPPED
 from implicit_bias.cli.options import NETWORK_NAMES, SVM_NAMES, DocumentedCommand
 from implicit_bias.cli.output import fail, out, show_warning
 from implicit_bias.cli.predict import predict

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from implicit_bias.cli import output
-from implicit_bias.cli.entry import INTERRUPTED
+from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.options import JsonOption, load_data, takes_config
 from implicit_bias.runs.configuration import RunConfig
 

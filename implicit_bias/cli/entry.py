@@ -2,10 +2,7 @@
 
 import sys
 
-# Exit status after Ctrl-C, as shells have it.
-INTERRUPTED = 130
-# Said of all commands then: some keep nothing, some a model, a checkpoint or finished cells.
-STOPPED = "interrupted; any file written before is kept"
+from implicit_bias.cli.interruption import INTERRUPTED, STOPPED
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import typer
 
 from implicit_bias.cli import options, output
 from implicit_bias.cli.certify import print_grade
-from implicit_bias.cli.entry import INTERRUPTED
+from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.runs.configuration import RunConfig
 
 

@@ -11,8 +11,8 @@ import typer
 from implicit_bias.base import strict_json
 from implicit_bias.base.options import METHOD_NAMES, NORM_NAMES
 from implicit_bias.cli import options
-from implicit_bias.cli.entry import INTERRUPTED
 from implicit_bias.cli.fit import fit_and_save
+from implicit_bias.cli.interruption import INTERRUPTED
 from implicit_bias.cli.output import new_file, print_json, print_values, show, usage_errors
 from implicit_bias.runs.command import LIMIT_SUFFIX, WANTED_STEPS
 from implicit_bias.runs.configuration import RunConfig

@@ -1,0 +1,6 @@
+"""What the command line says and returns after Ctrl-C."""
+
+# Exit status, as shells have it.
+INTERRUPTED = 130
+# Said of all commands: some keep nothing, some a model, a checkpoint or finished cells.
+STOPPED = "interrupted; any file written before is kept"
