@@ -88,9 +88,9 @@ def _is_our_defect(error: BaseException) -> bool:
     return isinstance(error, DEFECTS) and raised_in.startswith(__package__.split(".")[0])
 
 
-def are_few_features(n_features: int, n_samples: int) -> bool:
+def are_few_features(n_features: int, n_samples: int, each: int = SAMPLES_A_FEATURE) -> bool:
     """Whether so many features are few for so many samples, or pairs of samples and rivals."""
-    return n_features <= min(n_samples // SAMPLES_A_FEATURE, FEW_FEATURES)
+    return n_features <= min(n_samples // each, FEW_FEATURES)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,9 @@ class WorkingSet(NativeSolver):
         Constraints of the first working set, and that may join at least.
     many_rows : int
         With fewer constraints an interior point takes milliseconds, as one Gram matrix does.
+    rows_a_feature : int
+        With so many constraints for each feature the space of the features solves: many of them are
+        dependent, which holds up a Gram matrix.
     settled, near_margin : float
         A working set has settled where the rows that violate are no more than this share of it.
         Then it takes in all those whose margins exceed 1 by less than ``near_margin``, too.
@@ -63,6 +66,7 @@ class WorkingSet(NativeSolver):
 
     first_size: int = 500
     many_rows: int = 200
+    rows_a_feature: int = 4
     settled: float = 0.1
     near_margin: float = 0.1
     inner_share: float = 0.1
@@ -177,7 +181,8 @@ class _WorkingRows(RowRounds):
         problem, size = self.problem, len(self.rows)
         options = self.options(tolerances) | {"rows": self.working}
         features = interior_point.class_features(problem)
-        few = size >= base.MANY_SAMPLES and base.are_few_features(features, size)
+        few = base.are_few_features(features, size, self.solver.rows_a_feature)
+        few = few and size >= base.MANY_SAMPLES
         if interior_point.has_ball(problem):  # under other norms a system of the rows is cheaper
             few = features <= size
         if few and (problem.is_binary_group_lasso or interior_point.has_features(problem)):
