@@ -300,20 +300,28 @@ def read_table(file: Path, target: str | None = None, id: Collection[str] = ()) 
     table.columns = pd.Index(names)
     if all(_is_number(name) for name in names):
         raise ValueError("its first line has numbers only: put the names of the columns there")
+    asked = list[tuple[int, bool, bool]]()
     for place, name in enumerate(names):
         column = table.iloc[:, place]
         kind = _kind_of(column)
         label = name == target and kind in "iuf"
-        large = name != target and kind == "f" and (column.abs() >= LARGEST_WHOLE).any()
-        if not (label or large or name in id):
-            continue
-        texts = read(index_col=False, usecols=[place], dtype=str).iloc[:, 0]
+        large = name != target and kind == "f" and bool((column.abs() >= LARGEST_WHOLE).any())
+        if label or large or name in id:
+            asked.append((place, label, large))
+    if not asked:
+        return table
+    # Once more for all of them: of a table with many, each reading of the file counts.
+    written = read(index_col=False, usecols=[place for place, *_ in asked], dtype=str)
+    for (place, label, large), (_, texts) in zip(asked, written.items(), strict=True):
+        column = table.iloc[:, place]
         if label:
             _check_padding(texts.dropna().unique())
-        elif name in id and (texts.dropna() != column.dropna().astype(str)).any():
+        elif names[place] in id and (texts.dropna() != column.dropna().astype(str)).any():
             table.isetitem(place, texts.array)
-        elif large and any(map(WHOLE.fullmatch, texts := texts.fillna("nan"))):
-            exact = [int(text) if WHOLE.fullmatch(text) else float(text) for text in texts]
+        elif large and texts.str.fullmatch(WHOLE).any():
+            exact = [
+                int(text) if WHOLE.fullmatch(text) else float(text) for text in texts.fillna("nan")
+            ]
             table.isetitem(place, pd.Series(exact, dtype=object).array)
     return table
 
