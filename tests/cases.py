@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import make_classification
 
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import (
@@ -213,6 +214,25 @@ def clusters(
     rng = np.random.default_rng(seed)
     y = np.arange(n) % k
     return 2.0 * rng.normal(size=(k, d))[y] + spread * rng.normal(size=(n, d)), y
+
+
+def noisy_table(
+    n: int = 300, d: int = 10, k: int = 2, *, flipped: float = 0.1, seed: int = 0
+) -> tuple[Array, Any]:
+    """Return a table as people have them: clusters of each class, and some labels that are wrong.
+
+    Labels are -1 and +1, or 0 .. k - 1 with more classes.
+    """
+    X, y = make_classification(
+        n,
+        d,
+        n_informative=max(4, d // 2),
+        n_redundant=d // 10,
+        n_classes=k,
+        flip_y=flipped,
+        random_state=seed,
+    )
+    return X, 2 * y - 1 if k == 2 else y
 
 
 def one_class() -> MarginProblem:

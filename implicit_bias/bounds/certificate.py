@@ -4,7 +4,7 @@ upper  For any zeta and b, min over c >= 0 of Omega(c zeta) + sum_n C_n max(0, 1
        margins q_n = y_n (f(x_n) + b); with the hard margin this is Omega(zeta) / min_n q_n, if that
        margin is positive.
 lower  For any alpha >= 0, sum(alpha) scaled so that max_g ||V_g(alpha)|| = 1 (and alpha_n <= C_n).
-       With an intercept sum_n alpha_n y_n must be 0, exactly, or the bound is 0 (`balance`).
+       With an intercept sum_n alpha_n y_n must be 0, exactly: alpha is balanced first (`balance`).
 
 With another norm Omega_*(V) is in the place of max_g ||V_g||. With many classes q_n is the
 smallest margin f_{y_n} + b_{y_n} - f_k - b_k of a sample, alpha has shape (N, K), sum_k alpha_nk is
@@ -40,7 +40,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds.lower import (
     DualPoint,
     dual_norms,
-    in_box,
     precise_dual_norms,
 )
 from implicit_bias.bounds.separability import prove_not_separable
@@ -63,9 +62,6 @@ REFINE = 1e-10
 REFINE_GAP = 0.01
 # Where the Gordan ratio exceeds this, a proof that the data are not separable is tried.
 TRY_PROOF = 1e7
-# Dual variables beyond their boxes by less than this are cut. Of others only the scale is changed:
-# all would be smaller for the one that is the farthest beyond its own.
-NEAR_BOX = 1.01
 
 
 @own_settings()
@@ -84,7 +80,8 @@ def certify(
     coef : array_like of shape (M, D) or (K, M, D), optional
         Coefficients zeta; without them the upper bound is that of zeta = 0.
     alpha : array_like of shape (N,) or (N, K), optional
-        Dual variables, not negative; without them the lower bound is 0.
+        Dual variables, not negative; without them the lower bound is 0. Where the problem has an
+        intercept, they are balanced first: changed by a little, to obey its equation exactly.
     intercept : float or array_like of shape (K,), optional
         The offset b that belongs to coef, where the problem has one; the best one by default
         (with many classes, those of the largest smallest margin).
@@ -116,8 +113,9 @@ def certify(
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
     primal = None if coef is None else PrimalPoint.of(problem, coef, intercept)
-    dual = None if alpha is None else DualPoint.of(problem, alpha)
-    return _certificate(problem, primal, dual)
+    suspect = None if alpha is None else DualPoint.of(problem, alpha)
+    dual = None if suspect is None else suspect.balanced()
+    return _certificate(problem, primal, dual, suspect)
 
 
 def _certificate(
@@ -275,10 +273,7 @@ def grade(
     """
     coef, alpha = (np.where(np.isfinite(part), part, 0.0) for part in (coef, alpha))
     rows = problem.constraints
-    values = rows.values(np.maximum(alpha, 0.0))
-    if (rows.totals(values) <= NEAR_BOX * problem.box).all():
-        values = in_box(problem, values)
-    suspect = DualPoint.of(problem, rows.alpha(values))
+    suspect = DualPoint.of(problem, rows.alpha(rows.values(np.maximum(alpha, 0.0))))
     dual = suspect.scaled()
     if intercept is not None and np.isfinite(intercept).all():
         intercept = _below_all_others(problem, coef, np.asarray(intercept, dtype=np.float64))

@@ -76,14 +76,19 @@ class DualPoint:
         boxed = totals > 0
         return min(by_norm, float((self.problem.box[boxed] / totals[boxed]).min(initial=np.inf)))
 
+    def balanced(self) -> DualPoint:
+        """Return a point near this one that obeys the equation of an intercept, if there is one."""
+        if not self.problem.intercept:
+            return self
+        values = balanced(self.problem.constraints, self.values)
+        return replace(self, values=values, precise=None)
+
     def scaled(self) -> DualPoint:
         """Return the feasible point, balanced where there is an intercept, as it is stored.
 
         Dual variables that are feasible up to a solver's own rounding (`rounding.NEAR`) stay.
         """
-        problem, rows, point = self.problem, self.problem.constraints, self
-        if problem.intercept:
-            point = replace(self, values=balanced(rows, self.values), precise=None)
+        problem, rows, point = self.problem, self.problem.constraints, self.balanced()
         if not point.values.any():
             return point
         for exponent in (self.exponent, 0):  # c may be beyond float64 in the units of one of them
@@ -217,13 +222,17 @@ def unit_values(problem: MarginProblem, values: Array) -> Array:
 
 
 def in_box(problem: MarginProblem, values: Array) -> Array:
-    """Return alpha (R,) of which no sample has more than its C in all."""
-    if problem.hard_margin:
+    """Return alpha (R,) scaled so that no sample has more than its C in all.
+
+    One factor for all entries, which costs its share of the bound. Entries that were cut one by one
+    would no longer cancel in V(alpha), which costs far more.
+    """
+    totals = problem.constraints.totals(values)
+    beyond = totals > problem.box
+    if not beyond.any():
         return values
-    rows = problem.constraints
-    C = problem.box[rows.samples]
-    shrink = C / np.maximum(rows.totals(values)[rows.samples], C)
-    return np.asarray(np.minimum(values * shrink, C))
+    share = float((problem.box[beyond] / totals[beyond]).min())
+    return values * (share * (1.0 - rounding.gamma(problem.constraints.n_classes + 1)))
 
 
 def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> rounding.Enclosure:

@@ -216,14 +216,14 @@ class _Best:
     ) -> None:
         """Take over an iterate, and its polished versions where it is near its end."""
         lower, gap = self.lower, self.gap
-        self._take_alpha(point.alpha, view.lower)
+        self._take_alpha(point.alpha / point.tau, view.lower)
         self._take_coef(point.v / point.tau, view.upper, view.violation)
         if self.upper < np.inf:
             self.separable = True
         if view.gap < POLISHED_GAP:
             polish = _Polish(self.program, point, view)
             alpha = polish.dual(point.alpha, point.V)
-            self._take_alpha(alpha, self.program.lower(alpha))
+            self._take_alpha(alpha / point.tau, self.program.lower(alpha))
             for v in polish.primal(point.v / point.tau):
                 upper, violation = self.program.upper(v, self.program.B @ v)
                 self._take_coef(v, upper, violation)

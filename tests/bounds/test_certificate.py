@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from cases import ROUNDING, SEPARABLE, build, cloud, linear, separable
+from cases import ROUNDING, SEPARABLE, build, cloud, linear, noisy_table, plain, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify, dual_scale, grade
 from implicit_bias.bounds.separability import find_conflict
@@ -199,6 +199,51 @@ def test_agreeing_duplicates_do_not_hide_a_conflict() -> None:
 
 def test_separable_data_have_no_conflict(problem: MarginProblem) -> None:
     assert find_conflict(problem) is None
+
+
+# --- candidates that exceed the constraints ----------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.009, 0.2])
+@pytest.mark.parametrize("beyond", ["box", "norm"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_candidate_is_scaled_and_never_clipped(
+    k: int, intercept: bool, weighted: bool, beyond: str, share: float
+) -> None:
+    """What exceeds a constraint by a share costs at most that share of the bound."""
+    X, y = noisy_table(k=k)
+    C = np.random.default_rng(1).uniform(0.1, 1.0, len(X)) if weighted else 0.3
+    problem = plain(X, y, C, intercept=intercept)
+    # Its solutions are feasible for the other problem but for that share of one constraint.
+    if beyond == "box":
+        looser = plain(X, y, np.multiply(C, 1 + share), intercept=intercept)
+    else:
+        looser = plain(X / (1 + share), y, C, intercept=intercept)
+    best = solve(looser, tol=1e-9)
+    expected = best.certificate.lower / (1 + share) * (1 - 1e-11)
+    assert certify(problem, alpha=best.alpha).lower >= expected
+    graded = grade(problem, 0.0 * best.coef, best.alpha, Status.OPTIMAL)
+    assert graded.certificate.lower >= expected
+    assert (problem.totals(graded.alpha) <= problem.box).all()
+
+
+def test_the_box_of_a_sample_is_that_of_its_total() -> None:
+    """A total of 1.004 C costs .4 % of the bound, though none of its entries is beyond C."""
+    X, y = noisy_table(90, k=3)
+    problem = plain(X, y, 0.3)
+    alpha = np.full((90, 3), 0.01)
+    alpha[np.arange(90), y] = 0.0
+    inside = certify(problem, alpha=alpha)
+    assert alpha.sum() * 0.3 / 0.02 > inside.lower  # the norm binds there
+    alpha *= inside.lower / alpha.sum()
+    alpha[0] *= 1.004 * 0.3 / alpha[0].sum()
+    expected = min(alpha.sum() / 1.004, alpha.sum() / np.linalg.norm(problem.dual_vectors(alpha)))
+    assert certify(problem, alpha=alpha).lower == pytest.approx(expected, rel=1e-12)
+    found = grade(problem, np.zeros(problem.coef_shape), alpha, Status.OPTIMAL)
+    assert found.certificate.lower == pytest.approx(expected, rel=1e-12)
+    assert (problem.totals(found.alpha) <= 0.3).all()
 
 
 # --- messages and errors ---------------------------------------------------------------------

@@ -12,7 +12,9 @@ from cases import build, cloud, gln, linear, plain
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify, grade
+from implicit_bias.bounds.lower import DualPoint
 from implicit_bias.problem import MarginProblem
+from implicit_bias.solvers import solve
 from oracles import check_signs
 
 
@@ -23,13 +25,22 @@ def with_intercept(n: int = 30, C: float = np.inf, shift: float = 3.0) -> Margin
 
 def test_the_equation_must_hold_exactly() -> None:
     problem = with_intercept()
-    alpha = np.random.default_rng(0).exponential(size=30)
-    assert certify(problem, alpha=alpha).lower == 0
-    exact = repaired(problem, alpha)
-    assert certify(problem, alpha=exact).lower > 0
+    exact = repaired(problem, np.random.default_rng(0).exponential(size=30))
+    assert DualPoint.of(problem, exact).bound > 0
     off = exact.copy()
     off[0] = np.nextafter(off[0], 9)
-    assert certify(problem, alpha=off).lower == 0
+    assert DualPoint.of(problem, off).bound == 0
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.3])
+@pytest.mark.parametrize("noise", [1e-16, 1e-12, 1e-6])
+def test_certify_balances_what_another_solver_found(noise: float, C: float) -> None:
+    problem = with_intercept(C=C)
+    best = solve(problem, tol=1e-10)
+    rng = np.random.default_rng(0)
+    alpha = best.alpha * (1 + noise * rng.uniform(-1, 1, 30)) + noise * rng.random(30)
+    found = certify(problem, alpha=alpha).lower
+    assert best.certificate.lower * (1 - 1e3 * noise - 1e-12) <= found <= best.certificate.upper
 
 
 @pytest.mark.slow
