@@ -232,18 +232,16 @@ def test_a_candidate_is_scaled_and_never_clipped(
 def test_the_box_of_a_sample_is_that_of_its_total() -> None:
     """A total of 1.004 C costs .4 % of the bound, though none of its entries is beyond C."""
     X, y = noisy_table(90, k=3)
-    problem = plain(X, y, 0.3)
-    alpha = np.full((90, 3), 0.01)
+    problem = plain(X, y, 1e-3)
+    alpha = np.full((90, 3), 0.4e-3)
+    alpha[0] = 0.502e-3
     alpha[np.arange(90), y] = 0.0
-    inside = certify(problem, alpha=alpha)
-    assert alpha.sum() * 0.3 / 0.02 > inside.lower  # the norm binds there
-    alpha *= inside.lower / alpha.sum()
-    alpha[0] *= 1.004 * 0.3 / alpha[0].sum()
-    expected = min(alpha.sum() / 1.004, alpha.sum() / np.linalg.norm(problem.dual_vectors(alpha)))
+    assert np.linalg.norm(problem.dual_vectors(alpha)) < 0.5  # so it is the box that binds
+    expected = alpha.sum() / 1.004
     assert certify(problem, alpha=alpha).lower == pytest.approx(expected, rel=1e-12)
     found = grade(problem, np.zeros(problem.coef_shape), alpha, Status.OPTIMAL)
     assert found.certificate.lower == pytest.approx(expected, rel=1e-12)
-    assert (problem.totals(found.alpha) <= 0.3).all()
+    assert (problem.totals(found.alpha) <= 1e-3).all()
 
 
 # --- messages and errors ---------------------------------------------------------------------
