@@ -247,7 +247,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
         check_is_fitted(self)
         return base.FittedMargin(
             self.architecture_,
-            self.coef_,
+            self.solution_.coef,
             self.solution_,
             self.fitted_C_,
             self.dropped_,
@@ -257,7 +257,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
         )
 
     def _decide(self, X: Array) -> Array:
-        return self.architecture_.decision(X, self.coef_) + self.solution_.intercept
+        return self.architecture_.decision(X, self.solution_.coef) + self.solution_.intercept
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -300,6 +300,11 @@ class MaxMarginSVC(MarginSVC):
     _: KW_ONLY
     groups: ArrayLike | None = None
     fit_intercept: bool | None = True
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients, shape (1, D), or (K, D) with more classes."""
+        return self.solution_.coef.reshape(-1, self.n_features_in_)
 
     def _architecture(self, X: Array) -> Architecture:
         return Architecture(NoGates(X.shape[1]), norm=as_norm(self.norm, self.groups))

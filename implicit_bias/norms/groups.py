@@ -344,10 +344,27 @@ class InRows(SumNorm):
 
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
-    """Convert to groups (M,); numbers must be 0 .. G - 1, none left out, and names get some."""
-    names = np.asarray(detached(groups), dtype=object)
-    if names.ndim == 1 and names.size and all(isinstance(name, str) for name in names):
-        return np.unique(names.astype(str), return_inverse=True)[1].astype(np.int64)
+    """Convert to groups (M,); numbers must be 0 .. G - 1, none left out, and names get some.
+
+    Raises
+    ------
+    ValueError
+        Not a number or a name per feature (or gate column); numbers that are left out.
+    """
+    entries = _entries(groups)
+    if lists := [entry for entry in entries if isinstance(entry, (list, tuple, np.ndarray))]:
+        raise ValueError(
+            "groups must be one number or name per feature (or gate column), not lists of their "
+            f"indices: {_as_numbers_in_words(entries)}got {lists[0]!r}"
+        )
+    if any(isinstance(entry, str) for entry in entries):
+        for place, entry in enumerate(entries):
+            if not isinstance(entry, str):
+                raise ValueError(
+                    "groups must be one number or one name per feature (or gate column), but "
+                    f"entry {place} is {entry!r} among names: name its group, too"
+                )
+        return np.unique(np.array(entries), return_inverse=True)[1].astype(np.int64)
     numbers, given = as_numbers(groups, "groups"), np.asarray(detached(groups)).dtype
     whole = given.kind in "iuf" and (numbers == np.floor(numbers)).all()  # np.loadtxt reads floats
     if numbers.ndim != 1 or len(numbers) == 0 or not whole:
@@ -358,7 +375,32 @@ def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
     found = np.unique(numbers)
     if not np.array_equal(found, np.arange(len(found))):
         raise ValueError(
-            f"groups must be numbered 0 .. G - 1 with none left out, got {found[:10]}: "
-            "renumber with np.unique(groups, return_inverse=True)[1]"
+            "groups must be one number per feature (or gate column), 0 .. G - 1 with none left "
+            f"out, got {found[:10]}: renumber with np.unique(groups, return_inverse=True)[1]; of "
+            "sizes of groups make numbers with np.repeat(np.arange(len(sizes)), sizes)"
         )
     return numbers.astype(np.int64)
+
+
+def _entries(groups: ArrayLike) -> list[Any]:
+    """Entries of a list or an array of objects; none of what has a type of its own."""
+    plain = detached(groups)
+    if isinstance(plain, (list, tuple)):
+        return list(plain)
+    values = np.asarray(plain)
+    return values.tolist() if values.dtype.kind in "OUT" and values.ndim == 1 else []
+
+
+def _as_numbers_in_words(lists: list[Any]) -> str:
+    """Say what to pass instead of lists of indices, where these are a partition."""
+    try:
+        index = np.concatenate([np.asarray(entry) for entry in lists])
+        if not np.array_equal(np.sort(index), np.arange(len(index))):
+            return ""
+        numbers = np.empty(len(index), dtype=np.int64)
+        for number, entry in enumerate(lists):
+            numbers[np.asarray(entry)] = number
+    except (ValueError, TypeError, IndexError):
+        return ""
+    shown = ", ".join(map(str, numbers[:10].tolist())) + (", ..." if len(numbers) > 10 else "")
+    return f"pass [{shown}], "

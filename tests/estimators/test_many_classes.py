@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.svm import LinearSVC
 
 import implicit_bias as ib
 from implicit_bias.datasets import load_digits
@@ -98,11 +100,29 @@ def test_three_classes(name: str, tmp_path: Path) -> None:
     view = model.margin_view()
     problem = view.problem(X, model.signs(NAMES[Y]))
     assert problem is model.solution_.problem
-    found = ib.certify(problem, model.coef_, view.alpha(problem), view.intercept)
+    found = ib.certify(problem, view.coef, view.alpha(problem), view.intercept)
     assert found.gap <= 1e-3
     some = view.problem(X[Y < 2], model.signs(NAMES[Y[Y < 2]]))
     assert some.classes == 3
     np.testing.assert_array_equal(reloaded(model, tmp_path).decision_function(X), decision)
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_coefficients_have_the_shape_of_scikit_learn(norm: str, classes: int) -> None:
+    """So that features are selected by them, the informative one of four."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(60, 4))
+    labels = np.digitize(inputs[:, 0], [-0.5, 0.5][: classes - 1])
+    model = ib.MaxMarginSVC(norm, C=0.5)
+    assert model.fit(inputs, labels).coef_.shape == LinearSVC().fit(inputs, labels).coef_.shape
+    scores = inputs @ model.coef_.T + model.intercept_
+    np.testing.assert_allclose(
+        model.decision_function(inputs), scores[:, 0] if classes == 2 else scores
+    )
+    assert RFE(model, n_features_to_select=1).fit(inputs, labels).support_.tolist() == [1, 0, 0, 0]
+    selected = SelectFromModel(model, max_features=1).fit(inputs, labels)
+    assert selected.get_support().tolist() == [1, 0, 0, 0]
 
 
 def test_groups_of_features_have_names_and_fall_out_whole() -> None:

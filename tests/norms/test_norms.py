@@ -79,9 +79,20 @@ def test_outside_a_singular_metric_the_norm_is_infinite() -> None:
     assert "the range of the metric" in found.message
 
 
-def test_groups_are_checked() -> None:
-    with pytest.raises(ValueError, match="numbered"):
-        GroupNorm(np.array([0, 2]))
+@pytest.mark.parametrize(
+    ("groups", "cure"),
+    [
+        ([0, 2], "none left out"),
+        ([[0, 1, 2], [3], [4, 5]], r"pass \[0, 0, 0, 1, 2, 2\]"),
+        ([[0, 3], [1, 2]], r"pass \[0, 1, 1, 0\]"),
+        ([[0, 1], [1, 2]], "not lists of their indices"),
+        ([2, 2, 2], r"np.repeat\(np.arange\(len\(sizes\)\), sizes\)"),
+        (["a", "a", None], "entry 2 is None"),
+    ],
+)
+def test_groups_that_are_not_one_per_feature_are_told_what_to_pass(groups: Any, cure: str) -> None:
+    with pytest.raises(ValueError, match=cure):
+        GroupNorm(groups)
 
 
 # --- norms by definition ---------------------------------------------------------------------
