@@ -34,6 +34,7 @@ from implicit_bias.problem.gating import (
 )
 from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
+from implicit_bias.solvers.choice import SystemName
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.linear_program import LinearProgram
@@ -50,7 +51,7 @@ ROUNDING = 1e-9
 # Largest max_g ||V_g|| / (root mean square of the feature norms) of a proof by Gordan.
 PROOF_LIMIT = 1e-9
 
-NATIVE = ("interior-point", "working-set")
+NATIVE = ("rows", "features", "working-set")
 METHODS = (*NATIVE, "feature-space", "multiprecision")
 HANDFUL = (
     *("gln", "gated-relu", "sparse-gates", "linear", "one-group", "svm-l2"),
@@ -63,14 +64,16 @@ def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dic
 
     A working set is so small at first that there are rounds, and first steps are in float32.
 
-    A method is the name of a solver, or of one of CVXPY's and a formulation: "clarabel-dual".
+    A method is the name of a solver, the system of an interior point ("rows", "features"), or one
+    of CVXPY's solvers and a formulation: "clarabel-dual".
     """
     backend, _, formulation = method.partition("-")
     own: dict[str, Any] = {"tolerances": Tolerances(gap=tol), **options}
     if method == "working-set":
         return {"solver": WorkingSet(first_size=size, **own)}
-    if method == "interior-point":
-        return {"solver": InteriorPoint(coarse_rows=0, **own)}
+    systems: dict[str, SystemName] = {"rows": "rows", "features": "features"}
+    if method in systems:
+        return {"solver": InteriorPoint(system=systems[method], coarse_rows=0, **own)}
     if method == "highs":
         return {"solver": LinearProgram(first_rows=12, first_columns=0.2, **own)}
     if formulation in FORMULATIONS:
@@ -371,8 +374,9 @@ def twin_of(problem: MarginProblem) -> MarginProblem:
 
 @cache
 def best(name: str) -> Solution:
-    """Solve a case to more digits than are asked of any method, by the default one."""
-    return solve(separable(name), "interior-point", SOLVE_TOL)
+    """Solve a case to more digits than are asked of any method."""
+    method = InteriorPoint(system="rows", tolerances=Tolerances(gap=SOLVE_TOL))
+    return solve(separable(name), method)
 
 
 def near_twin(name: str) -> MarginProblem:

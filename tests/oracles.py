@@ -6,6 +6,7 @@ The loops recompute what `certify` says, from the definitions alone: they use th
 
 import math
 import warnings
+from collections import Counter
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from benchmarks.speed.exact import Exact, lower_bound, upper_bound
 from cases import PROOF_LIMIT, ROUNDING, dense
 from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
+from implicit_bias.bounds.gordan import Proof
 
 # Digits of the exact square roots.
 DIGITS = Fraction(1, 10**50)
@@ -229,6 +231,30 @@ def check_attained(problem: MarginProblem, found: Solution) -> None:
     assert (problem.totals(found.alpha) <= problem.box * (1 + ROUNDING)).all()
     if problem.hard_margin:
         assert problem.norm.value(found.coef) == pytest.approx(upper, rel=ROUNDING)
+
+
+def check_proof(problem: MarginProblem, proof: Proof | None) -> None:
+    """Check that a proof is one: in rational numbers, row by row, from the definition alone."""
+    assert proof is not None
+    rows, Z = loop_rows(problem), dense(problem.gates)
+    assert all(value > 0 for value in proof.exact)
+    assert sum(proof.exact) == 1
+    assert len(set(proof.rows.tolist())) == len(proof.exact)
+    V, offsets = Counter[tuple[int, int, int]](), Counter[int]()
+    rounded = np.zeros(problem.alpha_shape)
+    for row, alpha in zip(proof.rows, proof.exact, strict=True):
+        n, b, place = rows[row]
+        rounded[place] = float(alpha)
+        for k, label in enumerate(b.tolist()):
+            if label:
+                offsets[k] += alpha * int(label)  # type: ignore[assignment]
+                for m in np.flatnonzero(Z[n]).tolist():
+                    for d in np.flatnonzero(problem.X[n]).tolist():
+                        phi = Fraction(Z[n, m]) * Fraction(problem.X[n, d])
+                        V[k, m, d] += alpha * int(label) * phi  # type: ignore[assignment]
+    assert not any(V.values())
+    assert not problem.intercept or not any(offsets.values())
+    np.testing.assert_array_equal(proof.alpha, rounded)
 
 
 def check_gordan(problem: MarginProblem, found: Solution, limit: float = PROOF_LIMIT) -> None:

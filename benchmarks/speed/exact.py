@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.separability import gordan_vertex
+from implicit_bias.bounds.gordan import prove_not_separable
 from implicit_bias.norms import GroupNorm, MaxOverGroups, Norm, Nuclear, Spectral, SumOverGroups
 
 # Bits of roots and powers; of the vectors that bound singular values; sweeps that find these.
@@ -133,8 +133,10 @@ def is_inseparable(problem: MarginProblem, alpha: Array) -> bool:
     if any(table.vanishes_near(weights) for weights in table.candidates(table.weights(alpha))):
         return True
     # Where float64 leads to no basis. What comes of it is verified here, like any other.
-    vertex = gordan_vertex(problem)
-    return vertex is not None and any(map(table.vanishes_near, table.near(table.weights(vertex))))
+    proof = prove_not_separable(problem)
+    if proof is None:
+        return False
+    return any(map(table.vanishes_near, table.near(table.weights(proof.alpha))))
 
 
 def has_optimum(problem: MarginProblem) -> bool:

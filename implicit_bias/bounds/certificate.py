@@ -22,7 +22,7 @@ gap, the products are evaluated again with 28 digits. Neither bound depends on t
 alpha, which are normalised by powers of two first.
 
 If some alpha >= 0, not 0, has V = 0, no zeta separates the data (Gordan). The lower bound is inf
-where that is proven (`separability`), and finite where V is merely small: any separator is at
+where that is proven (`gordan`), and finite where V is merely small: any separator is at
 least that large.
 """
 
@@ -37,12 +37,12 @@ from numpy.typing import ArrayLike
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
+from implicit_bias.bounds.gordan import Proof, prove_not_separable
 from implicit_bias.bounds.lower import (
     DualPoint,
     dual_norms,
     precise_dual_norms,
 )
-from implicit_bias.bounds.separability import prove_not_separable
 from implicit_bias.bounds.status import Certificate, Status, relative_gap
 from implicit_bias.bounds.upper import (
     PrimalPoint,
@@ -61,7 +61,7 @@ __all__ = ["Certificate", "Status"]  # what `certify` and `grade` return, beside
 REFINE = 1e-10
 REFINE_GAP = 0.01
 # Where the Gordan ratio exceeds this, a proof that the data are not separable is tried.
-TRY_PROOF = 1e7
+TRY_PROOF = 1e5
 
 
 @own_settings()
@@ -113,21 +113,21 @@ def certify(
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
     primal = None if coef is None else PrimalPoint.of(problem, coef, intercept)
-    suspect = None if alpha is None else DualPoint.of(problem, alpha)
-    dual = None if suspect is None else suspect.balanced()
-    return _certificate(problem, primal, dual, suspect)
+    given = None if alpha is None else DualPoint.of(problem, alpha)
+    dual = None if given is None else given.balanced()
+    return _certificate(problem, primal, dual, given)[0]
 
 
 def _certificate(
     problem: MarginProblem,
     primal: PrimalPoint | None,
     dual: DualPoint | None,
-    suspect: DualPoint | None = None,
-) -> Certificate:
+    given: DualPoint | None,
+) -> tuple[Certificate, Proof | None]:
     """Bounds from what was evaluated, again and with more digits where rounding matters.
 
-    A proof that the data are not separable is looked for near the dual variables, and near
-    ``suspect``, to which the equation of the intercept was not yet applied.
+    A proof that the data are not separable is looked for on the rows of the dual variables as they
+    were ``given``, to which the equation of the intercept was not yet applied.
     """
     rough = relative_gap(dual.central, primal.central) if primal and dual else 0.0
     target = max(REFINE, REFINE_GAP * rough) if np.isfinite(rough) else REFINE
@@ -137,17 +137,19 @@ def _certificate(
         dual = dual.refined()
     lower = 0.0 if dual is None else dual.bound
     upper = value_of_zero(problem) if primal is None else primal.bound
-    if dual is not None and math.isinf(upper) and problem.hard_margin:
-        near = [dual] if suspect is None or not problem.intercept else [dual, suspect]
-        suspects = [point.alpha for point in near if point.gordan_ratio > TRY_PROOF]
-        lower = np.inf if any(prove_not_separable(problem, alpha) for alpha in suspects) else lower
+    proof = None
+    if given is not None and math.isinf(upper) and problem.hard_margin:
+        if given.gordan_ratio > TRY_PROOF:
+            proof = prove_not_separable(problem, given.alpha)
+        if proof is not None:
+            lower = np.inf
     return Certificate(
         lower,
         upper,
         relative_gap(lower, upper),
         np.nan if primal is None else primal.min_margin,
         np.full(problem.n_groups, np.nan) if dual is None else dual.scaled_norms,
-    )
+    ), proof
 
 
 @own_settings()
@@ -273,8 +275,8 @@ def grade(
     """
     coef, alpha = (np.where(np.isfinite(part), part, 0.0) for part in (coef, alpha))
     rows = problem.constraints
-    suspect = DualPoint.of(problem, rows.alpha(rows.values(np.maximum(alpha, 0.0))))
-    dual = suspect.scaled()
+    given = DualPoint.of(problem, rows.alpha(rows.values(np.maximum(alpha, 0.0))))
+    dual = given.scaled()
     if intercept is not None and np.isfinite(intercept).all():
         intercept = _below_all_others(problem, coef, np.asarray(intercept, dtype=np.float64))
     else:
@@ -284,11 +286,10 @@ def grade(
         best = problem.as_intercept(offsets_of_zero(problem))
         primal = PrimalPoint.of(problem, 0.0 * coef, best, as_stored=True)
     alpha, (coef, offset) = dual.as_given, primal.as_given
-    certificate = _certificate(problem, primal, dual, suspect)
+    certificate, proof = _certificate(problem, primal, dual, given)
     status = claim
-    if math.isinf(certificate.lower):
-        weights = alpha if alpha.any() else suspect.alpha
-        status, alpha = Status.NOT_SEPARABLE, weights / weights.sum()
+    if proof is not None:
+        status, alpha = Status.NOT_SEPARABLE, proof.alpha
     elif certificate.gap <= gap:
         status = Status.OPTIMAL
     elif (

@@ -6,9 +6,12 @@ gates, z_m(x_n) x_nd, and the inputs are 1: the same program, with groups of gat
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from implicit_bias.base.validation import UnsuitableError
+from implicit_bias.norms import L1
 from implicit_bias.problem.constraints import Integers
 from implicit_bias.problem.features import Features
 from implicit_bias.problem.margin_problem import MarginProblem
@@ -75,3 +78,23 @@ def in_groups_of_gates(problem: MarginProblem) -> MarginProblem:
     return MarginProblem(
         features.X, problem.y, features.gates, groups[0], C=problem.C, intercept=problem.intercept
     )
+
+
+def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
+    """Return the same program under l1, where the norm sums over groups of one entry each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from implicit_bias import max_margin
+    >>> from implicit_bias.norms import GroupL2
+    >>> with_l1_for_single_entries(max_margin(np.eye(2), [1, -1], GroupL2([0, 1]))).norm
+    L1()
+    """
+    found = problem.norm.partition(problem.norm_shape)
+    if problem.metric is not None or found is None or found.inner != "l2":
+        return problem
+    groups = found.groups.reshape(-1)
+    if len(groups) == 1 or len(np.unique(groups)) < len(groups):
+        return problem
+    return replace(problem, norm=L1())

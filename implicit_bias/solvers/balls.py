@@ -57,12 +57,18 @@ import torch
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import L2, Spectral, SumOverGroups, entries_of, nuclear_groups
+from implicit_bias.norms import Spectral, SumOverGroups, entries_of, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Constraints
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.iteration import Breakdown, Point
-from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, Touching
+from implicit_bias.solvers.scaled_problem import (
+    TINY,
+    Layout,
+    ScaledProblem,
+    ScaledRows,
+    Touching,
+)
 
 # What a diagonal may be raised by, as a share, where rounding made a matrix indefinite.
 RIDGES = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11)
@@ -180,6 +186,13 @@ class Balls(ABC):
     def cold(self, V: Tensor, total: float) -> BallPoint:
         """Return a first point of this V, inside the balls, with a norm of about this total."""
 
+    def centred(self, V: Tensor, mu: float) -> BallPoint | None:
+        """Return a first point of equal products mu, near V but inside the balls.
+
+        None where these know no other W than V.
+        """
+        return None
+
     @abstractmethod
     def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
         """Return zeta, or the R of groups, of a start, and its margins without the offset."""
@@ -191,6 +204,10 @@ class Balls(ABC):
     @abstractmethod
     def order(self, primal: Tensor) -> int:
         """Count the complementary products."""
+
+    def flat(self, values: Tensor) -> Tensor:
+        """Entries of what has the shape of the balls, (n,)."""
+        return values.reshape(-1)
 
     def moved(self, point: CentralPoint, step: CentralPoint, length: float) -> CentralPoint:
         """Return the point at this length of a step, or of less, where it keeps all equations."""
@@ -216,6 +233,113 @@ class Ball(ABC):
     primal: tuple[Tensor, Tensor]
 
 
+@dataclass(frozen=True, eq=False)
+class FeatureTerms:
+    """Right-hand sides of the system in the features, and what the ball keeps for its change."""
+
+    right: Tensor
+    of_ball: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Phi in coordinates of the classes: r F numbers of each row, class coordinate first.
+
+    Attributes
+    ----------
+    rows : ScaledRows
+        With written features, F of a sample.
+    basis : Tensor of shape (K', r)
+        From the coordinates to the classes.
+    """
+
+    rows: ScaledRows
+    basis: Tensor
+
+    def margins(self, x: Tensor) -> Tensor:
+        """Phi x, (..., P), of x (..., r F)."""
+        return self.rows.margins(self.basis @ x.reshape(*x.shape[:-1], self.basis.shape[1], -1))
+
+    def pull(self, alpha: Tensor) -> Tensor:
+        """Phi' alpha, (..., r F), of alpha (..., P)."""
+        return (self.basis.T @ self.rows.pulls(alpha)).flatten(-2)
+
+    def normal_matrix(self, h: Tensor, loose: Tensor | None) -> Tensor:
+        """Upper triangle of Phi' D^-1 Phi, see `ScaledRows.normal_matrix`."""
+        return self.rows.normal_matrix(h, loose, self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class BallMatrix:
+    """The ball's matrix of the unknowns: n of zeta, and q of its own.
+
+    Attributes
+    ----------
+    inner : Tensor of shape (n, n), or (n,)
+        Of zeta; a diagonal one as a vector.
+    corner : Tensor of shape (q,)
+        The diagonal one of its own unknowns.
+    border : Tensor of shape (q, n), or None
+        Between these and zeta.
+    """
+
+    inner: Tensor
+    corner: Tensor
+    border: Tensor | None = None
+
+    def __len__(self) -> int:
+        """N + q."""
+        return len(self.inner) + len(self.corner)
+
+    def add_to(self, H: Tensor) -> None:
+        """Add the upper triangle to a matrix whose first rows and columns are of the unknowns."""
+        n, size = len(self.inner), len(self)
+        if self.inner.ndim == 1:
+            H.diagonal()[:n] += self.inner
+        else:
+            H[:n, :n] += self.inner
+        H.diagonal()[n:size] += self.corner
+        if self.border is not None:
+            H[:n, n:size] += self.border.T
+
+    def times(self, x: Tensor) -> Tensor:
+        """Multiply the unknowns, (n + q,)."""
+        of_zeta, own = x[: len(self.inner)], x[len(self.inner) :]
+        inner = self.inner * of_zeta if self.inner.ndim == 1 else self.inner @ of_zeta
+        corner = self.corner * own
+        if self.border is not None:
+            inner, corner = inner + own @ self.border, corner + self.border @ of_zeta
+        return torch.cat([inner, corner])
+
+
+class InFeatures(Ball):
+    """Balls at an iterate whose Newton system may be one in the features.
+
+    Its unknowns x are a change of zeta, (n,), and of q numbers of the ball (radii, or group
+    scales), each of which moves zeta along a direction, too: Phi (x + sum of them) is what the
+    margins change by.
+    """
+
+    @property
+    @abstractmethod
+    def coordinates(self) -> Coordinates:
+        """Phi."""
+
+    @abstractmethod
+    def in_features(self) -> tuple[BallMatrix, Tensor]:
+        """Return the ball's matrix of the unknowns, and the directions of zeta, (q, n)."""
+
+    @abstractmethod
+    def feature_terms(self, mu: float, predictor: Direction | None, weight: float) -> FeatureTerms:
+        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
+
+    @abstractmethod
+    def feature_change(
+        self, terms: FeatureTerms, alpha: Tensor, x: Tensor
+    ) -> tuple[BallPoint, Tensor]:
+        """Return what the balls change by, and U, of a change of alpha and of the unknowns."""
+
+
 class EuclideanGroups(Balls):
     """A sum of Euclidean norms over groups: balls of order 1."""
 
@@ -237,16 +361,20 @@ class EuclideanGroups(Balls):
 
     def dual_norm(self, V: Tensor) -> float:
         """Largest ||V_g||."""
-        return float(self.data.rows.inner(V, V).max().sqrt())
+        return float(self.inner(V, V).max().sqrt())
 
-    def at(self, point: CentralPoint, V: Tensor) -> GroupBalls:
+    def inner(self, V: Tensor, W: Tensor) -> Tensor:
+        """<V_g, W_g> of each group, (G,)."""
+        return self.data.rows.inner(V, W)
+
+    def at(self, point: CentralPoint, V: Tensor) -> Ball:
         """Return the balls at an iterate."""
         return GroupBalls(self.data.rows, point, V)
 
     def cold(self, V: Tensor, total: float) -> BallPoint:
         """Equal group scales."""
         n_groups, none = self.data.n_groups, self.data.full(0, 0.0)
-        slack = 0.5 * (1.0 - self.data.rows.inner(V, V))
+        slack = 0.5 * (1.0 - self.inner(V, V))
         return BallPoint(none, none, self.data.full(n_groups, total / n_groups), slack)
 
     def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,7 +384,7 @@ class EuclideanGroups(Balls):
 
     def warm(self, V: Tensor, primal: Tensor, mu: float) -> BallPoint:
         """Return a point near group scales d."""
-        slack, none = 0.5 * (1.0 - self.data.rows.inner(V, V)), self.data.full(0, 0.0)
+        slack, none = 0.5 * (1.0 - self.inner(V, V)), self.data.full(0, 0.0)
         return BallPoint(none, none, torch.maximum(primal, mu / slack), slack)
 
     def order(self, primal: Tensor) -> int:
@@ -278,6 +406,57 @@ class GroupBalls(Ball):
         self.primal = V, self.d
 
 
+class GroupsInFeatures(EuclideanGroups):
+    """The same balls in the space of the features: V is (r, M', D'), of written features.
+
+    Of the classes r = K - 1 coordinates, as of `ClassMatrices`, where all of them have the same
+    groups, or else the classes themselves.
+    """
+
+    def __init__(self, data: ScaledProblem) -> None:
+        super().__init__(data)
+        rows, groups = data.rows, data.rows.layout
+        K = len(groups.columns)
+        basis = np.eye(K)
+        if K > 1 and (groups.columns == groups.columns[0]).all():
+            basis = np.asarray(scipy.linalg.helmert(K).T)
+        self.members = groups.members[: basis.shape[1]]  # (r, M' + 1, G)
+        self.n_gates = rows.Z.shape[1]
+        if not groups.share.any():  # no group has a part in the shared column
+            self.n_gates, self.members = self.n_gates - 1, self.members[:, :-1]
+        self.shape = basis.shape[1], self.n_gates, rows.X.shape[1]
+        features = rows.Z[:, : self.n_gates, None] * rows.X[:, None, :]
+        constant = rows.Z.new_ones(len(rows.Z), 1)
+        written = ScaledRows(features.flatten(1), constant, groups, rows.pairs)
+        self.coordinates = Coordinates(written, data.tensor(basis))
+
+    def dual_vectors(self, alpha: Tensor) -> Tensor:
+        """V in coordinates, (r, M', D')."""
+        return self.coordinates.pull(alpha).reshape(self.shape)
+
+    def inner(self, V: Tensor, W: Tensor) -> Tensor:
+        """<V_g, W_g> of each group, (G,)."""
+        return torch.einsum("rm,rmg->g", (V * W).sum(2), self.members)
+
+    def cold(self, V: Tensor, total: float) -> BallPoint:
+        """Equal group scales."""
+        return replace(super().cold(V, total), W=V)
+
+    def centred(self, V: Tensor, mu: float) -> BallPoint:
+        """V, its norm at most 1/2, and what equal products make of the group scales."""
+        W = V * min(1.0, 0.5 / max(self.dual_norm(V), TINY))
+        T = 0.5 * (1.0 - self.inner(W, W))
+        return BallPoint(W, self.data.full(0, 0.0), mu / T, T)
+
+    def warm(self, V: Tensor, primal: Tensor, mu: float) -> BallPoint:
+        """Return a point near group scales d."""
+        return replace(super().warm(V, primal, mu), W=V)
+
+    def at(self, point: CentralPoint, V: Tensor) -> Ball:
+        """Return the balls at an iterate."""
+        return GroupsInFeaturesBall(self, point, V)
+
+
 class ClassMatrices(Balls):
     """Norms of entries; with many classes those of singular values, and l2, too."""
 
@@ -295,7 +474,8 @@ class ClassMatrices(Balls):
         self.exponent = min(max(p, NEAREST[0]), NEAREST[1])
         # Columns orthonormal and orthogonal to the sizes: coordinates of what sums to 0 over all.
         basis = np.eye(len(sizes)) if self.entries else _sum_free(sizes)
-        self.basis = data.tensor(basis / sizes[:, None])  # (K', r), from coordinates to classes
+        # From coordinates to classes, (K', r).
+        self.coordinates = Coordinates(data.rows, data.tensor(basis / sizes[:, None]))
         self._into = data.tensor((basis * sizes[:, None]).T)  # (r, K'), and back
         r, F = basis.shape[1], data.rows.X.shape[1]
         self.shape = (r, F)
@@ -308,7 +488,7 @@ class ClassMatrices(Balls):
             self.columns = [data.index(np.flatnonzero(own == g)) for g in range(own.max() + 1)]
             self.radii = data.index(own) if self.entries else None
         self.n_balls = 1 if self.entries else max(len(self.columns), 1)
-        self.ball_shape = (1, r * F) if norm == L2() else (self.n_balls * r, F)
+        self.ball_shape = (self.n_balls * r, F)
         self._norm = norm.norm if isinstance(norm, SumOverGroups) else norm  # of each part
 
     @staticmethod
@@ -316,6 +496,11 @@ class ClassMatrices(Balls):
         """Return that of features; rotations that merge constant ones leave these norms alone."""
         alone = nuclear_groups(problem.norm) is None and entries_of(problem.norm) is None
         return Layout.of_features(problem, rows, merge=alone)
+
+    @property
+    def basis(self) -> Tensor:
+        """From coordinates to classes, (K', r)."""
+        return self.coordinates.basis
 
     @cached_property
     def labels(self) -> Tensor:
@@ -364,6 +549,20 @@ class ClassMatrices(Balls):
         parts = [X[:, columns] for columns in self.columns] if self.n_balls > 1 else [X]
         return [part @ part.T for part in parts]
 
+    @property
+    def of_each(self) -> list[Tensor]:
+        """Columns of each ball."""
+        everything = torch.arange(self.shape[1], device=self.basis.device)
+        return self.columns if self.n_balls > 1 else [everything]
+
+    def flat(self, values: Tensor) -> Tensor:
+        """Entries of (r, F), in C order."""
+        return self.whole(values).reshape(-1)
+
+    def shaped(self, entries: Tensor) -> Tensor:
+        """Return entries (n,) in the shape of the balls."""
+        return self.inside(entries.reshape(self.shape))
+
     def spread(self, t: Tensor) -> Tensor | float:
         """Return the radius of each column, (F,), or the only one."""
         return float(t) if self.radii is None else t[self.radii]
@@ -383,7 +582,9 @@ class ClassMatrices(Balls):
 
     def at(self, point: CentralPoint, V: Tensor) -> BallOfClasses:
         """Return the ball at an iterate."""
-        return (EntryBall if self.entries else MatrixBall)(self, point, V)
+        if self.entries:
+            return EntryBall(self, point, V)
+        return MatrixBall(self, point, V) if self.free_t else FixedMatrixBall(self, point, V)
 
     def cold(self, V: Tensor, total: float) -> BallPoint:
         """Return V half way to the boundary, or zeta along it, and equal multipliers."""
@@ -405,6 +606,15 @@ class ClassMatrices(Balls):
         if self.free_t:
             R = 2.0 * eye / (len(eye) + float((W * W).sum() / t**2))
         return BallPoint(W, t, R, T)
+
+    def centred(self, V: Tensor, mu: float) -> BallPoint:
+        """V, its norm at most 1/2, or zeta along it, and what equal products make of the others."""
+        if self.entries:
+            return self.cold(0.0 * V, 2.0 * mu * V.numel())
+        if self.free_t:
+            return self.cold(V, 0.5 * mu * len(V))
+        found = self.cold(V * min(1.0, 0.5 / max(self.dual_norm(V), TINY)), 1.0)
+        return replace(found, R=symmetric(mu * torch.linalg.inv(found.T)))
 
     def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
         """Zeta of a start, and its margins."""
@@ -485,7 +695,67 @@ class Terms:
     fixed: Tensor
 
 
-class BallOfClasses(Ball):
+class GroupsInFeaturesBall(InFeatures):
+    r"""T_g = 1/2 - ||W_g||^2 / 2 and the group scales R = d, in the space of the features.
+
+    zeta = A W of all groups together, A diagonal: d_g, and in the shared column the sum of all d_g
+    times the group's part of it. With G_g, (n,), the entries of W in group g, times their part, it
+    changes by A U + G dd, where U changes W and
+
+        (T / d) dd - G' U = mu / d - T - (1/2 - T - ||W_g||^2 / 2)
+
+    dd stays an unknown of the Newton system: eliminated, the rounding of U would enter it times
+    d / T, which grows like 1 / mu.
+    """
+
+    def __init__(self, balls: GroupsInFeatures, point: CentralPoint, V: Tensor) -> None:
+        self.balls, self.W, self.d, self.T = balls, point.W, point.R, point.T
+        self.G = (self.W[..., None] * balls.members[:, :, None]).flatten(0, 2)
+        self.A = (balls.members @ self.d)[..., None].expand_as(V)
+        self.margins = self.coordinates.margins((self.A * self.W).reshape(-1))
+        squares = self.G.T @ self.W.reshape(-1)  # (G,)
+        self.norm, self.dual_norm = float(self.d @ squares.sqrt()), balls.dual_norm(V)
+        self.residual = 0.5 - self.T - 0.5 * squares
+        self.missing = V - self.W
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Phi."""
+        return self.balls.coordinates
+
+    @property
+    def primal(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """V of the classes and of all rotated gates, (K', M' + 1, D'), and d."""
+        V = torch.tensordot(self.coordinates.basis, self.W, 1)
+        room = self.balls.data.rows.Z.shape[1] - self.balls.n_gates
+        return torch.nn.functional.pad(V, (0, 0, 0, room)), self.d
+
+    def in_features(self) -> tuple[BallMatrix, Tensor]:
+        """Return the diagonal matrix of A U and dd, and G as directions of zeta."""
+        return BallMatrix(1.0 / self.A.reshape(-1), self.T / self.d), self.G.T
+
+    def feature_terms(self, mu: float, predictor: Direction | None, weight: float) -> FeatureTerms:
+        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
+        at, residual = mu - self.d * self.T, self.residual
+        second = torch.zeros_like(self.W)
+        if predictor is not None:
+            change, dV = predictor.change, predictor.U
+            at = at - weight * change.R * change.T
+            residual = residual - 0.5 * weight * self.balls.inner(dV, dV)
+            second = weight * (self.balls.members @ change.R)[..., None] * dV
+        of_zeta = (self.missing + second / self.A).reshape(-1)
+        of_d = at / self.d - residual + self.G.T @ self.missing.reshape(-1)
+        return FeatureTerms(torch.cat([of_zeta, of_d]), at)
+
+    def feature_change(
+        self, terms: FeatureTerms, alpha: Tensor, x: Tensor
+    ) -> tuple[BallPoint, Tensor]:
+        """Return what the balls change by, and U, of a change of alpha and of the unknowns."""
+        U, d = self.balls.dual_vectors(alpha) + self.missing, x[self.W.numel() :]
+        return BallPoint(U, self.d[:0], d, (terms.of_ball - self.T * d) / self.d), U
+
+
+class BallOfClasses(InFeatures):
     """The ball around W of radius t at one iterate, with its multiplier R.
 
     Attributes
@@ -529,8 +799,33 @@ class BallOfClasses(Ball):
         """K U."""
 
     @abstractmethod
-    def matrix(self) -> Tensor:
-        """K, for U in C order: (r F, r F)."""
+    def stiffness(self) -> Tensor:
+        """K, for U in C order: (r F, r F), or (r F,) where it is diagonal."""
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Phi."""
+        return self.balls.coordinates
+
+    def in_features(self) -> tuple[BallMatrix, Tensor]:
+        """Return the ball's matrix of the unknowns, which are U and dt: W is zeta."""
+        pulls, directions = (self.balls.apart(part).flatten(1) for part in (self.pull, self.Y))
+        corner = torch.as_tensor(self.tau).to(pulls).expand(len(pulls))
+        return BallMatrix(self.stiffness(), corner, -pulls), directions
+
+    def feature_terms(self, mu: float, predictor: Direction | None, weight: float) -> FeatureTerms:
+        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
+        terms, balls = self.terms(mu, predictor, weight), self.balls
+        of_t = terms.of_t + balls.pool(self.missing * self.Y)
+        return FeatureTerms(torch.cat([balls.flat(self.missing - terms.other), of_t]), terms)
+
+    def feature_change(
+        self, terms: FeatureTerms, alpha: Tensor, x: Tensor
+    ) -> tuple[BallPoint, Tensor]:
+        """Return what the balls change by, and U, of a change of alpha and of the unknowns."""
+        dt = x[len(x) - len(self.point.t) :]
+        U = self.balls.shaped(x[: len(x) - len(dt)])
+        return self.change(terms.of_ball, U, dt), U
 
     @abstractmethod
     def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -550,8 +845,8 @@ class BallOfClasses(Ball):
         """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
 
     @abstractmethod
-    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the changes of R and T."""
+    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> BallPoint:
+        """Return what the balls change by."""
 
 
 class MatrixBall(BallOfClasses):
@@ -604,7 +899,7 @@ class MatrixBall(BallOfClasses):
         """K U."""
         return self.R @ U / self.t + self.S @ self.sides(U) @ self.SY
 
-    def matrix(self) -> Tensor:
+    def stiffness(self) -> Tensor:
         """K, for U in C order: (r F, r F)."""
         return self._matrix(self.Y)
 
@@ -617,15 +912,19 @@ class MatrixBall(BallOfClasses):
         torch.einsum("ifjf->ijf", whole.view(r, q, r, q)).add_((self.R / self.t)[:, :, None])
         return symmetric(whole)
 
+    @cached_property
+    def own(self) -> list[slice]:
+        """Rows of each ball in W, R, T and S."""
+        r = len(self.W) // self.balls.n_balls
+        return [slice(start, start + r) for start in range(0, len(self.W), r)]
+
     def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return what rows see of K, or of K^-1."""
         balls, rows = self.balls, self.balls.data.rows
         a = balls.labels
         if not balls.free_t:
-            r = a.shape[1]
-            own = [slice(start, start + r) for start in range(0, len(self.R), r)]
-            borders, slacks = zip(*[self._border(ball) for ball in own], strict=True)
-            weighted = [a @ self.R[ball, ball] for ball in own]
+            borders, slacks = zip(*[self._border(ball) for ball in self.own], strict=True)
+            weighted = [a @ self.R[ball, ball] for ball in self.own]
             Q = rows.masked_by_labels(balls.grams, weighted, a)
             return Q, torch.hstack(borders), torch.cat(slacks)
         # K differs from R / t only in the row space of Y: Q, (F, q).
@@ -675,11 +974,77 @@ class MatrixBall(BallOfClasses):
         of_t += 0.5 * float((fixed * self.rest).sum()) - along
         return Terms(fixed @ self.Y + second, of_t, slack, fixed)
 
-    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the changes of R and T."""
+    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> BallPoint:
+        """Return what the ball changes by."""
         sides = self.sides(U)
         R = terms.fixed - dt * self.with_t + self.S @ sides @ self.S
-        return symmetric(R), symmetric(terms.slack + dt * self.rest - sides)
+        T = terms.slack + dt * self.rest - sides
+        return BallPoint(U + self.Y * dt, dt, symmetric(R), symmetric(T))
+
+
+class FixedMatrixBall(MatrixBall):
+    """Balls of radius 1: W is V, and the other matrix R W.
+
+    With S = sum of size_i q_i q_i' and an orthonormal basis E_ij of the symmetric matrices,
+    E_ij ~ q_i q_j' + q_j q_i', zeta changes by R U + sum of z_ij E_ij W, z_ij entries of dR, and
+
+        z_ij / (2 size_i size_j) - <E_ij W, U> = <mu R^-1 - T - slack, E_ij> / 2
+
+    z stay unknowns of the Newton system in the features: eliminated, the rounding of U would enter
+    them times size_i size_j, which grows like 1 / mu.
+    """
+
+    @cached_property
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """E_ij of all balls, (q, len(W), len(W)), and size_i size_j, (q,)."""
+        found, sizes = [], []
+        for own in self.own:
+            size, turned = torch.linalg.eigh(self.S[own, own])
+            i, j = torch.triu_indices(len(size), len(size)).to(size.device)
+            outer = torch.einsum("ai,bi->iab", turned[:, i], turned[:, j])
+            share = torch.where(i == j, 0.5, 0.5**0.5).to(size)
+            of_all = size.new_zeros(len(i), len(self.W), len(self.W))
+            of_all[:, own, own] = (outer + outer.mT) * share[:, None, None]
+            found.append(of_all)
+            sizes.append(size[i] * size[j])
+        return torch.cat(found), torch.cat(sizes)
+
+    def in_features(self) -> tuple[BallMatrix, Tensor]:
+        """Return the balls' matrix of R U and z, and the directions E_ij W."""
+        E, sizes = self.parts
+        inverse = torch.cholesky_inverse(cholesky(self.R))
+        r, F = self.balls.shape
+        of_U = inverse.new_zeros(r, F, r, F)
+        for own, columns in zip(self.own, self.balls.of_each, strict=True):
+            of_U[:, columns, :, columns] = inverse[own, own]
+        matrix = BallMatrix(of_U.reshape(r * F, r * F), 0.5 / sizes)
+        return matrix, torch.stack([self.balls.flat(direction) for direction in E @ self.W])
+
+    def feature_terms(self, mu: float, predictor: Direction | None, weight: float) -> FeatureTerms:
+        """Right-hand sides of a step to mu, with a share of the predictor's second-order terms."""
+        slack, second = self.rest - self.T, torch.zeros_like(self.W)
+        if predictor is not None:
+            change, U = predictor.change, predictor.U
+            slack = slack - weight * (U @ U.T)
+            second = weight * (change.R @ U)
+        inverse = torch.cholesky_inverse(cholesky(self.R))
+        E, _ = self.parts
+        lacking = mu * inverse - self.T
+        of_z = 0.5 * torch.einsum("qab,ab->q", E, lacking - slack)
+        of_z = of_z + torch.einsum("qab,ab->q", E, self.missing @ self.W.T)
+        first = self.balls.flat(self.missing + inverse @ second)
+        return FeatureTerms(torch.cat([first, of_z]), lacking)
+
+    def feature_change(
+        self, terms: FeatureTerms, alpha: Tensor, x: Tensor
+    ) -> tuple[BallPoint, Tensor]:
+        """Return what the balls change by, and U, of a change of alpha and of the unknowns."""
+        E, sizes = self.parts
+        z = x[len(x) - len(sizes) :]
+        U = self.balls.dual_vectors(alpha) + self.missing
+        R = torch.einsum("q,qab->ab", z, E)
+        T = terms.of_ball - torch.einsum("q,qab->ab", z / sizes, E)
+        return BallPoint(U, torch.zeros_like(self.point.t), symmetric(R), symmetric(T)), U
 
 
 class EntryBall(BallOfClasses):
@@ -699,9 +1064,9 @@ class EntryBall(BallOfClasses):
         self.slope = (p - 1.0) * self.v / (self.t * self.y)
         both, across = ratio.sum(0), 4.0 * ratio.prod(0)
         # Of w, once R is eliminated; what w follows t by, and R_0 - R_1 and u each other's part.
-        self.stiffness, self.lean = self.slope + both, ratio[0] - ratio[1]
-        self.follow = self.y * self.slope / self.stiffness
-        self.k = (both * self.slope + across) / self.stiffness
+        self.curvature, self.lean = self.slope + both, ratio[0] - ratio[1]
+        self.follow = self.y * self.slope / self.curvature
+        self.k = (both * self.slope + across) / self.curvature
         self.pull, self.tau = self.lean * self.follow, self.balls.pool(self.y * self.follow * both)
         # Of t, once U is eliminated.
         self.eps = self.balls.pool(self.y * self.follow * across / self.k)
@@ -710,9 +1075,9 @@ class EntryBall(BallOfClasses):
         """K U."""
         return self.k * U
 
-    def matrix(self) -> Tensor:
-        """K, for U in C order: (r F, r F)."""
-        return torch.diag(self.k.reshape(-1))
+    def stiffness(self) -> Tensor:
+        """K, diagonal, for U in C order: (r F,)."""
+        return self.k.reshape(-1)
 
     def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return what rows see of K^-1."""
@@ -740,14 +1105,14 @@ class EntryBall(BallOfClasses):
         of_w = fixed.sum(0) + (self.u - self.v) - away
         missing = 1.0 - self.balls.pool(self.y * self.v)
         of_t = self.balls.pool(self.follow * of_w + self.y * away) - (1.0 - 1.0 / p) * missing
-        w = of_w / self.stiffness
+        w = of_w / self.curvature
         return Terms(fixed[0] - fixed[1] - self.lean * w, of_t, torch.stack([w, w]), fixed)
 
-    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the changes of R and T."""
-        w = self.follow * self.balls.spread(dt) + self.lean / self.stiffness * U
+    def change(self, terms: Terms, U: Tensor, dt: Tensor) -> BallPoint:
+        """Return what the balls change by."""
+        w = self.follow * self.balls.spread(dt) + self.lean / self.curvature * U
         T = terms.slack + torch.stack([w - U, w + U])
-        return terms.fixed - self.R / self.T * T, T
+        return BallPoint(U, dt, terms.fixed - self.R / self.T * T, T)
 
 
 def _sum_free(sizes: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import TOLERANCE
+from implicit_bias.base.threads import threads_for
 from implicit_bias.base.validation import Array, UnsuitableError, check_count, check_number
 from implicit_bias.base.wording import html_table, number
 from implicit_bias.bounds.certificate import Certificate, Status
@@ -348,13 +350,19 @@ class Solver(ABC):
         Limit on iterations; None is the solver's own.
     max_seconds : float or None
         Limit on its time, seen after each step of it; None is none.
+    threads : int or None
+        Of BLAS, LAPACK and torch, while it solves; None is one where its matrices are of an order
+        below 1,500, and else as many as there were.
     """
 
     tolerances: Tolerances = field(default_factory=Tolerances)
     max_iterations: int | None = None
     max_seconds: float | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
+        if self.threads is not None:
+            check_count(self.threads, "threads")
         if self.max_iterations is not None:
             check_count(self.max_iterations, "max_iterations")
         if self.max_seconds is not None:
@@ -364,6 +372,11 @@ class Solver(ABC):
     @abstractmethod
     def name(self) -> str:
         """What `solve` calls it."""
+
+    def lent_threads(self, problem: MarginProblem) -> int | None:
+        """Return how many threads it has for a problem; None is as many as there are."""
+        rows = len(problem.constraints)
+        return threads_for(min(rows, math.prod(problem.norm_shape)), self.threads)
 
     @abstractmethod
     def run(

@@ -1,20 +1,17 @@
-"""Which solver to take: by name, or by what the problem looks like, from one table.
+"""Which solver "auto" takes, and which ones follow where it fails.
 
-Each line of `FIRST` declares what a solver takes: structures of the norm, and conditions on the
-problem's sizes and tags (`FACTS`). The lines stand in the order of the solvers' costs on what they
-take: "auto" is the first one that takes a problem. Where its solver fails, the lines of `NEXT` name
-those that follow. `stats.detail` of a `Solution` says which line it was, and what was tried.
+Norms that the native methods take are theirs: the one with the smallest estimate of its time
+(`costs`) is taken. Sums of maxima are linear programs for HiGHS, other norms go to a conic solver.
+`stats.detail` of a `Solution` says what was taken, with the estimates, and what was tried.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,8 +21,8 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem, check_problem
-from implicit_bias.problem.euclidean import euclidean_form, in_groups_of_gates
-from implicit_bias.solvers import base
+from implicit_bias.problem.euclidean import in_groups_of_gates
+from implicit_bias.solvers import base, costs
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
 
@@ -34,181 +31,53 @@ INTERIOR_POINT_LIMIT = 3000
 # Entries of the cones of matrix norms that Clarabel takes: it factorises them, in hours and tens of
 # GiB where SCS takes seconds.
 MOST_SEMIDEFINITE = 2000
+# Columns of gates times inputs, times classes, that the embedding and systems of the features take
+# where another method has failed.
+MOST_FEATURES = 1500
+# Entries of rows times features that an external solver takes, of two classes: a minute or so.
+MOST_ENTRIES = 2_000_000
 
+# What a norm is made of: sums of l2 over groups of gates and two classes; other sums of l2; l1 and
+# l_inf; other l_p, and their sums over groups; nuclear and spectral norms; sums of nuclear norms
+# over groups of gates; other sums of maxima; all others.
 Structure = Literal[
-    "gates", "l2", "groups", "matrix", "entries", "powers", "matrices", "maxima", "other"
+    "gates", "euclidean", "entries", "powers", "matrix", "matrices", "maxima", "other"
 ]
-STRUCTURES: dict[Structure, str] = {
-    "gates": "sums of l2 over groups of gates, two classes",
-    "l2": "l2",
-    "groups": "other sums of l2",
-    "matrix": "nuclear, spectral",
-    "entries": "l1, l_inf",
-    "powers": "other l_p, sums of them over groups",
-    "matrices": "sums of nuclear norms over groups of gates",
-    "maxima": "other sums of maxima",
-    "other": "all others",
-}
-EUCLIDEAN: tuple[Structure, ...] = ("gates", "l2", "groups")
-BALL: tuple[Structure, ...] = ("matrix", "entries", "powers")
-ANOTHER: tuple[Structure, ...] = tuple(STRUCTURES)[1:]
 
 
-class Line(NamedTuple):
-    """What a solver takes: structures of the norm, and conditions, which must all hold."""
+# The space in which an interior point solves for its steps.
+SystemName = Literal["auto", "rows", "features"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A solver, the space of an interior point's systems, and why it is taken."""
 
     solver: SolverName
-    norms: tuple[Structure, ...]
-    where: str = ""
-    # The time that it has after another solver, if any, and whether a proof is sought before it.
-    seconds: float = math.inf
-    proof_first: bool = False
+    why: str
+    system: SystemName | None = None
 
     def __str__(self) -> str:
-        where = f", where {self.where}" if self.where else ""
-        return f"{self.solver} takes {_in_words(self.norms)}{where}"
-
-    def takes(self, problem: _Facts) -> bool:
-        """Whether a problem is of this kind."""
-        return problem.structure in self.norms and all(map(problem.holds, _conditions(self.where)))
+        system = f" in the {self.system}" if self.system else ""
+        return f"auto: {self.solver}{system} ({self.why})"
 
 
-# Rows are samples, or pairs of samples and rivals. Most pairs are no support vectors, so that a
-# working set of them is smaller early; with very many and a hard margin passes over all are dear.
-FIRST: tuple[Line, ...] = (
-    Line("active-set", ("gates",), "a start"),
-    Line("working-set", EUCLIDEAN, "two classes, rows >= 50001, hard margin, few features"),
-    Line("feature-space", EUCLIDEAN, f"two classes, rows >= {base.MANY_SAMPLES}, few features"),
-    Line("working-set", EUCLIDEAN, f"two classes, rows >= {INTERIOR_POINT_LIMIT + 1}"),
-    Line("one-group", EUCLIDEAN, "two classes, one group, hard margin"),
-    # With dependent samples a soft margin's active set changes too much from step to step.
-    Line("one-group", EUCLIDEAN, "two classes, one group, as many features as rows"),
-    Line("interior-point", EUCLIDEAN, "two classes"),
-    Line("working-set", (*EUCLIDEAN, *BALL), "many classes, rows >= 50001, hard margin"),
-    Line("feature-space", ("l2",), "rows >= 1001, few features"),
-    Line("one-group", EUCLIDEAN, "rows <= 1000, one group, hard margin"),
-    Line("interior-point", EUCLIDEAN, "rows <= 1000"),
-    Line("working-set", EUCLIDEAN),
-    Line("highs", ("entries",), "rows <= 1000"),
-    Line("highs", ("entries",), "two classes"),
-    Line("interior-point", ("powers",), "rows <= 3000, as many features as rows"),
-    Line("feature-space", BALL, "coefficients <= 1500"),
-    Line("working-set", BALL),
-    Line("interior-point", ("matrices",), "merged rows <= 1000"),
-    Line("working-set", ("matrices",)),
-    Line("highs", ("maxima",)),
-    Line("scs", ("other",), "large cones"),
-    Line("clarabel", ("other",)),
-)
-# The feature space keeps digits that inner products of ill-conditioned features lose, multiple
-# precision all digits of small problems (but where features underflow, separators that need them
-# are beyond float64, too): what it settles it settles within a minute, but without a separator it
-# mostly ends without a proof. An interior point sees the margins of the coefficients as they are
-# rounded, and "one-group" the Gram matrix alone. CVXPY's solvers are the last resort for larger
-# problems, if they solve them in seconds.
-NEXT: tuple[Line, ...] = (
-    Line("feature-space", ("gates",), "features <= 1500"),
-    Line("interior-point", ("gates",), "rows <= 3000, no feature-space, not after working-set"),
-    Line("multiprecision", ("gates",), "entries <= 100000, order <= 150", seconds=40.0),
-    Line("ecos", ("gates",), "entries <= 2000000, no multiprecision, ecos installed"),
-    Line("clarabel", ("gates",), "entries <= 2000000, no multiprecision"),
-    Line("feature-space", ("l2", *BALL), "coefficients <= 1500"),
-    Line("working-set", ("l2", *BALL, "matrices")),
-    Line("scs", ANOTHER, "large cones"),
-    Line("clarabel", ANOTHER, "no large cones"),
-    Line("multiprecision", ANOTHER, "coefficients <= 350, merged rows <= 500", 40.0, True),
-)
-
-
-# A fact, or a solver that failed, and what it is to be: at most or at least a number, or a truth.
-Condition: TypeAlias = tuple[str, Callable[[Any, Any], Any], int]
-SIGNS = {">=": operator.ge, "<=": operator.le}
-
-
-@cache
-def _conditions(where: str) -> list[Condition]:
-    """Read the conditions of a line."""
-    found: list[Condition] = []
-    for words in map(str.split, filter(None, where.split(", "))):
-        if words[-2:-1] and words[-2] in SIGNS:
-            found.append((" ".join(words[:-2]), SIGNS[words[-2]], int(words[-1])))
-        else:
-            negated = words[0] in ("no", "not")
-            found.append((" ".join(words[negated:]), operator.eq, not negated))
-    return found
-
-
-class _Facts:
-    """A problem as the table sees it, and which solvers failed, or are to be tried first."""
-
-    def __init__(
-        self, problem: MarginProblem, start: base.Start | None = None, failed: str = ""
-    ) -> None:
-        self.problem, self.start, self.failed = problem, start, failed
-        self.before: dict[SolverName, Line] = {}
-        self._known: dict[str, Any] = {}
-
-    @cached_property
-    def structure(self) -> Structure:
-        """The structure of the norm."""
-        problem = self.problem
-        if problem.is_binary_group_lasso:
-            return "gates"
-        groups = problem.norm.partition(problem.norm_shape)
-        if problem.metric is not None or (groups is not None and groups.inner == "l2"):
-            return "l2" if problem.norm == norms.L2() else "groups"
-        if groups is None and norms.entries_of(problem.norm) is not None:
-            return "powers"
-        if isinstance(problem.norm, Entrywise):
-            return "entries"
-        if problem.norm in norms.BALLS:
-            return "matrix"
-        if norms.nuclear_groups(problem.norm) is not None:
-            return "matrices"
-        return "other" if groups is None else "maxima"
-
-    @cached_property
-    def in_groups(self) -> MarginProblem:
-        """The same program under a norm of groups of gates, where there is one."""
-        two = self.problem.classes is None and self.structure in EUCLIDEAN
-        return in_groups_of_gates(self.problem) if two else self.problem
-
-    def fact(self, name: str) -> Any:
-        """Return a size, or whether a tag holds."""
-        if name not in self._known:
-            self._known[name] = FACTS[name](self)
-        return self._known[name]
-
-    def holds(self, condition: Condition) -> bool:
-        """Whether a condition of the table holds."""
-        name, compare, bound = condition
-        failed = name in self.before or name == f"after {self.failed}"
-        return bool(compare(self.fact(name) if name in FACTS else failed, bound))
-
-
-FACTS: dict[str, Callable[[_Facts], Any]] = {
-    "a start": lambda of: of.start is not None,
-    "two classes": lambda of: of.problem.classes is None,
-    "many classes": lambda of: of.problem.classes is not None,
-    "hard margin": lambda of: of.problem.hard_margin,
-    "one group": lambda of: (
-        of.in_groups.n_groups == 1 and not euclidean_form(of.in_groups)[1].any()
-    ),
-    "rows": lambda of: len(of.problem.constraints),
-    "merged rows": lambda of: of.problem.n_samples * max(of.problem.constraints.n_kinds - 1, 1),
-    "features": lambda of: (
-        count_features(of.in_groups) if of.problem.classes is None else of.fact("coefficients")
-    ),
-    "coefficients": lambda of: (
-        of.problem.constraints.n_kinds * math.prod(of.problem.features.shape)
-    ),
-    "entries": lambda of: of.fact("rows") * of.fact("features"),
-    "order": lambda of: min(of.fact("rows"), of.fact("features")),
-    "few features": lambda of: base.are_few_features(of.fact("features"), of.fact("rows")),
-    "as many features as rows": lambda of: of.fact("features") >= of.fact("rows"),
-    "large cones": lambda of: _semidefinite_entries(of.problem) > MOST_SEMIDEFINITE,
-    "ecos installed": lambda of: find_spec("ecos") is not None,
-}
+def structure_of(problem: MarginProblem) -> Structure:
+    """Return what a problem's norm is made of."""
+    if problem.is_binary_group_lasso:
+        return "gates"
+    groups = problem.norm.partition(problem.norm_shape)
+    if problem.metric is not None or (groups is not None and groups.inner == "l2"):
+        return "euclidean"
+    if groups is None and norms.entries_of(problem.norm) is not None:
+        return "powers"
+    if isinstance(problem.norm, Entrywise):
+        return "entries"
+    if problem.norm in norms.BALLS:
+        return "matrix"
+    if norms.nuclear_groups(problem.norm) is not None:
+        return "matrices"
+    return "other" if groups is None else "maxima"
 
 
 def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> SolverName:
@@ -224,7 +93,7 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
     Returns
     -------
     str
-        That of the first line of the table that takes the problem; `choice.table` returns it.
+        That of the method with the smallest estimate of its time; see `costs`.
 
     Raises
     ------
@@ -241,13 +110,30 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
     """
     check_problem(problem, "choose_solver")
     check_start(problem, start)
-    return choose_line(problem, start).solver
+    return choose(problem, start).solver
 
 
-def choose_line(problem: MarginProblem, start: base.Start | None = None) -> Line:
-    """Return the first line of the table that takes a problem: why "auto" takes its solver."""
-    facts = _Facts(problem, start)
-    return next(line for line in FIRST if line.takes(facts))
+def choose(problem: MarginProblem, start: base.Start | None = None) -> Choice:
+    """Return what "auto" takes for a problem."""
+    structure = structure_of(problem)
+    if structure == "gates" and start is not None:
+        return Choice("active-set", "a start")
+    if structure == "maxima":
+        return Choice("highs", "a norm of maxima is a linear program")
+    if structure == "other":
+        return Choice(_conic(problem), "a norm that no native method takes")
+    seconds = costs.estimates(problem)
+    best = min(seconds, key=lambda name: seconds[name])
+    others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)
+    why = f"estimated {seconds[best]:.2g} s; {others}"
+    if best == "rows" or best == "features":
+        return Choice("interior-point", why, best)
+    return Choice(best, why)
+
+
+def _conic(problem: MarginProblem) -> SolverName:
+    """Return the conic solver that takes the cones of a norm."""
+    return "scs" if _semidefinite_entries(problem) > MOST_SEMIDEFINITE else "clarabel"
 
 
 def check_start(problem: MarginProblem, start: base.Start | None) -> None:
@@ -272,36 +158,46 @@ def check_start(problem: MarginProblem, start: base.Start | None) -> None:
         )
 
 
-def alternatives(problem: MarginProblem, failed: str) -> dict[SolverName, Line]:
-    """Return the lines of solvers that may succeed where one has failed, in order, by name."""
-    facts = _Facts(problem, failed=failed)
-    for line in NEXT:
-        if line.solver not in (failed, *facts.before) and line.takes(facts):
-            facts.before[line.solver] = line
-    return facts.before
+@dataclass(frozen=True)
+class Fallback:
+    """A solver that follows one that failed, and the seconds that it has."""
+
+    solver: str
+    seconds: float = math.inf
 
 
-def table() -> str:
-    """Return what "auto" takes as a table in Markdown, and in what order others follow.
+def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
+    """Return the solvers that may succeed where one has failed, in order.
 
-    Examples
-    --------
-    >>> print(table().splitlines()[2])
-    | active-set | sums of l2 over groups of gates, two classes | a start |
+    The embedding ("feature-space") keeps digits that inner products of ill-conditioned features
+    lose; multiple precision keeps all digits of small problems, and what it settles it settles
+    within a minute. The solvers of CVXPY are the last resort, where they take seconds.
     """
-    rows = ["| solver | norms | where |", "|---|---|---|"]
-    for title, lines in (("", FIRST), ("| *where one has failed* | | |", NEXT)):
-        rows += [title] * bool(title)
-        rows += [f"| {one.solver} | {_in_words(one.norms)} | {one.where} |" for one in lines]
-    return "\n".join(rows)
-
-
-def _in_words(structures: tuple[Structure, ...]) -> str:
-    """Name structures of norms, all that are Euclidean, and all but the first, as one."""
-    if structures == ANOTHER:
-        return "any other"
-    found = "; ".join(STRUCTURES[name] for name in structures)
-    return found.replace("; ".join(STRUCTURES[name] for name in EUCLIDEAN), "sums of l2")
+    structure, rows = structure_of(problem), len(problem.constraints)
+    coefficients = problem.constraints.n_kinds * math.prod(problem.features.shape)
+    found: list[Fallback] = []
+    if problem.classes is None and structure in ("gates", "euclidean"):
+        features = count_features(in_groups_of_gates(problem))
+        if features <= MOST_FEATURES:
+            found.append(Fallback("feature-space"))
+        elif rows <= INTERIOR_POINT_LIMIT and failed != "working-set":
+            found.append(Fallback("interior-point"))
+        if rows * features <= 100_000 and min(rows, features) <= 150:
+            found.append(Fallback("multiprecision", 40.0))
+        elif rows * features <= MOST_ENTRIES:
+            if find_spec("ecos") is not None:
+                found.append(Fallback("ecos"))
+            found.append(Fallback("clarabel"))
+    else:
+        if structure in ("euclidean", "entries", "powers", "matrix", "matrices"):
+            if coefficients <= MOST_FEATURES:
+                found.append(Fallback("feature-space"))
+            found.append(Fallback("working-set"))
+        found.append(Fallback(_conic(problem)))
+        merged = problem.n_samples * max(problem.constraints.n_kinds - 1, 1)
+        if coefficients <= 350 and merged <= 500:
+            found.append(Fallback("multiprecision", 40.0))
+    return [one for one in found if one.solver != failed]
 
 
 def count_features(problem: MarginProblem) -> int:
@@ -336,9 +232,13 @@ class MethodOptions:
 
 
 def make_solver(
-    name: str, problem: MarginProblem, options: MethodOptions, start: base.Start | None = None
+    name: str,
+    problem: MarginProblem,
+    options: MethodOptions,
+    start: base.Start | None = None,
+    system: SystemName | None = None,
 ) -> base.Solver:
-    """Return a solver of this name for a problem, with these options.
+    """Return a solver of this name for a problem, with these options; an interior point's system.
 
     Raises
     ------
@@ -349,7 +249,8 @@ def make_solver(
     common: dict[str, Any] = attributes(options, "tolerances", "max_iterations", "max_seconds")
     check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
-        name = choose_solver(problem, start)
+        chosen = choose(problem, start)
+        name, system = chosen.solver, chosen.system
     if name == "highs":
         return LinearProgram(**common)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
@@ -366,17 +267,16 @@ def make_solver(
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
         return method(**vars(options) | more)
 
-    methods: dict[str, Callable[..., NativeSolver]] = {
-        "interior-point": InteriorPoint,
-        "feature-space": FeatureSpace,
-        "working-set": WorkingSet,
-    }
-    if name in methods:
-        return native(methods[name])
+    if name == "interior-point":
+        return native(InteriorPoint, system=system or "auto")
+    if name == "feature-space":
+        return native(FeatureSpace)
+    if name == "working-set":
+        return native(WorkingSet)
     if name == "multiprecision":
         return native(MultiPrecision, device="cpu")
     few = len(problem.constraints) <= INTERIOR_POINT_LIMIT
-    whole = methods["interior-point"] if few else WorkingSet
+    whole: Callable[..., NativeSolver] = InteriorPoint if few else WorkingSet
     if name == "one-group":
         return native(OneGroup, fallback=native(whole))
-    return native(ActiveSet, fallback=native(methods.get(choose_solver(problem), whole)))
+    return native(ActiveSet, fallback=native(whole))

@@ -26,7 +26,7 @@ Time is linear in N, O(N P^2) a step, and memory that of B.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -40,7 +40,7 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers import homogeneous
 from implicit_bias.solvers.base import Answer, Start, Tolerances
-from implicit_bias.solvers.interior_point import has_features, in_features
+from implicit_bias.solvers.interior_point import InteriorPoint, has_ball
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
 
@@ -84,8 +84,8 @@ OFFSET_RATIO = 3.0
 class FeatureSpace(RowSolver):
     """The native solver for few features: time linear in the samples.
 
-    With two classes and sums of l2 features may have any scales, and a start is not used. The
-    others are those of `interior_point.in_features`.
+    With two classes and sums of l2 features may have any scales, and a start is not used. Other
+    problems go to `InteriorPoint` with its system in the features.
     """
 
     name: ClassVar[str] = "feature-space"
@@ -93,13 +93,14 @@ class FeatureSpace(RowSolver):
     own_limit: ClassVar[int] = 150
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of `interior_point.in_features`."""
-        return has_features(problem)
+        """Those of balls."""
+        return has_ball(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
-        if problem.classes is not None or has_features(problem):
-            return in_features(self, problem, start)
+        if problem.classes is not None or has_ball(problem):
+            options = {x.name: getattr(self, x.name) for x in fields(self)}
+            return InteriorPoint(system="features", **options).prepare(problem, start)
         rows = self.chosen(problem)
         posed = problem if self.rows is None else problem.subset(rows.samples)
         self.check_memory(peak_memory(posed))

@@ -42,17 +42,17 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import UnsuitableError
+from implicit_bias.base.validation import check_choice
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import BALLS, L2, entries_of, nuclear_groups
+from implicit_bias.norms import BALLS, entries_of, nuclear_groups
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.solvers import costs
 from implicit_bias.solvers.balls import (
     WARM_SHARE,
     Ball,
@@ -60,6 +60,7 @@ from implicit_bias.solvers.balls import (
     CentralPoint,
     ClassMatrices,
     EuclideanGroups,
+    GroupsInFeatures,
 )
 from implicit_bias.solvers.base import Answer, Start, Tolerances
 from implicit_bias.solvers.float32_stage import coarse_tolerances, in_float64
@@ -92,10 +93,12 @@ LEAST_PROGRESS = 1e-3
 NOISE = 1e-12
 # Gaps below this one are of rounding.
 ROUNDING = 1e-14
+# Hard margins begin with V so many times outside of the balls, and margins so far above 1.
+FAR, FAR_MARGIN = 5e3, 30.0
+# Beyond this Gordan ratio alpha without a separator are taken for the way to a proof of none.
+SUSPICIOUS = 1e4
 # Alpha are repaired, to obey e' alpha = 0 exactly, where they lack no more than this share.
 BALANCE = 1e-3
-# Up to this many pairs the Euclidean norm is asked whether they are separable.
-MOST_PAIRS = 3000
 
 
 @dataclass(frozen=True)
@@ -139,16 +142,10 @@ CAUTIOUS_OF_CLASSES = replace(
 
 
 def has_ball(problem: MarginProblem) -> bool:
-    """Whether one ball, or one of each group of gates, is that of a problem."""
+    """Whether a norm is no sum of l2, and has a ball, or one of each group of gates."""
     matrices = problem.norm in BALLS or nuclear_groups(problem.norm) is not None
     entries = entries_of(problem.norm) is not None
     return entries or (problem.classes is not None and matrices)
-
-
-def has_features(problem: MarginProblem) -> bool:
-    """Whether the space of the features takes a problem: of one ball, or many classes and l2."""
-    one = has_ball(problem) and nuclear_groups(problem.norm) is None
-    return one or (problem.classes is not None and problem.norm == L2())
 
 
 def class_features(problem: MarginProblem) -> int:
@@ -159,24 +156,34 @@ def class_features(problem: MarginProblem) -> int:
     return problem.constraints.n_kinds * math.prod(problem.features.shape)
 
 
+def memory_of_features(problem: MarginProblem, rows: Constraints) -> int:
+    """Bytes that a solve in the space of the features may take at most beside the problem."""
+    order, K = class_features(problem), problem.constraints.n_kinds
+    return 8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K))
+
+
 @dataclass(frozen=True, kw_only=True)
 class InteriorPoint(RowSolver):
-    """The native solver: a dozen Newton steps, each one Cholesky factorisation of order P.
+    """The native solver: a dozen Newton steps, each one Cholesky factorisation.
 
     It takes sums of Euclidean norms over groups, l_p, and, with many classes, nuclear norms (of
     all, or of groups of gates) and the spectral norm.
 
     Parameters
     ----------
+    system : str
+        Where a step is solved for: in the space of the "rows", of the "features", or by "auto" in
+        the one that takes fewer operations (`costs`).
     coarse_gap : float
-        Down to this gap steps are computed in float32, for sums of Euclidean norms.
+        Down to this gap steps in the rows are computed in float32, for sums of Euclidean norms.
     coarse_rows : int
         With fewer rows all are computed in float64: the change would take longer than it saves.
     idle_gap : float
-        From this gap on clear samples are left out of their systems: all idle alpha together are a
-        few percent there.
+        From this gap on clear samples are left out of systems of the rows: all idle alpha together
+        are a few percent there.
     """
 
+    system: Literal["auto", "rows", "features"] = "auto"
     coarse_gap: float = 0.01
     coarse_rows: int = 200
     idle_gap: float = 0.02
@@ -185,43 +192,32 @@ class InteriorPoint(RowSolver):
     takes_classes: ClassVar[bool] = True
     own_limit: ClassVar[int] = 100
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.system, "system", ("auto", "rows", "features"))
+
     def takes_norm(self, problem: MarginProblem) -> bool:
         """Those of balls."""
         return has_ball(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Check that there is room for the matrices of order P."""
-        rows = self.chosen(problem)
-        if not has_ball(problem):
+        """Choose the system, and check that there is room for its matrices."""
+        rows, euclidean = self.chosen(problem), not has_ball(problem)
+        system = self.system
+        if system == "auto":
+            sizes, kind = costs.Sizes.of(problem).of_rows(len(rows)), costs.kind_of(problem)
+            system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
+        if system == "features":
+            self.check_memory(memory_of_features(problem, rows))
+            balls = GroupsInFeatures if euclidean else ClassMatrices
+            return _CentralPath(self, problem, rows, start, balls, FeatureNewton)
+        if euclidean:
             self.check_memory(peak_memory(len(rows), problem))
             gaps = self.coarse_gap * (len(rows) >= self.coarse_rows), self.idle_gap
             return _CentralPath(self, problem, rows, start, EuclideanGroups, GroupNewton, *gaps)
         n_rows = len(rows.merged())
         self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, rows))
         return _CentralPath(self, problem, rows, start, ClassMatrices, RowNewton)
-
-
-def in_features(solver: RowSolver, problem: MarginProblem, start: Start | None) -> Run:
-    """Set up a run under those norms, or of many classes under l2, in the space of the features.
-
-    Time is linear in the samples: O(N K F^2) a step, and O((K F)^3).
-
-    Raises
-    ------
-    ValueError
-        Another norm.
-    MemoryError
-        No room for the features and for matrices of their order.
-    """
-    if not has_features(problem):
-        raise UnsuitableError(
-            "this method takes l_p, and many classes under the nuclear or spectral norm, "
-            f"not {problem.norm!r}: choose solver='auto'"
-        )
-    order, K = class_features(problem), problem.constraints.n_kinds
-    solver.check_memory(8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K)))
-    rows = solver.chosen(problem)
-    return _CentralPath(solver, problem, rows, start, ClassMatrices, FeatureNewton)
 
 
 def _memory_of_balls(problem: MarginProblem, rows: Constraints) -> int:
@@ -252,9 +248,8 @@ class _CentralPath(Run):
         idle_gap: float = 0.0,
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
-        self._deadline = Deadline.after(solver.max_seconds)
-        self._of_classes = balls is ClassMatrices
-        if self._of_classes and start is not None and start.coef.shape != problem.coef_shape:
+        self._of_classes = balls is not EuclideanGroups
+        if balls is ClassMatrices and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         self._problem, self._start = problem, start
         self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, rows)
@@ -286,9 +281,6 @@ class _CentralPath(Run):
         first = in_float64(point, balls.data) if point else _first(balls, self._start)
         status, _ = yield from self._follow(balls, first, fine, steering)
         if status is Status.NUMERICAL_TROUBLE:
-            unbounded = self._of_classes and self._best and not np.isfinite(self._best.upper)
-            if unbounded and self._by_another_norm():
-                return Status.NOT_SEPARABLE
             status, _ = yield from self._follow(balls, _cold(balls), fine, cautious)
         return status
 
@@ -324,7 +316,7 @@ class _CentralPath(Run):
                 if (stop := _stop(best, view, tolerances)) is not None:
                     return stop, split.whole(scaled, point, view)
                 if best.waited > steering.patience:
-                    return Status.NUMERICAL_TROUBLE, point
+                    return _at_a_standstill(best, view), point
                 if best.gap < idle_gap:
                     point, split = split.renewed(scaled, point, view)
                 newton = self._newton(split.system(scaled, point, view), point, view.ball)
@@ -348,24 +340,19 @@ class _CentralPath(Run):
                 point = move(point, step, length)
                 split = split.moved(view, target, length)
         except Breakdown:
-            return Status.NUMERICAL_TROUBLE, point
+            return _at_a_standstill(best, view), point
 
-    def _by_another_norm(self) -> bool:
-        """Whether the Euclidean norm proves the pairs not separable, which no norm changes."""
-        if len(self._layout.norms) > MOST_PAIRS:  # a working set of pairs asks first
-            return False
-        posed = replace(self._problem, norm=L2())
-        inner = InteriorPoint(
-            tolerances=self._tolerances,
-            max_seconds=self._deadline.left,
-            device=self._device.type,
-            rows=self._layout.rows,
-        )
-        found = inner.run(posed)
-        proven = found.status is Status.NOT_SEPARABLE
-        if proven:
-            self._settled, self._best = replace(self.answer(), alpha=found.alpha), None
-        return proven
+
+def _at_a_standstill(best: _Best, view: _View) -> Status:
+    """How a method ends that rounding keeps from going on.
+
+    Where alpha has grown far and no coefficients separate, there may be none that do: a claim, for
+    which a proof is sought.
+    """
+    if view.gordan_ratio > SUSPICIOUS and math.isinf(best.upper):
+        best.alpha = view.of_bound
+        return Status.NOT_SEPARABLE
+    return Status.NUMERICAL_TROUBLE
 
 
 def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
@@ -379,6 +366,35 @@ def _stop(best: _Best, view: _View, tolerances: Tolerances) -> Status | None:
 
 
 def _cold(balls: Balls) -> CentralPoint:
+    """Return a first point without a start.
+
+    With W of its own all products are equal, and alpha need not have V inside of the balls: what V
+    lacks to be W vanishes with the first long steps. Soft margins begin half way to C with losses
+    of about 1, hard ones far outside of the balls and with large margins to lose: from alpha with V
+    inside, which is far below the best one where samples are many, steps would be short.
+    """
+    scaled = balls.data
+    ones = scaled.full(scaled.n_rows, 1.0)
+    if scaled.soft:
+        alpha = 0.5 * ones * scaled.boxes.of_rows(scaled.box_C / scaled.boxes.pool(ones))
+        loss = 1.0
+    else:
+        equal = scaled.balanced_inside(ones)
+        largest = balls.dual_norm(balls.dual_vectors(equal))
+        if not largest > 0.0:
+            return _inside(balls)
+        alpha, loss = float(FAR / largest) * equal, FAR_MARGIN
+    w = (scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes]
+    mu = loss * float(scaled.b @ alpha) / max(len(w), scaled.n_rows * (not scaled.soft))
+    of_balls = balls.centred(balls.dual_vectors(alpha), mu)
+    if of_balls is None:
+        return _inside(balls)
+    return CentralPoint(
+        **vars(of_balls), alpha=alpha, s=mu / alpha, w=w, xi=mu / w, beta=scaled.offset()
+    )
+
+
+def _inside(balls: Balls) -> CentralPoint:
     """Equal alpha, half way to the boundary of the nearest ball (and to C)."""
     scaled = balls.data
     ones = scaled.full(scaled.n_rows, 1.0)

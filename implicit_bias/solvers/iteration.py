@@ -8,6 +8,7 @@ iterations and time, Ctrl-C, errors and the history are the same for all methods
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +19,7 @@ import numpy as np
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.progress import say
+from implicit_bias.base.threads import threads, threads_for
 from implicit_bias.base.validation import UnsuitableError, check_number
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
@@ -223,14 +225,15 @@ class NativeSolver(base.Solver):
 
         as_it_is = problem.classes is not None or self.takes_norm(problem)
         posed = problem if as_it_is else in_groups_of_gates(problem)
-        found = drive(
-            self.prepare(posed, start),
-            self.limit,
-            on_progress,
-            self.first_iteration,
-            around=torch.inference_mode,  # small steps take a tenth less time
-            deadline=deadline,
-        )
+        with threads(self.lent_threads(posed)):
+            found = drive(
+                self.prepare(posed, start),
+                self.limit,
+                on_progress,
+                self.first_iteration,
+                around=torch.inference_mode,  # small steps take a tenth less time
+                deadline=deadline,
+            )
         found = finite(problem, found)
         coef = found.coef.reshape(problem.coef_shape)
         return replace(found, coef=coef, exact=found.exact if posed is problem else None)
@@ -274,3 +277,8 @@ class RowSolver(NativeSolver):
     def chosen(self, problem: MarginProblem) -> Constraints:
         """Return the constraints to solve with."""
         return problem.constraints.undecided() if self.rows is None else self.rows
+
+    def lent_threads(self, problem: MarginProblem) -> int | None:
+        """Return how many threads it has for these constraints."""
+        rows = len(problem.constraints) if self.rows is None else len(self.rows)
+        return threads_for(min(rows, math.prod(problem.norm_shape)), self.threads)

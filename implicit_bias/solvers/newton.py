@@ -41,6 +41,7 @@ from implicit_bias.solvers.balls import (
     ClassMatrices,
     Direction,
     GroupBalls,
+    InFeatures,
     cholesky,
     factor,
 )
@@ -254,8 +255,7 @@ class _OfClasses(Newton[BallOfClasses]):
         else:
             alpha, U, beta = self.of_V(right, terms.other, missing, imbalance)
             dt = torch.zeros_like(self.point.t)
-        R, T = ball.change(terms, U, dt)
-        return _Step(alpha, beta, BallPoint(U + ball.Y * self.balls.spread(dt), dt, R, T), U)
+        return _Step(alpha, beta, ball.change(terms, U, dt), U)
 
 
 class RowNewton(_InRows[BallOfClasses], _OfClasses):
@@ -314,64 +314,66 @@ class RowNewton(_InRows[BallOfClasses], _OfClasses):
         return p.s / p.alpha * alpha + of_samples + self.system.e @ beta
 
 
-class FeatureNewton(_OfClasses):
-    """In the space of the features, for balls of many classes.
+class FeatureNewton(Newton[InFeatures]):
+    """In the space of the features, of any balls.
 
-    Time is linear in the samples: O(N K F^2), and O((K F)^3).
+    Time is linear in the samples: O(N K^2 F^2), and O((K F)^3).
     """
 
     def prepare(self) -> None:
         """Factorise the system."""
-        p, ball, balls, e = self.point, self.ball, self.balls, self.system.e
+        p, phi = self.point, self.ball.coordinates
         self.h = p.alpha / p.s
         self.loose: Tensor | None = None
         if len(p.w):
             self.loose, self.leading = p.w / p.xi, self.boxes.leading(self.h)
             self.total = self.loose + self.boxes.pool(self.h)
-        self.extra = e
-        if balls.free_t:
-            self.extra = torch.hstack([self.seen(ball.Y), e])
-            inner = ball.matrix()
-        else:
-            self.K = cholesky(ball.matrix())
-            inner = torch.cholesky_inverse(self.K)
-        n, q = len(inner), self.extra.shape[1]
-        self.stiffness = inner.new_zeros(n + q, n + q)  # of (U, t, beta) or (zeta, beta)
-        self.stiffness[:n, :n] = inner
-        if balls.free_t:
-            pulls = balls.apart(ball.pull).flatten(1)
-            self.stiffness[n : n + len(pulls), :n] = -pulls
-            self.stiffness[:n, n : n + len(pulls)] = -pulls.T
-            self.stiffness.diagonal()[n : n + len(pulls)] = ball.tau
-        H = self.stiffness.clone()
-        whole = self.rows.normal_matrix(self.h, self.loose)
-        B = balls.basis
-        H[:n, :n] += torch.einsum("ki,klfg,lj->ifjg", B, whole, B).reshape(n, n)
-        for k, column in enumerate(self.extra.T):
-            weighted = self._over(column)
-            across = balls.dual_vectors(weighted).reshape(-1)
-            H[:n, n + k] += across
-            H[n + k, :n] += across
-            H[n:, n + k] += self.extra.T @ weighted
-        self.L = cholesky(H)
+        self.of_ball, directions = self.ball.in_features()
+        self.n, self.size = directions.shape[1], len(self.of_ball)
+        # Columns of the unknowns beyond the n: of the ball's numbers, and of the offsets.
+        self.extra = torch.cat([phi.margins(directions), self.system.e.T])  # (q + J, P)
+        normal = phi.normal_matrix(self.h, self.loose)
+        weighted = torch.stack([self._over(row) for row in self.extra]) if len(self.extra) else None
 
-    def of_V(
-        self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Solve for dalpha, U and dbeta."""
-        first = missing.reshape(-1) + self._over_K(fixed)
-        alpha, zeta, beta = self._solve(right, first, imbalance)
-        return alpha, self._over_K(zeta.reshape(fixed.shape) - fixed).reshape(fixed.shape), beta
+        def matrix() -> Tensor:
+            """Return the upper triangle, by rows."""
+            n, order = self.n, self.n + len(self.extra)
+            H = normal.new_zeros(order, order)
+            H[:n, :n] = normal
+            if weighted is not None:
+                H[:n, n:] = phi.pull(weighted).T
+                H[n:, n:] = weighted @ self.extra.T
+            self.of_ball.add_to(H)
+            return H.T
 
-    def of_zeta(
-        self, right: Tensor, first: Tensor, of_t: Tensor, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Solve for dalpha, U, dt and dbeta."""
-        alpha, U, y = self._solve(right, first.reshape(-1), torch.cat([of_t, imbalance]))
-        return alpha, U.reshape(first.shape), y[: len(of_t)], y[len(of_t) :]
+        self.L = factor(matrix)
 
-    def _over_K(self, values: Tensor) -> Tensor:
-        return torch.cholesky_solve(values.reshape(-1, 1), self.K)[:, 0]
+    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
+        """Solve for a step."""
+        terms = self.ball.feature_terms(*target)
+        alpha, x = self.solve(right, torch.cat([terms.right, imbalance]))
+        size = len(terms.right)
+        change, U = self.ball.feature_change(terms, alpha, x[:size])
+        return _Step(alpha, x[size:], change, U)
+
+    def solve(self, right: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+        """Return dalpha and the unknowns, with the offsets, of the right-hand sides.
+
+        D^-1 multiplies the rounding of the margins, so the equations are refined with dalpha.
+        """
+        phi, n, x = self.ball.coordinates, self.n, torch.zeros_like(whole)
+        alpha = self._over(right)
+        for _ in range(REFINEMENTS):
+            residual = whole + torch.cat([phi.pull(alpha), self.extra @ alpha])
+            residual[: self.size] -= self.of_ball.times(x[: self.size])
+            # Twenty times as fast as torch.cholesky_solve, of one right-hand side.
+            half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)
+            change = torch.linalg.solve_triangular(self.L.T, half, upper=True)[:, 0]
+            x = x + change
+            alpha = self._over(right - phi.margins(x[:n]) - x[n:] @ self.extra)
+            if change.norm() <= SETTLED * x.norm():
+                break
+        return alpha, x
 
     def _over(self, values: Tensor) -> Tensor:
         """D^-1 v = h (v - m) of a vector (P,), m its mean in each box by h and ``loose``.
@@ -386,22 +388,3 @@ class FeatureNewton(_OfClasses):
         apart = values - boxes.of_rows(leading)
         beyond = (self.loose * leading - boxes.pool(h * apart)) / self.total
         return h * (apart + boxes.of_rows(beyond))
-
-    def _solve(self, right: Tensor, first: Tensor, more: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return dalpha, coefficients, and t and beta, of the right-hand sides.
-
-        D^-1 multiplies the rounding of the margins, so the equations are refined with dalpha.
-        """
-        balls, n = self.balls, len(first)
-        whole = torch.cat([first, more])
-        x = torch.zeros_like(whole)
-        alpha = self._over(right)
-        for _ in range(REFINEMENTS):
-            pull = torch.cat([balls.dual_vectors(alpha).reshape(-1), self.extra.T @ alpha])
-            residual = whole + pull - self.stiffness @ x
-            change = torch.cholesky_solve(residual[:, None], self.L)[:, 0]
-            x = x + change
-            alpha = self._over(right - balls.margins(x[:n]) - self.extra @ x[n:])
-            if change.norm() <= SETTLED * x.norm():
-                break
-        return alpha, x[:n], x[n:]

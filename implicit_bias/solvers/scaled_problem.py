@@ -35,6 +35,7 @@ multiplier, the hinge loss xi_n, are of all pairs of a sample (`Boxes`).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,8 +63,6 @@ WIDEST_ROTATION = 8
 LEAST_SHARE = 1e-6
 # Rows of Q(d) computed at once: small enough for a cache, large enough for a matrix product.
 BLOCK = 512
-# Samples whose weighted squares are formed at once.
-SAMPLES = 2048
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -98,6 +97,18 @@ class GateGroups:
     def of_gates(self) -> Tensor:
         """Group of the norm of each rotated gate of each class, (K' M',)."""
         return self.columns[:, self.groups].reshape(-1)
+
+    @cached_property
+    def members(self) -> Tensor:
+        """How much of each gate is in each group of the norm, (K', M' + 1, G).
+
+        ||V_g||^2 is the sum over classes c and gates m of that much of ||V_cm||^2.
+        """
+        K, G = len(self.columns), self.n_groups
+        found = self.share.new_zeros(K, len(self.groups) + 1, G)
+        found[:, :-1].scatter_(2, self.columns[:, self.groups][:, :, None], 1.0)
+        found[:, -1].scatter_add_(1, self.columns, self.share.expand(K, -1))
+        return found
 
     @cached_property
     def distinct(self) -> bool:
@@ -135,10 +146,10 @@ class ScaledRows:
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V (K', M' + 1, D') of alpha (P,)."""
+        if self.Z.shape[1] == 1:  # of the constant gate alone
+            return self.pulls(alpha)[:, None]
         if self.signed:
             return (self.Z.T @ (self.X * alpha[:, None]))[None]
-        if self.Z.shape[1] == 1:  # of the constant gate alone
-            return (self._by_class(alpha).T @ self.X)[:, None]
         V = self.X.new_empty(self.n_classes, self.Z.shape[1], self.X.shape[1])
         for of_class, (rows, sign, samples, at) in zip(V, self._touching, strict=True):
             weights = alpha.new_zeros(len(samples)).index_add_(0, at, sign * alpha[rows])
@@ -222,12 +233,17 @@ class ScaledRows:
     # What norms that are no sums over groups ask for: their features are the inputs, of one gate.
 
     def margins(self, zeta: Tensor) -> Tensor:
-        """<features of the row, zeta>, (P,), of zeta (K', D')."""
-        flat = (self.X @ zeta.T).reshape(-1)
+        """<features of the row, zeta>, (..., P), of zeta (..., K', D')."""
+        flat = zeta.flatten(0, -2) @ self.X.T  # (... K', n)
         if self.signed:
-            return flat
+            return flat.reshape(*zeta.shape[:-2], -1)
+        table = flat.reshape(*zeta.shape[:-1], -1).mT.flatten(-2)  # sample, class
         own, rival = self._entries
-        return flat[own] - flat[rival]
+        return table[..., own] - table[..., rival]
+
+    def pulls(self, alpha: Tensor) -> Tensor:
+        """V (..., K', D') of alpha (..., P)."""
+        return self._by_class(alpha).mT @ self.X
 
     def products(self, V: Tensor) -> Tensor:
         """<v, x> of each row's sample and each row v of V, (P, r)."""
@@ -245,33 +261,43 @@ class ScaledRows:
                 found[rows, columns].addcmul_(of_rows, of_ball[rows] @ right[columns].T)
         return found
 
-    def normal_matrix(self, h: Tensor, loose: Tensor | None) -> Tensor:
-        """Phi' D^-1 Phi, (K', K', D', D'), of the rows' features Phi.
+    def normal_matrix(self, h: Tensor, loose: Tensor | None, basis: Tensor) -> Tensor:
+        """Upper triangle of Phi' D^-1 Phi, (r F, r F), Phi in coordinates of the classes.
 
-        D is diag(1 / h), plus 1 / loose between all rows of a sample.
+        D is diag(1 / h), plus 1 / loose between all rows of a sample. So B' D^-1 B of a sample,
+        with the labels B of its rows, is the Laplacian of a graph of the classes whose edge between
+        i and j weighs a_i a_j / sum(a): a_k is h of the row against rival k, and ``loose`` at the
+        own class. (The edges to the own class alone, and their h, with a hard margin.) No term is
+        negative: nothing cancels, however far apart the h are. Each edge is one product X' diag X.
+
+        Parameters
+        ----------
+        h : Tensor of shape (P,)
+            Weights of the rows.
+        loose : Tensor of shape (n,) or None
+            Those of the samples' boxes; None with a hard margin.
+        basis : Tensor of shape (K', r)
+            From the coordinates to the classes.
         """
         if self.signed:
-            weights = h if loose is None else h * (loose / (loose + h))
-            return _weighted_squares(self.X, weights[:, None])[None]
-        dense, K, F = self._by_rival(h), self.n_classes, self.X.shape[1]
-        whole = self.X.new_zeros(K, K, F, F)
-        i, j = torch.triu_indices(K, K).to(self.X.device)
-        for c, members in enumerate(self._members):
-            for start in range(0, len(members), SAMPLES):
-                index = members[start : start + SAMPLES]
-                X, weights = self.X[index], dense[index]
-                if loose is not None:
-                    between = _between_classes(weights, loose[index], c)
-                    whole[i, j] += _weighted_squares(X, between[:, i, j])
-                    continue
-                each = _weighted_squares(X, weights)  # (K, F, F), one a rival
-                whole[c, c] += each.sum(0)
-                whole.diagonal().add_(each.permute(1, 2, 0))
-                whole[c] -= each
-                whole[:, c] -= each
+            return weighted_square(self.X, h if loose is None else h * (loose / (loose + h)))
+        (n_classes, r), F = basis.shape, self.X.shape[1]
+        weights = self._by_rival(h)
         if loose is not None:
-            whole[j, i] = whole[i, j]
-        return whole
+            weights.scatter_(1, self._owners[:, None], loose[:, None])
+            share = weights / weights.sum(1, keepdim=True)
+        whole = h.new_zeros(r, F, r, F)
+        for i, j in itertools.combinations(range(n_classes), 2):
+            if loose is None:
+                members = torch.cat([self._members[i], self._members[j]])
+                rivals = torch.where(self._owners[members] == i, j, i)
+                square = weighted_square(self.X[members], weights[members, rivals])
+            else:
+                square = weighted_square(self.X, weights[:, i] * share[:, j])
+            label = (basis[i] - basis[j]).tolist()
+            for a, c in itertools.combinations_with_replacement(np.flatnonzero(label), 2):
+                whole[a, :, c].add_(square, alpha=label[a] * label[c])
+        return whole.reshape(r * F, r * F)
 
     @property
     def labels(self) -> Tensor:
@@ -282,16 +308,20 @@ class ScaledRows:
         return eye[self.pairs.owners] - eye[self.pairs.rivals]
 
     def _by_rival(self, values: Tensor) -> Tensor:
-        """Values of rows (P,) at their sample and rival, (n, K'); 0 elsewhere."""
-        dense = values.new_zeros(len(self.X) * self.n_classes)
-        dense[self._entries[1]] = values
-        return dense.view(-1, self.n_classes)
+        """Values of rows (..., P) at their sample and rival, (..., n, K'); 0 elsewhere."""
+        dense = values.new_zeros(*values.shape[:-1], len(self.X) * self.n_classes)
+        dense[..., self._entries[1]] = values
+        return dense.reshape(*values.shape[:-1], -1, self.n_classes)
 
     def _by_class(self, alpha: Tensor) -> Tensor:
-        """Sum over a sample's rows of alpha_p b_p, (n, K')."""
-        weights = self._by_rival(alpha)
-        total = weights.sum(1, keepdim=True)
-        return (-weights).scatter_add_(1, self._owners[:, None], total)
+        """Sum over a sample's rows of alpha_p b_p, (..., n, K'), but for the signs that X has."""
+        if self.signed:
+            return alpha[..., None]
+        weights = -self._by_rival(alpha)
+        weights[..., torch.arange(len(self.X), device=alpha.device), self._owners] = -weights.sum(
+            -1
+        )
+        return weights
 
     def _weights(self, d: Tensor) -> Tensor:
         """Return d of each class and column of Z, shape (K', M' + 1)."""
@@ -353,28 +383,17 @@ class ScaledRows:
         return first + self.pairs.owners, first + self.pairs.rivals
 
 
-def _weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
-    """X' diag(w) X for each column w of weights (n, k): (k, F, F)."""
-    products = (weights[:, :, None] * X[:, None, :]).flatten(1).T @ X
-    return products.reshape(weights.shape[1], *2 * X.shape[1:])
+def weighted_square(X: Tensor, weights: Tensor) -> Tensor:
+    """X' diag(w) X, (F, F), of X (n, F) and weights from 0 on.
 
-
-def _between_classes(h: Tensor, loose: Tensor, own: int) -> Tensor:
-    """B' D^-1 B of each sample, (n, K', K'), with B the labels of its rows.
-
-    Of h (n, K') by rival, 0 at their ``own`` class, it has h_k (loose + sum_(l != k) h_l) / total
-    on the diagonal. The sum without the largest h is formed without it: of total - h_k rounding
-    would leave neither the others nor ``loose`` (n,).
+    On a CPU one triangle alone is computed, which torch has no function for: half of the time.
     """
-    summed, largest = h.sum(1, keepdim=True), h.argmax(1, keepdim=True)
-    total, rest = loose[:, None] + summed, summed - h
-    rest.scatter_(1, largest, h.scatter(1, largest, 0.0).sum(1, keepdim=True))
-    found = -h[:, :, None] * (h / total)[:, None, :]
-    found.diagonal(dim1=1, dim2=2).copy_(h * ((loose[:, None] + rest) / total))
-    share = loose[:, None] / total
-    found[:, own] = found[:, :, own] = -h * share
-    found[:, own, own] = (summed * share)[:, 0]
-    return found
+    half = X * weights.sqrt()[:, None]
+    if half.device.type != "cpu":
+        return half.T @ half
+    of_type = scipy.linalg.blas.get_blas_funcs("syrk", dtype=half.numpy().dtype)
+    upper = torch.from_numpy(of_type(1.0, half.numpy().T))
+    return upper.triu() + upper.triu(1).T
 
 
 class Boxes:
@@ -775,24 +794,64 @@ class Layout:
         return cls(*data, first, place, norms, written=written, merge=merge)
 
 
-class RotatedGates:
-    """Gates (n, M) in groups (K', M) as rotated columns and one shared constant, and the way back.
+@dataclass(frozen=True, eq=False)
+class Rotations:
+    """Which groups of gates (n, M), in groups (K', M), are rotated: those whose sum is constant.
 
     Gates that all classes have in the same groups are one group here: rotated once for all classes.
+
+    Attributes
+    ----------
+    columns : ndarray of int, shape (K', G')
+        Group of the norm of each class's group of gates.
+    owner : ndarray of int, shape (M,)
+        Group of each gate, one numbering for all classes.
+    used : ndarray of int
+        Gates that are ever on.
+    widths : ndarray of int, shape (G',)
+        Used gates of each group.
+    sums : ndarray of shape (G',)
+        Sum of each group's gates at the first sample.
+    rotate : ndarray of bool, shape (G',)
+        Whether that is their sum at all samples.
     """
 
-    def __init__(self, gates: sp.csr_array, groups: Integers) -> None:
-        self.columns, own = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
-        self._owner, n_own = own.reshape(-1), self.columns.shape[1]
+    columns: Integers
+    owner: Integers
+    used: Integers
+    widths: Integers
+    sums: Array
+    rotate: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, gates: sp.csr_array, groups: Integers) -> Rotations:
+        """Find them."""
+        columns, own = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
+        owner, n_own = own.reshape(-1), columns.shape[1]
         size = np.bincount(gates.indices, np.abs(gates.data), minlength=gates.shape[1])
         used = np.flatnonzero(size)  # a gate that is always off has V_m = 0
         samples = np.repeat(np.arange(gates.shape[0]), np.diff(gates.indptr))  # of each entry
-        places = samples * n_own + self._owner[gates.indices]
+        places = samples * n_own + owner[gates.indices]
         sums = np.bincount(places, gates.data, minlength=gates.shape[0] * n_own)
         sums = sums.reshape(-1, n_own)  # (n, G')
-        widths = np.bincount(self._owner[used], minlength=n_own)
+        widths = np.bincount(owner[used], minlength=n_own)
         rotate = (sums == sums[0]).all(axis=0) & (widths > 0) & (widths <= WIDEST_ROTATION)
-        total = np.where(rotate, sums[0], 0.0)  # S_g
+        return cls(columns, owner, used, widths, sums[0], rotate)
+
+    @property
+    def n_rotated(self) -> int:
+        """Rotated gates, with the shared constant one if there is any."""
+        return len(self.used) - int(self.rotate.sum()) + bool(self.rotate.any())
+
+
+class RotatedGates:
+    """Gates (n, M), in groups (K', M), rotated, with one shared constant, and the way back."""
+
+    def __init__(self, gates: sp.csr_array, groups: Integers) -> None:
+        found = Rotations.of(gates, groups)
+        self.columns, self._owner, used = found.columns, found.owner, found.used
+        widths, rotate, n_own = found.widths, found.rotate, len(found.widths)
+        total = np.where(rotate, found.sums, 0.0)  # S_g
         self.share = total**2 / np.maximum(widths, 1)
         # zeta's part along the constant column, for each gate: S_g / C_g.
         self._constant = np.zeros(gates.shape[1])

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.progress import showing
+from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
+from implicit_bias.bounds.gordan import prove_not_separable
 from implicit_bias.bounds.separability import (
     find_conflict,
-    gordan_vertex,
     lacks_constant,
     offset_advice,
     scaling_advice,
@@ -26,6 +27,7 @@ from implicit_bias.bounds.separability import (
 from implicit_bias.norms import L2
 from implicit_bias.norms.named import AtomError
 from implicit_bias.problem import MarginProblem, check_problem
+from implicit_bias.problem.euclidean import with_l1_for_single_entries
 from implicit_bias.solvers import choice
 from implicit_bias.solvers.base import (
     BoundsAt,
@@ -44,6 +46,8 @@ from implicit_bias.solvers.iteration import finite, nothing_yet
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
+# Alpha without a separator, and with V so small, are taken by "auto" for a sign that none exists.
+DOUBTFUL = 1e-4
 # After these "auto" tries another solver.
 UNSETTLED = (
     Status.NUMERICAL_TROUBLE,
@@ -149,31 +153,37 @@ def solve(
         max_memory=max_memory,
     )
 
-    search = _Search(problem, options, start, on_progress, deadline)
+    posed = with_l1_for_single_entries(problem)
+    search = _Search(problem, posed, options, start, on_progress, deadline)
     automatic = isinstance(solver, str) and solver == "auto"
     others = automatic and max_iterations is None
     chosen = ""
     if isinstance(solver, str):
-        name = solver
+        name, system = solver, None
         if automatic:
-            line = choice.choose_line(problem, start)
-            name, chosen = line.solver, f"auto: {line}"
-        sharing = others and max_seconds is not None
-        half = sharing and choice.alternatives(problem, name)
-        method = search.solver(name, deadline.sooner(0.5) if half else deadline)
+            choice_made = choice.choose(posed, start)
+            name, system, chosen = choice_made.solver, choice_made.system, str(choice_made)
+        half = others and max_seconds is not None and choice.fallbacks(posed, name)
+        method = search.solver(name, deadline.sooner(0.5) if half else deadline, system)
+        if others and system == "features":
+            method = _doubtful(method)
     else:
         method = _checked(solver, options)
-    conflict = find_conflict(problem)
-    if conflict is not None:
-        proof = _nothing(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
-        attempt = _Attempt.of(problem, method, proof)
-    else:
-        attempt = search.run(method, start)
-        if start is not None and attempt.graded.status is Status.NUMERICAL_TROUBLE:
-            # Of a problem that is too unlike this one.
-            attempt = search.run(replace(method, max_seconds=deadline.left))
-        if others and attempt.unsettled:
-            attempt = search.after(attempt)
+    with threads(method.lent_threads(problem)):
+        conflict = find_conflict(problem)
+        if conflict is not None:
+            proof = _nothing(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
+            attempt = _Attempt.of(problem, method, proof)
+            graded = replace(attempt.graded, alpha=conflict.alpha)
+            attempt = replace(attempt, graded=graded)
+        else:
+            attempt = search.run(method, start)
+            if start is not None and attempt.graded.status is Status.NUMERICAL_TROUBLE:
+                # Of a problem that is too unlike this one.
+                attempt = search.run(replace(method, max_seconds=deadline.left))
+            if others and attempt.unsettled:
+                attempt = search.after(attempt)
+        advice = _advice(problem, attempt, deadline)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
     return Solution(
         problem=problem,
@@ -192,7 +202,7 @@ def solve(
             history=candidate.history,
             conflict=conflict,
             detail="; ".join(filter(None, (chosen, candidate.detail))),
-            advice=_advice(problem, attempt, deadline),
+            advice=advice,
         ),
         exact=attempt.exact,
     )
@@ -292,6 +302,7 @@ class _Search:
     """The way to an answer, over other methods where one fails: the best attempt, and the tries."""
 
     problem: MarginProblem
+    posed: MarginProblem  # the same program as methods take it
     options: choice.MethodOptions
     start: Start | None
     on_progress: OnProgress
@@ -306,14 +317,14 @@ class _Search:
     # found early, and the problem's own last resort may need as long as that of the similar one.
     similar_seconds: float = 10.0
 
-    def solver(self, name: str, deadline: Deadline) -> Solver:
+    def solver(self, name: str, deadline: Deadline, system: choice.SystemName | None = None) -> Solver:
         """Return a solver that has the time that is left until then."""
         options = replace(self.options, max_seconds=deadline.left)
-        return choice.make_solver(name, self.problem, options, self.start)
+        return choice.make_solver(name, self.posed, options, self.start, system)
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
         """Run a method, and grade what it found."""
-        found = _found_by(self.problem, method, self.on_progress, start)
+        found = _found_by(self.posed, method, self.on_progress, start)
         attempt = _Attempt.of(self.problem, method, found)
         self.late = self.late or attempt.graded.status is Status.TIME_LIMIT
         return attempt
@@ -321,6 +332,7 @@ class _Search:
     def after(self, first: _Attempt) -> _Attempt:
         """Return the answer of what settles the problem first, or the nearest one."""
         self.attempt, self.tried = first, [first.failure]
+        self.seek_proof()
         self.ask_for_more()
         self.try_ends_of_C()
         self.try_others()
@@ -329,7 +341,6 @@ class _Search:
             if found is not None:
                 self.join(found)
                 self.tried.append("separator of the Euclidean norm")
-        self.seek_proof()
         found, graded = self.attempt.candidate, self.attempt.graded
         late = self.late or self.deadline.passed or graded.status is Status.TIME_LIMIT
         if self.attempt.unsettled and late:
@@ -363,7 +374,7 @@ class _Search:
         if self.goes_on and self.attempt.graded.certificate.gap < self.near_miss * tolerances.gap:
             more = replace(tolerances, gap=tolerances.gap / self.near_miss)
             asked = replace(method, tolerances=more, max_seconds=self.deadline.left)
-            found = _found_by(self.problem, asked, self.on_progress)
+            found = _found_by(self.posed, asked, self.on_progress)
             self.join(replace(found, detail=f"solved to {more.gap:g}"))
 
     def try_ends_of_C(self) -> None:  # noqa: N802 - C is a name
@@ -384,21 +395,19 @@ class _Search:
 
     def try_others(self) -> None:
         """Try the other solvers, in the order of the table."""
-        lines = list(choice.alternatives(self.problem, self.attempt.method.name).values())
-        while lines and self.goes_on:
-            line = lines.pop(0)
-            if line.proof_first:
-                self.seek_proof()
-                if not self.attempt.unsettled:
-                    return
-            deadline = self.deadline.sooner(0.5) if lines else self.deadline
-            other = self.solver(line.solver, deadline.within(line.seconds))
+        left = choice.fallbacks(self.posed, self.attempt.method.name)
+        if self.attempt.method.tolerances != self.options.tolerances:  # it gave up early, in doubt
+            left.insert(0, choice.Fallback(self.attempt.method.name))
+        while left and self.goes_on:
+            fallback = left.pop(0)
+            deadline = self.deadline.sooner(0.5) if left else self.deadline
+            other = self.solver(fallback.solver, deadline.within(fallback.seconds))
             try:
                 again = self.run(other)
             except (MemoryError, ImportError, UnsuitableError) as error:
                 # It must not cost the answer that there is.
                 why = Status.MEMORY_LIMIT.label if isinstance(error, MemoryError) else error
-                self.tried.append(f"{line.solver}: {why}")
+                self.tried.append(f"{fallback.solver}: {why}")
                 continue
             both = again.unsettled
             self.attempt = _Attempt.joined(self.problem, self.attempt, again) if both else again
@@ -411,11 +420,11 @@ class _Search:
             return
         self.proof_sought = True
         with suppress(TimeoutError):
-            alpha = gordan_vertex(self.problem, self.deadline)
-            if alpha is None:
+            proof = prove_not_separable(self.problem, deadline=self.deadline)
+            if proof is None:
                 return
             zero = np.zeros_like(self.attempt.candidate.coef)
-            found = replace(self.attempt.candidate, alpha=alpha, coef=zero, exact=None)
+            found = replace(self.attempt.candidate, alpha=proof.alpha, coef=zero, exact=None)
             again = _Attempt.of(self.problem, self.attempt.method, found)
             if again.graded.status is Status.NOT_SEPARABLE:
                 self.tried.append("proven in exact arithmetic")
@@ -436,6 +445,16 @@ class _Search:
             return None
         answer = {name: getattr(found, name) for name in ("alpha", "coef", "intercept", "status")}
         return Candidate(**answer, iterations=found.stats.iterations)
+
+
+def _doubtful(method: Solver) -> Solver:
+    """Return a method that gives up early where nothing seems to separate the samples.
+
+    A proof is sought then, which takes one linear program: where there is none, and the program
+    finds a separator instead, the method goes on with its own tolerance.
+    """
+    doubt = max(DOUBTFUL, method.tolerances.infeasibility)
+    return replace(method, tolerances=replace(method.tolerances, infeasibility=doubt))
 
 
 def _has_another_norm(problem: MarginProblem) -> bool:

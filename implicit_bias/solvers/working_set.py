@@ -26,14 +26,13 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.bounds.separability import prove_not_separable
+from implicit_bias.bounds.gordan import prove_not_separable
 from implicit_bias.norms import L2
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
 from implicit_bias.problem.euclidean import euclidean_form
-from implicit_bias.solvers import base, interior_point
+from implicit_bias.solvers import base, costs, interior_point
 from implicit_bias.solvers.active_set import OneGroup
-from implicit_bias.solvers.feature_space import FeatureSpace
 from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
 from implicit_bias.solvers.rounds import Exchange, RowRounds
 from implicit_bias.solvers.scaled_problem import peak_memory
@@ -49,9 +48,6 @@ class WorkingSet(NativeSolver):
         Constraints of the first working set, and that may join at least.
     many_rows : int
         With fewer constraints an interior point takes milliseconds, as one Gram matrix does.
-    rows_a_feature : int
-        With so many constraints for each feature the space of the features solves: many of them are
-        dependent, which holds up a Gram matrix.
     settled, near_margin : float
         A working set has settled where the rows that violate are no more than this share of it.
         Then it takes in all those whose margins exceed 1 by less than ``near_margin``, too.
@@ -66,7 +62,6 @@ class WorkingSet(NativeSolver):
 
     first_size: int = 500
     many_rows: int = 200
-    rows_a_feature: int = 4
     settled: float = 0.1
     near_margin: float = 0.1
     inner_share: float = 0.1
@@ -117,6 +112,7 @@ class _WorkingRows(RowRounds):
         self.final_gap = solver.inner_share * solver.tolerances.gap
         self.inner_gap = max(interior_point.InteriorPoint.coarse_gap, self.final_gap)
         self.warm = start
+        self.sizes, self.kind = costs.Sizes.of(problem), costs.kind_of(problem)
         self.found: base.Candidate  # what the last solve on the working set said
         # Whether one Gram matrix may solve, and whether it did so in the last round.
         balls = interior_point.has_ball(problem)
@@ -178,17 +174,12 @@ class _WorkingRows(RowRounds):
 
     def method(self, tolerances: base.Tolerances) -> NativeSolver:
         """Return what solves on the working set."""
-        problem, size = self.problem, len(self.rows)
+        size, hard = len(self.rows), self.problem.hard_margin
         options = self.options(tolerances) | {"rows": self.working}
-        features = interior_point.class_features(problem)
-        few = base.are_few_features(features, size, self.solver.rows_a_feature)
-        few = few and size >= base.MANY_SAMPLES
-        if interior_point.has_ball(problem):  # under other norms a system of the rows is cheaper
-            few = features <= size
-        if few and (problem.is_binary_group_lasso or interior_point.has_features(problem)):
-            return FeatureSpace(**options)
-        inner = interior_point.InteriorPoint(**options)
-        self.by_one_group = self.one_group and size >= self.solver.many_rows
+        system = costs.cheaper_system(self.sizes.of_rows(size), self.kind, hard=hard)
+        inner = interior_point.InteriorPoint(system=system, **options)
+        many = size >= self.solver.many_rows and system == "rows"
+        self.by_one_group = self.one_group and many
         return OneGroup(**options, fallback=inner) if self.by_one_group else inner
 
     def lower_bound(self, alpha: Array) -> float:

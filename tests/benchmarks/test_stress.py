@@ -15,8 +15,8 @@ from benchmarks.speed import exact, stress
 from benchmarks.speed.runs import Renewed
 from cases import cloud, plain
 from implicit_bias import MarginProblem, Solution, Status, max_margin, norms, solve
-from implicit_bias.bounds.separability import gordan_vertex, prove_not_separable
-from oracles import fractions
+from implicit_bias.bounds.gordan import prove_not_separable
+from oracles import check_proof, fractions
 
 TOL = 1e-6
 
@@ -164,17 +164,15 @@ def test_proofs(intercept: bool) -> None:
 @pytest.mark.parametrize("scale", [1.0, 1e-9])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_exact_vertices(intercept: bool, scale: float) -> None:
-    """What the simplex method finds is a proof; where samples are separable it finds nothing."""
+    """A vertex is a proof; where samples are separable there is none."""
     sizes = scale ** np.linspace(0, 1, 30)
     mixed = linear(shift=0.0, intercept=intercept)
     mixed = replace(mixed, X=mixed.X * sizes[:, None])
-    alpha = gordan_vertex(mixed)
-    assert (alpha is None) == (not exact.is_inseparable(mixed, np.ones(30)))
-    if alpha is not None:
-        assert alpha.min() >= 0
-        assert alpha.sum() == pytest.approx(1)
-        assert prove_not_separable(mixed, alpha) is not None
-    assert gordan_vertex(linear(intercept=intercept)) is None
+    proof = prove_not_separable(mixed)
+    assert (proof is None) == (not exact.is_inseparable(mixed, np.ones(30)))
+    if proof is not None:
+        check_proof(mixed, proof)
+    assert prove_not_separable(linear(intercept=intercept)) is None
 
 
 # --- draws and rows ------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ from cases import NORMS as OF_NAMES
 from cases import clusters as of_clusters
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify, grade
-from implicit_bias.bounds.separability import find_conflict, gordan_vertex, prove_not_separable
+from implicit_bias.bounds.gordan import prove_not_separable
+from implicit_bias.bounds.separability import find_conflict
 from implicit_bias.norms import L1, L2, GroupNorm, SumOverGroups, as_norm
 from implicit_bias.problem import MarginProblem, max_margin
-from oracles import check_signs, cvxpy_optimum, exact_bounds, hold
+from oracles import check_proof, check_signs, cvxpy_optimum, exact_bounds, hold
 
 NORMS: dict[str, Any] = {**OF_NAMES, "groups": None, "own": as_norm(Stranger(2.0))}
 clusters = partial(of_clusters, 24, spread=0.3, seed=0)
@@ -195,13 +196,15 @@ def test_a_point_between_is_proven(intercept: bool, integers: bool) -> None:
     alpha[2, 0] = 1.0
     proof = prove_not_separable(problem, alpha * (1 + 1e-9 * rng.normal(size=alpha.shape)))
     if integers:
-        assert proof is not None
+        check_proof(problem, proof)
         assert certify(problem, alpha=alpha).lower == math.inf
         graded = grade(problem, np.zeros(problem.coef_shape), alpha, Status.NOT_SEPARABLE)
         assert graded.status is Status.NOT_SEPARABLE
-    else:  # the point was rounded: perhaps a huge separator exists
+    else:  # the point was rounded: a huge separator exists
+        assert proof is None
         found = certify(problem, alpha=alpha)
-        assert found.lower > 1e10
+        assert 0 <= found.lower < np.inf
+        assert intercept or found.lower > 1e10
 
 
 def test_a_class_without_samples_is_no_proof_where_it_has_an_offset() -> None:
@@ -210,12 +213,12 @@ def test_a_class_without_samples_is_no_proof_where_it_has_an_offset() -> None:
     alpha = np.zeros((3, 3))
     alpha[:2, 0] = 0.5
     assert prove_not_separable(problem, alpha) is None
-    assert gordan_vertex(problem) is None
+    assert prove_not_separable(problem) is None
     assert certify(problem, alpha=alpha).lower == 0
     graded = grade(problem, np.zeros(problem.coef_shape), alpha, Status.NOT_SEPARABLE)
     assert graded.status is not Status.NOT_SEPARABLE
     without = replace(problem, intercept=False)
-    assert prove_not_separable(without, alpha) is not None
+    check_proof(without, prove_not_separable(without, alpha))
 
 
 def test_zero_features_are_named() -> None:

@@ -40,9 +40,10 @@ def test_weights_are_repetitions(name: str, y: Any) -> None:
     weighted = clone(MODELS[name]).fit(X, y, sample_weight=W)
     times = W.astype(int)
     repeated = clone(MODELS[name]).fit(X.repeat(times, axis=0), y.repeat(times))
-    np.testing.assert_allclose(
-        weighted.decision_function(X), repeated.decision_function(X), atol=2e-3
-    )
+    if name != "linf":  # of which several networks may be optimal
+        np.testing.assert_allclose(
+            weighted.decision_function(X), repeated.decision_function(X), atol=2e-3
+        )
     uppers = [model.solution_.certificate.upper for model in (weighted, repeated)]
     assert uppers[0] == pytest.approx(uppers[1], rel=1e-7)
     np.testing.assert_array_equal(weighted.dropped_, np.flatnonzero(W == 0))

@@ -203,7 +203,7 @@ BAD: list[tuple[str, str, list[Any]]] = [
     ("gates", "gates must have 2 dimension", [np.ones(6), sp.csr_array(X[:, 0])]),
     ("gates", "gates must have one row a sample: 6, got 4", [np.ones((4, 3))]),
     ("gates", "max_margin", [None]),
-    ("groups", "groups is not a numeric array: .* length", [[0, [0], 1]]),
+    ("groups", "one number or name per feature.*not lists", [[0, [0], 1]]),
     ("groups", "groups is a masked array", [np.ma.array([0, 0, 1])]),
     ("groups", "none left out.*renumber with np.unique", [np.array([0, 2, 2]), [1, 1, 2]]),
     ("groups", "1-D array of whole numbers", [np.array([0.5, 0, 1]), np.array([[0, 0, 1]])]),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import flint
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from cases import cloud, plain
 from implicit_bias import MarginProblem, Status, certify, max_margin, solvers
 from implicit_bias.bounds.exact import certify_exact
-from implicit_bias.solvers.choice import alternatives
+from implicit_bias.solvers.choice import Fallback, fallbacks
 from oracles import fractions
 
 
@@ -89,12 +90,12 @@ def test_many_samples_of_few_features() -> None:
 def test_auto_takes_it_where_float64_fails() -> None:
     problem = dates(1e10)
     first = solvers.choose_solver(problem)
-    assert "multiprecision" in alternatives(problem, first)
+    assert "multiprecision" in [one.solver for one in fallbacks(problem, first)]
     found = solvers.solve(problem)
     assert found.stats.solver == "multiprecision"
     assert f"after {first}: " in found.stats.detail
     large = plain(np.random.default_rng(0).normal(size=(400, 300)), np.tile([1.0, -1.0], 200))
-    assert "multiprecision" not in alternatives(large, "interior-point")
+    assert "multiprecision" not in [one.solver for one in fallbacks(large, "interior-point")]
 
 
 def test_precision_is_local() -> None:
@@ -133,7 +134,7 @@ def test_too_little_memory_for_it_costs_no_answer() -> None:
     offset = dates(1e10)
     columns = np.random.default_rng(0).normal(size=(20, 100))
     problem = replace(offset, X=np.hstack([offset.X, 1e10 + columns]))
-    room = 4e-4
+    room = 1e-3
     with pytest.raises(MemoryError, match="max_memory"):
         solvers.solve(problem, solvers.MultiPrecision(max_memory=room))
     kept = solvers.solve(problem, max_memory=room)
@@ -143,8 +144,11 @@ def test_too_little_memory_for_it_costs_no_answer() -> None:
 
 def test_the_last_resort_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems of numbers far apart took more than a minute, which ends without a limit."""
-    hurried = tuple(line._replace(seconds=1e-9) for line in solvers.choice.NEXT)
-    monkeypatch.setattr(solvers.choice, "NEXT", hurried)
+
+    def hurried(*problem: Any) -> list[Fallback]:
+        return [Fallback(one.solver, 1e-9) for one in fallbacks(*problem)]
+
+    monkeypatch.setattr(solvers.choice, "fallbacks", hurried)
     found = solvers.solve(dates(1e10))
     assert "multiprecision: time limit" in found.stats.detail
     assert found.status is Status.ITERATION_LIMIT  # of its own, as the user gave none

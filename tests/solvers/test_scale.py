@@ -109,9 +109,8 @@ def unscaled(size: tuple[int, int], C: float) -> float:
 def test_scaled_inputs(
     C: float, solver: str, factor: float, size: tuple[int, int], tol: float
 ) -> None:
-    found = solve(
-        cases.build(cases.cloud(*size), cases.gln(), scale=factor, C=C / factor), solver, tol=tol
-    )
+    problem = cases.build(cases.cloud(*size), cases.gln(), scale=factor, C=C / factor)
+    found = solve(problem, **cases.asked(solver, tol))
     assert_optimal(found, tol)
     assert factor * found.certificate.upper == pytest.approx(
         unscaled(size, C), rel=max(2 * tol, cases.OBJECTIVE_RTOL)
@@ -195,7 +194,7 @@ def test_too_little_memory_is_refused_before_anything_is_allocated(
     problem = cases.separable("gln")
     for solver in cases.NATIVE:
         with pytest.raises(MemoryError, match=r"need \S+ GiB.*max_memory is 1e-06 GiB: raise it"):
-            solve(problem, solver, max_memory=1e-6)
+            solve(problem, **cases.asked(solver, max_memory=1e-6))
 
 
 def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +218,7 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
     assert found.certificate.lower > 0
     check_overlap(found.certificate, best.certificate)
     with pytest.raises(MemoryError):
-        solve(problem, "interior-point", max_memory=peak_memory(room, problem) / GIB)
+        solve(problem, **cases.asked("rows", max_memory=peak_memory(room, problem) / GIB))
     enough = solve(problem, **cases.asked("working-set", max_memory=peak_memory(90, problem) / GIB))
     assert_optimal(enough, 1e-6)
 
@@ -267,7 +266,7 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
     problem, lines = cases.separable("gln-circles"), list[solvers.BoundsAt]()
-    found = solve(problem, **cases.asked("interior-point"), on_progress=lines.append)
+    found = solve(problem, **cases.asked("rows"), on_progress=lines.append)
     assert found.status is Status.INTERRUPTED
     assert found.certificate.gap < 0.1
     assert found.certificate.lower >= lines[-1].lower * (1 - 1e-6)
@@ -393,7 +392,7 @@ def test_soft_margins_go_on_in_float64(seed: int) -> None:
 def test_float32_alone_claims_nothing_false(name: str) -> None:
     """A loose tolerance ends within the float32 phase; the certificate is of float64."""
     problem = cases.separable(name)
-    loose = solve(problem, **cases.asked("interior-point", 0.05))
+    loose = solve(problem, **cases.asked("rows", 0.05))
     assert_optimal(loose, 0.05)
     check_overlap(loose.certificate, cases.best(name).certificate)
 

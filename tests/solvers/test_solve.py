@@ -1,22 +1,32 @@
 """Solvers as names and as objects, the automatic choice, and what the driver does for all."""
 
-import re
-from pathlib import Path
+import math
 from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
+import torch
 
 from cases import cloud, plain, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.options import SOLVER_NAMES, SolverName
-from implicit_bias.norms import L1, L2, Lp, Norm, OverRows, Schatten, Spectral, SumOverGroups
+from implicit_bias.norms import (
+    GroupL2,
+    Lp,
+    Norm,
+    Schatten,
+    Spectral,
+    SumOverGroups,
+)
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choose_solver
 from implicit_bias.solvers.active_set import ActiveSet, OneGroup
-from implicit_bias.solvers.choice import FACTS, FIRST, NEXT, alternatives, choose_line, table
+from implicit_bias.solvers.balls import GroupsInFeatures
+from implicit_bias.solvers.choice import choose, fallbacks
+from implicit_bias.solvers.costs import Sizes, estimates
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem
 from implicit_bias.solvers.working_set import WorkingSet
 
 PROBLEM = separable("gln")
@@ -55,46 +65,68 @@ def of_large_cones(axis: Literal[-1, -2]) -> MarginProblem:
 
 
 @pytest.mark.parametrize(
-    ("problem", "expected"),
+    ("problem", "expected", "system"),
     [
-        (PROBLEM, "interior-point"),
-        (drawn(20, 30), "one-group"),
-        (drawn(20, 30, C=1.0), "one-group"),
-        (drawn(150, 4, C=1.0), "interior-point"),
-        (drawn(20, 30, 3, OverRows(L2(), L1())), "interior-point"),
-        (drawn(3001, 2), "feature-space"),
-        (drawn(3001, 500), "working-set"),
-        (drawn(50_001, 2), "working-set"),
-        (drawn(50_001, 2, C=1.0), "feature-space"),
-        (drawn(20, 3, norm="linf"), "highs"),
-        (drawn(900, 3, 3, norm="l1"), "feature-space"),
-        (drawn(20, 3, 3, norm="nuclear"), "feature-space"),
-        (drawn(20, 600, 3, norm="nuclear"), "working-set"),
-        (drawn(20, 3, norm=Lp(4.0)), "feature-space"),
-        (drawn(20, 30, norm=Lp(4.0)), "interior-point"),
-        (drawn(20, 1600, norm=Lp(1.0)), "highs"),
-        (drawn(3001, 1600, norm=Lp(1.5)), "working-set"),
-        (separable("l1"), "highs"),
-        (separable("layers-gated"), "clarabel"),
+        # Few rows of many features, and the other way round.
+        (drawn(150, 4, C=1.0), "interior-point", "features"),
+        (drawn(3001, 2), "interior-point", "features"),
+        (drawn(50_001, 2, C=1.0), "interior-point", "features"),
+        (drawn(600, 5, 3), "interior-point", "features"),
+        (drawn(600, 5, 3, C=1.0), "interior-point", "features"),
+        (separable("nuclear-soft-intercept"), "interior-point", "features"),
+        (drawn(20, 30), "one-group", None),
+        (drawn(5000, 1000), "working-set", None),
+        (drawn(3001, 1600, norm=Lp(1.5)), "working-set", None),
+        (drawn(20, 3, norm="linf"), "highs", None),
+        (separable("l1"), "highs", None),
+        (separable("layers-gated"), "clarabel", None),
         # Cones of order 154, of which Clarabel needs 20 GiB.
-        (of_large_cones(-1), "scs"),
-        (of_large_cones(-2), "scs"),
-        (separable("nuclear-soft-intercept"), "feature-space"),
-        (separable("l2"), "one-group"),
-        (separable("pergate"), "interior-point"),
-        (drawn(600, 5, 3), "feature-space"),
-        (drawn(600, 100, 3), "working-set"),
-        (drawn(600, 5, 3, norm="linf"), "feature-space"),
+        (of_large_cones(-1), "scs", None),
+        (of_large_cones(-2), "scs", None),
     ],
 )
-def test_the_automatic_choice(problem: MarginProblem, expected: str) -> None:
+def test_the_automatic_choice(problem: MarginProblem, expected: str, system: str | None) -> None:
     assert choose_solver(problem) == expected
+    assert choose(problem).system == system
 
 
 def test_why_it_was_chosen_is_said() -> None:
-    found = solve(drawn(20, 30))
-    said = "auto: one-group takes sums of l2, where two classes, one group, hard margin"
-    assert found.stats.detail == said
+    problem = drawn(20, 30)
+    seconds = estimates(problem)
+    assert list(seconds) == ["features", "rows", "working-set", "one-group"]
+    assert min(seconds, key=lambda name: seconds[name]) == "one-group"
+    found = solve(problem)
+    assert found.stats.detail == str(choose(problem))
+    assert all(f"{name} {seconds[name]:.2g} s" in found.stats.detail for name in list(seconds)[:3])
+
+
+@pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "mixed", "l2", "apart"])
+def test_sizes_are_those_of_the_systems(name: str) -> None:
+    """Features are counted as an interior point writes them."""
+    problem = (
+        separable(name)
+        if name != "mixed"
+        else MarginProblem(
+            *cloud(9, 3), np.eye(3)[np.arange(9) % 3] @ np.eye(3, 4), np.array([0, 0, 0, 1])
+        )
+    )
+    balls = GroupsInFeatures(ScaledProblem(Layout.of_groups(problem), torch.device("cpu")))
+    sizes = Sizes.of(problem)
+    assert sizes.order == math.prod(balls.shape) or name == "apart"
+    assert (sizes.gates, sizes.rows) == (balls.n_gates, len(problem.constraints))
+
+
+def test_groups_of_one_feature_each_are_solved_as_l1() -> None:
+    X, y = cloud(20, 12, shift=1.0)
+    grouped = max_margin(X, y, GroupL2(np.arange(12)))
+    found, other = solve(grouped), solve(max_margin(X, y, "l1"))
+    assert found.stats.detail == other.stats.detail
+    assert found.problem is grouped
+    assert len(found.group_norms) == len(found.certificate.dual_norms) == 12
+    np.testing.assert_allclose(found.group_norms, np.abs(found.coef).ravel(), rtol=1e-9)
+    assert found.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-6)
+    classes = max_margin(X, np.arange(20) % 3, GroupL2(np.arange(12)))  # of three entries each
+    assert "highs" not in solve(classes).stats.detail
 
 
 def test_a_start_is_used() -> None:
@@ -112,27 +144,15 @@ def test_a_start_of_another_scale_does_no_harm(seed: int) -> None:
     assert found.status is Status.OPTIMAL
 
 
-def test_the_guide_has_the_table_of_what_auto_takes() -> None:
-    guide = Path(__file__).parents[2] / "docs" / "guide.md"
-    assert table() in guide.read_text("utf-8")
-    named = {line.solver for line in (*FIRST, *NEXT)}
-    assert named == set(SOLVER_NAMES) - {"auto", "osqp"}
-    for line in (*FIRST, *NEXT):
-        for condition in filter(None, line.where.split(", ")):
-            name = re.sub(r"^(not after|no) | [<>]= \d+$", "", condition)
-            assert name in FACTS or name in SOLVER_NAMES, condition
-
-
 def test_where_one_solver_fails_another_is_tried_and_named() -> None:
     """Years and a constant 1: no method on inner products can separate them."""
     years = np.column_stack([np.arange(1900.0, 2020.0), np.ones(120)])
     problem = plain(years, np.where(years[:, 0] > 1959.5, 1.0, -1.0))
-    alone = solve(problem, "interior-point")
+    alone = solve(problem, "one-group")
     assert alone.status is not Status.OPTIMAL
     found = solve(problem)
     assert found.status is Status.OPTIMAL
-    assert found.stats.solver == "feature-space"
-    assert found.stats.detail.startswith(f"auto: {choose_line(problem)}; after one-group: ")
+    assert found.stats.detail.startswith(str(choose(problem)))
     # The margin is a half, between 1959 and 1960: w = 2 and b = -2 * 1959.5, both in the norm.
     assert found.certificate.upper == pytest.approx(2 * np.hypot(1, 1959.5), rel=1e-6)
 
@@ -143,8 +163,8 @@ def test_an_interior_point_is_tried_after_one_gram_matrix(failed: SolverName) ->
     y = np.tile([1.0, -1.0], 10)
     wide = max_margin(np.random.default_rng(0).normal(size=(20, 1501)), y)
     assert choose_solver(wide) == "one-group"
-    assert next(iter(alternatives(wide, failed))) == "interior-point"
-    assert "interior-point" not in alternatives(wide, "interior-point")
+    assert fallbacks(wide, failed)[0].solver == "interior-point"
+    assert "interior-point" not in [one.solver for one in fallbacks(wide, "interior-point")]
 
 
 def test_a_start_of_other_classes_is_refused() -> None:

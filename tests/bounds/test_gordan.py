@@ -1,0 +1,285 @@
+"""Proofs that no coefficients separate, each checked in rational numbers; and what has none."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import build, clusters, gln, linear, near_twin, noisy_table, plain, separable
+from implicit_bias import MarginProblem, Status, certify, max_margin, solve
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds import gordan
+from implicit_bias.bounds.certificate import grade
+from implicit_bias.bounds.gordan import prove_not_separable
+from implicit_bias.bounds.separability import scaling_advice
+from oracles import check_proof, feature_scale, fractions, loop_rows
+
+Data: TypeAlias = tuple[Array, Array]
+
+
+def random_labels(n: int, d: int, change: Callable[[Array], Array] = np.copy) -> Data:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    X[:, -1] = 1.0
+    return change(X), rng.choice([-1.0, 1.0], n)
+
+
+def of_classes(n: int, d: int, k: int) -> MarginProblem:
+    X, _ = clusters(n, d)
+    return max_margin(X, np.random.default_rng(1).integers(0, k, n))
+
+
+INSEPARABLE: dict[str, Callable[[], MarginProblem]] = {
+    "linear": lambda: build(random_labels(60, 5), linear),
+    "integers": lambda: build(random_labels(60, 5, lambda X: np.round(3 * X)), linear),
+    "offset": lambda: build(random_labels(40, 3, lambda X: 1e6 + X), linear),
+    "wide-ranges": lambda: build(random_labels(40, 3, lambda X: X * [1e9, 1e-9, 1.0]), linear),
+    "wide-samples": lambda: build(
+        random_labels(40, 3, lambda X: X * 10.0 ** np.linspace(-12, 12, 40)[:, None]), linear
+    ),
+    "contexts": lambda: build(random_labels(300, 3), gln(4)),
+    "many-contexts": lambda: build(random_labels(300, 5), gln(6)),
+    "real-gates": lambda: MarginProblem(
+        *random_labels(60, 3), np.random.default_rng(2).normal(size=(60, 4)), np.arange(4)
+    ),
+    "redundant": lambda: plain(*noisy_table(300, 20, flipped=0.2)),
+    "redundant-gated": lambda: build(noisy_table(200, 11, flipped=0.3), gln(3)),
+    "redundant-classes": lambda: plain(*noisy_table(200, 11, 3, flipped=0.4)),
+    "classes": lambda: of_classes(90, 4, 3),
+    "many-classes": lambda: of_classes(120, 3, 6),
+}
+
+
+@pytest.mark.parametrize("name", INSEPARABLE)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> None:
+    problem = replace(INSEPARABLE[name](), intercept=intercept)
+    proof = prove_not_separable(problem)
+    check_proof(problem, proof)
+    assert proof is not None
+    found = certify(problem, alpha=proof.alpha)
+    assert found.lower == found.upper == np.inf
+    graded = grade(problem, np.zeros(problem.coef_shape), proof.alpha, Status.ITERATION_LIMIT)
+    assert graded.status is Status.NOT_SEPARABLE
+    solved = solve(problem)
+    assert solved.status is Status.NOT_SEPARABLE
+    check_proof(problem, prove_not_separable(problem, solved.alpha))
+
+
+def test_a_proof_by_two_of_many_classes_has_their_rows_alone() -> None:
+    problem = of_classes(120, 3, 6)
+    proof = prove_not_separable(problem)
+    assert proof is not None
+    assert len(proof.rows) <= 3 + 1
+    assert len(np.unique(problem.constraints.owners[proof.rows])) == 2
+
+
+def test_classes_may_be_inseparable_though_each_two_are_not() -> None:
+    """Three hyperplanes separate the pairs; none of them is the sum of the other two."""
+    X = [[0, 1, -2], [-2, 3, -1], [-3, -3, 2], [3, 2, 2], [0, -3, -3], [1, 2, 0]]
+    y = np.array([0, 1, 2, 0, 1, 2])
+    problem = max_margin(X, y)
+    for k in range(3):
+        pair = y != k
+        assert separates(max_margin(problem.X[pair], np.where(y[pair] == max(y[pair]), 1, -1)))
+    assert not separates(problem)
+    proof = prove_not_separable(problem)
+    check_proof(problem, proof)
+    assert proof is not None
+    assert len(np.unique(problem.constraints.owners[proof.rows])) == 3
+
+
+def separates(problem: MarginProblem) -> bool:
+    """Whether HiGHS finds coefficients with margins of 1: safely, of small integers."""
+    rows = np.array(
+        [
+            np.append(np.outer(b, problem.X[n]), b * problem.intercept)
+            for n, b, _ in loop_rows(problem)
+        ]
+    )
+    found = scipy.optimize.linprog(
+        np.zeros(rows.shape[1]), A_ub=-rows, b_ub=-np.ones(len(rows)), bounds=(None, None)
+    )
+    return bool(found.status == 0)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 9),
+    d=st.integers(1, 3),
+    k=st.integers(2, 4),
+    intercept=st.booleans(),
+)
+def test_proofs_agree_with_a_linear_program(
+    seed: int, n: int, d: int, k: int, intercept: bool
+) -> None:
+    """Small integers, whose separability HiGHS decides safely."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(-3, 4, (n, d)).astype(float), rng.integers(0, k, n)
+    y[:2] = [0, 1]
+    y = np.unique(y, return_inverse=True)[1]
+    labels = 2 * y - 1 if y.max() == 1 else y
+    problem = max_margin(X, labels, intercept=intercept)
+    proof = prove_not_separable(problem)
+    assert (proof is None) == separates(problem)
+    if proof is not None:
+        check_proof(problem, proof)
+
+
+# --- no proofs of what separates ---------------------------------------------------------------
+
+
+@pytest.mark.every(5)
+@pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1.7e9])
+@pytest.mark.parametrize("seed", range(4))
+def test_offsets_are_not_taken_for_inseparability(offset: float, seed: int) -> None:
+    """X = [t, 1] with integers t about an offset, which w = (1, -offset) separates exactly."""
+    rng = np.random.default_rng(seed)
+    k = rng.choice(np.concatenate([np.arange(-95, -4), np.arange(5, 96)]), 60, replace=False)
+    t = np.round(offset + k)
+    problem = build((np.column_stack([t, np.ones(60)]), np.sign(k)), linear)
+    assert ((fractions(t) - fractions(offset)) * np.sign(k) > 0).all()
+    near = np.zeros(60)
+    near[[np.argmax(np.where(k < 0, k, -np.inf)), np.argmin(np.where(k > 0, k, np.inf))]] = 0.5
+    for alpha in (near, np.ones(60)):
+        assert prove_not_separable(problem, alpha) is None
+        graded = grade(problem, np.zeros((1, 2)), alpha, Status.NOT_SEPARABLE)
+        assert graded.status in (Status.NEARLY_INSEPARABLE, Status.NUMERICAL_TROUBLE)
+        assert np.isfinite(graded.certificate.lower)
+    exact = grade(problem, np.array([[1.0, -offset]]), near, Status.ITERATION_LIMIT)
+    assert np.isfinite(exact.certificate.upper)
+    advice = scaling_advice(problem)
+    if offset > 1e5:
+        assert advice is not None
+        assert "center features 0" in advice
+
+
+def test_nearly_collinear_points_prove_nothing() -> None:
+    """A point between two others, rounded, of the other label: as stored, the three separate."""
+    problem = near_twin("linear")
+    n = problem.n_samples
+    alpha = np.zeros(n)
+    alpha[[0, n - 2, n - 1]] = [0.3, 0.7, 1.0]
+    assert prove_not_separable(problem, alpha) is None
+    assert prove_not_separable(problem) is None
+    graded = grade(problem, np.zeros((1, 25)), alpha, Status.NOT_SEPARABLE)
+    assert graded.status is Status.NEARLY_INSEPARABLE
+    assert 1e12 < graded.certificate.lower * feature_scale(problem) < np.inf
+    X = np.vstack([problem.X[:-2], 2 * problem.X[0]])
+    exact = MarginProblem(X, [*problem.y[:-2], -problem.y[0]], np.ones((n - 1, 1)), [0])  # type: ignore[arg-type]
+    check_proof(exact, prove_not_separable(exact, np.array([2.0, *np.zeros(n - 3), 1.0])))
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9])
+def test_a_null_vector_of_mixed_signs_is_no_proof(size: float) -> None:
+    """The middle of three points on a line has the other label, or the last one, near to it."""
+    near = 1.0 + size
+    between = max_margin([[1.0, 0.0], [1.0, 1.0], [1.0, near]], [1, -1, 1])
+    check_proof(between, prove_not_separable(between))
+    beyond = max_margin([[1.0, 0.0], [1.0, 1.0], [1.0, near]], [-1, -1, 1])
+    for alpha in (np.ones(3), np.array([1e-16, 1.0, 1.0])):
+        assert prove_not_separable(beyond, alpha) is None
+        assert certify(beyond, alpha=alpha).lower < np.inf
+
+
+def test_separable_data_are_never_proven_inseparable() -> None:
+    for name in ("gln", "linear", "metric-rank-deficient", "duplicated-rows", "small-margin"):
+        problem = separable(name)
+        assert prove_not_separable(problem) is None
+        assert prove_not_separable(problem, np.zeros(problem.n_samples)) is None
+
+
+def test_columns_that_are_equal_but_for_rounding_are_two() -> None:
+    """Gates next to each other times one input round to one float64; their difference separates."""
+    z, x = 1.9, 1.2
+    above = np.nextafter(z, 2.0)
+    while z * x != above * x:
+        z, above = above, np.nextafter(above, 2.0)
+    problem = MarginProblem([[x], [x]], [1, -1], [[z, z], [z, above]], [0, 1])  # type: ignore[arg-type]
+    assert prove_not_separable(problem) is None
+    assert solve(problem).status is not Status.NOT_SEPARABLE
+
+
+@pytest.mark.parametrize("unit", [5e-324, 2.0**-1060])
+def test_subnormal_features_are_proven_not_to_separate(unit: float) -> None:
+    """Of samples at 1, 2 and 3 units the one between has the other label."""
+    X = np.column_stack([np.ones(3), unit * np.array([1.0, 2.0, 3.0])])
+    problem = max_margin(X, [1, -1, 1])
+    check_proof(problem, prove_not_separable(problem))
+    assert solve(problem).status is Status.NOT_SEPARABLE
+    assert prove_not_separable(max_margin(X, [1, 1, -1])) is None
+
+
+def test_features_that_underflow_are_not_taken_for_zeros() -> None:
+    """Gate times input is 0 in float64; as a real number it separates the two samples."""
+    gates = np.array([[1.0, 1e-200], [1.0, -1e-200]])
+    X: Any = [[1.0, 1e-200], [1.0, 1e-200]]
+    problem = MarginProblem(X, [1, -1], gates, [0, 1])  # type: ignore[arg-type]
+    assert (gates[:, 1] * 1e-200 == 0).all()
+    assert prove_not_separable(problem) is None
+    assert certify(problem, alpha=np.ones(2)).lower < np.inf
+
+
+# --- limits ------------------------------------------------------------------------------------
+
+
+def test_a_support_that_is_too_large_for_rationals_has_no_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = build(random_labels(300, 30), linear)
+    monkeypatch.setattr(gordan, "MOST_RATIONAL", 30**3)
+    assert prove_not_separable(problem) is None
+    found = solve(problem)
+    assert found.status is Status.NEARLY_INSEPARABLE
+    assert 1e5 < found.certificate.lower * problem.scale < np.inf  # the margin that it excludes
+
+
+def test_the_search_ends_when_its_time_is_up() -> None:
+    mixed = INSEPARABLE["linear"]()
+    assert prove_not_separable(mixed, deadline=Deadline.after(None)) is not None
+    with pytest.raises(TimeoutError):
+        prove_not_separable(mixed, deadline=Deadline.after(1e-9))
+
+
+# --- many classes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("gated", [False, True])
+def test_classes_without_a_part_in_the_proof(intercept: bool, gated: bool) -> None:
+    """Two classes conflict; the others have no weight, or hardly any."""
+    given = build(random_labels(200, 5), gln(4)) if gated else build(random_labels(90, 20), linear)
+    rng = np.random.default_rng(1)
+    n, more = given.n_samples, 40
+    Z = given.plain_gates.toarray()
+    y = np.append((given.y > 0).astype(int), rng.integers(2, 4, more))
+    X = np.vstack([given.X, rng.normal(size=(more, given.X.shape[1]))])
+    gates = np.vstack([Z, Z[:more]])
+    problem = MarginProblem(X, y, gates, given.groups, intercept=intercept)
+    two = prove_not_separable(replace(given, intercept=intercept))
+    assert two is not None
+    alpha = np.zeros(problem.alpha_shape)
+    alpha[np.arange(n), 1 - y[:n]] = two.alpha
+    for light in (0.0, 1e-12):
+        alpha[n:, 0] = light
+        check_proof(problem, prove_not_separable(problem, alpha))
+        assert certify(problem, alpha=alpha).lower == np.inf
+
+
+@pytest.mark.slow
+def test_contexts_of_many_classes_are_proven() -> None:
+    """The contexts of a unit sum to 1: with classes, to the same signs for every unit."""
+    given = build(random_labels(400, 6), gln(9))
+    labels: Any = np.arange(400) % 3
+    problem = MarginProblem(given.X, labels, given.gates, given.groups)
+    found = solve(problem, "interior-point", infeasibility_tol=1e-8)
+    assert found.status is Status.NOT_SEPARABLE
+    check_proof(problem, prove_not_separable(problem, found.alpha))
