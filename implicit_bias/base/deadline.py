@@ -54,6 +54,10 @@ class Deadline:
         """Stop so many seconds from now, if that is sooner."""
         return min(self, self.after(seconds), key=lambda deadline: deadline.end)
 
+    def allows(self, seconds: float) -> bool:
+        """Whether what takes so long would end before."""
+        return time.perf_counter() + seconds < self.end
+
     def check(self) -> None:
         """End a long loop where the time is up.
 

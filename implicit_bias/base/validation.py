@@ -468,6 +468,8 @@ def as_device(name: str) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"device must be a name, got {name!r}: pass 'cpu' or 'cuda'")
+    if name == "cpu":
+        return name
     import torch
 
     try:

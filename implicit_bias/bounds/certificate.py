@@ -34,6 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
@@ -123,6 +124,7 @@ def _certificate(
     primal: PrimalPoint | None,
     dual: DualPoint | None,
     given: DualPoint | None,
+    deadline: Deadline = NEVER,
 ) -> tuple[Certificate, Proof | None]:
     """Bounds from what was evaluated, again and with more digits where rounding matters.
 
@@ -140,7 +142,7 @@ def _certificate(
     proof = None
     if given is not None and math.isinf(upper) and problem.hard_margin:
         if given.gordan_ratio > TRY_PROOF:
-            proof = prove_not_separable(problem, given.alpha)
+            proof = prove_not_separable(problem, given.alpha, deadline)
         if proof is not None:
             lower = np.inf
     return Certificate(
@@ -257,6 +259,7 @@ def grade(
     intercept: ArrayLike | None = None,
     gap: float = 1e-6,
     infeasibility: float = 1e-9,
+    deadline: Deadline = NEVER,
 ) -> Graded:
     """Scale what a solver found, certify it, and decide how the solve ended.
 
@@ -272,6 +275,8 @@ def grade(
         Its offset; the best one by default.
     gap, infeasibility : float
         See `Tolerances`.
+    deadline : Deadline
+        When to give up a proof that nothing separates the samples.
     """
     coef, alpha = (np.where(np.isfinite(part), part, 0.0) for part in (coef, alpha))
     rows = problem.constraints
@@ -286,7 +291,7 @@ def grade(
         best = problem.as_intercept(offsets_of_zero(problem))
         primal = PrimalPoint.of(problem, 0.0 * coef, best, as_stored=True)
     alpha, (coef, offset) = dual.as_given, primal.as_given
-    certificate, proof = _certificate(problem, primal, dual, given)
+    certificate, proof = _certificate(problem, primal, dual, given, deadline)
     status = claim
     if proof is not None:
         status, alpha = Status.NOT_SEPARABLE, proof.alpha

@@ -64,8 +64,8 @@ ROWS_AN_EQUATION = 4
 NO_MARGIN = 1e-7
 # A linear program takes seconds; one that takes longer is given up.
 MOST_SECONDS = 10.0
-# A rational solution of a system of this order^3 times bits takes about five seconds.
-MOST_RATIONAL = 1.2e10
+# A rational solution of a system of this order^3 times bits takes about so many seconds.
+MOST_RATIONAL, RATIONAL_SECONDS = 1.2e10, 5.0
 # Rows of a weight, alpha_p ||phi_p||, below this share of the largest are tried after the others.
 HEAVY = 1e-6
 # Bits of the coefficients of a fit, and how near to few bits a coefficient is taken for them.
@@ -115,7 +115,7 @@ def prove_not_separable(
     Returns
     -------
     Proof or None
-        None where there is no proof by these means, which says nothing of the data.
+        None where there is no proof by these means, or not in time, which says nothing of the data.
 
     Examples
     --------
@@ -123,6 +123,20 @@ def prove_not_separable(
     >>> from implicit_bias import max_margin
     >>> print(prove_not_separable(max_margin(np.array([[1.0], [2.0]]), [1, -1])).alpha)
     [0.66666667 0.33333333]
+    """
+    try:
+        return _proof(problem, alpha, deadline)
+    except TimeoutError:
+        return None
+
+
+def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> Proof | None:
+    """Return the proof on the rows of alpha.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed, or would pass.
     """
     rows = problem.constraints.undecided()
     weights = np.ones(len(rows))
@@ -239,7 +253,7 @@ class _System:
         vertex = self._vertex(index, deadline)
         if vertex is None:
             return None
-        found = self._exact(vertex, self._integers(vertex))
+        found = self._exact(vertex, self._integers(vertex), deadline)
         if found is not None:
             return found
         # Hidden columns may ask for more rows: ever more are taken, in a fixed random order.
@@ -306,13 +320,15 @@ class _System:
         signs = self._labels(index).astype(np.int64).astype(object)
         return _row_products(signs, E)
 
-    def _exact(self, index: Integers, E: Whole, hidden: Whole | None = None) -> Solution | None:
+    def _exact(
+        self, index: Integers, E: Whole, deadline: Deadline, hidden: Whole | None = None
+    ) -> Solution | None:
         """Return the solution on the rows of a vertex, if these have one with one sign.
 
         ``hidden`` are columns to solve with in the place of E: the same equations, better
         conditioned.
         """
-        x = _null_vector(self._equations(index, E if hidden is None else hidden))
+        x = _null_vector(self._equations(index, E if hidden is None else hidden), deadline)
         if x is None or min(x) < 0 or _product([x], self._equations(index, E)).any():
             return None
         kept = np.flatnonzero(x)
@@ -333,7 +349,7 @@ class _System:
         if found is None or found[1] >= NO_MARGIN:
             return None
         kept = np.flatnonzero(found[2] > 0)
-        return self._exact(index[kept], E[kept], conditioned[kept])
+        return self._exact(index[kept], E[kept], deadline, conditioned[kept])
 
 
 # --- linear algebra in float64 ---------------------------------------------------------------
@@ -461,10 +477,15 @@ def _conditioned(E: Whole) -> Whole:
     return E
 
 
-def _null_vector(equations: Whole) -> list[int] | None:
+def _null_vector(equations: Whole, deadline: Deadline) -> list[int] | None:
     """Integers x (S,), not 0, with x' E = 0 for S - 1 independent columns of E (S, m).
 
     The last one is positive. None where there are fewer columns, or a solution takes too long.
+
+    Raises
+    ------
+    TimeoutError
+        It would end after the deadline.
     """
     from flint import fmpq_mat, fmpz_mat
 
@@ -474,8 +495,11 @@ def _null_vector(equations: Whole) -> list[int] | None:
         return [1] if equations.size == 0 else None
     F, units = _as_floats(equations)
     _, T, pivots = scipy.linalg.qr(F / np.linalg.norm(F, axis=0), mode="economic", pivoting=True)
-    if not abs(T[S - 2, S - 2]) > 0 or S**3 * max(units) > MOST_RATIONAL:
+    operations = S**3 * max(units)
+    if not abs(T[S - 2, S - 2]) > 0 or operations > MOST_RATIONAL:
         return None
+    if not deadline.allows(RATIONAL_SECONDS * operations / MOST_RATIONAL):
+        raise TimeoutError("a rational solution takes longer than there is time")
     chosen = equations[:, pivots[: S - 1]]
     # Of the transposed system; the last row's x is 1.
     matrix, right = fmpz_mat(chosen[:-1].T.tolist()), fmpz_mat((-chosen[-1:].T).tolist())

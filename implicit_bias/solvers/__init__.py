@@ -4,10 +4,11 @@
 file                what
 ==================  ========================================================================
 solve.py            `solve`, and the grade of an answer
-choice.py           which solver "auto" takes, by the first line of a table that fits a problem
+choice.py           which solver "auto" takes, and which ones follow where it fails
+costs.py            how long a method would take, by its operations
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
-interior_point.py   up to a few thousand samples or pairs; norms with balls in few features
+interior_point.py   the interior point, in the space of the rows or of the features
 float32_stage.py    when its first steps, in float32, end, and how float64 goes on
 newton.py           its Newton systems, in the space of the rows or of the features
 balls.py            the balls of norms: of groups, of singular values, of entries
@@ -24,6 +25,7 @@ digits.py           its numbers, of many digits, and their matrices
 barrier.py          such problems of any norm and any number of classes
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
+rotations.py        gates of groups with a constant sum, as one constant gate and the others
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
 paths.py            paths over C, growing data, gates
 ==================  ========================================================================

@@ -53,7 +53,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -61,6 +61,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, Features, MarginProblem, are_few
 from implicit_bias.problem.euclidean import euclidean_form
@@ -225,6 +226,7 @@ class _OnSupport(Run, Generic[Method]):
 
     def __init__(self, solver: Method, problem: MarginProblem, start: Start | None) -> None:
         self.solver, self.problem, self.start = solver, problem, start
+        self._deadline = Deadline.after(solver.max_seconds)
         self._at_work: Run | None = None  # the fall-back, from its first step on
         self.primal: tuple[Tensor, Tensor, Tensor] | None = None  # alpha, d, beta
         self.lower, self.upper, self.violation = 0.0, math.inf, math.inf
@@ -239,7 +241,8 @@ class _OnSupport(Run, Generic[Method]):
         """Step until the method converges or makes no headway, then with the fall-back."""
         if (yield from self.approach()):
             return Status.OPTIMAL
-        fallback = self.solver.fallback.prepare(self.problem, self.start)
+        method = replace(self.solver.fallback, max_seconds=self._deadline.left)
+        fallback = method.prepare(self.problem, self.start)
         steps = fallback.steps()
         while True:
             try:

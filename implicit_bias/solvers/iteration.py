@@ -9,6 +9,7 @@ iterations and time, Ctrl-C, errors and the history are the same for all methods
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
@@ -106,7 +107,7 @@ def drive(
     around : callable
         Returns the context of a step; ``on_progress`` is called outside of it.
     deadline : Deadline
-        No step begins after it.
+        No step begins that would end after it, if it took as long as the last one.
     """
     steps = _guarded(run)
     status, history = follow(steps, limit, on_progress, first_iteration, around, deadline)
@@ -143,16 +144,18 @@ def follow(
     status = Status.ITERATION_LIMIT
     try:
         while len(history) < limit:
+            began = time.perf_counter()
             try:
                 with around():
                     lower, upper = next(steps)
             except StopIteration as end:
                 status = end.value
                 break
+            seconds = time.perf_counter() - began
             history.append(base.BoundsAt(first_iteration + len(history), lower, upper))
             say("step {}, optimum between {:.6g} and {:.6g}", len(history), lower, upper)
             on_progress(history[-1])
-            if deadline.passed:
+            if not deadline.allows(seconds):
                 status = Status.TIME_LIMIT
                 break
     except KeyboardInterrupt:

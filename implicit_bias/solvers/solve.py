@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.progress import showing
 from implicit_bias.base.threads import threads
@@ -224,7 +223,13 @@ class _Attempt:
         return f"{self.method.name}: {self.graded.status.label}{why}"
 
     @classmethod
-    def of(cls, problem: MarginProblem, method: Solver, candidate: Candidate) -> _Attempt:
+    def of(
+        cls,
+        problem: MarginProblem,
+        method: Solver,
+        candidate: Candidate,
+        deadline: Deadline = NEVER,
+    ) -> _Attempt:
         """Grade a candidate: its float64 numbers, and where these fail its rational ones."""
         graded = grade(
             problem,
@@ -234,6 +239,7 @@ class _Attempt:
             intercept=candidate.intercept if problem.intercept else None,
             gap=method.tolerances.gap,
             infeasibility=method.tolerances.infeasibility,
+            deadline=deadline,
         )
         found = cls(method, candidate, graded)
         exact = candidate.exact
@@ -317,15 +323,22 @@ class _Search:
     # found early, and the problem's own last resort may need as long as that of the similar one.
     similar_seconds: float = 10.0
 
-    def solver(self, name: str, deadline: Deadline, system: choice.SystemName | None = None) -> Solver:
+    def solver(
+        self, name: str, deadline: Deadline, system: choice.SystemName | None = None
+    ) -> Solver:
         """Return a solver that has the time that is left until then."""
-        options = replace(self.options, max_seconds=deadline.left)
-        return choice.make_solver(name, self.posed, options, self.start, system)
+        # Made first: that may load a large library.
+        made = choice.make_solver(name, self.posed, self.options, self.start, system)
+        return replace(made, max_seconds=deadline.left)
+
+    def graded(self, method: Solver, found: Candidate) -> _Attempt:
+        """Grade what a method found, in the time that is left."""
+        return _Attempt.of(self.problem, method, found, self.deadline)
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
         """Run a method, and grade what it found."""
         found = _found_by(self.posed, method, self.on_progress, start)
-        attempt = _Attempt.of(self.problem, method, found)
+        attempt = self.graded(method, found)
         self.late = self.late or attempt.graded.status is Status.TIME_LIMIT
         return attempt
 
@@ -363,7 +376,7 @@ class _Search:
 
     def join(self, found: Candidate) -> None:
         """Take the bounds of what was found into account; say so where it settles the problem."""
-        again = _Attempt.of(self.problem, self.attempt.method, found)
+        again = self.graded(self.attempt.method, found)
         self.attempt = _Attempt.joined(self.problem, self.attempt, again)
         if not self.attempt.unsettled and found.detail:
             self.tried.append(found.detail)
@@ -384,7 +397,7 @@ class _Search:
         for a method that follows both constraints.
         """
         problem = self.problem
-        if self.attempt.unsettled and not problem.hard_margin:
+        if self.goes_on and not problem.hard_margin:
             alpha = problem.constraints.alpha_of_zero(problem.shares)
             self.join(_nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha))
         large = not problem.hard_margin and problem.box.min() * problem.scale >= self.large_C
@@ -419,16 +432,15 @@ class _Search:
         if self.proof_sought or not self.lacks_separator:
             return
         self.proof_sought = True
-        with suppress(TimeoutError):
-            proof = prove_not_separable(self.problem, deadline=self.deadline)
-            if proof is None:
-                return
-            zero = np.zeros_like(self.attempt.candidate.coef)
-            found = replace(self.attempt.candidate, alpha=proof.alpha, coef=zero, exact=None)
-            again = _Attempt.of(self.problem, self.attempt.method, found)
-            if again.graded.status is Status.NOT_SEPARABLE:
-                self.tried.append("proven in exact arithmetic")
-                self.attempt = again
+        proof = prove_not_separable(self.problem, deadline=self.deadline)
+        if proof is None:
+            return
+        zero = np.zeros_like(self.attempt.candidate.coef)
+        found = replace(self.attempt.candidate, alpha=proof.alpha, coef=zero, exact=None)
+        again = self.graded(self.attempt.method, found)
+        if again.graded.status is Status.NOT_SEPARABLE:
+            self.tried.append("proven in exact arithmetic")
+            self.attempt = again
 
     def solved(self, similar: MarginProblem) -> Candidate | None:
         """Solve a similar problem for its numbers; None where there is no memory for it."""
@@ -498,7 +510,8 @@ def _advice(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> st
         problem, attempt.method.tolerances, deadline
     ):
         advice.append(offset_advice(problem))
-    if graded.status is not Status.NOT_SEPARABLE and (scaling := scaling_advice(problem)):
+    numbers = graded.status is not Status.NOT_SEPARABLE and not deadline.passed
+    if numbers and (scaling := scaling_advice(problem)):
         advice.append(scaling)
     return "; ".join(advice)
 

@@ -154,7 +154,8 @@ class _WorkingRows(RowRounds):
         own = self.options(tolerances) | {"max_iterations": None, "max_memory": None}
         found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
-            return found if prove_not_separable(self.problem, found.alpha) else None
+            proof = prove_not_separable(self.problem, found.alpha, self.deadline)
+            return None if proof is None else replace(found, alpha=proof.alpha)
         margins = self.margins_of(found.coef, found.intercept)
         smallest = float(margins.min())
         if self.problem.hard_margin and smallest <= 0:
@@ -205,8 +206,9 @@ class _WorkingRows(RowRounds):
         feasibility = max(self.inner_gap, tolerances.feasibility)
         inner = replace(tolerances, gap=self.inner_gap, feasibility=feasibility)
         while (found := self._from_warm(inner)).status is Status.NOT_SEPARABLE:
-            self.best = replace(self.best, alpha=found.alpha)
-            if prove_not_separable(self.problem, found.alpha) or not self.double():
+            proof = prove_not_separable(self.problem, found.alpha, self.deadline)
+            self.best = replace(self.best, alpha=found.alpha if proof is None else proof.alpha)
+            if proof is not None or not self.double():
                 return Status.NOT_SEPARABLE
         self.found, problem = found, self.problem
         # Rounding in the solve's own units may break the equation of an intercept again.

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,8 +13,10 @@ from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
+from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
-from implicit_bias.solvers.iteration import NativeSolver, Run, Steps
+from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.iteration import NativeSolver, Run, Steps, follow
 from oracles import check_overlap
 from system import Panic
 
@@ -147,6 +150,40 @@ def test_time_is_a_limit_of_all_solvers(solver: str) -> None:
 def test_a_limit_of_few_bits_is_one_of_the_same_seconds() -> None:
     """A clock that is added to 16 bits would be one of hours."""
     assert type(Deadline.asked(np.float16(5.0)).end) is float  # type: ignore[arg-type]
+
+
+def test_no_step_begins_that_would_end_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of steps of 3 seconds three end within 10; the fourth would not."""
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def steps() -> Steps:
+        while True:
+            now[0] += 3.0
+            yield 0.0, np.inf
+
+    status, history = follow(steps(), 100, lambda bounds: None, deadline=Deadline.after(10.0))
+    assert status is Status.TIME_LIMIT
+    assert len(history) == 3
+
+
+def test_the_fallback_of_one_gram_matrix_has_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked for after the other method has used its time up."""
+    left: list[float | None] = []
+    prepare = InteriorPoint.prepare
+
+    def noted(self: InteriorPoint, problem: MarginProblem, start: Start | None) -> Run:
+        left.append(self.max_seconds)
+        return prepare(self, problem, start)
+
+    monkeypatch.setattr(InteriorPoint, "prepare", noted)
+    hopeless = plain(np.eye(2)[[0, 0, 1]], np.array([1.0, -1.0, 1.0]))
+    OneGroup(fallback=InteriorPoint(), max_seconds=60.0).run(hopeless)
+    assert left
+    assert left[0] is not None
+    assert left[0] < 60.0
 
 
 def test_bounds_by_the_time_limit_are_kept() -> None:

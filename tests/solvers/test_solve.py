@@ -68,7 +68,7 @@ def of_large_cones(axis: Literal[-1, -2]) -> MarginProblem:
     ("problem", "expected", "system"),
     [
         # Few rows of many features, and the other way round.
-        (drawn(150, 4, C=1.0), "interior-point", "features"),
+        (drawn(4000, 4, C=1.0), "interior-point", "features"),
         (drawn(3001, 2), "interior-point", "features"),
         (drawn(50_001, 2, C=1.0), "interior-point", "features"),
         (drawn(600, 5, 3), "interior-point", "features"),
