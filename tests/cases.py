@@ -70,7 +70,7 @@ def asked(method: str, tol: float = 1e-6, size: int = 10, **options: Any) -> dic
     backend, _, formulation = method.partition("-")
     own: dict[str, Any] = {"tolerances": Tolerances(gap=tol), **options}
     if method == "working-set":
-        return {"solver": WorkingSet(first_size=size, **own)}
+        return {"solver": WorkingSet(first_size=size, few_rounds=0.0, **own)}
     systems: dict[str, SystemName] = {"rows": "rows", "features": "features"}
     if method in systems:
         return {"solver": InteriorPoint(system=systems[method], coarse_rows=0, **own)}

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.speed.exact import Exact, lower_bound, upper_bound
+from benchmarks.speed.exact import Exact, is_inseparable, lower_bound, upper_bound
 from cases import PROOF_LIMIT, ROUNDING, dense
 from implicit_bias import Certificate, MarginProblem, Solution, Status
 from implicit_bias.base.validation import Array
@@ -231,6 +231,23 @@ def check_attained(problem: MarginProblem, found: Solution) -> None:
     assert (problem.totals(found.alpha) <= problem.box * (1 + ROUNDING)).all()
     if problem.hard_margin:
         assert problem.norm.value(found.coef) == pytest.approx(upper, rel=ROUNDING)
+
+
+def check_judged(problem: MarginProblem, found: Solution, gap: float) -> None:
+    """Check what holds of any answer, whoever found it: its bounds, and the status that they earn.
+
+    How near an external solver comes differs from processor to processor, and is not asked.
+    """
+    bounds = found.certificate
+    if found.status is Status.NOT_SEPARABLE:
+        assert bounds.lower == bounds.upper == np.inf
+        assert is_inseparable(problem, found.alpha)
+        return
+    assert bounds.lower < np.inf
+    assert (found.status is Status.OPTIMAL) == (bounds.gap <= gap)
+    check_signs(problem, found.alpha)
+    answer = problem.plain_coef(found.coef), found.alpha, found.intercept
+    hold(problem, bounds, *answer, best=False)
 
 
 def check_proof(problem: MarginProblem, proof: Proof | None) -> None:

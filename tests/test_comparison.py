@@ -101,10 +101,11 @@ def test_chance_level_is_what_independent_models_show(n_classes: int) -> None:
     result = compare({"a": Independent(0.3), "b": Independent(0.6)}, np.zeros((len(y), 1)), y)
     assert result.many_classes == (n_classes > 2)
     pair = result.pair("a", "b")
+    # They agree where both are right, or both give the same one of K - 1 wrong answers.
+    p, q = result.model("a").error, result.model("b").error
+    agree = (1 - p) * (1 - q) + p * q / (n_classes - 1)
+    assert pair.by_chance == pytest.approx(1 - agree, rel=1e-12)
     assert pair.disagreement == pytest.approx(pair.by_chance, abs=0.01)
-    assert pair.by_chance == pytest.approx(
-        0.9 - 2 * 0.18 + 0.18 * (n_classes - 2) / (n_classes - 1), abs=0.01
-    )
 
 
 def test_confusion_by_hand() -> None:
@@ -281,6 +282,9 @@ def test_questions_to_a_comparison() -> None:
     assert first_svm([network]) is None
     assert network.known_margin.largest_margin == 1 / network.known_margin.optimum
     assert result.model("soft").known_margin.largest_margin is None
+    for name in ("soft", "l2"):  # each the only model of its program
+        margin = result.model(name).known_margin
+        assert margin.optimum == margin.certificate.lower
     last = network.history[-1]
     assert network.known_margin.excess_at(last) == pytest.approx(network.known_margin.excess)
     assert np.isnan(network.known_margin.excess_at(replace(last, min_margin=-1.0)))
@@ -298,6 +302,19 @@ def test_what_an_svm_proves_inseparable_holds_for_its_program() -> None:
     assert [model.has_predictor for model in result.models] == [False, True]
     assert all(model.inseparable for model in result.models)
     assert result.model("network").known_margin.largest_margin is None
+
+
+def test_what_is_inseparable_without_an_offset_may_be_separable_with_one() -> None:
+    X, y = [[1.0], [2.0]], [1, -1]
+    models = {
+        "with": GatedSVC(fit_intercept=True).fit(X, y),
+        "without": GatedSVC(fit_intercept=False, on_failure="warn"),
+    }
+    with pytest.warns(UserWarning, match="not separable"):
+        models["without"].fit(X, y)
+    result = compare(models, X, y, train=(X, y))
+    assert result.model("without").inseparable
+    assert not result.model("with").inseparable
 
 
 def test_a_kept_solution_is_not_certified_again() -> None:

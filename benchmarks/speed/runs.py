@@ -96,13 +96,13 @@ class Renewed:
         ProcessEnded
             It sends none.
         """
-        if self._process is None:
-            self._process = Process(self._work)
-            if self._starting is not None:
-                self._process.allow(self._starting)
-                self._process.receive()
-        self._process.send(question)
         try:
+            if self._process is None:
+                self._process = Process(self._work)
+                if self._starting is not None:
+                    self._process.allow(self._starting)
+                    self._process.receive()
+            self._process.send(question)
             for _ in range(answers):
                 self._process.allow(limit)
                 yield self._process.receive()

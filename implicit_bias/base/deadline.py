@@ -58,6 +58,10 @@ class Deadline:
         """Whether what takes so long would end before."""
         return time.perf_counter() + seconds < self.end
 
+    def leaving(self, seconds: float) -> Self:
+        """Stop so many seconds before, or now if these are not left."""
+        return self if np.isinf(self.end) else type(self)(self.end - seconds)
+
     def check(self) -> None:
         """End a long loop where the time is up.
 

@@ -30,7 +30,8 @@ F       (N, c)       features of the samples, gate times input, scaled by powers
                      ones for an intercept
 Q       (N, r)       orthonormal columns that span F up to rounding
 E       (S, c)       integers: features of some rows' samples, columns times powers of two
-labels  (R, K' - 1)  b_p of all classes but the last, whose equation is the others' negative sum
+labels  (R, J)       b_p of the classes that the rows touch but the last, whose equation is the
+                     others' negative sum
 ======  ===========  =============================================================================
 """
 
@@ -52,7 +53,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
 
-# Entries of F that are formed; with more, the rows of the largest weight alone are looked at.
+# Entries of F that are formed; with more no proof is sought on these rows.
 MOST_ENTRIES = 20_000_000
 # Entries of E that are formed: a second of work.
 MOST_INTEGERS = 2_000_000
@@ -62,7 +63,7 @@ DEPENDENT = 1e-7
 ROWS_AN_EQUATION = 4
 # A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
 NO_MARGIN = 1e-7
-# A linear program takes seconds; one that takes longer is given up.
+# The linear programs of a proof take about a second; a search that takes longer is given up.
 MOST_SECONDS = 10.0
 # A rational solution of a system of this order^3 times bits takes about so many seconds.
 MOST_RATIONAL, RATIONAL_SECONDS = 1.2e10, 5.0
@@ -73,7 +74,9 @@ FIT_BITS, FEW_BITS, NEARLY = 60, 10, 1e-9
 # So many times a column may be replaced by what its fit lacks.
 ROUNDS = 4
 # Pairs of classes that are tried before all classes together.
-MOST_PAIRS = 10
+MOST_PAIRS = 3
+# Bits of the numbers of a float64.
+MANTISSA = 53
 # Below the exponent of any number.
 LOWEST = -(2**40)
 
@@ -125,9 +128,14 @@ def prove_not_separable(
     [0.66666667 0.33333333]
     """
     try:
-        return _proof(problem, alpha, deadline)
+        return _proof(problem, alpha, deadline.within(MOST_SECONDS))
     except TimeoutError:
         return None
+
+
+def takes_too_long(order: int, rows: int) -> bool:
+    """Whether a vertex of so many equations takes more than `RATIONAL_SECONDS` in rationals."""
+    return min(order + 1, rows) ** 3 * MANTISSA > MOST_RATIONAL
 
 
 def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> Proof | None:
@@ -168,8 +176,8 @@ def _places(rows: Constraints) -> Integers:
 
 # Python's integers, in an array of objects.
 Whole: TypeAlias = NDArray[np.object_]
-# Rows of a system, with their dual variables.
-Solution: TypeAlias = tuple[Integers, tuple[Fraction, ...]]
+# Rows of a system, and dual variables of which V is 0.
+Combination: TypeAlias = tuple[Integers, tuple[Fraction, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +189,7 @@ class _System:
     rows : Constraints
         The rows, with label vectors of all classes but the last.
     weights : ndarray of shape (R,)
-        What is known of their dual variables.
+        alpha_p ||phi_p|| of the dual variables that are known; 1 without them.
     gates, inputs : ndarray of shape (n, c)
         Factors of the columns of the samples that have rows: F is their product.
     place : ndarray of int, shape (R,)
@@ -226,7 +234,7 @@ class _System:
         Q = _orthonormal(_of_size_1(product, exponent - sizes[:, None]))
         return cls(rows, weights, left, right, place, sizes, Q)
 
-    def solve(self, deadline: Deadline) -> Solution | None:
+    def solve(self, deadline: Deadline) -> Combination | None:
         """Return an exact solution, of two classes' rows if those of some pair have one."""
         rows = self.rows
         for i, j in self._pairs():
@@ -248,8 +256,11 @@ class _System:
         pairs = [pair for pair in itertools.combinations(range(n), 2) if both[pair] > 0]
         return sorted(pairs, key=lambda pair: -both[pair])[:MOST_PAIRS]
 
-    def _solve_among(self, index: Integers, deadline: Deadline) -> Solution | None:
-        """Return an exact solution on some of these rows."""
+    def _solve_among(self, index: Integers, deadline: Deadline) -> Combination | None:
+        """Return an exact solution on some of these rows, if rational numbers can be theirs."""
+        order = self._labels(index).shape[1] * self.Q.shape[1]
+        if takes_too_long(order, len(index)):
+            return None
         vertex = self._vertex(index, deadline)
         if vertex is None:
             return None
@@ -322,7 +333,7 @@ class _System:
 
     def _exact(
         self, index: Integers, E: Whole, deadline: Deadline, hidden: Whole | None = None
-    ) -> Solution | None:
+    ) -> Combination | None:
         """Return the solution on the rows of a vertex, if these have one with one sign.
 
         ``hidden`` are columns to solve with in the place of E: the same equations, better
@@ -338,7 +349,7 @@ class _System:
         total = sum(exact)
         return index[kept], tuple(value / total for value in exact)
 
-    def _with_hidden_columns(self, index: Integers, deadline: Deadline) -> Solution | None:
+    def _with_hidden_columns(self, index: Integers, deadline: Deadline) -> Combination | None:
         """Return a solution on some of these rows, by a vertex of all their equations."""
         E = self._integers(index)
         conditioned = _conditioned(E)
@@ -404,7 +415,7 @@ def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] 
         b_ub=np.zeros(n),
         bounds=[(-1.0, 1.0)] * m + [(None, 1.0)],
         method="highs-ds",
-        options={"time_limit": deadline.within(MOST_SECONDS).left},
+        options={"time_limit": deadline.left},
     )
     if found.status != 0:
         return None

@@ -5,6 +5,7 @@ file               what
 =================  =========================================================================
 diagnose.py        `diagnose`: all that is measured of a module, in one call
 result.py          `Diagnosis`: its numbers, its verdict in a sentence, its picture
+loss_tail.py       whether training on a loss maximises the margin
 recipe.py          how the module was trained, and what stands between it and the limit
 traps.py           traps that can be mended, of which users are warned
 layers.py          the gap layer by layer

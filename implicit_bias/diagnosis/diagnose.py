@@ -30,7 +30,6 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import say, showing
-from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis import recipe
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
@@ -40,16 +39,18 @@ from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
 from implicit_bias.measure import multipliers
 from implicit_bias.measure.kinks import gap_across_kinks
+from implicit_bias.measure.lent_threads import one_thread_if_small
 from implicit_bias.measure.modules import as_module, evaluating
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.measure.subject import Subject
 from implicit_bias.norms import tensors
 
 # The geometries that are compared with the one asked for.
 COMPARED = ("l2", "l1", "linf", "spectral")
 # Seconds that the layers' own bounds may take together where they are not exact.
 LAYER_SECONDS = 4.0
-# Shares of the time left that the gap, then its kinks and the layers may take where it is limited.
-SHARE_OF_THE_GAP, SHARE_OF_THE_KINKS, SHARE_OF_THE_LAYERS = 0.6, 0.4, 0.4
+# Shares of the time left that the gap, then those of other norms, its kinks and the layers may take
+# where it is limited.
+SHARE_OF_THE_GAP, SHARE_OF_OTHERS, SHARE_OF_THE_KINKS, SHARE_OF_THE_LAYERS = 0.6, 0.2, 0.4, 0.4
 
 
 def diagnose(
@@ -84,7 +85,9 @@ def diagnose(
         "spectral"}. By default that of the optimizer, and l2 without one.
     loss : str, MarginLoss or callable, optional
         What was minimised, as a function of outputs and targets: a torch loss, say, or the
-        logarithm of one. It is only checked to be one whose training has such a limit.
+        logarithm of one. It is only checked to be one whose training has such a limit; a warning
+        names what is against it: no exponential tail, a tail in another margin than the smallest
+        over the rivals, or a finite minimiser.
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
         What minimised it. Of an optimizer object norm and weights of each tensor are read from the
         parameter groups (`implicit_bias.measure.optimizers`): Muon on matrices beside Adam on the
@@ -100,9 +103,10 @@ def diagnose(
         points gradient descent goes in l2; ``rest`` says how large the rest still is. Of a
         homogeneous module it is the module.
     max_seconds : float, optional
-        Limit on the time of all searches together; the bounds so far are returned (``method`` is
-        "stopped"). A search looks at the time between its programs, so it may pass it by some
-        seconds in all.
+        Limit on the time; the bounds so far are returned (``method`` is "stopped"). It is passed by
+        a second at most, or a tenth of it if that is more, unless the checks of the module alone
+        take longer: a step is not begun where the last one took longer than what is left. Bounds
+        of layers that there was no time for are nan.
 
     Returns
     -------
@@ -112,7 +116,8 @@ def diagnose(
     ------
     HomogeneityError
         The module is not homogeneous: biases, normalisation layers, softmax attention, skip
-        connections or contexts of different degrees. The message names the part, and a cure. With
+        connections or contexts of different degrees. The message names the part and its type, and
+        a cure. Known layers are found by name on the first samples, before all are evaluated. With
         ``leading``: there is no such limit, it jumps (softmax of trained scores, a sigmoid), or
         parameters are of degree 0 in it (in front of a layer norm).
     SeparationError
@@ -161,9 +166,17 @@ def diagnose(
     module = as_module(module)
     given = None if norm is None else tensors.as_parameter_norm(norm)
     geometry, trained_by, obstacles = recipe.limit_of(module, given, optimizer)
-    with showing("diagnosing"), evaluating(module) as modes:
-        gradients = margins_of(module, inputs, labels, norms=[geometry])
-        subject, excluded, said = checked(gradients, modes, optimizer, leading=leading)
+    with (
+        showing("diagnosing"),
+        one_thread_if_small(module, inputs),
+        evaluating(module) as modes,
+    ):
+        subject, excluded, said = checked(
+            *(module, inputs, labels, modes, optimizer), norms=[geometry], leading=leading
+        )
+        gradients = subject.gradients
+        # What follows the searches takes about as long as the checks did.
+        deadline = deadline.leaving(time.monotonic() - started)
         unfit = recipe.loss_obstacle(loss, gradients.classes)
         call = recipe.call_towards(subject, geometry.name, read=bool(trained_by))
         measured = _measured(subject, geometry, deadline)
@@ -199,9 +212,8 @@ def _measured(subject: Subject, norm: tensors.ParameterNorm, deadline: Deadline)
     say("multipliers in {}", norm.name)
     best = subject.measure(norm, deadline=deadline.sooner(SHARE_OF_THE_GAP))
     program, gradients = best.program, subject.gradients
-    free = multipliers.loss_weights(subject.margins, gradients.rivals)
-    tempered = multipliers.tempered_weights(program.margins, gradients.rivals)
-    gaps = _gaps(program, [*tempered, free, best.weights])
+    free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
+    gaps = _gaps(program, [best, free], deadline.sooner(SHARE_OF_OTHERS))
     say("kinks, layers and dead units")
     return {
         "norm": norm.name,
@@ -213,7 +225,7 @@ def _measured(subject: Subject, norm: tensors.ParameterNorm, deadline: Deadline)
         "gap_lower": best.gap_lower,
         "gap_across_kinks": gap_across_kinks(best, deadline=deadline.sooner(SHARE_OF_THE_KINKS)),
         "method": best.method,
-        "gap_of_loss": program.judge(free).gap,
+        "gap_of_loss": free.gap,
         "margins": gradients.pairs.alpha(program.margins, np.inf),
         "multipliers": gradients.pairs.alpha(best.weights),
         "gaps": gaps | {norm.name: best.gap},
@@ -228,12 +240,29 @@ def _images(inputs: Tensor) -> NDArray[np.generic] | None:
     return inputs.cpu().numpy() if inputs.ndim == 4 and inputs.shape[1] in (1, 3) else None
 
 
-def _gaps(program: multipliers.TangentProgram, candidates: Sequence[Array]) -> dict[str, float]:
-    """Gap of the best of some multipliers (n,) in each geometry."""
+def _gaps(
+    program: multipliers.TangentProgram,
+    known: Sequence[multipliers.Multipliers],
+    deadline: Deadline,
+) -> dict[str, float]:
+    """Gap in each geometry of the best of some multipliers, known ones and those of the loss.
+
+    Those of the loss at other temperatures are tried while there is time.
+    """
     programs = [replace(program, norm=tensors.PARAMETER_NORMS[name]) for name in COMPARED]
-    gaps = dict.fromkeys(COMPARED, 1.0)
-    for weights in candidates:
-        v = program.gradients.combine(program.theta, weights)
+    gaps, took = dict.fromkeys(COMPARED, 1.0), 0.0
+    candidates = [(found.weights, found.combination) for found in known]
+    tempered = multipliers.tempered_weights(program.margins, program.gradients.rivals)
+    for place in range(len(candidates) + len(tempered)):
+        began = time.perf_counter()
+        if place < len(candidates):
+            weights, v = candidates[place]
+        elif deadline.allows(took):
+            weights = tempered[place - len(candidates)]
+            v = program.gradients.combine(program.theta, weights)
+        else:
+            break
         for each in programs:
             gaps[each.norm.name] = min(gaps[each.norm.name], each.judge(weights, v).gap)
+        took = time.perf_counter() - began
     return gaps

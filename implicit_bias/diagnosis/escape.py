@@ -97,6 +97,8 @@ def find_escape(found: Multipliers, deadline: Deadline = NEVER) -> Escape | None
     program = found.program
     if program.norm != PARAMETER_NORMS["l2"] or abs(program.degree - 2.0) > 1e-6 or found.gap > FAR:
         return None
+    if deadline.passed:
+        return None
     both = two_layer_relu(program)
     if both is None:
         return None

@@ -16,6 +16,7 @@ parameter that enters twice (u * u), or the gates of which it sets as it changes
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,12 +50,12 @@ class Layer:
         ||W||, the upper bound.
     lower : float
         Lower bound on the smallest norm of this layer at which all margins are at least 1; nan
-        where the margins are not linear in it.
+        where the margins are not linear in it, or the time was up (``method`` "stopped").
     direction : Tensor or None
         A change of W: adding it (or t times it, 0 < t < 1) lowers the norm without lowering the
         smallest margin, as long as no gate changes. None where none is known.
     method : {"exact", "interior point", "level method", "stopped"} or None
-        Whether ``lower`` is the best bound.
+        Whether ``lower`` is the best bound; None where the margins are not linear in the layer.
     """
 
     name: str
@@ -88,16 +89,23 @@ def layer_bounds(
     seconds : float
         Time for all layers, where they are not.
     deadline : Deadline
-        When to end in any case, with the bounds so far.
+        When to end in any case, with the bounds so far. A layer has none where looking at it would
+        take longer than what is left, by the time that the last one took at least.
     """
     whole, layers = found.program, list[Layer]()
-    names = whole.gradients.shapes
+    names, took = whole.gradients.shapes, 0.0
     for done, name in enumerate(names):
         soon = deadline.sooner(1.0 / (len(names) - done))
+        began = time.perf_counter()
         alone = whole.gradients.restricted([name], whole.theta)
         program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
         shape, norm = tuple(alone.shapes[name]), program.size
-        if not is_linear(alone, whole.margins):
+        if not deadline.allows(took):
+            layers.append(Layer(name, shape, norm, math.nan, None, "stopped"))
+            continue
+        linear = is_linear(alone, whole.margins)
+        took = time.perf_counter() - began
+        if not linear:
             layers.append(Layer(name, shape, norm, math.nan, None, None))
             continue
         best = multipliers.best_multipliers(

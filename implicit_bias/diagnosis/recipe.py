@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-import warnings as python_warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.wording import number, percent
+from implicit_bias.diagnosis import loss_tail
+from implicit_bias.diagnosis.loss_tail import OF_OTHER_TARGETS, Refusal, refusal_of, tail_of
 from implicit_bias.diagnosis.recorder import Recorder
 from implicit_bias.measure import optimizers
 from implicit_bias.measure.multipliers import loss_weights
@@ -28,14 +28,26 @@ from implicit_bias.measure.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
-# f'(q) q must grow by this factor from the first of these margins to the second one. It grows
-# fourfold for an exponential tail, twofold for exp(-sqrt q), 1.14-fold for (1 + q)^-p.
-TAIL_MARGINS, TAIL_GROWTH, NEAR = (5.0, 20.0), 1.5, (0.99, 1.01)
-
 # Gradients of a loss that miss their sum, 0, by this share of the largest are rounding errors.
 ROUNDED = 0.5
-# What a loss raises on targets that it does not take.
-OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
+# What is wrong with a loss, and what to do.
+REFUSALS: dict[Refusal, tuple[str, str]] = {
+    Refusal.NO_TAIL: (
+        "has no exponential tail, so training need not go to a maximum margin at all",
+        "train with cross-entropy, the logistic or the exponential loss",
+    ),
+    Refusal.OTHER_MARGIN: (
+        "has an exponential tail in another margin than the smallest one over the rivals of each "
+        "label, as per-class sigmoids and temperatures of each label do, so training goes to the "
+        "limit of another problem",
+        "train with cross-entropy over all classes, at one temperature",
+    ),
+    Refusal.FINITE: (
+        "has a finite minimiser, so the weights have no limit in direction",
+        "train with cross-entropy, the logistic or the exponential loss, on labels that are not "
+        "smoothed (label_smoothing=0)",
+    ),
+}
 # Whom the advice to minimise the logarithm does not concern.
 UNLESS = (
     "gradients of the logarithm do not shrink: if it was minimised already, as `train_to_limit` "
@@ -96,7 +108,6 @@ def loss_obstacle(loss: object, classes: int | None) -> Obstacle | None:
     """
     if loss is None:
         return None
-    cure = "train with cross-entropy, the logistic or the exponential loss"
     if isinstance(loss, (str, MarginLoss)):
         if loss in ("cross-entropy", "cross_entropy"):
             return None
@@ -104,94 +115,44 @@ def loss_obstacle(loss: object, classes: int | None) -> Obstacle | None:
         try:
             check_exponential_like(margin_loss)
         except LossError as error:
-            reason = f"the loss {margin_loss.name!r} is not exponential-like ({error})"
-            return Obstacle(reason, cure)
+            what, cure = REFUSALS[_refusal_of_margin_loss(margin_loss)]
+            return Obstacle(f"the loss {margin_loss.name!r} {what} ({error})", cure)
         return None
     name = optimizers.name_of(loss)
     if not callable(loss):
         raise TypeError(
             f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
         )
-    if getattr(loss, "label_smoothing", 0.0):
-        return Obstacle(
-            f"the loss {name} smooths its labels, so it has a finite minimiser and no limit in "
-            "direction",
-            "train with label_smoothing=0",
-        )
-    growth = _tail_growth(loss, classes)
-    if growth is None:
+    try:
+        refusal = refusal_of(loss, classes)
+    except OF_OTHER_TARGETS:
         return Obstacle(
             f"the loss {name} could not be evaluated as a function of outputs and targets, so it "
             "was not checked",
             "pass a function of both",
             advises=False,
         )
-    if growth < TAIL_GROWTH:
-        return Obstacle(
-            f"the loss {name} is not exponential-like, as its tail does not fall exponentially, so "
-            "training need not go to a maximum margin at all",
-            cure,
-        )
-    return None
+    if refusal is None:
+        return None
+    what, cure = REFUSALS[refusal]
+    return Obstacle(f"the loss {name} {what}", cure)
 
 
-def _tail_growth(loss: Callable[..., Any], classes: int | None) -> float | None:
-    """How much f'(q) q grows, loss = exp(-f(q)); 0 where the loss does not fall; None: no value."""
-    growth = None
-    for values in _losses(loss, classes, [q * factor for q in TAIL_MARGINS for factor in NEAR]):
-        first, last = map(_fall, values[::2], values[1::2])
-        growth = max(growth or 0.0, last / first if first > 0 else 0.0)
-    return growth
+def _refusal_of_margin_loss(loss: MarginLoss) -> Refusal:
+    """Name the reason for which a loss of a margin is not exponential-like."""
 
+    def log_loss(margin: float) -> float:
+        return float(loss.log_loss(torch.tensor(margin, dtype=torch.float64)))
 
-def _fall(before: float, after: float) -> float:
-    """How much the logarithm of a loss falls from one value to the next."""
-    if after < before < 0:  # it is the logarithm of a loss
-        return before - after
-    return math.log(before / after) if before > after > 0 else 0.0
+    tail = tail_of(log_loss)
+    return Refusal.FINITE if tail.rises else Refusal.NO_TAIL
 
 
 def is_logarithm(loss: object, classes: int | None) -> bool:
-    """Whether a function of outputs and targets is the logarithm of a loss, negative when small."""
+    """Whether a loss is a function of outputs and targets that is the logarithm of a loss."""
     if not callable(loss) or isinstance(loss, MarginLoss):
         return False
-    return any(value < 0 for (value,) in _losses(loss, classes, TAIL_MARGINS[1:]))
-
-
-def _losses(
-    loss: Callable[..., Any], classes: int | None, margins: Sequence[float]
-) -> Iterator[list[float]]:
-    """Yield the losses of one sample at these margins, by each kind of target that it takes."""
-    for target in _targets(classes or 1):
-        with suppress(*OF_OTHER_TARGETS):
-            outputs = [_outputs_at(q, classes) for q in margins]
-            yield [float(_loss_at(loss, each, classes, target)) for each in outputs]
-
-
-def _outputs_at(margin: float, classes: int | None, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Return outputs (1, K) of one sample of the first class."""
-    outputs = torch.zeros(1, classes or 1, dtype=dtype)
-    outputs[0, 0] = margin
-    return outputs
-
-
-def _loss_at(
-    loss: Callable[..., Any], outputs: Tensor, classes: int | None, target: Tensor
-) -> Tensor:
-    """Loss of one sample."""
-    given = outputs if classes is not None or target.ndim == 2 else outputs[:, 0]
-    with python_warnings.catch_warnings():
-        python_warnings.simplefilter("ignore")  # of a target that this loss does not like
-        return torch.as_tensor(loss(given, target))
-
-
-def _targets(width: int) -> Iterator[Tensor]:
-    """Targets of one sample of the first class, as losses of torch like them."""
-    yield torch.zeros(1, dtype=torch.int64)
-    for shape in ((1,), (1, width)):
-        target = torch.zeros(shape, dtype=torch.float64)
-        target[..., 0] = 1.0
-        yield target
+    return loss_tail.is_logarithm(loss, classes)
 
 
 def limit_of(
@@ -363,10 +324,13 @@ def _fault_of_slopes(
         return "is 0"
     if classes is None or isinstance(loss, MarginLoss):
         return None
+    # One sample of the first class.
     loss = nn.functional.cross_entropy if loss is None or isinstance(loss, str) else loss
-    outputs = _outputs_at(margin, classes, dtype).requires_grad_()
+    outputs = torch.zeros(1, classes, dtype=dtype)
+    outputs[0, 0] = margin
+    outputs.requires_grad_()
     try:
-        total = _loss_at(loss, outputs, classes, next(_targets(classes)))  # type: ignore[arg-type]
+        total = loss_tail.loss_at(loss, outputs, torch.zeros(1, dtype=torch.int64))  # type: ignore[arg-type]
         (slopes,) = torch.autograd.grad(total, outputs)
     except OF_OTHER_TARGETS:
         return None

@@ -21,9 +21,10 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import check_count, check_flag, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
+from implicit_bias.measure.lent_threads import one_thread_if_small
 from implicit_bias.measure.modules import as_arguments, as_module, evaluating
 from implicit_bias.measure.optimizers import each_of, geometry_of
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.measure.subject import Subject
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
 
@@ -124,13 +125,14 @@ class Recorder:
         if not found or len(self.norms) < len(found):
             raise ValueError(f"norms must name at least one, and none twice, got {several}")
         self.measurements = dict(self._measurements())
-        with evaluating(self.module):
+        with one_thread_if_small(self.module, inputs), evaluating(self.module):
             # A loop that trains has its module in training mode, so modes are no news.
             given = as_arguments(inputs, self.module)  # into which the loop may write
             own = tuple(x.detach().clone() if isinstance(x, Tensor) else x.copy() for x in given)
-            gradients = margins_of(self.module, own, labels, norms=found)
             optimizers = [one for norm in several for one in each_of(norm)]
-            self.subject, _, said = checked(gradients, {}, optimizers, leading=leading)
+            self.subject, _, said = checked(
+                *(self.module, own, labels, {}, optimizers), norms=found, leading=leading
+            )
         for text in said:
             warnings.warn(text, DiagnosisWarning, stacklevel=2)
         self.rows: list[dict[str, float]] = []
@@ -180,7 +182,11 @@ class Recorder:
         step = last + 1 if step is None else step
         check_count(step, "step", last + 1)
         started = time.perf_counter()
-        with showing("recording"), evaluating(as_module(self.module)):
+        with (
+            showing("recording"),
+            one_thread_if_small(self.module, self.subject.gradients.inputs),
+            evaluating(as_module(self.module)),
+        ):
             subject = self.subject.reread()
             found = {name: measured(subject) for name, measured in self.measurements.items()}
         self.rows.append({"step": step, **found})

@@ -5,18 +5,25 @@ Those that make the question meaningless are errors: of `measure.subject` and `m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.base.wording import percent
 from implicit_bias.measure.homogeneity import WATCHED, functions_used, listed, of_degree_0
-from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import evaluate, set_modes, values_of
 from implicit_bias.measure.optimizers import left_out
-from implicit_bias.measure.subject import Subject, named, without_gradient
+from implicit_bias.measure.subject import (
+    Subject,
+    margins_of,
+    named,
+    offering_leading,
+    without_gradient,
+)
+from implicit_bias.norms.tensors import ParameterNorm
 
 # Functions that drop units out.
 DROPOUT = tuple(name for name in dir(nn.functional) if "dropout" in name)
@@ -35,28 +42,50 @@ class DiagnosisWarning(UserWarning):
 
 @pointing_to_the_page()
 def checked(
-    gradients: MarginGradients, modes: Mapping[nn.Module, bool], optimizer: object, *, leading: bool
+    module: nn.Module,
+    inputs: object,
+    labels: ArrayLike | Tensor,
+    modes: Mapping[nn.Module, bool],
+    optimizer: object,
+    *,
+    norms: Iterable[ParameterNorm],
+    leading: bool,
 ) -> tuple[Subject, tuple[str, ...], list[str]]:
     """Return the subject without the parameters that do not count, their names, and warnings.
 
     Parameters
     ----------
-    gradients : MarginGradients
-        Of a module in evaluation mode.
+    module : nn.Module
+        In evaluation mode.
+    inputs : Tensor, array_like or tuple of them
+        Its arguments.
+    labels : array_like of shape (N,)
+        As in `diagnose`.
     modes : mapping from part to bool
         Which parts were in training mode.
     optimizer : object
         What trained it.
+    norms : iterable of ParameterNorm
+        Those that it is measured in.
     leading : bool
         Whether its leading part is measured.
 
     Raises
     ------
     HomogeneityError
-        It is not homogeneous; the message says where ``leading`` would help.
+        It is not homogeneous; the message says where ``leading`` may help.
+    ValueError, SeparationError
+        As `measure.subject.margins_of`.
     """
     check_flag(leading, "leading")
-    module, warnings = gradients.module, list[str]()
+    warnings, unknown = list[str](), left_out(module, optimizer)
+    trained = {name for name, own in module.named_parameters() if own.requires_grad}
+    with offering_leading():
+        gradients = margins_of(
+            *(module, inputs, labels),
+            norms=norms,
+            homogeneous=None if leading else trained.difference(unknown),
+        )
     if mode_matters(module, gradients.inputs, modes):
         warnings.append(
             "the module is in training mode, where its outputs differ from those in evaluation "
@@ -78,7 +107,7 @@ def checked(
             "called here: entries that they mask were measured as if they were trained"
         )
     excluded = dict.fromkeys(
-        left_out(module, optimizer),
+        unknown,
         "is not among those of the optimizer, so it does not count in the norm: freeze it with "
         "requires_grad_(False), or give it to the optimizer",
     )
@@ -90,7 +119,8 @@ def checked(
     )
     warnings += [f"parameter {name!r} {why}" for name, why in excluded.items()]
     counting = gradients.shapes.keys() - excluded.keys()
-    subject = Subject.offering(gradients, counting, leading=leading)
+    with offering_leading():
+        subject = Subject.of(gradients, counting, leading=leading)
     return subject, tuple(excluded), warnings
 
 

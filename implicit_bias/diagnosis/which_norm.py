@@ -21,13 +21,21 @@ So a norm is named where
 
 - the gap in it is near 0, by its upper bound, and clearly above that in all others, by their lower
   bounds; or
-- it is the only one in which the gap is below that of a reference training, by bounds that do not
-  overlap, and the margin above it; or
-- it is the only one in which the margin is above that of a reference, and it is below in all others
-  of them, or rose by far less: by a factor whose logarithm, and that of 1.01^L, is at most a tenth.
-  This tells nothing of the distance to a limit. It asks that the module was trained at least as
-  far: while gradient descent goes on, the margin in l2 rises, and may fall in another norm, so that
-  an earlier state seems to prefer that.
+- it is the only one in which the gap is below that of the reference trainings, by bounds that do
+  not overlap, and the margin above theirs; or
+- it is the only one in which the margin is above that of the references, and it is below in all
+  others of them, or rose by far less: by a factor whose logarithm, and that of 1.01^L, is at most a
+  tenth. This tells nothing of the distance to a limit. It asks that the module was trained at least
+  as far: while gradient descent goes on, the margin in l2 rises, and may fall in another norm, so
+  that an earlier state seems to prefer that.
+
+**No factor within the noise counts.** Two trainings by one optimizer from two seeds differ in each
+norm's margin, too, by a factor which several references show: with margins m_1, ..., m_R in a norm
+
+    factor = margin_a / (m_1 ... m_R)^(1/R),    spread = max m_r / min m_r,
+
+and the margin rose where factor >= 1.1 and factor > spread, and fell where 1 / factor does so. With
+one reference the spread is unknown, which the conclusion says.
 
 **Where a reference tells nothing.** A margin that did not rise in a norm is no evidence against it
 if the reference may be near a limit in it, too: (1 - gap)^(-L/2), by which it can rise, is by the
@@ -45,8 +53,8 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -59,24 +67,27 @@ from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
+from implicit_bias.measure.lent_threads import one_thread_if_small
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.modules import as_module, drawn_like, evaluating
 from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
 from implicit_bias.measure.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
 
-# A margin has risen if it is above the reference's by this share.
-RISEN = 1e-2
+# A margin has risen if it is at least this many times the references', and above their spread.
+RISEN = 1.1
 # A gap has fallen if it is below the reference's by this share, not by what any training changes.
 FALLEN = 0.05
-# One factor dwarfs another where its logarithm is this many times that of the other, and of RISEN
-# per unit of the parameters' norm, as margins are over its power L.
-DWARFS = 10.0
+# One factor dwarfs another where its logarithm is this many times that of the other, and that of
+# NEXT_TO_1 for each unit of the degree L, as margins are over the power L of the norm.
+DWARFS, NEXT_TO_1 = 10.0, 1.01
 # Of two trainings the smallest margins are alike if neither is above this times the other.
 AS_FAR = 1.1
 # The norms of gradient descent, of Adam and of Muon on all matrices.
 NORMS = ("l2", "linf", "spectral")
 
+# A module of the same architecture, or its state dict.
+Reference: TypeAlias = nn.Module | Mapping[str, Tensor]
 Evidence = Literal["limit", "margin and gap", "margin", "none"]
 # How a norm is named by what speaks for it, the strongest first.
 NAMED: dict[Evidence, str] = {
@@ -113,7 +124,7 @@ class GapBounds:
 
 @dataclass(frozen=True)
 class NormRow:
-    """A module, and a reference, in one norm.
+    """A module, and references, in one norm.
 
     Attributes
     ----------
@@ -124,9 +135,19 @@ class NormRow:
     margin : float
         Smallest margin over ||theta||^L.
     reference_gap : GapBounds or None
-        The same of the reference.
+        Bounds on the smallest gap of a reference; None without one.
     reference_margin : float
-        The same of the reference; nan without one.
+        Geometric mean of the references' margins; nan without one.
+    spread : float
+        The largest margin of a reference over the smallest one; nan with less than two, of which
+        the noise is unknown.
+
+    Examples
+    --------
+    >>> gaps = [GapBounds(gap, gap, stopped=False) for gap in (0.5, 0.9)]
+    >>> row = NormRow("linf", gaps[0], 1.3, gaps[1], 1.0, spread=1.2)
+    >>> row.factor, row.noise, row.favoured
+    (1.3, 1.2, True)
     """
 
     norm: str
@@ -134,19 +155,39 @@ class NormRow:
     margin: float
     reference_gap: GapBounds | None = None
     reference_margin: float = math.nan
+    spread: float = math.nan
 
     @property
     def factor(self) -> float:
-        """Margin over the reference's; nan without one."""
+        """Margin over the references'; nan without one."""
         return self.margin / self.reference_margin
+
+    @property
+    def noise(self) -> float:
+        """The factor that a margin has to reach: 1.1, or the spread, which it has to exceed."""
+        return RISEN if math.isnan(self.spread) else max(RISEN, self.spread)
+
+    @property
+    def rose(self) -> bool:
+        """Whether the margin is above that of the references by more than the noise."""
+        return self._beyond(self.factor)
+
+    @property
+    def fell(self) -> bool:
+        """Whether it is below that of the references by more than the noise."""
+        return self._beyond(1.0 / self.factor)
+
+    def _beyond(self, factor: float) -> bool:
+        # Of an unknown spread, nan, no comparison is true.
+        return factor >= RISEN and not factor <= self.spread
 
     @property
     def favoured(self) -> bool | None:
         """Whether the training was towards this norm; None where bounds overlap.
 
-        It was where the margin is above the reference's and the gap below.
+        It was where the margin rose, and the gap is below that of each reference.
         """
-        if self.reference_gap is None or self.factor <= 1.0 + RISEN:
+        if self.reference_gap is None or not self.rose:
             return False
         if self.gap.upper < (1.0 - FALLEN) * self.reference_gap.lower:
             return True
@@ -167,8 +208,8 @@ class WhichNorm:
     rows : tuple of NormRow
         A row a norm.
     best : str or None
-        The norm whose margin the training maximised, or favoured beside the reference, or preferred
-        to the others; None where it cannot be told.
+        The norm whose margin the training maximised, or favoured beside the references, or
+        preferred to the others; None where it cannot be told, or not from the noise.
     conclusion : str
         That in a sentence, or why it cannot be told.
     linear : bool
@@ -177,10 +218,11 @@ class WhichNorm:
         Wall time.
     evidence : {"limit", "margin and gap", "margin", "none"}
         Why it is named. "limit": its gap is near 0, and that of no other norm is. "margin and gap":
-        beside the reference its margin is larger and its gap smaller, and in no other norm both
-        are so. "margin": its margin is larger than that of the reference, and in every other norm
+        beside the references its margin is larger and its gap smaller, and in no other norm both
+        are so. "margin": its margin is larger than that of the references, and in every other norm
         smaller, or larger by a far smaller factor, which certifies no limit. "none": no norm is
-        named.
+        named. A margin is larger or smaller where the factor is 1.1 at least, and above the spread
+        of the references.
 
     Examples
     --------
@@ -214,13 +256,21 @@ class WhichNorm:
             return bounds + (" (stopped)" if gap.stopped else "")
 
         what = "margin / maximum" if self.linear else "KKT gap"
-        headings, table = ["norm", what, "margin"], list[list[str]]()
-        for row in self.rows:
-            table.append([row.norm, measured(row.gap), number(row.margin)])
-            if row.reference_gap is not None:
-                table[-1] += [measured(row.reference_gap), number(row.factor, 3)]
-        if len(table[0]) > len(headings):
+        headings = ["norm", what, "margin"]
+        if self.rows[0].reference_gap is not None:
             headings += [f"{what} of the reference", "margin / the reference's"]
+        several = not math.isnan(self.rows[0].spread)
+        if several:
+            headings[-2:] = [f"{what} of the nearest reference", "margin / the references'"]
+            headings.append("spread of the references")
+        table = list[list[str]]()
+        for row in self.rows:
+            cells = [row.norm, measured(row.gap), number(row.margin)]
+            if row.reference_gap is not None:
+                cells += [measured(row.reference_gap), number(row.factor, 3)]
+            if several:
+                cells.append(number(row.spread, 3))
+            table.append(cells)
         return headings, table
 
 
@@ -231,7 +281,7 @@ def which_norm(
     *,
     optimizer: object = None,
     loss: object = None,
-    reference: nn.Module | Mapping[str, Tensor] | None = None,
+    reference: Reference | Sequence[Reference] | None = None,
     norms: Sequence[GivenNorm] | GivenNorm | None = None,
     max_seconds: float | None = None,
     leading: bool = False,
@@ -256,19 +306,22 @@ def which_norm(
         one that was found.
     loss : str, MarginLoss or callable, optional
         What was minimised, as in `diagnose`.
-    reference : nn.Module or state dict, optional
+    reference : nn.Module or state dict, or a list or tuple of them, optional
         The same architecture, trained otherwise: a ``copy.deepcopy`` of the module from before its
         training, by plain gradient descent, stopped at the same smallest margin (else the
         conclusion says so, with the call), or a state recorded early in the training, as soon as
         all samples are right. Its `state_dict()` does. By it a change is seen far from the limit.
+        Several of them, trained in one way from other seeds, show the noise: no norm is named whose
+        factor is within their spread. With one the noise is unknown, and the conclusion says so.
     norms : norm or sequence of norms, optional
         Names or norms, as in `diagnose`; by default l2, linf and spectral.
     max_seconds : float, optional
         Limit on the time of all searches together, which the norms share; where it stops one, its
-        bounds so far are reported, and that it was stopped. A search looks at the time between its
-        programs, so it may pass it by a second or so. Without it a norm may take as long as in
-        `diagnose`, up to 25 seconds, for the module and the reference each, so three norms may take
-        75 seconds alone and 150 beside a reference: with much less the bounds say little.
+        bounds so far are reported, and that it was stopped. It is passed by a second at most, or a
+        tenth of it if that is more, unless the checks of the modules alone take longer. Without it
+        a norm may take as long as in `diagnose`, up to 25 seconds, for the module and each
+        reference, so three norms may take 75 seconds alone and 150 beside a reference: with much
+        less the bounds say little.
     leading : bool
         Whether to measure the leading part of the module, and of the reference, as `diagnose` does.
 
@@ -281,7 +334,8 @@ def which_norm(
     HomogeneityError, SeparationError
         As `diagnose`; of the reference, too.
     ValueError, TypeError
-        As `diagnose`; no norm, or one twice; a reference of another architecture.
+        As `diagnose`; no norm, or one twice; a reference of another architecture, or an empty list
+        of them.
 
     Warns
     -----
@@ -296,6 +350,21 @@ def which_norm(
     >>> _ = module.weight.data.copy_(torch.tensor([[2.0, 1.0]]))
     >>> which_norm(module, torch.tensor([[2.0, 1.0]]), [1], norms=("l2", "linf")).best
     'l2'
+
+    Far from all limits, references of two seeds show the noise. The module's margin in linf is 1.3
+    times theirs, which differ by a factor of 1.27 among themselves:
+
+    >>> def weights(*values):
+    ...     made = torch.nn.Linear(3, 1, bias=False)
+    ...     _ = made.weight.data.copy_(torch.tensor([values]))
+    ...     return made
+    >>> X = torch.tensor([[1.0, 1.0, 1.0]])
+    >>> references = [weights(1.0, 0.9, 0.0), weights(1.0, 0.5, 0.0)]
+    >>> found = which_norm(
+    ...     weights(1.0, 1.0, 0.2), X, [1], norms=("l2", "linf"), reference=references
+    ... )
+    >>> [round(row.factor, 2) for row in found.rows], [round(row.spread, 2) for row in found.rows]
+    ([1.12, 1.3], [1.05, 1.27])
     """
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
@@ -308,13 +377,22 @@ def which_norm(
     own = "" if optimizer is None else geometry.name
     if own:
         geometries.setdefault(own, geometry)
-    with showing("measuring in each norm"), evaluating(module) as modes:
-        gradients = margins_of(module, inputs, labels, norms=geometries.values())
-        subject, _, found = checked(gradients, modes, optimizer, leading=leading)
-        unfit = recipe.loss_obstacle(loss, gradients.classes)
+    with (
+        showing("measuring in each norm"),
+        one_thread_if_small(module, inputs),
+        evaluating(module) as modes,
+    ):
+        subject, _, found = checked(
+            *(module, inputs, labels, modes, optimizer),
+            norms=geometries.values(),
+            leading=leading,
+        )
+        unfit = recipe.loss_obstacle(loss, subject.gradients.classes)
         subjects = [subject]
-        if reference is not None:
-            subjects.append(_reference(reference, module, inputs, labels, subject))
+        for each in _several(reference):
+            subjects.append(_reference(each, module, inputs, labels, subject))
+        # What follows the searches takes about as long as the checks did.
+        deadline = deadline.leaving(time.monotonic() - started)
         rows = _rows(subjects, geometries, deadline)
         twins = _twins(subject.gradients, geometries)
         best, evidence, conclusion = _conclude(rows, twins, own, subjects)
@@ -329,6 +407,11 @@ def which_norm(
         warnings.warn(text, DiagnosisWarning, stacklevel=2)
     quiet = (obstacle.advice for obstacle in obstacles if not obstacle.warns)
     conclusion += "".join(f" What helps: {text}." for text in quiet)
+    if len(subjects) == 2:
+        conclusion += (
+            " The noise is unknown, as there is one reference: pass several, trained in the same "
+            "way from other seeds, as reference=[...]."
+        )
     conclusion = recipe.once(conclusion)
     if stopped := [row.norm for row in rows if row.stopped]:
         conclusion += (
@@ -338,15 +421,32 @@ def which_norm(
     if leading:
         conclusion += (
             " All of this is about the leading part of the module, beside which the rest is "
-            f"{' (of the reference '.join(rests)}{')' * (len(rests) - 1)}; beyond l2 no theorem is "
-            "known for it."
+            f"{rests[0]}{_of_references(rests[1:])}; beyond l2 no theorem is known for it."
         )
     seconds = time.monotonic() - started
     return WhichNorm(tuple(rows), best, conclusion, subject.linear, seconds, evidence)
 
 
+def _several(reference: Reference | Sequence[Reference] | None) -> Sequence[Reference]:
+    """Return the references, one or several or none."""
+    if reference is None:
+        return []
+    if isinstance(reference, (nn.Module, Mapping)):  # a list of modules may be one: nn.Sequential
+        return [reference]
+    if not reference:
+        raise ValueError("reference has no module: pass at least one, or leave it out")
+    return reference
+
+
+def _of_references(said: Sequence[str]) -> str:
+    """Say the same of the references, in brackets; nothing without one."""
+    if not said:
+        return ""
+    return f" (of the reference{'s' if said[1:] else ''} {', '.join(said)})"
+
+
 def _reference(
-    reference: nn.Module | Mapping[str, Tensor],
+    reference: Reference,
     module: nn.Module,
     inputs: Any,
     labels: ArrayLike,
@@ -394,17 +494,34 @@ def _twins(
 def _rows(
     subjects: Sequence[Subject], norms: Mapping[str, ParameterNorm], deadline: Deadline
 ) -> list[NormRow]:
-    """Measure a module, and a reference if there is one, in each norm."""
-    rows = list[NormRow]()
+    """Measure a module, and references if there are any, in each norm."""
+    rows, left = list[NormRow](), len(norms) * len(subjects)
     for done, (name, norm) in enumerate(norms.items()):
         say("{}, norm {} of {}", name, done + 1, len(norms))
-        left = (len(norms) - done) * len(subjects)
-        measured = list[Any]()
-        for k, subject in enumerate(subjects):
-            soon = deadline.sooner(1.0 / (left - k))
-            measured += [_bounds(subject, norm, soon), subject.normalised_margin(norm)]
-        rows.append(NormRow(name, *measured))
+        gaps, margins = list[GapBounds](), list[float]()
+        for subject in subjects:
+            gaps.append(_bounds(subject, norm, deadline.sooner(1.0 / left)))
+            margins.append(subject.normalised_margin(norm))
+            left -= 1
+        row = NormRow(name, gaps[0], margins[0])
+        if gaps[1:]:
+            row = _beside(row, gaps[1:], margins[1:])
+        rows.append(row)
     return rows
+
+
+def _beside(row: NormRow, gaps: Sequence[GapBounds], margins: Sequence[float]) -> NormRow:
+    """Put the references' gaps and margins beside those of a module."""
+    smallest = GapBounds(
+        min(gap.lower for gap in gaps),
+        min(gap.upper for gap in gaps),
+        stopped=any(gap.stopped for gap in gaps),
+    )
+    # Ratios to one of them, whose product stays in the range of float64 where theirs does not.
+    ratios = [margin / margins[0] for margin in margins]
+    mean = margins[0] * math.prod(ratios) ** (1.0 / len(ratios))
+    spread = max(ratios) / min(ratios) if len(ratios) > 1 else math.nan
+    return replace(row, reference_gap=smallest, reference_margin=mean, spread=spread)
 
 
 def _bounds(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> GapBounds:
@@ -460,8 +577,8 @@ def _what_would_tell(
     if gap <= FAR:
         return f"{said} This reference tells nothing: it is near a limit in {row.norm} itself."
     wanted = []
-    if row.factor <= 1.0 + RISEN:
-        least, now = number(1.0 + RISEN), number(row.factor, 3)
+    if not row.rose:
+        least, now = number(row.noise, 3), number(row.factor, 3)
         wanted.append(f"its margin is above {least} times the reference's (now {now} times)")
     if row.gap.upper >= gap:
         wanted.append(f"its gap is below {percent(gap, space=' ')}")
@@ -482,13 +599,18 @@ def _to_its_margin(subject: Subject, name: str) -> str:
 
 def _as_far(subjects: Sequence[Subject], evidence: Evidence) -> str:
     """Say where a reference was trained less far than the module, by the smallest margins."""
-    ours, theirs = subjects[0].itself.min_margin, subjects[-1].itself.min_margin
-    if evidence == "margin" or ours <= AS_FAR * theirs:
+    ours, theirs = subjects[0].itself.min_margin, _reached(subjects[1:])
+    if evidence == "margin" or not theirs or ours <= AS_FAR * min(theirs):
         return ""
     return (
         " A reference tells more if it is trained as far (its smallest margin is "
-        f"{number(theirs, 3)}): `{_to_its_margin(subjects[0], 'reference')}`."
+        f"{number(min(theirs), 3)}): `{_to_its_margin(subjects[0], 'reference')}`."
     )
+
+
+def _reached(references: Sequence[Subject]) -> list[float]:
+    """Smallest margins of the references."""
+    return [reference.itself.min_margin for reference in references]
 
 
 # A norm that is named and why, or None and why none is.
@@ -531,7 +653,7 @@ def _undecided(best: NormRow, rivals: Sequence[NormRow], own: str, degree: float
         gap, theirs = row.reference_gap, "the optimizer's own norm, " * (row.norm == own)
         assert gap is not None
         full = best.factor * (1.0 - gap.lower) ** degree > 1.0
-        if (full and row.factor * (1.0 + RISEN) > 1.0) or (theirs and gap.upper < row.gap.lower):
+        if (full and not row.fell) or (theirs and gap.upper < row.gap.lower):
             return (
                 f"the margin is {number(best.factor, 3)} times that of the reference in "
                 f"{best.norm}, which does not speak against {row.norm}: {theirs}"
@@ -567,10 +689,10 @@ def _favoured(rows: Sequence[NormRow], others: Mapping[str, Sequence[NormRow]]) 
             f"in {', '.join(overlapping)} the margin rose, but the bounds on the gap overlap those "
             "of the reference"
         )
-    if most.factor <= 1.0:
+    if not any(row.rose for row in rows):
         return None, (
-            f"in no norm is the margin above the reference's (nearest to it in {most.norm}, "
-            f"{number(most.factor, 3)} times)"
+            f"in no norm is the margin above the reference's by more than the noise (most in "
+            f"{most.norm}, {number(most.factor, 3)} times, of {number(most.noise, 3)} that count)"
         )
     favoured = [row for row in rows if row.favoured]
     if not favoured:
@@ -595,13 +717,15 @@ def _preferred(
     """Find the norm in which the margin rose and in all others fell or rose far less."""
     most = max(rows, key=lambda row: row.factor)
     rivals = others[most.norm]
-    rest = max((row.factor for row in rivals), default=math.inf)
-    traded = rest * (1.0 + RISEN) < 1.0 < most.factor / (1.0 + RISEN)
-    risen = (1.0 + RISEN) ** subjects[0].degree
-    if not traded and most.factor ** (1.0 / DWARFS) < max(rest, risen):
+    traded = bool(rivals) and all(row.fell for row in rivals)
+    # A factor within the noise may be as large as that.
+    noise = 1.0 if math.isnan(most.spread) else max((row.spread for row in rivals), default=1.0)
+    rest = max((row.factor * noise for row in rivals), default=math.inf)
+    dwarfed = most.factor ** (1.0 / DWARFS) >= max(rest, NEXT_TO_1 ** subjects[0].degree)
+    if not most.rose or not (traded or dwarfed):
         return None, ""
-    ours, theirs = (subject.itself.min_margin for subject in subjects)
-    if AS_FAR * ours < theirs:
+    ours, theirs = subjects[0].itself.min_margin, _reached(subjects[1:])
+    if AS_FAR * ours < max(theirs):
         return None, (
             f"beside the reference the margin is by far the largest in {most.norm}, but so it may "
             "have been in an earlier state of the reference: stop it at the same smallest margin, "
@@ -611,6 +735,7 @@ def _preferred(
     return most, (
         f"its margin there is {number(most.factor, 3)} times that of the reference, and "
         f"{'below it' if traded else 'far less'} in every other norm ({lost}), with smallest "
-        f"margins of {number(ours, 3)} here and {number(theirs, 3)} there. This certifies no "
+        f"margins of {number(ours, 3)} here and {', '.join(number(m, 3) for m in theirs)} there. "
+        "This certifies no "
         f"limit: the KKT gap is {most.gap} here and {most.reference_gap} there"
     )

@@ -4,6 +4,7 @@
 file                 what
 ===================  =======================================================================
 modules.py           modules evaluated at other values, and put back as they were
+lent_threads.py      one thread where the passes of a module are short
 margin_gradients.py  gradients of margins, as Gram matrices
 homogeneity.py       the degree, or the part of a module that breaks it
 leading.py           the part that leads where parameters are large

@@ -31,8 +31,19 @@ ROUNDED_SHARE = 1e-6
 # Largest power of 2 that parameters are scaled by to see what is cut off far above its size now,
 # and the most bits that outputs may gain: beyond the range of float64 nothing is known.
 FAR_BITS, MOST_BITS = 40, 1000
-# Samples on which the forward pass is watched, and the cause of a refusal is looked for.
-WATCHED = 4
+# Functions that add a bias, their third argument.
+BIASED = ("linear", *(f"conv{of}{k}d" for of in ("", "_transpose") for k in (1, 2, 3)))
+# Those that add two tensors.
+ADDITIONS = ("add", "iadd", "radd")
+OF_NO_NAME = (
+    "the module is not homogeneous: use layers and activations that scale; a bias, a skip "
+    "connection or an update of frozen weights adds a term of another degree"
+)
+# A parameter to blame is looked for among at most so many, each of them with a few forward passes.
+MOST_TENSORS = 12
+# Samples on which the forward pass is watched, and the cause of a refusal is looked for; the first
+# of them, on which a module is refused before all samples are evaluated.
+WATCHED, FIRST = 4, 2
 # Scale at which terms of lower degrees are lost, by this share; the largest one of a polynomial.
 LARGE, LOST, LARGEST_DEGREE = 2.0**20, 1e-3, 6
 
@@ -44,6 +55,8 @@ class HomogeneityError(ValueError):
     ----------
     deviation : str
         What was measured, without advice.
+    leads : bool
+        Whether terms of another degree are to blame, so that ``leading=True`` may help.
 
     Examples
     --------
@@ -58,9 +71,10 @@ class HomogeneityError(ValueError):
     no scaling of its weights scales its outputs
     """
 
-    def __init__(self, deviation: str, advice: str = "") -> None:
+    def __init__(self, deviation: str, advice: str = "", *, leads: bool = False) -> None:
         super().__init__(f"{deviation}: {advice}" if advice else deviation)
         self.deviation = deviation
+        self.leads = leads
 
 
 class OtherGradientsError(HomogeneityError):
@@ -93,11 +107,12 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
     except HomogeneityError as error:
         if degree is not None or isinstance(error, OtherGradientsError):
             raise
+        leads = False
         try:
-            cause = _cause(gradients)
+            cause, leads = _cause(gradients)
         except ValueError as failed:  # of the module, at parameters for which it has no value
             cause = f"the module is not homogeneous, and {failed}"
-        raise HomogeneityError(f"{cause} ({error.deviation})") from error
+        raise HomogeneityError(f"{cause} ({error.deviation})", leads=leads) from error
     if goes_on(gradients, L):
         return L
     used = functions_used(gradients, TRAPS)
@@ -137,34 +152,37 @@ def measured_degree(
     # Gradients of one random combination of the margins, in which nothing cancels by symmetry.
     weights = np.random.default_rng(0).random(len(gradients.pairs))
 
-    def at(scale: float) -> tuple[Array, Array]:
-        theta = scale * gradients.theta
-        return gradients.margins(theta), gradients.combine(theta, weights).cpu().numpy()
+    def slopes(scale: float) -> Array:
+        return gradients.combine(scale * gradients.theta, weights).cpu().numpy()
 
-    original = at(1.0)
-    parts = gradients.parameters(torch.from_numpy(original[1])).items()
-    broken = [name for name, part in parts if not part.isfinite().all()]
-    if broken and gradients.scaled[0] == 1.0:  # else it may be for want of a limit
-        raise OtherGradientsError(
-            f"gradients in {listed(broken)} are NaN or infinite, though the outputs are finite: is "
-            "there a root or a norm at 0, or a torch.where whose other branch is NaN?",
-            "clamp what such a branch is given, before it computes",
-        )
-    scaled = {scale: at(scale) for scale in (2.0, 0.5)}
+    scales = (2.0, 0.5)
+    margins = gradients.margins(gradients.theta)
+    scaled = [gradients.margins(scale * gradients.theta) for scale in scales]
     # No degree fits where outputs vanish or overflow. Squares of the margins may underflow or
     # overflow, too, their shares of the largest do not.
-    largest = np.abs(original[0]).max()
-    size = np.linalg.norm(original[0] / largest)
+    largest = np.abs(margins).max()
+    size = np.linalg.norm(margins / largest)
     degrees = [
-        float(np.log(np.linalg.norm(margins / largest) / size) / np.log(scale))
-        for scale, (margins, _) in scaled.items()
+        float(np.log(np.linalg.norm(found / largest) / size) / np.log(scale))
+        for scale, found in zip(scales, scaled, strict=True)
     ]
     L = sum(degrees) / 2 if degree is None else degree
     deviations = [
-        _deviation(found, scale**power * expected)
-        for scale, both in scaled.items()
-        for found, expected, power in zip(both, original, (L, L - 1.0), strict=True)
+        _deviation(found, scale**L * margins) for scale, found in zip(scales, scaled, strict=True)
     ]
+    gradient = np.empty(0)
+    if np.max(deviations) <= tolerance:  # gradients take longer, and are not asked for in vain
+        gradient = slopes(1.0)
+        parts = gradients.parameters(torch.from_numpy(gradient)).items()
+        broken = [name for name, part in parts if not part.isfinite().all()]
+        if broken and gradients.scaled[0] == 1.0:  # else it may be for want of a limit
+            raise OtherGradientsError(
+                f"gradients in {listed(broken)} are NaN or infinite, though the outputs are "
+                "finite: is there a root or a norm at 0, or a torch.where whose other branch is "
+                "NaN?",
+                "clamp what such a branch is given, before it computes",
+            )
+        deviations += [_deviation(slopes(scale), scale ** (L - 1.0) * gradient) for scale in scales]
     deviation = float(np.max(deviations))  # which is nan where one is, unlike that of `max`
     if deviation <= tolerance and not L > HOMOGENEITY_TOLERANCE:
         raise HomogeneityError(
@@ -178,7 +196,7 @@ def measured_degree(
             f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
             "leave out biases and activations that do not scale",
         )
-    theta, (margins, gradient) = gradients.theta.cpu().numpy(), original
+    theta = gradients.theta.cpu().numpy()
     missed: float = abs(float(theta @ gradient) - L * float(weights @ margins))
     terms = float(np.abs(theta) @ np.abs(gradient))
     allowed: float = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
@@ -203,27 +221,49 @@ def few_samples(gradients: MarginGradients) -> MarginGradients:
     return gradients.of_samples(np.arange(min(WATCHED, len(gradients.labels))))
 
 
-def _cause(gradients: MarginGradients) -> str:
-    """Why a module is not homogeneous, and what to do."""
+def _cause(gradients: MarginGradients) -> tuple[str, bool]:
+    """Why a module is not homogeneous and what to do, and whether its leading part may help.
+
+    Layers that are known not to scale are looked for by name, in one forward pass of a few samples.
+    Only where there is none the module is evaluated with some of its parameters scaled, or at 0.
+    """
     # What is 0 now, a bias before training say, shows nothing of the term that it adds.
     drawn = gradients.theta.square().mean().sqrt() * drawn_like(gradients.theta)
     theta = torch.where(gradients.theta == 0, drawn, gradients.theta)
     gradients = gradients.restricted(gradients.shapes, theta)
     few = few_samples(gradients)
-    broken = [name for name in gradients.shapes if np.isnan(_degrees(few, [name])).any()]
-    watch, outputs = _watched(gradients, TRAPS, trained=True)
+    # --- by name
+    watch, outputs = _watched(gradients, {*TRAPS, *BIASED}, trained=True)
     last = watch.last(outputs)
-    if last not in (None, "log_softmax", *NORMALISATIONS):
+    traps = [name for name in watch.seen if name in TRAPS]
+    if last not in (None, "log_softmax", *NORMALISATIONS, *BIASED):
         return (
             f"the module returns what {last} makes, which does not scale: return logits, that is, "
             f"what {last} is given, and leave it to the loss"
-        )
-    for name, places in watch.seen.items():
+        ), False
+    for name in traps:
         if name == last == "log_softmax":  # differences of its outputs are those of the logits
             continue
-        of = f"; not homogeneous in {listed(broken)}" if broken else ""
         what, cure = TRAPS[name]
-        return f"{what}: {name} in {listed(places)}{of}: {cure}"
+        in_front = watch.in_front_of(name)
+        of = f", computed from {listed(in_front)}" if in_front else ""
+        leads = not OF_DEGREE_0 & set(traps)
+        return f"{what}: {name} in {watch.listed(watch.seen[name])}{of}: {cure}", leads
+    biases = [name for name in watch.biases if name in gradients.shapes]
+    if biases and not _breaks_without(few, biases):
+        return _of_biases(biases, watch), True
+    # --- by what it computes
+    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
+    if len(gradients.shapes) > MOST_TENSORS:
+        found = _unlike_terms(few, vectors)
+        if found is not None:
+            place, powers = found
+            also = f"biases ({listed(biases)}; bias=False) and " if biases else ""
+            sums = " and ".join(f"{power:.4g}" for power in sorted(powers))
+            return (
+                f"{also}a skip connection: {watch.listed([place])} adds terms of degrees {sums}. "
+                "Give all paths the same number of trained layers"
+            ), True
     degrees = _degrees(gradients, gradients.shapes, by_sample=True)
     if np.ptp(degrees) > HOMOGENEITY_TOLERANCE:  # not where a sample has none
         first, other = int(degrees.argmin()), int(degrees.argmax())
@@ -232,22 +272,21 @@ def _cause(gradients: MarginGradients) -> str:
             f"{degrees[other]:.4g} at sample {other}. Only the samples of the least degree keep a "
             "share of the gradient, so training goes to a KKT point of their program alone: give "
             "all contexts paths of the same number of layers, or diagnose the samples of one degree"
-        )
-    added = _added_terms(gradients)
+        ), False
+    added = _added_terms(gradients) if len(gradients.shapes) <= MOST_TENSORS else []
     biases = [name for name in added if len(gradients.shapes[name]) <= 1]
     others = gradients.shapes.keys() - biases
     if biases and not np.isnan(_degrees(gradients, others)).any():
         return (
             f"factors: with {listed(biases)} held fast the module is homogeneous, as with the "
             "slopes of a PReLU. Freeze them: requires_grad_(False)"
-        )
+        ), False
     if biases:
-        return (
-            f"biases: with {listed(biases)} set to 0 the module is homogeneous. Leave them out "
-            "(bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
-            "inputs does as well"
-        )
-    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
+        return _of_biases(biases, watch), True
+    if len(gradients.shapes) > MOST_TENSORS:
+        return OF_NO_NAME, False
+    far = few.at_scale(2.0**FAR_BITS, 0.0)
+    leads = not (np.isnan(_degrees(far, far.shapes)[0]) or directions(far))
     for without in [[], vectors]:
         mixed = _mixed_degrees(few, without)
         if len(mixed) > 1:
@@ -266,12 +305,54 @@ def _cause(gradients: MarginGradients) -> str:
             return (
                 f"{also}a skip connection: the outputs are a sum of terms of degrees "
                 f"{sums}{through}. Give all paths the same number of trained layers{frozen}"
-            )
-    of = f" in {listed(broken)}" if broken else ""
-    return (
-        f"the module is not homogeneous{of}: use layers and activations that scale; a bias, a skip "
-        "connection or an update of frozen weights adds a term of another degree"
+            ), leads
+    return OF_NO_NAME, leads
+
+
+def _unlike_terms(
+    gradients: MarginGradients, at_0: Collection[str]
+) -> tuple[str, tuple[float, float]] | None:
+    """Find where terms of two degrees are added: the part of the module, and the degrees.
+
+    The terms of all sums are written down at the parameters and at twice these, some at 0. The
+    first sum of terms that both scale, but by different powers, is a skip connection.
+    """
+    once, twice = (
+        _watched(gradients, ADDITIONS, trained=False, scale=scale, at_0=at_0)[0].sums
+        for scale in (1.0, 2.0)
     )
+    for (place, *terms), (_, *scaled) in zip(once, twice, strict=False):
+        degrees = _power(terms[0], scaled[0]), _power(terms[1], scaled[1])
+        if abs(degrees[0] - degrees[1]) > HOMOGENEITY_TOLERANCE:  # not where one is nan
+            return place, degrees
+    return None
+
+
+def _power(tensor: Tensor, doubled: Tensor) -> float:
+    """Degree of a tensor, by its values at twice the parameters; nan where it does not scale."""
+    size, most = float(tensor.abs().max()), float(doubled.abs().max())
+    if not (size > 0.0 and most > 0.0):
+        return float("nan")
+    missed = float((doubled - (most / size) * tensor).abs().max())
+    return float(np.log2(most / size)) if missed <= HOMOGENEITY_TOLERANCE * most else float("nan")
+
+
+def _of_biases(biases: list[str], watch: _Watch) -> str:
+    """Say that biases are to blame."""
+    kinds = dict.fromkeys(type(part).__name__ for name, part in watch.parts(biases))
+    of = f" of {' and '.join(kinds)} layers" if kinds else ""
+    return (
+        f"biases{of}: with {listed(biases)} set to 0 the module is homogeneous. Leave them out "
+        "(bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
+        "inputs does as well"
+    )
+
+
+def _breaks_without(gradients: MarginGradients, names: Collection[str]) -> bool:
+    """Whether the module has outputs with some parameters at 0, and is not homogeneous there."""
+    rest = gradients.shapes.keys() - names
+    at_0 = dict.fromkeys(names, 0.0)
+    return bool(_scaled(gradients, at_0).any() and np.isnan(_degrees(gradients, rest, names)[0]))
 
 
 def listed(names: list[str] | tuple[str, ...]) -> str:
@@ -290,11 +371,20 @@ def _scaled(gradients: MarginGradients, scales: Mapping[str, float]) -> Array:
 def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
     """Names of the parameters, not 0, whose size changes no output, as directions do.
 
-    Alone, or with all others of the same part: weight and bias in front of a layer norm.
+    Alone, or with all others of the same part: weight and bias in front of a layer norm. By Euler's
+    identity <W, grad q> = 0 in these, which one backward pass tells of a random combination of the
+    margins. Only those of which it holds are scaled.
     """
     theta = gradients.parameters(gradients.theta)
+    weights = np.random.default_rng(0).random(len(gradients.pairs))
+    v = gradients.parameters(gradients.combine(gradients.theta, weights))
+    products = {name: float((theta[name] * v[name]).sum()) for name in theta}
+    terms = {name: float((theta[name] * v[name]).abs().sum()) for name in theta}
 
     def still(names: list[str]) -> bool:
+        product, size = sum(products[name] for name in names), sum(terms[name] for name in names)
+        if abs(product) > HOMOGENEITY_TOLERANCE * size:  # not where it is nan
+            return False
         return abs(_degrees(gradients, names)[0]) <= HOMOGENEITY_TOLERANCE
 
     parts = dict[str, list[str]]()
@@ -306,6 +396,15 @@ def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
         for name in names
         if theta[name].any() and (still([name]) or still(names))
     )
+
+
+def directions(gradients: MarginGradients, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
+    """Names of the parameters whose size changes no output, though they themselves do."""
+    weights = np.random.default_rng(0).random(len(gradients.pairs))
+    v = gradients.parameters(gradients.combine(gradients.theta, weights))
+    sizes = {name: float(part.abs().max()) for name, part in v.items()}
+    least = tolerance * max(sizes.values())
+    return [name for name in of_degree_0(gradients) if sizes[name] > least]
 
 
 def _degrees(
@@ -391,7 +490,14 @@ class _Watch(TorchFunctionMode):
     def __init__(self, module: nn.Module, functions: Collection[str], *, trained: bool) -> None:
         super().__init__()
         self.functions, self.trained = functions, trained
+        self.module = module
         self.seen, self.results = dict[str, list[str]](), dict[str, Any]()
+        # What a function was given that depends on trained parameters; the names of biases that are
+        # added to such tensors.
+        self.given, self.biases = dict[str, list[Tensor]](), list[str]()
+        # Place and terms of each sum of two tensors of the same shape.
+        self.sums = list[tuple[str, Tensor, Tensor]]()
+        self.leaves, self.trained_names = dict[str, Tensor](), dict[int, str]()
         # Parts by their names without those of what compiled them, and where the pass is now.
         self.names = {k: name.replace("._orig_mod", "") for name, k in module.named_modules()}
         self.places = [""]
@@ -408,7 +514,17 @@ class _Watch(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name = getattr(func, "__name__", "").strip("_")
-        if name in self.functions and (not self.trained or _is_trained(name, args, kwargs or {})):
+        if name in BIASED:
+            self._note_bias(args, kwargs or {})
+        elif name in ADDITIONS and name in self.functions:
+            terms = [term.detach().clone() for term in args[:2] if isinstance(term, Tensor)]
+            if len(terms) == 2 and terms[0].shape == terms[1].shape:
+                self.sums.append((self.places[-1], terms[0], terms[1]))
+        elif name in self.functions and (
+            not self.trained or (found := _trained_among(name, args, kwargs or {}))
+        ):
+            if self.trained:
+                self.given.setdefault(name, []).extend(found)
             places = self.seen.setdefault(name, [])
             if self.places[-1] not in places:
                 places.append(self.places[-1])
@@ -417,6 +533,39 @@ class _Watch(TorchFunctionMode):
             self.results[name] = result
         return result
 
+    def _note_bias(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note a trained bias of a linear layer or convolution whose input is trained, too."""
+        given = args[0] if args else kwargs.get("input")
+        bias = args[2] if len(args) > 2 else kwargs.get("bias")
+        if isinstance(given, Tensor) and given.requires_grad and isinstance(bias, Tensor):
+            name = self.trained_names.get(id(bias))
+            if name is not None and name not in self.biases:
+                self.biases.append(name)
+
+    def in_front_of(self, function: str) -> list[str]:
+        """Names of the trained parameters from which a function's input was computed."""
+        given = [tensor.sum() for tensor in self.given.get(function, [])]
+        leaves = {name: self.leaves[name] for name in self.trained_names.values()}
+        with torch.enable_grad():
+            slopes = torch.autograd.grad(
+                sum(given, torch.zeros(())), list(leaves.values()), allow_unused=True
+            )
+        return [name for name, slope in zip(leaves, slopes, strict=True) if slope is not None]
+
+    def parts(self, names: Collection[str]) -> list[tuple[str, nn.Module]]:
+        """Parts of the module, by their names, that own some parameters."""
+        owners = dict.fromkeys(name.rpartition(".")[0] for name in names)
+        own = dict(self.module.named_modules())
+        return [(owner, own[owner]) for owner in owners if owner in own and owner]
+
+    def listed(self, places: list[str]) -> str:
+        """List parts by name and type."""
+        own = dict(self.module.named_modules())
+        kinds = dict.fromkeys(type(own[place]).__name__ for place in places if place in own)
+        if "" in places:  # by no layer of its own
+            return listed(places)
+        return listed(places) + (f" ({', '.join(kinds)})" if kinds else "")
+
     def last(self, outputs: Tensor) -> str | None:
         """Return the function that gave the module's outputs, as they are or as a view of them."""
         where = outputs.untyped_storage().data_ptr()
@@ -424,14 +573,14 @@ class _Watch(TorchFunctionMode):
         return next((name for name, t in tensors if t.untyped_storage().data_ptr() == where), None)
 
 
-def _is_trained(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether what a function is not homogeneous in depends on trained parameters."""
+def _trained_among(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Tensors that depend on trained parameters, of those that a function does not scale in."""
     # Its input, or query and key; affine weights after a normalisation scale.
     given = args[:2] or tuple(kwargs.values())[:2]
     if name == "multi_head_attention_forward":  # its values and its last layer may be trained
         projections = ("q_proj_weight", "k_proj_weight")
         given = (*given, *args[5:9], *(kwargs.get(key) for key in projections))
-    return any(isinstance(value, Tensor) and value.requires_grad for value in given)
+    return [value for value in given if isinstance(value, Tensor) and value.requires_grad]
 
 
 def functions_used(
@@ -445,13 +594,20 @@ def functions_used(
 
 
 def _watched(
-    gradients: MarginGradients, functions: Collection[str], *, trained: bool
+    gradients: MarginGradients,
+    functions: Collection[str],
+    *,
+    trained: bool,
+    scale: float = 1.0,
+    at_0: Collection[str] = (),
 ) -> tuple[_Watch, Tensor]:
-    """Evaluate a module under a watch; returns its outputs, too."""
+    """Evaluate a module under a watch, its parameters scaled or at 0; returns its outputs, too."""
     module = gradients.module
     watch, values = _Watch(module, functions, trained=trained), values_of(module)
-    for name in gradients.shapes:
-        values[name].requires_grad_(trained)
+    for name, part in gradients.parameters(gradients.theta).items():
+        own = torch.zeros_like(part) if name in at_0 else scale * part
+        values[name] = watch.leaves[name] = own.detach().requires_grad_(trained)
+        watch.trained_names[id(values[name])] = name
     hooks = register_module_forward_pre_hook(watch.enter), register_module_forward_hook(watch.leave)
     with torch.set_grad_enabled(trained), hooks[0], hooks[1], watch:
         return watch, evaluate(module, values, tuple(t[:WATCHED] for t in gradients.inputs))

@@ -26,6 +26,7 @@ termination"; Burke, Lewis, Overton (2005) for drawn gradients.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -220,13 +221,15 @@ def _drawn(
     tangent: multipliers.TangentProgram, deadline: Deadline
 ) -> Iterator[tuple[Tensor, Array]]:
     """Draw points until the deadline, with the factors r (n,) of the margins' gradients there."""
-    generator = torch.Generator().manual_seed(0)
+    generator, took = torch.Generator().manual_seed(0), 0.0
     for _ in range(DRAWS):
-        if deadline.passed:
+        if not deadline.allows(took):
             return
+        began = time.perf_counter()
         signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
         point = tangent.theta * (1.0 + RADIUS * (2.0 * signs - 1.0))
         own = tangent.degree * tangent.margins
         factor = factors_at(tangent.gradients, point, tangent.theta, own)
         if factor is not None:
             yield point, factor
+        took = time.perf_counter() - began  # with what is done with it in between

@@ -150,12 +150,8 @@ def _check(leading: MarginGradients) -> None:
     HomogeneityError
         It names functions and parameters.
     """
-    weights = np.random.default_rng(0).random(len(leading.pairs))
-    v = leading.parameters(leading.combine(leading.theta, weights))
-    sizes = {name: float(part.abs().max()) for name, part in v.items()}
-    moving = {name for name, size in sizes.items() if size > 10 * AGREEMENT * max(sizes.values())}
     jumping = [name for name in leading.shapes if _jumps(leading, name)]
-    still = [name for name in homogeneity.of_degree_0(leading) if name in moving]
+    still = homogeneity.directions(leading, 10 * AGREEMENT)
     normalised = homogeneity.functions_used(leading, homogeneity.NORMALISATIONS)
     if jumping or still or normalised:
         parts = homogeneity.listed(jumping or still) or "the parameters in front of it"

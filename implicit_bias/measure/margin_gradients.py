@@ -34,13 +34,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
-from torch.func import grad, vjp, vmap
+from torch.func import grad, vmap
 
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
 from implicit_bias.measure.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
@@ -224,12 +223,16 @@ class MarginGradients:
 
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (n,), of a direction w (P,), without J: the transpose of the transpose."""
-        zeros = torch.zeros(self.combinations.shape[:2], dtype=theta.dtype, device=theta.device)
-        parts = list[Tensor]()
-        with differentiated(self.module):
+        if _hooked(self.module):
+            raise ValueError(f"the module cannot be differentiated: {_hindrance(self.module)}")
+        parts, leaf = list[Tensor](), theta.detach().requires_grad_()
+        # Not by `vjp`, for which torch imports its compiler: a second or two at the first call.
+        with differentiated(self.module), torch.enable_grad():
             for rows in self._blocks():
-                transpose = vjp(partial(self._margins, rows), theta)[1]
-                parts += vjp(transpose, zeros[rows])[1]((direction,))
+                margins = self._margins(rows, leaf)
+                weights = torch.zeros_like(margins).requires_grad_()
+                transpose = _derivative((weights * margins).sum(), leaf, create_graph=True)
+                parts.append(_derivative((transpose * direction).sum(), weights))
         found = torch.cat(parts).reshape(-1)
         if not found.isfinite().all():  # at 0 second derivatives of a root are not
             places = torch.arange(len(found), device=theta.device)
@@ -414,6 +417,16 @@ def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[
     }
 
 
+def _derivative(total: Tensor, of: Tensor, *, create_graph: bool = False) -> Tensor:
+    """Gradient of a number, which may depend on nothing."""
+    if not total.requires_grad:
+        return torch.zeros_like(of)
+    (found,) = torch.autograd.grad(
+        total, of, create_graph=create_graph, allow_unused=True, materialize_grads=True
+    )
+    return found
+
+
 def defined() -> AbstractContextManager[None]:
     """Say that a module has no outputs at other parameters than its own, scaled or 0, say."""
     return explained(
@@ -435,16 +448,20 @@ def differentiated(module: nn.Module) -> AbstractContextManager[None]:
     )
 
 
+def _hooked(module: nn.Module) -> list[str]:
+    """Parts that have a full backward hook: torch has no public list of these."""
+    parts = module.named_modules()
+    return [name for name, part in parts if part._backward_hooks or part._backward_pre_hooks]
+
+
 def _hindrance(module: nn.Module) -> str:
-    parts = list(module.named_modules())
-    # torch has no public list of a module's hooks.
-    hooked = [name for name, part in parts if part._backward_hooks or part._backward_pre_hooks]
+    hooked = _hooked(module)
     if hooked:
         return (
             f"the part {hooked[0]!r} has a full backward hook, through which torch takes no second "
             "derivative; remove it (handle.remove()) before measuring"
         )
-    bags = [name for name, part in parts if isinstance(part, nn.EmbeddingBag)]
+    bags = [name for name, part in module.named_modules() if isinstance(part, nn.EmbeddingBag)]
     if bags:
         return (
             f"{bags[0]!r} is an EmbeddingBag, which has no second derivative in torch; take "

@@ -48,6 +48,7 @@ Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms; Ben-Tal and N
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -81,6 +82,8 @@ WORKING_SET = 1000
 CONSTRAINT_TOLERANCE, ROUGH_SHARE = 1e-9, 0.1
 # Relative gap of the programs of working sets in l2 over that share.
 PROGRAM_SHARE = 0.1
+# Gradients of single pairs that are computed at a time, between looks at the clock.
+ROWS_AT_A_TIME = 64
 # Rows that join at a time for each pair of a broken constraint, where a pair has several.
 ROWS_OF_A_PAIR = 2
 # Shares of a new direction that are tried, the rest of it the best one.
@@ -96,8 +99,8 @@ ROW_ENTRIES, FEWEST_ROWS, FIRST_ROWS, MOST_NEWTON, NEAR, GROWTH = 2**26, 512, 25
 # Relative gap to which programs are solved, the largest one that counts as exact, and the steps
 # without progress after which an interior point ends.
 PROGRAM_TOLERANCE, LARGEST_GAP, PATIENCE = 1e-10, 1e-6, 4
-# Seconds that a search may take, but in l2.
-SECONDS = 25.0
+# Seconds that a search may take, but in l2; the passes through a module that its first step takes.
+SECONDS, PASSES = 25.0, 10.0
 # Temperatures of the loss's weights, relative to a smallest margin of 1.
 TEMPERATURES = tuple(float(s) for s in np.geomspace(1.0, 1e4, 9))
 # The smallest weight that has a logarithm.
@@ -287,13 +290,23 @@ def best_multipliers(
         Weights from the best of which the level method goes on, so that what it finds is no worse
         than any; by default those of the loss, of all temperatures, and the best ones in l2.
     deadline : Deadline
-        When to end in any case, with the bounds so far. The time is looked at between programs, of
-        `WORKING_SET` pairs each at first, so that one of them may pass it by a second or so.
+        When to end in any case, with the bounds so far. A step of the search is not begun where the
+        last one took longer than what is left; where nothing is left, or less than `PASSES` passes
+        through the module take, the bounds are those of the start, or of the loss's weights.
     known : float, optional
         The search ends where the gap is known to this, or to a tenth of itself if that is less. By
         default where it is known exactly in l2, to `KNOWN` otherwise.
     """
     kind = tensors.up_to_scales(tangent.norm)
+    if deadline.end < np.inf:
+        began = time.perf_counter()
+        weights = loss_weights(tangent.margins, tangent.gradients.rivals)
+        first = tangent.judge(weights if starts is None else starts[0])
+        took = time.perf_counter() - began
+        if not deadline.allows(PASSES * took):
+            tempered = tempered_weights(tangent.margins, tangent.gradients.rivals)
+            judged = [first, *_judged(tangent, tempered, deadline, took)]
+            return replace(max(judged, key=lambda found: found.lower), method="stopped")
     if kind == "l2":
         return _in_l2(tangent, None if starts is None else starts[0], deadline, known)
     stopped, own = list[Multipliers](), deadline.within(seconds)
@@ -305,9 +318,9 @@ def best_multipliers(
         if balls and min(n, FEWEST_ROWS) * size <= ROW_ENTRIES:
             inside = _in_balls(tangent, own, known)
             close = inside.gap - inside.gap_lower <= accuracy(inside.gap, within)
-            if inside.method == "exact" or own.passed or (close and (known is not None or not few)):
-                late = deadline.passed and inside.method != "exact"
-                return replace(inside, method="stopped") if late else inside
+            ended = own.passed or inside.method in ("exact", "stopped")
+            if ended or (close and (known is not None or not few)):
+                return _ended_by(deadline, own, inside, "interior point")
             stopped.append(inside)
         if few:
             limit = own if kind == "l1" else deadline
@@ -315,14 +328,38 @@ def best_multipliers(
             if found.method == "exact":
                 return found
             stopped.append(found)
-    except (SolveError, ValueError):  # no solver takes the norm, or none succeeds in time
-        pass
+    except (SolveError, ValueError, TimeoutError):
+        pass  # no solver takes the norm, or none succeeds in time
     if starts is None:
         in_l2 = replace(tangent, norm=tensors.PARAMETER_NORMS["l2"])
         near = _in_l2(in_l2, None, own.sooner(EXACT_SHARE))
-        starts = [*tempered_weights(tangent.margins, tangent.gradients.rivals), near.weights]
-    found = _by_levels([*map(tangent.judge, starts), *stopped], own, within)
-    return replace(found, method="stopped") if deadline.passed else found
+        starts = [near.weights, *tempered_weights(tangent.margins, tangent.gradients.rivals)]
+    judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]
+    found = _by_levels([*judged, *stopped], own, within)
+    return _ended_by(deadline, own, found, "level method")
+
+
+def _ended_by(deadline: Deadline, own: Deadline, found: Multipliers, method: Method) -> Multipliers:
+    """Say whether the caller's deadline has ended a search, or the search's own, or neither."""
+    if found.method != "stopped" and not deadline.passed:
+        return found
+    if found.method == "exact":
+        return found
+    return replace(found, method="stopped" if deadline.end <= own.end else method)
+
+
+def _judged(
+    tangent: TangentProgram, candidates: Sequence[Array], deadline: Deadline, took: float = 0.0
+) -> list[Multipliers]:
+    """Judge some weights while there is time, each as long as the last one took."""
+    judged = list[Multipliers]()
+    for weights in candidates:
+        if not deadline.allows(took):
+            break
+        began = time.perf_counter()
+        judged.append(tangent.judge(weights))
+        took = time.perf_counter() - began
+    return judged
 
 
 def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array:
@@ -355,13 +392,15 @@ def _in_balls(tangent: TangentProgram, deadline: Deadline, known: float | None) 
     ------
     ValueError
         The gradients of single samples are not to be had.
+    TimeoutError
+        Not even the first of them are to be had in time.
     """
     norm, units, degree = cast("tensors.ComposedNorm", tangent.norm), tangent.units, tangent.degree
     pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
     chosen = np.argsort(tangent.margins[: len(tangent.gradients.pairs)], kind="stable")[:FIRST_ROWS]
 
     def rows(places: NDArray[np.int64]) -> Tensor:
-        return torch.tensor(tangent.gradients.rows(tangent.theta, places)).to(units) * units
+        return torch.tensor(_rows_in_time(tangent, places, deadline)).to(units) * units
 
     def judged(J: Tensor, weights: Tensor) -> Multipliers:
         table = np.zeros(len(tangent.margins))
@@ -372,7 +411,12 @@ def _in_balls(tangent: TangentProgram, deadline: Deadline, known: float | None) 
     best = replace(judged(J, torch.ones_like(J[:, 0])), method="interior point")
     path = CentralPath(norm, tangent.gradients.shapes, J, degree / best.lower)
     half, excess, mu, waited = deadline.sooner(EXACT_SHARE), np.inf, np.inf, 0
+    took = 0.0
     for _ in range(MOST_NEWTON):
+        if not deadline.allows(took):
+            best = replace(best, method="stopped")
+            break
+        began = time.perf_counter()
         try:
             path.advance()
         except (Breakdown, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
@@ -395,10 +439,34 @@ def _in_balls(tangent: TangentProgram, deadline: Deadline, known: float | None) 
         if (len(chosen) + len(joining)) * len(units) > ROW_ENTRIES:
             break
         if len(joining):
-            path.join(rows(joining))
+            try:
+                path.join(rows(joining))
+            except TimeoutError:
+                best = replace(best, method="stopped")
+                break
             chosen = np.append(chosen, joining)
+        took = time.perf_counter() - began
     agree = best.upper <= (1.0 + LARGEST_GAP) * best.lower
     return replace(best, method="exact") if agree else best
+
+
+def _rows_in_time(tangent: TangentProgram, places: NDArray[np.int64], deadline: Deadline) -> Array:
+    """J (m, P) of some pairs, of a few of them at a time.
+
+    Raises
+    ------
+    TimeoutError
+        The next ones would take longer than what is left, by the time that the last ones took.
+    """
+    parts, took = list[Array](), 0.0
+    for start in range(0, len(places), ROWS_AT_A_TIME):
+        if not deadline.allows(took):
+            raise TimeoutError("the time is up")
+        began = time.perf_counter()
+        few = places[start : start + ROWS_AT_A_TIME]
+        parts.append(tangent.gradients.rows(tangent.theta, few))
+        took = time.perf_counter() - began
+    return np.concatenate(parts)
 
 
 # --- exactly, on working sets --------------------------------------------------------------------
@@ -409,11 +477,16 @@ def _on_working_sets(tangent: TangentProgram, deadline: Deadline, most: int) -> 
 
     ``most`` is the size of the first set, and the number that joins at a time, if not WORKING_SET.
     """
+    took = 0.0
 
     def solved(chosen: NDArray[np.int64]) -> tuple[Multipliers, Tensor, Array]:
+        nonlocal took
+        began = time.perf_counter()
         weights = np.zeros(len(tangent.margins))
         weights[chosen], w = _program(tangent, chosen, deadline)
-        return tangent.judge(weights), w, tangent.slopes(w)
+        found = tangent.judge(weights), w, tangent.slopes(w)
+        took = time.perf_counter() - began
+        return found
 
     found, w, slopes = solve_on_some(
         solved,
@@ -421,9 +494,9 @@ def _on_working_sets(tangent: TangentProgram, deadline: Deadline, most: int) -> 
         tangent.margins,
         below=tangent.degree * (1.0 - CONSTRAINT_TOLERANCE),
         count=min(WORKING_SET, most),
-        fits=lambda size: not deadline.passed,
+        fits=lambda size: deadline.allows(took),
     )
-    if deadline.passed:
+    if not deadline.allows(took):
         found = replace(found, method="stopped")
     return tangent.with_direction(found, w, slopes)
 
@@ -448,6 +521,7 @@ def _in_l2(
     joining, best = np.flatnonzero(start), replace(tangent.judge(start), lower=0.0)
     a, along = np.zeros(0), tangent.degree * tangent.margins
     while True:
+        began = time.perf_counter()
         size, chosen = int(kept.sum()), np.append(chosen[kept], joining)
         added = tangent.gradients.gram(tangent.theta, joining, scale, chosen)
         gram = np.block([[gram[kept][:, kept], added[:, :size].T], [added]])
@@ -475,7 +549,8 @@ def _in_l2(
         least = tangent.degree * (1.0 - tolerance)
         most = min(WORKING_SET, ROWS_OF_A_PAIR * len(np.unique(pairs[slopes < least])))
         joining = worst_rows(slopes, pairs, least, most)
-        if enough or not len(joining) or deadline.passed:
+        late = not deadline.allows(time.perf_counter() - began)
+        if enough or not len(joining) or late:
             agree = best.upper <= (1.0 + max(2.0 * tolerance, LARGEST_GAP)) * best.lower
             return replace(best, method="exact" if agree else "stopped")
         kept = (found.weights[chosen] * np.diag(gram) >= slack) | (not rose)
@@ -486,7 +561,8 @@ def _program(
 ) -> tuple[Array, Tensor]:
     """Best multipliers in any norm that a solver takes, and w."""
     kind = tensors.up_to_scales(tangent.norm)
-    rows = tangent.gradients.rows(tangent.theta, chosen)
+    rows = _rows_in_time(tangent, chosen, deadline)
+    deadline.check()
     norm: Any = FlatNorm(tangent.norm, tangent.gradients)
     if kind in LINEAR_ENTRIES:  # of theta over its scales, a norm that linear programs take
         norm, rows = kind, rows * tangent.units.cpu().numpy()
@@ -545,9 +621,13 @@ def _by_levels(starts: Sequence[Multipliers], deadline: Deadline, known: float) 
     cuts = _Cuts(degree * tangent.margins[None] / size, tangent.theta[None] / size, np.zeros(1))
     cuts = cuts.with_(best)
     centre = best.weights / best.weights.sum() + spread
+    took = 0.0
     for step in range(MOST_STEPS):
-        if best.gap - best.gap_lower <= accuracy(best.gap, known) or deadline.passed:
+        if best.gap - best.gap_lower <= accuracy(best.gap, known):
             break
+        if not deadline.allows(took):
+            return replace(best, method="stopped")
+        began = time.perf_counter()
         lower, upper = degree / best.upper, degree / best.lower
         level = lower + LEVEL * (upper - lower)
         weights, cuts = cuts.project(np.log(np.maximum(centre, SMALLEST)), level)
@@ -561,6 +641,7 @@ def _by_levels(starts: Sequence[Multipliers], deadline: Deadline, known: float) 
         if found.lower > best.lower:
             spread = spread / 2.0
             best, centre = best.raised(found), weights + spread
+        took = time.perf_counter() - began
     return best
 
 

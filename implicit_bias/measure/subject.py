@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -65,6 +66,7 @@ def margins_of(
     *,
     classes: int | None = None,
     norms: Iterable[ParameterNorm] = (),
+    homogeneous: Collection[str] | None = None,
 ) -> MarginGradients:
     """Check a module, in the modes that it is in, with its samples: the one check there is.
 
@@ -80,9 +82,14 @@ def margins_of(
         K, by default that of the outputs.
     norms : iterable of ParameterNorm
         Those that it is measured in.
+    homogeneous : collection of str, optional
+        Parameters in which the module has to be homogeneous: one that is not is refused on its
+        first samples, before all are evaluated. What passes is still to be checked on all.
 
     Raises
     ------
+    HomogeneityError
+        It is not homogeneous in these.
     ValueError
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
@@ -91,6 +98,11 @@ def margins_of(
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     tensors = modules.as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
     labels = modules.labels_as_array(labels)
+    if homogeneous is not None and len(labels) > homogeneity.WATCHED:
+        first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
+        found = _classes(modules.check_outputs(module, first), labels)
+        few = MarginGradients(module, first, labels[: homogeneity.WATCHED], found)
+        _refuse_at_once(few.of_samples(np.arange(homogeneity.FIRST)), homogeneous)
     found = _classes(modules.check_outputs(module, tensors), labels)
     gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
@@ -109,6 +121,44 @@ def margins_of(
     for norm in norms:
         check_parts(norm, gradients.shapes)
     return gradients
+
+
+@contextmanager
+def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
+    """Let a refusal say that ``leading=True`` is another way, where it may be one, and how to ask.
+
+    Whether there is a leading part is not looked for, which takes hundreds of forward passes.
+    """
+    try:
+        yield
+    except homogeneity.HomogeneityError as error:
+        if not error.leads:
+            raise
+        raise homogeneity.HomogeneityError(
+            f"{error}. Or {how}, for the part that leads where the parameters are "
+            "large, as they are in the limit",
+            leads=True,
+        ) from error
+
+
+def _refuse_at_once(few: MarginGradients, names: Collection[str]) -> None:
+    """Refuse a module that is not homogeneous in some parameters on its first samples.
+
+    Only where these samples tell: outputs that are finite and not 0, and a gradient in each of the
+    parameters, since one that gets none from any sample does not count.
+
+    Raises
+    ------
+    HomogeneityError
+        The message names the layer or the parameters, and a cure.
+    """
+    names = few.shapes.keys() & set(names)
+    margins = few.margins(few.theta)
+    if not names or not np.isfinite(margins).all() or not margins.any():
+        return
+    few = few.restricted(names, few.theta)
+    if not without_gradient(few):
+        homogeneity.degree_of(few)
 
 
 def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
@@ -218,34 +268,6 @@ class Subject:
         if leading:
             return cls(*leading_part(gradients, degree), whole=gradients)
         return cls(gradients, homogeneity.degree_of(alive(gradients), degree))
-
-    @classmethod
-    def offering(
-        cls,
-        gradients: MarginGradients,
-        names: Collection[str],
-        *,
-        leading: bool,
-        trained: bool = False,
-    ) -> Subject:
-        """Do the same as `of`; a refusal says where ``leading`` would help, and how to ask."""
-        try:
-            return cls.of(gradients, names, leading=leading)
-        except homogeneity.OtherGradientsError:
-            raise
-        except homogeneity.HomogeneityError as error:
-            if leading:
-                raise
-            try:
-                found = cls.of(homogeneity.few_samples(gradients), names, leading=True)
-            except ValueError:
-                raise error from error.__cause__
-            call = f"call `{found.training_call()}`"
-            raise homogeneity.HomogeneityError(
-                f"{error}. Or {call if trained else 'pass leading=True'}, for the part of degree "
-                f"{found.degree:.4g} that leads where the parameters are large, as they are in the "
-                "limit"
-            ) from error
 
     @classmethod
     def known(cls, gradients: MarginGradients, degree: float, *, leading: bool) -> Subject:

@@ -13,7 +13,7 @@ float32_stage.py    when its first steps, in float32, end, and how float64 goes 
 newton.py           its Newton systems, in the space of the rows or of the features
 balls.py            the balls of norms: of groups, of singular values, of entries
 homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data
-feature_space.py    few features, or badly scaled ones: in float64
+feature_space.py    the homogeneous embedding, factored by QR: where other methods lose digits
 working_set.py      more samples, or pairs of samples and rivals
 out_of_core.py      more samples than memory holds: rounds on some of them, the pricing of all
 row_blocks.py       the blocks of them that Dask reads

@@ -13,7 +13,7 @@ t for each group.
 ==============  ==================================  ==============================================
 balls           slack T                             the other matrix, and what t asks of R
 ==============  ==================================  ==============================================
-of groups       1/2 - ||V_g||^2 / 2, (G,)           R_g V_g
+of groups       1/2 - ||W_g||^2 / 2, (G,)           R_g W_g
 of singular     t I - W W' / t, order r             R W / t;  tr R (I + W W' / t^2) = 2
 values
 of entries      w - W and w + W, entry by entry     R_0 - R_1;  u = R_0 + R_1 = (w / t)^(p - 1),
@@ -26,7 +26,7 @@ W, V    (r, F)    in the balls' coordinates: r = K - 1 orthonormal ones of the s
 R, T    (r, r)    multiplier and slack, positive definite; (2, r, F) for entries: of W <= t and of
                   W >= -t
 S       (r, r)    Nesterov and Todd's scaling, S T S = R
-Y       (r, F)    W / t
+Y       (r, F)    W / t; 0 for entries
 ======  ========  ==========================================================================
 
 A sum of nuclear norms over G groups of gates has a ball for each group. Their W are put below each
@@ -87,7 +87,10 @@ WARM_SHARE = 0.98
 
 @dataclass(frozen=True, eq=False)
 class BallPoint(Point):
-    """What a point of the central path has of the balls; W and t have length 0 for groups."""
+    """What a point of the central path has of the balls.
+
+    For groups t has length 0, and so has W in the rows, where it is V.
+    """
 
     W: Tensor
     t: Tensor
@@ -141,7 +144,7 @@ class CentralPoint(BallPoint):
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """A direction; ``U`` is what V changes by for groups, or W beside the change of t."""
+    """A direction; ``U`` is the change of W less Y dt, and empty for groups in the rows."""
 
     change: CentralPoint
     U: Tensor
@@ -204,10 +207,6 @@ class Balls(ABC):
     @abstractmethod
     def order(self, primal: Tensor) -> int:
         """Count the complementary products."""
-
-    def flat(self, values: Tensor) -> Tensor:
-        """Entries of what has the shape of the balls, (n,)."""
-        return values.reshape(-1)
 
     def moved(self, point: CentralPoint, step: CentralPoint, length: float) -> CentralPoint:
         """Return the point at this length of a step, or of less, where it keeps all equations."""
@@ -315,9 +314,8 @@ class BallMatrix:
 class InFeatures(Ball):
     """Balls at an iterate whose Newton system may be one in the features.
 
-    Its unknowns x are a change of zeta, (n,), and of q numbers of the ball (radii, or group
-    scales), each of which moves zeta along a direction, too: Phi (x + sum of them) is what the
-    margins change by.
+    Its unknowns x are u, (n,), and q numbers a of the ball, such as radii or group scales. The
+    margins change by Phi (u + directions' a).
     """
 
     @property
@@ -407,7 +405,9 @@ class GroupBalls(Ball):
 
 
 class GroupsInFeatures(EuclideanGroups):
-    """The same balls in the space of the features: V is (r, M', D'), of written features.
+    """The same balls in the space of the features, with a W of their own: V is (r, M', D').
+
+    With a shared column of gates it is (r, M' + 1, D').
 
     Of the classes r = K - 1 coordinates, as of `ClassMatrices`, where all of them have the same
     groups, or else the classes themselves.
@@ -437,6 +437,12 @@ class GroupsInFeatures(EuclideanGroups):
     def inner(self, V: Tensor, W: Tensor) -> Tensor:
         """<V_g, W_g> of each group, (G,)."""
         return torch.einsum("rm,rmg->g", (V * W).sum(2), self.members)
+
+    def of_start(self, start: Start, V: Tensor) -> tuple[Tensor, Tensor]:
+        """d, and margins of d_g V_g for the V of a start, its largest ||V_g|| 1."""
+        d = self.data.scale * self.data.tensor(start.group_norms)
+        zeta = (self.members @ d)[..., None] * V
+        return d, self.coordinates.margins(zeta.reshape(-1)) / self.dual_norm(V)
 
     def cold(self, V: Tensor, total: float) -> BallPoint:
         """Equal group scales."""
@@ -608,7 +614,7 @@ class ClassMatrices(Balls):
         return BallPoint(W, t, R, T)
 
     def centred(self, V: Tensor, mu: float) -> BallPoint:
-        """V, its norm at most 1/2, or zeta along it, and what equal products make of the others."""
+        """V, its norm at most 1/2, or zeta along it (0 for entries), and R and T of products mu."""
         if self.entries:
             return self.cold(0.0 * V, 2.0 * mu * V.numel())
         if self.free_t:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,10 +20,7 @@ from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.problem import MarginProblem
-
-# Factors of the features are cheaper than those of the samples with this many samples, this many of
-# them a feature, and up to this many features.
-MANY_SAMPLES, SAMPLES_A_FEATURE, FEW_FEATURES = 500, 8, 400
+from implicit_bias.solvers import costs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +84,6 @@ def _is_our_defect(error: BaseException) -> bool:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     raised_in = frames[-1].f_globals.get("__name__", "") if frames else ""
     return isinstance(error, DEFECTS) and raised_in.startswith(__package__.split(".")[0])
-
-
-def are_few_features(n_features: int, n_samples: int, each: int = SAMPLES_A_FEATURE) -> bool:
-    """Whether so many features are few for so many samples, or pairs of samples and rivals."""
-    return n_features <= min(n_samples // each, FEW_FEATURES)
 
 
 @dataclass(frozen=True)
@@ -375,8 +366,7 @@ class Solver(ABC):
 
     def lent_threads(self, problem: MarginProblem) -> int | None:
         """Return how many threads it has for a problem; None is as many as there are."""
-        rows = len(problem.constraints)
-        return threads_for(min(rows, math.prod(problem.norm_shape)), self.threads)
+        return threads_for(costs.order(problem, len(problem.constraints)), self.threads)
 
     @abstractmethod
     def run(

@@ -1,7 +1,7 @@
 """Which solver "auto" takes, and which ones follow where it fails.
 
-Norms that the native methods take are theirs: the one with the smallest estimate of its time
-(`costs`) is taken. Sums of maxima are linear programs for HiGHS, other norms go to a conic solver.
+If native methods take the norm, the one with the smallest estimated time is taken (`costs`). Other
+sums of maxima go to HiGHS, the remaining norms to a conic solver.
 `stats.detail` of a `Solution` says what was taken, with the estimates, and what was tried.
 """
 
@@ -26,7 +26,7 @@ from implicit_bias.solvers import base, costs
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
 
-# Up to here one Cholesky factorisation of all samples is cheaper than rounds of smaller ones.
+# With fewer rows the fall-back of an active set is an interior point.
 INTERIOR_POINT_LIMIT = 3000
 # Entries of the cones of matrix norms that Clarabel takes: it factorises them, in hours and tens of
 # GiB where SCS takes seconds.
@@ -171,7 +171,9 @@ def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
 
     The embedding ("feature-space") keeps digits that inner products of ill-conditioned features
     lose; multiple precision keeps all digits of small problems, and what it settles it settles
-    within a minute. The solvers of CVXPY are the last resort, where they take seconds.
+    within a minute. With two classes and groups these come in this order, and where the problem is
+    too large for the latter, ECOS and Clarabel, if they take seconds. Otherwise a working set and a
+    conic solver come before multiple precision.
     """
     structure, rows = structure_of(problem), len(problem.constraints)
     coefficients = problem.constraints.n_kinds * math.prod(problem.features.shape)

@@ -3,7 +3,7 @@
 An estimate is a sum of counts times constants: seconds of a whole solve to a gap of 1e-6, with all
 its steps or rounds. R rows (samples of two classes, pairs of a sample and a rival of more) of N
 samples touch E pairs of classes; a sample has F features, M' rotated gates times inputs, in each of
-r coordinates of the classes (1 of two classes, or K - 1).
+r coordinates of the classes: 1 of two classes, K for norms of entries, or else K - 1.
 
 ============  ==================================================================================
 features      1, E, squares E N F^2, cubes (r F)^3, products N F r, rows R
@@ -13,7 +13,7 @@ one-group     1, masks R^2, products R^2 F, supports R W^2
 highs         1, entries R F r, pivots R F r min(R, F r)
 ============  ==================================================================================
 
-W rows are a working set: 500, 1.5 for each of the r F features and, with a soft margin, 0.3 R, but
+W rows are a working set: 500, 1.5 for each of the r F features and, with a soft margin, 0.6 R, but
 no more than R.
 
 The constants were fitted to the processor's time of 400 solves on one core of an AMD EPYC (about 40
@@ -25,22 +25,23 @@ spectral and the nuclear norm. In the median an estimate is 1.2 times off for th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from implicit_bias import norms
+from implicit_bias.base.threads import SMALL_ORDER
 from implicit_bias.problem import MarginProblem
-from implicit_bias.problem.euclidean import euclidean_form
-from implicit_bias.solvers.rotations import Rotations
+from implicit_bias.solvers.rotations import feature_shape
 
 Method = Literal["features", "rows", "working-set", "one-group", "highs"]
 Kind = Literal["euclidean", "entries", "matrices"]
-# Where a system of the features would be of a larger order, it is not thought of.
-MOST_FEATURES = 20_000
+# Systems of the features of a larger order are not considered.
+LARGEST_ORDER = 20_000
 # A working set has this many rows, so many for each feature, and with a soft margin this share.
-FIRST_ROWS, ROWS_A_FEATURE, SOFT_SHARE = 500, 1.5, 0.3
+FIRST_ROWS, ROWS_A_FEATURE, SOFT_SHARE = 500, 1.5, 0.6
 
 
 @dataclass(frozen=True)
@@ -71,26 +72,25 @@ class Sizes:
     @classmethod
     def of(cls, problem: MarginProblem) -> Sizes:
         """Count those of a problem."""
-        K = problem.classes or 1
-        if kind_of(problem) == "euclidean":
-            features, groups = euclidean_form(problem)
-            gates = Rotations.of(features.sparse_gates, groups).n_rotated
-            varying = (features.X != features.X[0]).any(axis=0)
-            inputs = int(varying.sum()) + bool(features.X[0][~varying].any())
+        kind = kind_of(problem)
+        if kind == "euclidean":
+            K = problem.classes or 1
+            gates, inputs = feature_shape(problem)
         else:
+            K = problem.constraints.n_kinds  # 1 of two classes
             gates, inputs = problem.features.shape
         return cls(
             rows=len(problem.constraints),
             samples=problem.n_samples,
             pairs=max(K * (K - 1) // 2, 1),
-            coordinates=max(K - 1, 1),
+            coordinates=K if kind == "entries" else max(K - 1, 1),
             gates=max(gates, 1),
             features=max(gates * inputs, 1),
         )
 
     @property
     def order(self) -> int:
-        """R F, of a system of the features."""
+        """R F, the order of a system of the features."""
         return self.coordinates * self.features
 
     def working(self, *, hard: bool) -> Sizes:
@@ -102,6 +102,13 @@ class Sizes:
     def of_rows(self, count: int) -> Sizes:
         """Return those of a solve on some of the rows."""
         return replace(self, rows=count, samples=min(self.samples, count))
+
+
+def order(problem: MarginProblem, rows: int) -> int:
+    """Return the order of the smaller one of both systems of some rows of a problem."""
+    at_most = min(rows, math.prod(problem.norm_shape))
+    # Features are counted where merging them may matter.
+    return at_most if at_most < SMALL_ORDER else min(rows, Sizes.of(problem).order)
 
 
 def kind_of(problem: MarginProblem) -> Kind:
@@ -118,34 +125,37 @@ def kind_of(problem: MarginProblem) -> Kind:
 # Seconds per operation, of each method and kind of norm, with a soft and with a hard margin.
 SECONDS: dict[tuple[Method, Kind], tuple[list[float], list[float]]] = {
     ("features", "euclidean"): (
-        [1.6e-02, 4.2e-03, 7.1e-10, 6.8e-11, 5.7e-08, 1.5e-05],
-        [9.8e-03, 1.0e-02, 4.3e-10, 1.3e-10, 1.0e-07, 4.3e-06],
+        [1.6e-02, 4.6e-03, 6.5e-10, 7.0e-11, 9.3e-08, 1.3e-05],
+        [9.8e-03, 1.0e-02, 4.1e-10, 1.4e-10, 1.1e-07, 5.2e-06],
     ),
     ("features", "entries"): (
-        [1.9e-02, 3.9e-03, 7.8e-10, 6.0e-10, 1.9e-07, 8.3e-06],
-        [2.1e-02, 4.5e-03, 4.6e-13, 8.7e-10, 3.8e-07, 3.6e-06],
+        [1.9e-02, 4.9e-03, 6.2e-10, 4.1e-10, 2.2e-07, 5.5e-06],
+        [2.1e-02, 3.3e-03, 6.9e-10, 3.7e-10, 2.1e-07, 1.2e-05],
     ),
     ("features", "matrices"): (
-        [2.0e-02, 9.4e-03, 9.5e-10, 4.0e-11, 1.8e-07, 1.4e-05],
-        [2.9e-02, 6.8e-03, 1.0e-09, 3.8e-11, 0.0, 1.3e-05],
+        [3.0e-02, 6.1e-03, 7.9e-10, 4.4e-11, 2.7e-07, 1.3e-05],
+        [2.8e-02, 4.1e-03, 9.8e-10, 4.1e-11, 0.0, 2.5e-05],
     ),
     ("rows", "euclidean"): (
-        [2.0e-02, 3.1e-09, 1.9e-10, 5.7e-09],
-        [1.9e-02, 2.2e-09, 7.8e-11, 9.4e-09],
+        [2.0e-02, 3.0e-09, 2.0e-10, 6.4e-09],
+        [2.0e-02, 2.3e-09, 7.8e-11, 9.8e-09],
     ),
-    ("rows", "entries"): ([3.1e-02, 0.0, 4.4e-10, 4.9e-07], [3.7e-02, 0.0, 7.3e-10, 4.3e-07]),
-    ("rows", "matrices"): ([5.1e-02, 0.0, 3.1e-10, 4.0e-08], [4.1e-02, 2.8e-09, 2.9e-10, 8.2e-09]),
+    ("rows", "entries"): ([3.2e-02, 3.1e-08, 3.8e-10, 3.1e-07], [3.8e-02, 0.0, 7.3e-10, 3.7e-07]),
+    ("rows", "matrices"): ([5.3e-02, 0.0, 3.1e-10, 4.1e-08], [4.1e-02, 2.8e-09, 2.9e-10, 8.2e-09]),
     ("working-set", "euclidean"): (
-        [1.4e-02, 1.0e-01, 3.4e-09, 1.8e-04],
-        [3.5e-02, 2.8e-02, 1.3e-08, 1.3e-05],
+        [1.3e-02, 6.0e-01, 0.0, 1.4e-04],
+        [3.1e-02, 3.0e-01, 4.7e-09, 7.2e-06],
     ),
     ("working-set", "entries"): (
-        [4.7e-02, 0.0, 2.0e-07, 2.4e-04],
-        [8.6e-02, 0.0, 8.4e-08, 2.4e-05],
+        [3.0e-02, 6.0e-01, 2.1e-07, 2.0e-04],
+        [7.2e-02, 3.0e-01, 1.5e-08, 2.3e-05],
     ),
-    ("working-set", "matrices"): ([4.3e-02, 0.0, 0.0, 4.1e-04], [1.1e-01, 0.0, 2.1e-08, 1.1e-05]),
-    ("one-group", "euclidean"): ([1.9e-02, 0.0, 6.6e-11, 1.3e-11], [6.8e-03, 3.0e-08, 0.0, 0.0]),
-    ("highs", "entries"): ([9.4e-04, 6.2e-06, 0.0], [4.9e-03, 1.8e-06, 0.0]),
+    ("working-set", "matrices"): (
+        [9.5e-03, 6.0e-01, 0.0, 3.6e-04],
+        [8.9e-02, 3.0e-01, 0.0, 1.2e-05],
+    ),
+    ("one-group", "euclidean"): ([2.0e-02, 3.1e-09, 1.0e-10, 0.0], [7.1e-03, 2.9e-08, 0.0, 0.0]),
+    ("highs", "entries"): ([3.0e-03, 4.7e-06, 0.0], [5.9e-03, 1.5e-06, 0.0]),
 }
 
 
@@ -153,7 +163,7 @@ def estimates(problem: MarginProblem) -> dict[Method, float]:
     """Return the seconds that each method would take which takes a problem."""
     sizes, kind = Sizes.of(problem), kind_of(problem)
     methods: list[Method] = ["features", "rows", "working-set"]
-    if sizes.order > MOST_FEATURES:
+    if sizes.order > LARGEST_ORDER:
         methods.remove("features")
     if isinstance(problem.norm, norms.L1 | norms.LInf):
         methods.append("highs")
@@ -162,9 +172,14 @@ def estimates(problem: MarginProblem) -> dict[Method, float]:
     return {name: _seconds(name, sizes, kind, problem.hard_margin) for name in methods}
 
 
+def of_interior_point(sizes: Sizes, kind: Kind, *, hard: bool) -> float:
+    """Return the seconds that an interior point would take, in the cheaper space."""
+    return _seconds(cheaper_system(sizes, kind, hard=hard), sizes, kind, hard)
+
+
 def cheaper_system(sizes: Sizes, kind: Kind, *, hard: bool) -> Literal["features", "rows"]:
     """Return in which space an interior point takes less time on some rows."""
-    if sizes.order > MOST_FEATURES:
+    if sizes.order > LARGEST_ORDER:
         return "rows"
     features = _seconds("features", sizes, kind, hard)
     return "features" if features < _seconds("rows", sizes, kind, hard) else "rows"
@@ -185,9 +200,8 @@ def _counts(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> list[float]
         case "rows":
             return [1, R**2 * sizes.gates * r, R**3, R * F * r]
         case "working-set":
-            working = sizes.working(hard=hard)
-            system = cheaper_system(working, kind, hard=hard)
-            return [1, _seconds(system, working, kind, hard), R * F * r, R]
+            inner = of_interior_point(sizes.working(hard=hard), kind, hard=hard)
+            return [1, inner, R * F * r, R]
         case "one-group":
             return [1, R**2, R**2 * F, R * sizes.working(hard=hard).rows ** 2]
         case "highs":

@@ -40,7 +40,7 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers import homogeneous
 from implicit_bias.solvers.base import Answer, Start, Tolerances
-from implicit_bias.solvers.interior_point import InteriorPoint, has_ball
+from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
 from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
 
@@ -82,7 +82,7 @@ OFFSET_RATIO = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSpace(RowSolver):
-    """The native solver for few features: time linear in the samples.
+    """The homogeneous embedding in the space of the features: time linear in the samples.
 
     With two classes and sums of l2 features may have any scales, and a start is not used. Other
     problems go to `InteriorPoint` with its system in the features.
@@ -93,12 +93,12 @@ class FeatureSpace(RowSolver):
     own_limit: ClassVar[int] = 150
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of balls."""
-        return has_ball(problem)
+        """Those of the interior point that are no sums of l2."""
+        return is_not_euclidean(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
-        if problem.classes is not None or has_ball(problem):
+        if problem.classes is not None or is_not_euclidean(problem):
             options = {x.name: getattr(self, x.name) for x in fields(self)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
         rows = self.chosen(problem)

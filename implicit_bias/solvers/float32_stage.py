@@ -1,10 +1,11 @@
 """The float32 stage of the interior point: far from the optimum half the digits steer as well.
 
-Under sums of Euclidean norms the first steps are computed in float32, in half the time, until the
-gap is coarse, and so is a doubt whether the data are separable; the others in float64. Where this
-saves time, with many rows, a tolerance that float32 can hold is reached in it, and float64 has only
-to verify the bounds. With few rows the change would take longer than it saves, and where float32's
-range does not hold the samples' scales (`ScaledProblem.in_range`) all steps are in float64.
+Under sums of Euclidean norms the first steps in the rows are computed in float32, in half the time,
+until the gap is coarse, and so is a doubt whether the data are separable; the others in float64.
+Where this saves time, with many rows, a tolerance that float32 can hold is reached in it, and
+float64 has only to verify the bounds. With few rows the change would take longer than it saves, and
+where float32's range does not hold the samples' scales (`ScaledProblem.in_range`) all steps are in
+float64.
 
 `interior_point` takes the steps, the same in both (`_CentralPath.steps`): here is when those in
 float32 end, and from where the others go on.

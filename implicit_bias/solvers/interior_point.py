@@ -28,11 +28,10 @@ A Newton step eliminates s, xi, w and T and solves one system in the space of th
 features (`newton`). Mehrotra's predictor sets the centring; its second-order terms enter the
 corrector. Typically 10 to 15 steps reach a gap of 1e-10.
 
-For groups three things save time and change nothing else. Until the gap is coarse the steps are
-computed in float32 (`float32_stage`). From there on, samples that are clearly no support vectors
-are left out of the system (`_Split`): their alpha = mu / s is known, its drift as mu falls enters
-the right-hand side, and their s is read off the margins. And constant columns are merged
-(`scaled_problem`).
+For groups, in the rows, two things save time and change nothing else. Until the gap is coarse the
+steps are computed in float32 (`float32_stage`). From there on, samples that are clearly no support
+vectors are left out of the system (`_Split`): their alpha = mu / s is known, its drift as mu falls
+enters the right-hand side, and their s is read off the margins.
 
 A warm start begins at the solution of a similar problem, moved into the interior.
 """
@@ -89,9 +88,9 @@ AIM, SETTLED = 0.9, 2
 # Progress of a bound or the gap in a step, relative; with less for a while, stagnation is
 # attributed to rounding.
 LEAST_PROGRESS = 1e-3
-# Below this a gap changes by rounding alone.
+# Once the gap is below this, a smaller gap is not counted as progress.
 NOISE = 1e-12
-# Gaps below this one are of rounding.
+# A computed gap is reported as no less than this.
 ROUNDING = 1e-14
 # Hard margins begin with V so many times outside of the balls, and margins so far above 1.
 FAR, FAR_MARGIN = 5e3, 30.0
@@ -132,17 +131,17 @@ class Steering:
     kept: bool = False
 
 
-# Matrices R and T lose digits near the boundary.
-OF_GROUPS = Steering(boundary_share=0.995, floor=0.05, patience=10)
-CAUTIOUS = replace(OF_GROUPS, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0))
-OF_CLASSES = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,))
-CAUTIOUS_OF_CLASSES = replace(
-    OF_CLASSES, boundary_share=0.9, patience=30, short=0.5, centring=(0.3, 0.8), kept=True
+# Balls with a W of their own lose digits near the boundary.
+WITHOUT_W = Steering(boundary_share=0.995, floor=0.05, patience=10)
+CAUTIOUS = replace(WITHOUT_W, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0))
+WITH_W = Steering(boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,))
+CAUTIOUS_WITH_W = replace(
+    WITH_W, boundary_share=0.9, patience=30, short=0.5, centring=(0.3, 0.8), kept=True
 )
 
 
-def has_ball(problem: MarginProblem) -> bool:
-    """Whether a norm is no sum of l2, and has a ball, or one of each group of gates."""
+def is_not_euclidean(problem: MarginProblem) -> bool:
+    """Whether the interior point takes the norm by `ClassMatrices`: no sum of l2 norms."""
     matrices = problem.norm in BALLS or nuclear_groups(problem.norm) is not None
     entries = entries_of(problem.norm) is not None
     return entries or (problem.classes is not None and matrices)
@@ -156,10 +155,11 @@ def class_features(problem: MarginProblem) -> int:
     return problem.constraints.n_kinds * math.prod(problem.features.shape)
 
 
-def memory_of_features(problem: MarginProblem, rows: Constraints) -> int:
+def memory_of_features(problem: MarginProblem) -> int:
     """Bytes that a solve in the space of the features may take at most beside the problem."""
-    order, K = class_features(problem), problem.constraints.n_kinds
-    return 8 * (8 * order**2 + problem.n_samples * (order // K + 40 * K))
+    sizes = costs.Sizes.of(problem)
+    of_sample = sizes.features + 40 * (sizes.coordinates + 1)
+    return 8 * (8 * sizes.order**2 + sizes.samples * of_sample)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ class InteriorPoint(RowSolver):
     ----------
     system : str
         Where a step is solved for: in the space of the "rows", of the "features", or by "auto" in
-        the one that takes fewer operations (`costs`).
+        the one that is estimated to take less time (`costs`).
     coarse_gap : float
         Down to this gap steps in the rows are computed in float32, for sums of Euclidean norms.
     coarse_rows : int
@@ -198,17 +198,17 @@ class InteriorPoint(RowSolver):
 
     def takes_norm(self, problem: MarginProblem) -> bool:
         """Those of balls."""
-        return has_ball(problem)
+        return is_not_euclidean(problem)
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the system, and check that there is room for its matrices."""
-        rows, euclidean = self.chosen(problem), not has_ball(problem)
+        rows, euclidean = self.chosen(problem), not is_not_euclidean(problem)
         system = self.system
         if system == "auto":
             sizes, kind = costs.Sizes.of(problem).of_rows(len(rows)), costs.kind_of(problem)
             system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
         if system == "features":
-            self.check_memory(memory_of_features(problem, rows))
+            self.check_memory(memory_of_features(problem))
             balls = GroupsInFeatures if euclidean else ClassMatrices
             return _CentralPath(self, problem, rows, start, balls, FeatureNewton)
         if euclidean:
@@ -234,7 +234,7 @@ _Path: TypeAlias = Generator[tuple[float, float], None, tuple[Status, CentralPoi
 
 
 class _CentralPath(Run):
-    """The central path, for groups followed first in float32 and then in float64."""
+    """The central path, for groups in the rows followed first in float32, then in float64."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class _CentralPath(Run):
         idle_gap: float = 0.0,
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
-        self._of_classes = balls is not EuclideanGroups
+        self._has_W = balls is not EuclideanGroups
         if balls is ClassMatrices and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         self._problem, self._start = problem, start
@@ -275,9 +275,9 @@ class _CentralPath(Run):
             point = point if reached else None
             self._settled, self._best = self.answer(), None  # whose memory is needed
         balls = self._balls(ScaledProblem(self._layout, self._device))
-        steering, cautious = OF_GROUPS, CAUTIOUS
-        if self._of_classes:
-            steering, cautious = OF_CLASSES, CAUTIOUS_OF_CLASSES
+        steering, cautious = WITHOUT_W, CAUTIOUS
+        if self._has_W:
+            steering, cautious = WITH_W, CAUTIOUS_WITH_W
         first = in_float64(point, balls.data) if point else _first(balls, self._start)
         status, _ = yield from self._follow(balls, first, fine, steering)
         if status is Status.NUMERICAL_TROUBLE:
@@ -289,7 +289,7 @@ class _CentralPath(Run):
         if not scaled.in_range:
             return Status.NUMERICAL_TROUBLE, None
         balls = self._balls(scaled)
-        return (yield from self._follow(balls, _first(balls, self._start), coarse, OF_GROUPS))
+        return (yield from self._follow(balls, _first(balls, self._start), coarse, WITHOUT_W))
 
     def _follow(
         self,
@@ -350,7 +350,6 @@ def _at_a_standstill(best: _Best, view: _View) -> Status:
     which a proof is sought.
     """
     if view.gordan_ratio > SUSPICIOUS and math.isinf(best.upper):
-        best.alpha = view.of_bound
         return Status.NOT_SEPARABLE
     return Status.NUMERICAL_TROUBLE
 
@@ -503,7 +502,7 @@ class _Split:
         residual, e, drifts = -view.excess, scaled.e, []
         if self.any_idle:
             residual, e = residual[self.free], e[self.free]
-            # Of the idle alpha when they go to mu / s, as parts at mu = 0 and 1.
+            # Change of the idle alpha on their way to mu / s: a constant part, and one per mu.
             away = torch.where(self.idle, -self.alpha, 0.0)
             per_mu = torch.where(self.idle, 1.0 / view.excess, 0.0)
             drifts = [(self.everything.dual_vectors(a), scaled.e.T @ a) for a in (away, per_mu)]
@@ -573,8 +572,11 @@ class _View:
         self.excess = margins - scaled.b  # (P,)
         self.upper, self.violation = scaled.upper(self.ball.norm, margins)
         growth = 1.0 / largest if largest > 0 else np.inf
-        # Features have norm 1 here. A soft margin always has a solution.
-        self.gordan_ratio = 0.0 if scaled.soft else float(self.of_bound.sum()) * growth
+        # Rows have norm 1 here: that of a sample's features, times sqrt(2) with a rival's label. A
+        # soft margin always has a solution.
+        size = 1.0 if scaled.rows.signed else 0.5**0.5
+        ratio = size * float(self.of_bound.sum()) * growth
+        self.gordan_ratio = 0.0 if scaled.soft else ratio
         if scaled.soft:
             growth = min(growth, float((scaled.box_C / scaled.boxes.pool(self.of_bound)).min()))
         self.lower = float(scaled.b @ self.of_bound) * growth

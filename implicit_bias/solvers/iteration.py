@@ -8,7 +8,6 @@ iterations and time, Ctrl-C, errors and the history are the same for all methods
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
@@ -25,7 +24,7 @@ from implicit_bias.base.validation import UnsuitableError, check_number
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.euclidean import in_groups_of_gates
-from implicit_bias.solvers import base
+from implicit_bias.solvers import base, costs
 
 GIB = 2**30
 
@@ -284,4 +283,4 @@ class RowSolver(NativeSolver):
     def lent_threads(self, problem: MarginProblem) -> int | None:
         """Return how many threads it has for these constraints."""
         rows = len(problem.constraints) if self.rows is None else len(self.rows)
-        return threads_for(min(rows, math.prod(problem.norm_shape)), self.threads)
+        return threads_for(costs.order(problem, rows), self.threads)

@@ -8,9 +8,11 @@ of the margins. So a step solves one of
         W = zeta    D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - pull dt = Phi' dalpha + ...
 
 in the rows, with D + Phi K Phi' or D + Phi K^-1 Phi', or in the features, with K^-1 + Phi' D^-1 Phi
-or K + Phi' D^-1 Phi: whichever is smaller. In the rows Phi (A (x) I) Phi' is the mask
+or K + Phi' D^-1 Phi: whichever `costs` estimates to be faster. With W = V the system in the
+features keeps numbers of the ball as a border (`balls`). In the rows Phi (A (x) I) Phi' is the mask
 (b A b') o (x x'); what K adds to it has the rank r (r + 1) / 2 (a border of the system, because it
-grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. For groups the system is
+grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. The system of groups in the rows
+is
 
         [ A   U       e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
         [ U'  -T / R  0 ] [dR    ] = [c]
@@ -47,11 +49,10 @@ from implicit_bias.solvers.balls import (
 )
 from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
-# A solution is computed again, from what it lacks, at most this many times. In the features a
-# correction below SETTLED of the solution is the last one: the next would be about its square. In
-# the rows none is made where these lack less than NEGLIGIBLE of their right-hand side; the
-# equations of the ball and of the intercept, which the solve has fulfilled up to rounding, are not
-# asked.
+# A system is solved at most REFINEMENTS times: once, then for the residual. In the features the
+# refinement ends after a correction below SETTLED of the solution: the next would be about its
+# square. In the rows it ends when the rows' residual is below NEGLIGIBLE of their right-hand side;
+# the equations of the ball and of the intercept hold to rounding after each solve.
 REFINEMENTS, SETTLED, NEGLIGIBLE = 3, 1e-8, 1e-10
 
 SomeBall = TypeVar("SomeBall", bound=Ball)

@@ -15,10 +15,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
+from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers
+from implicit_bias.problem.euclidean import euclidean_form
 
 # Wider groups gain little from a rotation, which fills sparse gates.
 WIDEST_ROTATION = 8
+
+
+def feature_shape(problem: MarginProblem) -> tuple[int, int]:
+    """Return how many gates and inputs a sample has once what is constant is merged into one."""
+    features, groups = euclidean_form(problem)
+    gates = Rotations.of(features.sparse_gates, groups).n_rotated
+    varying = (features.X != features.X[0]).any(axis=0)
+    return gates, int(varying.sum()) + bool(features.X[0][~varying].any())
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
-from implicit_bias.bounds.gordan import prove_not_separable
+from implicit_bias.bounds.gordan import prove_not_separable, takes_too_long
 from implicit_bias.bounds.separability import (
     find_conflict,
     lacks_constant,
@@ -27,7 +27,7 @@ from implicit_bias.norms import L2
 from implicit_bias.norms.named import AtomError
 from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.problem.euclidean import with_l1_for_single_entries
-from implicit_bias.solvers import choice
+from implicit_bias.solvers import choice, costs
 from implicit_bias.solvers.base import (
     BoundsAt,
     Candidate,
@@ -45,8 +45,11 @@ from implicit_bias.solvers.iteration import finite, nothing_yet
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
-# Alpha without a separator, and with V so small, are taken by "auto" for a sign that none exists.
-DOUBTFUL = 1e-4
+# Alpha without a separator, and with V so small, are taken by "auto" for a sign that none exists,
+# which is then to be proven; where a proof would take too long, so small ones end the search.
+DOUBTFUL, HOPELESS = 1e-4, 1e-6
+# Up to so many samples a user is told where a free offset would separate them.
+MOST_WITH_OFFSET = 3000
 # After these "auto" tries another solver.
 UNSETTLED = (
     Status.NUMERICAL_TROUBLE,
@@ -164,8 +167,8 @@ def solve(
             name, system, chosen = choice_made.solver, choice_made.system, str(choice_made)
         half = others and max_seconds is not None and choice.fallbacks(posed, name)
         method = search.solver(name, deadline.sooner(0.5) if half else deadline, system)
-        if others and system == "features":
-            method = _doubtful(method)
+        if others and (system == "features" or name == "working-set"):
+            method = _doubtful(method, posed)
     else:
         method = _checked(solver, options)
     with threads(method.lent_threads(problem)):
@@ -345,15 +348,16 @@ class _Search:
     def after(self, first: _Attempt) -> _Attempt:
         """Return the answer of what settles the problem first, or the nearest one."""
         self.attempt, self.tried = first, [first.failure]
-        self.seek_proof()
-        self.ask_for_more()
-        self.try_ends_of_C()
-        self.try_others()
-        if self.lacks_separator and _has_another_norm(self.problem):
-            found = self.solved(replace(self.problem, norm=L2()))
-            if found is not None:
-                self.join(found)
-                self.tried.append("separator of the Euclidean norm")
+        if not self.lacks_proof:
+            self.seek_proof()
+            self.ask_for_more()
+            self.try_ends_of_C()
+            self.try_others()
+            if self.lacks_separator and _has_another_norm(self.problem):
+                found = self.solved(replace(self.problem, norm=L2()))
+                if found is not None:
+                    self.join(found)
+                    self.tried.append("separator of the Euclidean norm")
         found, graded = self.attempt.candidate, self.attempt.graded
         late = self.late or self.deadline.passed or graded.status is Status.TIME_LIMIT
         if self.attempt.unsettled and late:
@@ -373,6 +377,13 @@ class _Search:
     def lacks_separator(self) -> bool:
         """Whether it goes on because there is no upper bound."""
         return self.goes_on and bool(np.isinf(self.attempt.graded.certificate.upper))
+
+    @property
+    def lacks_proof(self) -> bool:
+        """Whether nothing seems to separate the samples, and a proof of it would take too long."""
+        if self.attempt.graded.status is not Status.NEARLY_INSEPARABLE:
+            return False
+        return _proof_takes_too_long(self.problem)
 
     def join(self, found: Candidate) -> None:
         """Take the bounds of what was found into account; say so where it settles the problem."""
@@ -407,7 +418,7 @@ class _Search:
                 self.join(replace(hard, detail="solved with a hard margin"))
 
     def try_others(self) -> None:
-        """Try the other solvers, in the order of the table."""
+        """Try the other solvers, in the order of `choice.fallbacks`."""
         left = choice.fallbacks(self.posed, self.attempt.method.name)
         if self.attempt.method.tolerances != self.options.tolerances:  # it gave up early, in doubt
             left.insert(0, choice.Fallback(self.attempt.method.name))
@@ -459,14 +470,22 @@ class _Search:
         return Candidate(**answer, iterations=found.stats.iterations)
 
 
-def _doubtful(method: Solver) -> Solver:
+def _doubtful(method: Solver, problem: MarginProblem) -> Solver:
     """Return a method that gives up early where nothing seems to separate the samples.
 
     A proof is sought then, which takes one linear program: where there is none, and the program
-    finds a separator instead, the method goes on with its own tolerance.
+    finds a separator instead, the method goes on with its own tolerance. Where a proof would take
+    too long, what the method says is the answer.
     """
-    doubt = max(DOUBTFUL, method.tolerances.infeasibility)
+    doubt = HOPELESS if _proof_takes_too_long(problem) else DOUBTFUL
+    doubt = max(doubt, method.tolerances.infeasibility)
     return replace(method, tolerances=replace(method.tolerances, infeasibility=doubt))
+
+
+def _proof_takes_too_long(problem: MarginProblem) -> bool:
+    """Whether a proof that nothing separates all samples would take too long."""
+    sizes = costs.Sizes.of(problem)
+    return takes_too_long(sizes.order, sizes.rows)
 
 
 def _has_another_norm(problem: MarginProblem) -> bool:
@@ -520,7 +539,7 @@ def _separable_with_offset(
     problem: MarginProblem, tolerances: Tolerances, deadline: Deadline
 ) -> bool:
     """Whether a free offset is all that is missing; False where that is not tried."""
-    tried = problem.n_samples <= choice.INTERIOR_POINT_LIMIT and len(np.unique(problem.y)) == 2
+    tried = problem.n_samples <= MOST_WITH_OFFSET and len(np.unique(problem.y)) == 2
     if deadline.passed or not (tried and problem.hard_margin and lacks_constant(problem)):
         return False
     posed = replace(problem, intercept=True)

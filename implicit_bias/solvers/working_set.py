@@ -6,12 +6,13 @@ first.
 
 S begins with the constraints of the smallest margins by the coefficients of a start; without one
 with samples spread over the classes, or with each sample's worst rivals by V of equal alpha; under
-a norm of `balls` with the pairs near the margin of the Euclidean norm.
+other norms than sums of l2 with the pairs near the margin of the Euclidean norm.
 
 If the rows of S alone are not separable, neither are all, and alpha_S padded proves it.
 
-Early rounds are solved loosely (in float32 alone), since their S is wrong anyway. Memory is that
-of the interior point on S; a bound on it is a bound on the size of S.
+Early rounds are solved loosely, since their S is wrong anyway. ``max_memory`` bounds the size of S
+by the memory of an interior point in the rows, and no larger system in the features is solved; the
+Euclidean solve that S begins with is not counted.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class WorkingSet(NativeSolver):
         Then it takes in all those whose margins exceed 1 by less than ``near_margin``, too.
     inner_share : float
         The inner tolerance follows the global gap down to this share of the final tolerance.
+    few_rounds : float
+        All rows join where one solve on them takes no longer than so many on the next set.
     max_rounds : int
         Limit where ``max_iterations`` sets none.
     """
@@ -65,6 +68,7 @@ class WorkingSet(NativeSolver):
     settled: float = 0.1
     near_margin: float = 0.1
     inner_share: float = 0.1
+    few_rounds: float = 2.0
     max_rounds: int = 100
 
     name: ClassVar[str] = "working-set"
@@ -75,8 +79,8 @@ class WorkingSet(NativeSolver):
         return self.max_rounds
 
     def takes_norm(self, problem: MarginProblem) -> bool:
-        """Those of balls."""
-        return interior_point.has_ball(problem)
+        """Those of the interior point that are no sums of l2."""
+        return interior_point.is_not_euclidean(problem)
 
     def prepare(self, problem: MarginProblem, start: base.Start | None) -> Run:
         """Choose the first working set; refuse where not even that one fits."""
@@ -115,7 +119,7 @@ class _WorkingRows(RowRounds):
         self.sizes, self.kind = costs.Sizes.of(problem), costs.kind_of(problem)
         self.found: base.Candidate  # what the last solve on the working set said
         # Whether one Gram matrix may solve, and whether it did so in the last round.
-        balls = interior_point.has_ball(problem)
+        balls = interior_point.is_not_euclidean(problem)
         self.one_group = problem.hard_margin and problem.n_groups == 1 and not balls
         self.by_one_group = False
         self._begin(start)
@@ -125,7 +129,7 @@ class _WorkingRows(RowRounds):
         """Take the smallest margins by a start's coefficients, or what is likely without one."""
         problem, rows, size = self.problem, self.constraints, self.solver.first_size
         self.margins = np.zeros(len(rows))
-        if start is not None and not interior_point.has_ball(problem):
+        if start is not None and not interior_point.is_not_euclidean(problem):
             euclidean_form(problem)  # refuses other norms, as the inner solver would
             alpha = np.zeros(problem.alpha_shape)
             alpha[: len(start.alpha)] = start.alpha
@@ -178,6 +182,8 @@ class _WorkingRows(RowRounds):
         size, hard = len(self.rows), self.problem.hard_margin
         options = self.options(tolerances) | {"rows": self.working}
         system = costs.cheaper_system(self.sizes.of_rows(size), self.kind, hard=hard)
+        if not self.solver.fits(interior_point.memory_of_features(self.problem)):
+            system = "rows"
         inner = interior_point.InteriorPoint(system=system, **options)
         many = size >= self.solver.many_rows and system == "rows"
         self.by_one_group = self.one_group and many
@@ -263,8 +269,21 @@ class _WorkingRows(RowRounds):
             worst = self.violators(room, 1.0 + self.solver.near_margin)
         # What joins for its class counts among those that come back, else it may leave without end.
         rows = self.with_all_classes(np.union1d(kept, worst))
+        if self.better_all(len(rows)):
+            rows, settled = np.arange(len(self.constraints)), True
         self.exchange(kept, np.setdiff1d(rows, kept))
         return settled
+
+    def better_all(self, size: int) -> bool:
+        """Whether a solve on all rows takes no longer than a few rounds on so many of them."""
+        if self.solver.max_memory is not None:
+            return False
+        hard = self.problem.hard_margin
+        some, whole = (
+            costs.of_interior_point(sizes, self.kind, hard=hard)
+            for sizes in (self.sizes.of_rows(size), self.sizes)
+        )
+        return whole <= self.solver.few_rounds * some
 
     def double(self) -> bool:
         """Take twice the rows, which may prove what few do not: whether there are more."""

@@ -73,6 +73,7 @@ and Telgarsky (2021) for the rate 1/k^2 of the margin of linear predictors.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -90,6 +91,7 @@ from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.base.validation import Array, as_finite, check_flag, check_number
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess, norm_at_margin_1
+from implicit_bias.measure.lent_threads import one_thread_if_small
 from implicit_bias.measure.modules import as_module
 from implicit_bias.measure.optimizers import geometry_of, left_out
 from implicit_bias.norms.tensors import PARAMETER_NORMS
@@ -284,7 +286,9 @@ def train_to_limit(
         the KKT gap is that of its leading part, and the normalised margin is over the power of
         the norm that is the degree of that part, so it is comparable only late in the training.
     max_seconds : float, optional
-        Limit on the time, gaps included; where it ends a search for one, its bound so far counts.
+        Limit on the time, gaps included; where it ends a search for one, its bound so far counts. A
+        step is not begun where the last one, with the measuring of a point, took longer than what
+        is left.
 
     Returns
     -------
@@ -351,19 +355,20 @@ def train_to_limit(
         if config.norm is not None and norm != own:
             raise ValueError(f"norm= is {norm.name}, that of optimizer= {own.name}: leave one out")
         config, norm = replace(config, norm=own), own
-    trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
-    run = _Run(
-        _objective(trainee, config),
-        optimum,
-        until_excess,
-        stop_at_gap,
-        reference,
-        measure,
-        file,
-        deadline,
-    )
-    run.network = module  # as it was given: compiled, say
-    return drive(run, LimitResult, on_point=on_point, progress=progress)
+    with one_thread_if_small(as_module(module), inputs):
+        trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
+        run = _Run(
+            _objective(trainee, config),
+            optimum,
+            until_excess,
+            stop_at_gap,
+            reference,
+            measure,
+            file,
+            deadline,
+        )
+        run.network = module  # as it was given: compiled, say
+        return drive(run, LimitResult, on_point=on_point, progress=progress)
 
 
 def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
@@ -476,6 +481,8 @@ class _Run:
     measure: Measure | None
     checkpoint: Path | None
     deadline: Deadline
+    took: float = 0.0  # seconds of the last step, and of the last point of the history
+    measured: float = 0.0
 
     def __post_init__(self, reference: ComparisonPredictor | None) -> None:
         descent, trainee = self.descent, self.descent.trainee
@@ -532,6 +539,12 @@ class _Run:
         return excess(norm, self.optimum)
 
     def point(self) -> LimitPoint:
+        began = time.perf_counter()
+        point = self._point()
+        self.measured = time.perf_counter() - began
+        return point
+
+    def _point(self) -> LimitPoint:
         trainee, state = self.descent.trainee, self.state
         self.descent.set_weights(state.weights)
         disagreement = math.nan
@@ -569,11 +582,13 @@ class _Run:
             return Ending.GAP
         if self.step >= self.config.steps:
             return Ending.STEPS
-        if self.deadline.passed:
+        if not self.deadline.allows(self.took + self.measured):
             return Ending.TIME
         if self.step % self.config.checkpoint_every == 0:
             self.save()
+        began = time.perf_counter()
         following = self.descent.advance(self.state)
+        self.took = time.perf_counter() - began
         if following is None:
             return Ending.STALLED
         self.state = following  # at once: an interruption leaves a state that is whole

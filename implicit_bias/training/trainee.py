@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, final
 
@@ -26,7 +26,7 @@ from implicit_bias.measure import modules
 from implicit_bias.measure.homogeneity import HomogeneityError
 from implicit_bias.measure.margin_gradients import NO_PARAMETER, MarginGradients, differentiated
 from implicit_bias.measure.stationarity import balance
-from implicit_bias.measure.subject import NOTHING_TRAINED, Subject, margins_of
+from implicit_bias.measure.subject import NOTHING_TRAINED, Subject, margins_of, offering_leading
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, check_parts
 from implicit_bias.problem.margins import smallest_margins, soft_margins
@@ -278,6 +278,18 @@ class _NetworkTrainee(Trainee):
         return {}  # the gates are among the inputs
 
 
+@contextmanager
+def of_no_limit(parameters: Mapping[str, Tensor]) -> Iterator[None]:
+    """Say what it means for a training that a module is not homogeneous."""
+    double = all(weights.dtype == torch.float64 for weights in parameters.values())
+    module = "module" if double else "module.double()"
+    try:
+        with offering_leading(f"call `train_to_limit({module}, inputs, labels, leading=True)`"):
+            yield
+    except HomogeneityError as error:
+        raise HomogeneityError(f"training has no limit that is known: {error}") from error
+
+
 @final
 class _ModuleTrainee(Trainee):
     """Any homogeneous module."""
@@ -313,7 +325,11 @@ class _ModuleTrainee(Trainee):
         self.inputs = modules.as_inputs(modules.as_arguments(inputs, module), len(signs), device)
         probes = tuple(tensor[: modules.PROBES] for tensor in self.inputs)
         with modules.undisturbed(module):
-            gradients = margins_of(module, probes, signs[: modules.PROBES])
+            with of_no_limit(given):
+                gradients = margins_of(
+                    *(module, probes, signs[: modules.PROBES]),
+                    homogeneous=None if leading else given,
+                )
             whole = MarginGradients(module, self.inputs, signs, gradients.classes)
             self.labels = torch.tensor(whole.labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
@@ -326,12 +342,8 @@ class _ModuleTrainee(Trainee):
                 slopes = torch.autograd.grad(total, leaves, allow_unused=True)
             reached = zip(given.items(), slopes, strict=True)
             self.parameters = {name: w for (name, w), slope in reached if slope is not None}
-            try:
-                self.degree = Subject.offering(
-                    gradients, self.parameters, leading=leading, trained=True
-                ).degree
-            except HomogeneityError as error:
-                raise HomogeneityError(f"training has no limit that is known: {error}") from error
+            with of_no_limit(given):
+                self.degree = Subject.of(gradients, self.parameters, leading=leading).degree
         _check_double(given)
 
     def smallest_margin(self, outputs: Tensor) -> float:

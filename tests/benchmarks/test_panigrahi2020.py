@@ -7,7 +7,16 @@ import torch
 from torch.nn import functional
 
 from benchmarks import catalogue, harness
-from benchmarks.panigrahi2020 import cifar_training, extensions, smooth, training, zeros
+from benchmarks.panigrahi2020 import (
+    cifar_training,
+    depth,
+    extensions,
+    lower_bounds,
+    smooth,
+    spectra,
+    training,
+    zeros,
+)
 from benchmarks.panigrahi2020.gram_spectrum import circle_points
 from benchmarks.words import with_interval
 from implicit_bias.kernels import gradient_gram as grams
@@ -22,67 +31,53 @@ def kept() -> dict[str, pd.DataFrame]:
     return {name: harness.read(STUDY, STUDY.entry(name)) for name in NAMES}
 
 
-def test_kept_spectra(kept: dict[str, pd.DataFrame]) -> None:
-    frame = kept["spectra"]
+@pytest.mark.slow
+def test_spectra_are_below_their_bounds_and_those_without_a_kink_are_exact() -> None:
+    frame = spectra.measure(quick=True)
     top = frame.groupby(["data", "activation"])["infinite"].transform("max")
     assert (frame["infinite"] <= frame["bound"] + 1e-12 * top).all()
     exact = frame.dropna(subset="exact")
-    assert set(exact["activation"]) == {"tanh", "swish", "quadratic"}
+    assert set(exact["activation"]) == set(spectra.EXACT)
     error = (exact["infinite"] - exact["exact"]).abs() / top[exact.index]
     assert error.max() < 1e-9
-    circles = frame[frame["data"].str.contains("circle")]
-    assert (circles["width"] == 10**6).all()
-    assert (circles["runs"] == 5).all()
-    assert set(circles.groupby("data").size() / frame["activation"].nunique()) == {10, 50}
-    # Squares of Gaussian readouts fluctuate: they belong to G, and deviations are larger.
-    finite = frame.dropna(subset="gaussian")
-    assert (finite["gaussian_deviation"] > finite["signs_deviation"]).mean() > 0.7
-    assert finite["gaussian_deviation"].max() < 0.02
 
 
-def test_kept_zeros(kept: dict[str, pd.DataFrame]) -> None:
-    frame = kept["zeros"]
-    for column in ("finite", "infinite", "both"):
-        assert (frame[column] == frame["exact"]).all()
-        assert (frame[column] <= frame["constraints"]).all()
-    assert (frame["exact"] < frame["n"]).any()
-    wrong = zeros.wrong_indices(frame)
-    assert (wrong["constraints"] * wrong["dimension"] == wrong["n"]).all()
-    assert len(wrong) == 1
-    # The printed condition is too wide, by the exact rank alone.
-    met = zeros.as_printed(frame)
-    right = zeros.from_index(met, "exact")
-    assert 0 < right < len(met)
-    assert zeros.from_index(met, "finite") == right
-    assert 0 < zeros.singular(met) < len(met)
+@pytest.mark.parametrize(
+    ("dimension", "degrees", "n", "rank"),
+    [
+        # Monomials of two inputs on the circle: those of degree 1 are among those of degree 3.
+        (2, (1, 2), 10, 2 + 3),
+        (2, (1, 2, 3), 12, 3 + 4),
+        (2, (2,), 6, 3),
+        (3, (1, 2), 8, 8),
+    ],
+)
+def test_ranks_of_polynomials_are_the_exact_ones_at_any_width(
+    dimension: int, degrees: tuple[int, ...], n: int, rank: int
+) -> None:
+    found = zeros.count(dimension, degrees, n, 1024)
+    assert found["finite"] == found["infinite"] == found["both"] == found["exact"] == rank
+    assert rank <= found["constraints"]
 
 
-def test_kept_smooth(kept: dict[str, pd.DataFrame]) -> None:
-    frame = kept["smooth"]
+@pytest.mark.slow
+def test_smallest_eigenvalues_of_smooth_activations_are_positive() -> None:
+    frame = pd.DataFrame(smooth.measure(quick=True))
     assert (frame["at_index"] >= frame["smallest"]).all()
     assert (frame["smallest"] > 0).all()  # lemma 3.2
-    assert (smooth.means(frame)[["smallest", "at_index"]].min() > 0).all()
 
 
-def test_kept_lower_bounds(kept: dict[str, pd.DataFrame]) -> None:
-    frame = kept["lower_bounds"]
+@pytest.mark.slow
+def test_smallest_eigenvalues_are_above_the_bound_of_a_kink() -> None:
+    frame = pd.DataFrame(lower_bounds.measure(quick=True))
     eigen = frame[frame["part"].isin(["half circle", "close points", "sphere, d = 5"])]
+    assert len(eigen)
     assert (eigen["measured"] >= eigen["kink"]).all()
 
 
-def test_kept_training(kept: dict[str, pd.DataFrame]) -> None:
-    """Five runs at both sizes, and theorem 4.6 within a tenth but for ReLU."""
-    frame = kept["training"]
-    runs = frame[frame["part"] == "long"].groupby(["n", "activation"])["run"].nunique()
-    assert (runs == 5).all()
-    assert len(runs) == 10
-    error = training.errors(frame).drop(index="relu", level="activation")
-    assert (error["theorem"] < 0.1).all()
-
-
-def test_kept_depth(kept: dict[str, pd.DataFrame]) -> None:
-    frame = kept["depth"]
-    frame = frame[frame["part"] == "infinite"]
+@pytest.mark.slow
+def test_smallest_eigenvalues_are_within_their_bounds_at_every_depth() -> None:
+    frame = depth.infinite(pd.DataFrame(depth.measure(quick=True)))
     assert (frame["smallest"] >= frame["lower"] - 1e-11).all()  # rounding, a hundred layers deep
     assert (frame["smallest"] <= frame["upper"]).all()
 

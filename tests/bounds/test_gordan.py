@@ -1,7 +1,9 @@
 """Proofs that no coefficients separate, each checked in rational numbers; and what has none."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -190,13 +192,31 @@ def test_a_null_vector_of_mixed_signs_is_no_proof(size: float) -> None:
         assert certify(beyond, alpha=alpha).lower < np.inf
 
 
+def test_a_linear_program_that_is_wrong_leads_to_no_wrong_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It names all rows, of which one combination vanishes: of mixed signs where w separates."""
+    everything = SimpleNamespace(
+        status=0, x=np.zeros(3), ineqlin=SimpleNamespace(marginals=np.full(3, -1.0))
+    )
+    monkeypatch.setattr(scipy.optimize, "linprog", lambda *_, **__: everything)
+    points = [[1.0, 0.0], [1.0, 1.0], [1.0, 3.0]]
+    for labels in itertools.product([-1, 1], repeat=3):
+        problem = max_margin(points, labels)
+        proof = prove_not_separable(problem)
+        if labels in ((1, -1, 1), (-1, 1, -1)):
+            check_proof(problem, proof)
+        else:
+            assert proof is None
+
+
 def test_a_rational_solution_that_takes_longer_than_there_is_time_is_not_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = INSEPARABLE["linear"]()
-    monkeypatch.setattr(gordan, "RATIONAL_SECONDS", 1e12)
-    assert prove_not_separable(problem, deadline=Deadline.after(60.0)) is None
     assert prove_not_separable(problem) is not None
+    monkeypatch.setattr(gordan, "RATIONAL_SECONDS", 1e12)
+    assert prove_not_separable(problem) is None
 
 
 def test_separable_data_are_never_proven_inseparable() -> None:

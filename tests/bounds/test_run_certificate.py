@@ -21,9 +21,23 @@ clusters = partial(of_clusters, 30, spread=0.2, seed=0)
 
 
 @pytest.mark.every(4)
-@pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Spectral()])
-@pytest.mark.parametrize("intercept", [False, True])
-def test_steepest_descent_certifies_itself(norm: Norm, intercept: bool) -> None:
+@pytest.mark.parametrize(
+    ("norm", "intercept", "share", "times"),
+    [
+        (L1(), False, 0.85, 1.05),
+        (L2(), False, 0.95, 1.05),
+        (LInf(), False, 0.75, 1.6),
+        (Spectral(), False, 0.95, 1.05),
+        # Offsets have steps of their own here, so that the bounds stay apart.
+        (L2(), True, 0.8, 1.8),
+        (L1(), True, 0.7, 1.6),
+        (LInf(), True, 0.75, 3.0),
+        (Spectral(), True, 0.85, 1.9),
+    ],
+)
+def test_steepest_descent_certifies_itself(
+    norm: Norm, intercept: bool, share: float, times: float
+) -> None:
     """Normalised steepest descent on cross-entropy: bounds close in on the optimum of its norm."""
     problem = max_margin(*clusters(), norm, intercept=intercept)
     optimum = solve(problem, tol=1e-6).certificate
@@ -39,8 +53,9 @@ def test_steepest_descent_certifies_itself(norm: Norm, intercept: bool) -> None:
             found = certify_run(problem, W, b if intercept else None)
             check_overlap(found, optimum, 1e-12)
             gaps.append(found.gap)
-    assert found.lower > 0
-    assert intercept or gaps[-1] < min(gaps[0], 1.0)
+    assert gaps[-1] < 0.8 * gaps[0]
+    assert found.lower >= share * optimum.lower
+    assert found.upper <= times * optimum.upper
 
 
 def test_weights_are_those_of_autograd() -> None:

@@ -90,7 +90,7 @@ def test_who_minimised_the_logarithm_is_not_told_to() -> None:
     assert found.warnings == ()
     assert LONGER in found.verdict
     flat = quiet(module, loss=lambda outputs, signs: -torch.log1p((signs * outputs).exp().log1p()))
-    assert "not exponential-like" in flat.warnings[0]
+    assert "no exponential tail" in flat.warnings[0]
 
 
 @pytest.mark.slow
@@ -225,15 +225,20 @@ def test_a_stopped_search_says_so_and_its_bounds_hold(norm: str) -> None:
     assert 0 <= hurried.gap_lower <= free.gap + 1e-9
     assert free.gap_lower <= hurried.gap + 1e-9
     for slow, fast in zip(free.layers, hurried.layers, strict=True):
-        assert fast.lower <= slow.norm * (1 + 1e-9)
+        assert fast.lower <= slow.norm * (1 + 1e-9) or fast.method == "stopped"
     with pytest.raises(ValueError, match="max_seconds"):
         quiet(module, max_seconds=0)
 
 
-def test_a_stopped_search_of_a_linear_module_keeps_its_optimum_within_the_bounds() -> None:
-    module = single()
-    free, hurried = (known(quiet(module, max_seconds=s).function_space) for s in (None, 1e-6))
-    assert hurried.obstacle or hurried.excess >= free.excess - 1e-5
+def test_a_stopped_search_of_a_linear_module_claims_no_optimum() -> None:
+    free, hurried, patient = (
+        known(quiet(single(), max_seconds=s).function_space) for s in (None, 1e-6, 600.0)
+    )
+    assert "time limit" in hurried.obstacle
+    assert hurried.certificate is None
+    assert not hurried.excess > 0
+    assert (free.obstacle, patient.obstacle) == ("", "")
+    assert patient.excess == pytest.approx(free.excess)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """In which norm a margin was maximised: solved limits are found, and what cannot be told is not."""
 
 import copy
+import math
 import re
 import warnings
+from functools import partial
+from itertools import product as product_of
 
 import numpy as np
 import pytest
@@ -117,11 +120,6 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
 
 
 def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limit() -> None:
-    """Of <u, v> the margins are <u, v> / (|u|^2 + |v|^2) in l2, and <u, v> / max^2 in linf."""
-
-    def product(u: list[float], v: list[float]) -> nn.Module:
-        return of(np.array(u)[:, None], np.array(v)[None])
-
     def asked(module: nn.Module, reference: nn.Module, *norms: str) -> ib.WhichNorm:
         return ib.which_norm(module, torch.ones(1, 1), [1], norms=norms, reference=reference)
 
@@ -156,27 +154,171 @@ def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limi
     assert "in no norm is the margin above the reference's" in same.conclusion
 
 
+def product(u: list[float], v: list[float]) -> nn.Module:
+    """Build <u, v>, of margins <u, v> / (|u|^2 + |v|^2) in l2 and <u, v> / max^2 in linf."""
+    return of(np.array(u)[:, None], np.array(v)[None])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("best", "module", "reference"),
     [
         ("l2", ([1, 0.7, 0, 0], [1, 0, 0.7, 0]), ([0.98, 1, 1, 0], [1, 0, 0, 1])),
         ("linf", ([1, 1, 1, 0.2], [0.2, 1, 1, 1]), ([1, 0.764, 0, 0], [1, 0, 0, 0])),
+    ],
+)
+def test_a_margin_that_rose_by_two_per_cent_is_no_rival(
+    best: str, module: tuple[list[float], ...], reference: tuple[list[float], ...]
+) -> None:
+    """Both margins rise, both gaps fall: by 70 or 140 % against 2 %, which is noise."""
+    found = ib.which_norm(
+        product(*module),
+        torch.ones(1, 1),
+        [1],
+        norms=("l2", "linf"),
+        reference=product(*reference),
+    )
+    assert [row.norm for row in found.rows if row.favoured] == [best]
+    assert (found.best, found.evidence) == (best, "margin and gap")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("best", "module", "reference"),
+    [
+        ("linf", ([1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]), ([1, 0.922, *[0] * 4], [1, *[0] * 5])),
         (None, ([1, 1, 1, 0.2], [0.2, 1, 1, 1]), ([1, 2, 0, 0], [1, 0, 0, 0])),
     ],
 )
 def test_a_margin_that_rose_far_beyond_all_others_is_evidence_in_any_norm(
     best: str | None, module: tuple[list[float], ...], reference: tuple[list[float], ...]
 ) -> None:
-    """Both margins rise, both gaps fall: by 70 or 140 % against 2 %, and by 137 against 860 %."""
-    made, other = (of(np.array(u)[:, None], np.array(v)[None]) for u, v in (module, reference))
-    x = torch.ones(1, 1)
+    """Both margins rise, both gaps fall: by 300 % against 14 %, and by 137 against 860 %."""
+    made, other, x = product(*module), product(*reference), torch.ones(1, 1)
     found = ib.which_norm(made, x, [1], norms=("l2", "linf"), reference=other)
     assert all(row.favoured for row in found.rows)
     assert (found.best, found.evidence) == (best, "margin" if best else "none")
     assert ("certifies no limit" in found.conclusion) == (best is not None)
     scale_weights(other, 3.0)
     assert ib.which_norm(made, x, [1], norms=("l2", "linf"), reference=other).best is None
+
+
+# --- several references -------------------------------------------------------------------------
+
+LOW, MIDDLE, HIGH = (GapBounds(gap, gap, stopped=False) for gap in (0.2, 0.5, 0.9))
+WIDE = GapBounds(0.2, 0.9, stopped=False)
+
+
+def favoured_by_definition(row: NormRow) -> bool | None:
+    """Try all gaps that the bounds allow, of the module and of the nearest reference."""
+    factor = row.margin / row.reference_margin
+    risen = factor >= 1.1 and (math.isnan(row.spread) or factor > row.spread)
+    if row.reference_gap is None or not risen:
+        return False
+    below = {
+        gap < 0.95 * theirs
+        for gap in (row.gap.lower, row.gap.upper)
+        for theirs in (row.reference_gap.lower, row.reference_gap.upper)
+    }
+    return below.pop() if len(below) == 1 else None
+
+
+@pytest.mark.parametrize("ours", [LOW, MIDDLE, HIGH, WIDE])
+def test_the_truth_table_of_favoured(ours: GapBounds) -> None:
+    factors = [0.5, 1.0, 1.01, 1.0999, 1.1, 1.2, 1.3, 1.3001, 2.0, 2.5]
+    spreads = [math.nan, 1.0, 1.05, 1.3, 2.0]
+    for theirs, factor, spread in product_of([None, LOW, MIDDLE, HIGH, WIDE], factors, spreads):
+        row = NormRow("linf", ours, factor, theirs, 1.0, spread)
+        assert row.favoured is favoured_by_definition(row), row
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "favoured"),
+    [
+        # (gap, gap of the reference), each from its lower to its upper bound
+        ((0.40, 0.47), (0.50, 0.60), True),
+        ((0.40, 0.48), (0.50, 0.60), None),  # 0.48 is not below 95 % of 0.50
+        ((0.40, 0.475), (0.50, 0.60), None),  # neither is 0.475 itself
+        ((0.56, 0.90), (0.50, 0.60), None),
+        ((0.57, 0.90), (0.50, 0.60), False),  # 0.57 is not below 95 % of 0.60
+        ((0.10, 0.20), (0.00, 0.00), False),
+        ((0.00, 0.00), (0.00, 0.10), None),
+        ((0.00, 0.00), (0.01, 0.10), True),
+    ],
+)
+def test_bounds_of_gaps_must_not_overlap(
+    ours: tuple[float, float], theirs: tuple[float, float], favoured: bool | None
+) -> None:
+    gap, reference = (GapBounds(*bounds, stopped=False) for bounds in (ours, theirs))
+    assert NormRow("l2", gap, 2.0, reference, 1.0, 1.5).favoured is favoured
+
+
+@pytest.mark.parametrize(
+    ("factor", "spread", "rose", "fell"),
+    [
+        (1.1, math.nan, True, False),
+        (1.0999, math.nan, False, False),
+        (1.1, 1.05, True, False),
+        (1.2, 1.2, False, False),
+        (1.2001, 1.2, True, False),
+        (1 / 1.0999, math.nan, False, False),
+        (1 / 1.1001, math.nan, False, True),
+        (0.8, 1.25, False, False),
+        (0.8, 1.2, False, True),
+    ],
+)
+def test_a_factor_counts_from_1_1_on_and_above_the_spread(
+    factor: float, spread: float, rose: bool, fell: bool
+) -> None:
+    row = NormRow("l2", MIDDLE, factor, MIDDLE, 1.0, spread)
+    assert (row.rose, row.fell) == (rose, fell)
+    assert row.noise == max(1.1, 1.1 if math.isnan(spread) else spread)
+
+
+def test_rows_of_several_references_are_those_of_each() -> None:
+    """Their smallest gap, the geometric mean of their margins, and how much these differ."""
+    start, towards = between()
+    references = [start, of(1.3 * next(start.parameters()).detach().numpy()), solved("l2")]
+    asked = partial(ib.which_norm, towards, INPUTS, Y, norms=("l2", "linf"))
+    together = asked(reference=references)
+    alone = [asked(reference=each) for each in references]
+    for k, row in enumerate(together.rows):
+        each = [found.rows[k] for found in alone]
+        margins = [other.reference_margin for other in each]
+        assert row.reference_margin == pytest.approx(math.prod(margins) ** (1 / 3))
+        assert row.spread == pytest.approx(max(margins) / min(margins))
+        assert all(math.isnan(other.spread) for other in each)
+        uppers = [known(other.reference_gap).upper for other in each]
+        assert known(row.reference_gap).upper == pytest.approx(min(uppers))
+    assert "noise is unknown" not in together.conclusion
+    assert all("noise is unknown" in found.conclusion for found in alone)
+    assert "spread" in str(together)
+    assert "spread" not in str(alone[0])
+
+
+def test_no_norm_is_named_within_the_noise() -> None:
+    """A margin in linf of 2.4 times the references', which differ by a factor of 1.2, or of 3."""
+    spread, x = product([1, 1, 1, 0.2], [0.2, 1, 1, 1]), torch.ones(1, 1)
+
+    def asked(*firsts: float) -> ib.WhichNorm:
+        """Beside references of margin 1 in linf, or `first` of it, and nearly the same in l2."""
+        references = [product([1, 0, 0, 0], [first, 0, 0, 0]) for first in firsts]
+        return ib.which_norm(spread, x, [1], norms=("l2", "linf"), reference=references)
+
+    assert (asked(1.0).best, asked(1.0).evidence) == ("linf", "margin")
+    assert "noise is unknown" in asked(1.0).conclusion
+    assert (asked(1.0, 0.85).best, asked(1.0, 0.85).evidence) == ("linf", "margin")
+    assert "noise is unknown" not in asked(1.0, 0.85).conclusion
+    assert asked(1.0, 0.3).best is None  # a spread of 3.3
+
+
+def test_lists_of_references_are_checked() -> None:
+    module = solved("l2")
+    with pytest.raises(ValueError, match="reference"):
+        ib.which_norm(module, INPUTS, Y, reference=[])
+    with pytest.raises(ValueError, match="architecture"):
+        ib.which_norm(module, INPUTS, Y, reference=[module, nn.Linear(2, 2)])
+    assert ib.which_norm(module, INPUTS, Y, reference=(module, module.state_dict())).rows
 
 
 @pytest.mark.parametrize(("gap", "favoured"), [(0.97, False), (0.9, True)])

@@ -40,7 +40,6 @@ XOR = make_toy("xor", 60, noise=0.05)
 SOFT: list[BinaryClassifier] = [
     ib.GatedSVC(C=10.0),
     ib.MaxMarginSVC("l2", C=10.0),
-    ib.MaxMarginSVC("linf", C=1.0),
     ib.MaxMarginSVC("l1", C=1.0),
     ib.GLNSVC(n_units=5, C=10.0, random_state=0),
     ib.GLNSVC(n_units=5, norm="l2", C=10.0, random_state=0),
@@ -63,11 +62,10 @@ DEFAULTS: list[BinaryClassifier] = [
     ib.GatedReLUSVC(),
     ib.HiddenLayerSVC(),
 ]
-OTHERS = [
-    ib.InfiniteWidthSVC(C=0.1, tol=0.1, max_rounds=2, random_state=0),
+# Of each kind some whose checks take two seconds together.
+QUICK = [
+    ib.MaxMarginSVC("linf", C=1.0),
     ib.GaLUClassifier(20, ridge=1e-3, random_state=0),
-]
-LIGHT = [
     ib.GaLURegressor(20, ridge=1e-3, random_state=0),
     ib.GaLUClassifier(5, gates="sigmoid", threshold="median", always_on=True, random_state=0),
 ]
@@ -79,11 +77,21 @@ NOT_TO_SEVEN_DIGITS = {
 }
 
 
-@pytest.mark.every(50)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:class_weight changes nothing at the hard margin")
-@pytest.mark.parametrize("model", [*LIGHT, *SOFT, *DEFAULTS, *NETWORKS, *OTHERS], ids=repr)
+@pytest.mark.parametrize(
+    "model",
+    [
+        *QUICK,
+        *(pytest.param(model, marks=pytest.mark.slow) for model in (*SOFT, *DEFAULTS, *NETWORKS)),
+        pytest.param(
+            ib.InfiniteWidthSVC(C=0.1, tol=0.1, max_rounds=2, random_state=0),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=repr,
+)
 def test_check_estimator(model: Any) -> None:
     failing = NOT_TO_SEVEN_DIGITS if isinstance(model, MarginSVC) else {}
     check_estimator(model, on_skip=None, expected_failed_checks=failing)

@@ -1,5 +1,6 @@
 """Norms read from optimizers: those of CVXPY by hand, and where trainings by them go."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
 
-from diagnosis.test_random_modules import OVER, Case, Rules, by_cvxpy
+from diagnosis.test_random_modules import OVER, WITHIN, Case, Rules, by_cvxpy
 from implicit_bias import LimitConfig, diagnose, train_to_limit
 from implicit_bias.measure.margin_gradients import MarginGradients
 from implicit_bias.measure.multipliers import best_multipliers
@@ -76,9 +77,39 @@ CASES: dict[str, tuple[Callable[[Any], Any], str, tuple[float, float]]] = {
 }
 
 
-@pytest.mark.every(7)
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("name", CASES)
+def test_the_size_of_each_tensor_is_by_the_rule_of_its_optimizer(name: str, outputs: int) -> None:
+    """Of one tensor alone, and of both together, up to a common factor."""
+    build, norms, scales = CASES[name]
+    module = network(outputs)
+    norm = geometry_of(build(module), module).norm
+    ratios = []
+    for sizes in ((1.0, 0.0), (0.0, 1.0), (3.0, 1.0), (1.0, 30.0)):
+        theta = {
+            name: size * drawn(*p.shape)
+            for size, (name, p) in zip(sizes, module.named_parameters(), strict=True)
+        }
+        by_tensor = [
+            WITHIN[kind][0](W.numpy()) / scale
+            for kind, scale, W in zip(norms.split(), scales, theta.values(), strict=True)
+        ]
+        over = OVER["l2" if "sgd" in name else "hybrid"]
+        ratios.append(norm.value(theta) / np.linalg.norm(by_tensor, over))
+    assert ratios == pytest.approx([ratios[0]] * 4)
+
+
+# Of each kind of rule one, with one output and with three.
+FAST = [("sgd of two rates", 3), ("muon as adamw", 3), ("scheduled", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        pytest.param(*case, marks=() if case in FAST else pytest.mark.slow)
+        for case in itertools.product(CASES, (1, 3))
+    ],
+)
 def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) -> None:
     """Up to a common factor, which changes no gap."""
     build, norms, scales = CASES[name]

@@ -396,6 +396,18 @@ def test_bounds_are_above_the_exact_norms(name: str) -> None:
         check(name, rng)
 
 
+def test_norms_of_groups_are_enclosed_with_the_rounding_of_their_sums() -> None:
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 4, 200)
+    rows = rng.exponential(size=200)
+    found = GroupNorm(groups).of_rows(Enclosure(rows, 0.0 * rows))
+    for g in range(4):
+        squared = sum(mpq(value) ** 2 for value in rows[groups == g].tolist())
+        value, radius = mpq(float(found.value[g])), mpq(float(found.radius[g]))
+        assert (value - radius) ** 2 <= squared <= (value + radius) ** 2
+        assert 0 < radius < 1e-13 * value
+
+
 @pytest.mark.parametrize("name", ["spectral", "nuclear", "l1", "l2", "linf"])
 def test_the_bound_of_nothing_is_exactly_0(name: str) -> None:
     """So that a sample of zeros proves its problem to have no solution."""

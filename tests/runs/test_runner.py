@@ -101,7 +101,7 @@ def test_warnings_and_errors_are_part_of_the_outcome(capfd: pytest.CaptureFixtur
 
     assert stops(Panic).error == "Panic: rust"
     for error in (KeyboardInterrupt, SystemExit):
-        with pytest.raises(error):
+        with pytest.raises(error, match="rust"):
             stops(error)
     assert capfd.readouterr() == ("", "")
 

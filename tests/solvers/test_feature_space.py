@@ -61,6 +61,16 @@ def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
     assert moved.history[-1].upper == pytest.approx(still.history[-1].upper, rel=1e-6)
 
 
+@pytest.mark.parametrize("gate", [2.0, -3.0])
+@pytest.mark.parametrize("name", ["linear-n-greater-d", "soft-linear"])
+def test_an_intercept_absorbs_offsets_behind_a_constant_gate(name: str, gate: float) -> None:
+    problem = cases.separable(name)
+    still = replace(problem, gates=np.full((problem.n_samples, 1), gate), intercept=True)
+    moved = replace(still, X=still.X + 1e3)
+    optimum = assert_optimal(moved, 1e-6).certificate.upper
+    assert optimum == pytest.approx(assert_optimal(still, 1e-6).certificate.upper, rel=1e-5)
+
+
 # --- ill-conditioned data --------------------------------------------------------------------
 
 

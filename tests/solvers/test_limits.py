@@ -17,7 +17,7 @@ from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import NativeSolver, Run, Steps, follow
-from oracles import check_overlap
+from oracles import check_judged, check_overlap
 from system import Panic
 
 PROBLEM = separable("gln")
@@ -77,17 +77,17 @@ def test_what_a_solver_raises_is_numerical_trouble(error: BaseException) -> None
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, ImportError])
 def test_what_the_user_can_mend_is_raised(error: type[BaseException]) -> None:
-    with pytest.raises(error):
-        solve(PROBLEM, failing(error()))
+    with pytest.raises(error, match="of the solver"):
+        solve(PROBLEM, failing(error("of the solver")))
 
 
 @pytest.mark.parametrize("error", [ValueError, MemoryError, StopIteration, Panic])
 @pytest.mark.parametrize("solver", ["auto", "interior-point"])
 def test_what_on_progress_raises_is_raised(solver: str, error: type[BaseException]) -> None:
     def fail(bounds: BoundsAt) -> None:
-        raise error
+        raise error("of the caller")
 
-    with pytest.raises(error):
+    with pytest.raises(error, match="of the caller"):
         solve(PROBLEM, solver, on_progress=fail)
 
 
@@ -139,12 +139,20 @@ SUITED: dict[str, MarginProblem] = {
 }
 
 
+OTHERS = ("highs", "osqp", "clarabel", "scs")  # which have clocks of their own
+
+
 @pytest.mark.parametrize("solver", SUITED)
 def test_time_is_a_limit_of_all_solvers(solver: str) -> None:
-    found = solve(SUITED[solver], solver, tol=1e-12, max_seconds=1e-6)
-    assert found.status in (Status.TIME_LIMIT, Status.OPTIMAL)
-    assert "time limit" in found.message or found.status is Status.OPTIMAL
-    assert found.certificate.lower <= found.certificate.upper
+    """After a microsecond there is at most one iterate, which is not the optimum to 12 digits."""
+    problem = SUITED[solver]
+    found = solve(problem, solver, tol=1e-12, max_seconds=1e-6)
+    check_overlap(found.certificate, solve(problem).certificate)
+    if solver in OTHERS:
+        check_judged(problem, found, 1e-12)
+    else:
+        assert found.status is Status.TIME_LIMIT
+        assert found.stats.iterations <= 1
 
 
 def test_a_limit_of_few_bits_is_one_of_the_same_seconds() -> None:

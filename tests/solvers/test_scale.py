@@ -16,6 +16,7 @@ from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.solvers.newton import Newton
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
+from implicit_bias.solvers.working_set import WorkingSet
 from oracles import check_gordan, check_overlap
 
 GIB = 2**30
@@ -419,3 +420,22 @@ def test_a_working_set_on_which_no_solve_succeeds_ends() -> None:
     C = np.array([446.0, 299.0, 2.6, 606.0, 2.9, 11.0, 15.0])
     problem = max_margin(X, [0, 1, 2, 2, 0, 3, 1], "spectral", C=C, intercept=True, classes=4)
     assert solve(problem, "working-set").status is not Status.ITERATION_LIMIT
+
+
+# --- a working set that all rows join ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_all_rows_join_where_a_few_rounds_would_cost_as_much(k: int) -> None:
+    """Of noisy samples with a soft margin most support the solution: no set of few will do."""
+    X, y = cases.noisy_table(1500, 20, k, flipped=0.3)
+    problem = max_margin(X, y, C=1.0)
+
+    def solved(few_rounds: float) -> Solution:
+        return solve(problem, WorkingSet(first_size=200, few_rounds=few_rounds))
+
+    at_once, by_rounds = solved(2.0), solved(0.0)
+    assert_optimal(at_once, 1e-6)
+    assert_optimal(by_rounds, 1e-6)
+    assert at_once.stats.iterations < by_rounds.stats.iterations
+    check_overlap(at_once.certificate, by_rounds.certificate, 0.0)

@@ -233,3 +233,13 @@ def test_a_gate_in_the_metrics_null_space_is_no_feature() -> None:
     assert found.stats.conflict is not None
     np.testing.assert_array_equal(found.stats.conflict.samples, [3])
     assert certify(problem, coef=found.coef + 1.0).upper == np.inf
+
+
+@pytest.mark.parametrize("name", ["l2", "gln", "pergate", "l2-soft-intercept"])
+def test_a_start_saves_steps_in_the_features(name: str) -> None:
+    problem = cases.separable(name)
+    cold = solve(problem, **cases.asked("features", 1e-4))
+    warm = solve(problem, start=cold, **cases.asked("features", 1e-8))
+    again = solve(problem, **cases.asked("features", 1e-8))
+    assert warm.status is again.status is Status.OPTIMAL
+    assert warm.stats.iterations < again.stats.iterations

@@ -1,0 +1,118 @@
+"""A loss is judged by its logarithm: any rate passes, and a refusal names one of three reasons."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from implicit_bias.diagnosis.loss_tail import Refusal, is_logarithm, refusal_of
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+PRIORS = torch.tensor([1e-3, 0.1, 0.2, 0.3, 0.4]).double().log()
+
+
+def signed(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Margins of targets 0 and 1."""
+    return outputs * (2 * targets - 1)
+
+
+def focal(outputs: Tensor, targets: Tensor) -> Tensor:
+    loss = F.cross_entropy(outputs, targets)
+    return (1 - torch.exp(-loss)) ** 2 * loss
+
+
+def tempered(temperature: float, loss: Loss) -> Loss:
+    return lambda outputs, targets: loss(outputs / temperature, targets)
+
+
+def powered(p: float) -> Loss:
+    return lambda s, y: (1 + signed(s, y)).clamp_min(1e-3).pow(-p).mean()
+
+
+def of_margin(tail: Callable[[Tensor], Tensor]) -> Loss:
+    return lambda s, y: tail(signed(s, y)).sum()
+
+
+def hinge(p: int) -> Loss:
+    return of_margin(lambda q: (1 - q).relu() ** p)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 1000])
+@pytest.mark.parametrize("temperature", [1e-3, 0.01, 0.07, 0.1, 0.5, 1.0, 100.0, 1e4])
+def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: int) -> None:
+    assert refusal_of(tempered(temperature, F.cross_entropy), classes) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "classes"),
+    [
+        *((nn.CrossEntropyLoss(reduction=each), 10) for each in ("sum", "none")),
+        *((tempered(T, F.binary_cross_entropy_with_logits), None) for T in (1e-3, 0.07, 100.0)),
+        *((tempered(T, lambda s, y: F.cross_entropy(s, y).log()), 4) for T in (0.01, 0.5, 2.0)),
+        (nn.SoftMarginLoss(reduction="sum"), None),
+        (nn.BCEWithLogitsLoss(pos_weight=torch.tensor([3.0])), None),
+        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]).double()), 3),
+        (lambda s, y: F.cross_entropy(s, y) + 0.5, 3),
+        (lambda s, y: F.cross_entropy(s + PRIORS, y), 5),
+        (lambda s, y: F.cross_entropy(64 * s - 22 * F.one_hot(y, 5), y), 5),
+        (lambda s, y: F.cross_entropy(s.float(), y), 10),
+        (lambda s, y: -torch.softmax(s, 1)[0, y[0]].log(), 5),
+        (lambda s, y: torch.exp(s - s.gather(1, y[:, None])).sum(), 5),
+        (focal, 5),
+        (of_margin(lambda q: 1 - q.sigmoid()), None),
+        (of_margin(lambda q: torch.exp(-q * q.abs())), None),
+        (of_margin(lambda q: torch.exp(-q.sign() * q.abs().sqrt())), None),
+        (lambda s, y: torch.logsumexp(-y * s.squeeze(-1), 0), None),
+    ],
+)
+def test_losses_whose_training_maximises_the_margin_pass(loss: Any, classes: int | None) -> None:
+    assert refusal_of(loss, classes) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "classes", "reason"),
+    [
+        *((powered(p), None, Refusal.NO_TAIL) for p in (0.1, 1.0, 5.0, 20.0, 50.0)),
+        (of_margin(lambda q: -torch.log1p(q.exp().log1p())), None, Refusal.NO_TAIL),
+        *((nn.MSELoss(), classes, Refusal.FINITE) for classes in (None, 3)),
+        (nn.HuberLoss(), None, Refusal.FINITE),
+        *((nn.MultiMarginLoss(p=p), 3, Refusal.FINITE) for p in (1, 2)),
+        *((hinge(p), None, Refusal.FINITE) for p in (1, 2, 3)),
+        *((partial(F.cross_entropy, label_smoothing=e), 9, Refusal.FINITE) for e in (1e-6, 0.1)),
+        (
+            lambda s, y: F.binary_cross_entropy_with_logits(s, 0.9 * y + 0.05),
+            *(None, Refusal.FINITE),
+        ),
+        (
+            lambda s, y: F.cross_entropy(s, y) + 1e-4 * torch.logsumexp(s, 1).square().mean(),
+            *(3, Refusal.FINITE),
+        ),
+        (nn.BCEWithLogitsLoss(), 3, Refusal.OTHER_MARGIN),
+        (
+            lambda s, y: F.binary_cross_entropy_with_logits(s, F.one_hot(y, 10).double()),
+            *(10, Refusal.OTHER_MARGIN),
+        ),
+        (lambda s, y: F.cross_entropy(s / (1 + y[:, None]), y), 4, Refusal.OTHER_MARGIN),
+        (lambda s, y: F.softplus(-s * y * (1 + 0.5 * (y > 0))).sum(), None, Refusal.OTHER_MARGIN),
+        (lambda s, y: F.softplus(s.mean() - s[0, y[0]]), 4, Refusal.OTHER_MARGIN),
+        (lambda s, y: -s[0, y[0]], 4, Refusal.OTHER_MARGIN),
+    ],
+)
+def test_a_refusal_has_one_reason(loss: Any, classes: int | None, reason: Refusal) -> None:
+    assert refusal_of(loss, classes) is reason
+
+
+def test_what_takes_no_targets_is_not_judged() -> None:
+    with pytest.raises(ValueError, match="evaluated"):
+        refusal_of(lambda outputs: outputs, None)
+
+
+@pytest.mark.parametrize("temperature", [0.01, 1.0, 100.0])
+def test_the_logarithm_of_a_loss_is_known_by_its_sign(temperature: float) -> None:
+    loss = tempered(temperature, F.cross_entropy)
+    assert not is_logarithm(loss, 3)
+    assert is_logarithm(lambda s, y: loss(s, y).log(), 3)
