@@ -13,8 +13,8 @@ one-group     1, masks R^2, products R^2 F, supports R W^2
 highs         1, entries R F r, pivots R F r min(R, F r)
 ============  ==================================================================================
 
-W rows are a working set: 500, 1.5 for each of the r F features and, with a soft margin, 0.6 R, but
-no more than R.
+W rows are a working set: 500, 1.5 for each of the r F features (or samples, if these are fewer)
+and, with a soft margin, 0.6 R, but no more than R.
 
 The constants were fitted to the processor's time of 400 solves on one core of an AMD EPYC (about 40
 billion operations a second): drawn tables of 100 to 60,000 rows and 5 to 500 columns, with classes
@@ -40,7 +40,8 @@ Method = Literal["features", "rows", "working-set", "one-group", "highs"]
 Kind = Literal["euclidean", "entries", "matrices"]
 # Systems of the features of a larger order are not considered.
 LARGEST_ORDER = 20_000
-# A working set has this many rows, so many for each feature, and with a soft margin this share.
+# A working set has this many rows, so many for each feature or sample, and with a soft margin this
+# share of all.
 FIRST_ROWS, ROWS_A_FEATURE, SOFT_SHARE = 500, 1.5, 0.6
 
 
@@ -96,7 +97,8 @@ class Sizes:
     def working(self, *, hard: bool) -> Sizes:
         """Return those of a solve on a working set, of W rows."""
         share = 0.0 if hard else SOFT_SHARE
-        rows = FIRST_ROWS + ROWS_A_FEATURE * self.order + share * self.rows
+        features = min(self.order, self.samples)
+        rows = FIRST_ROWS + ROWS_A_FEATURE * features + share * self.rows
         return self.of_rows(min(self.rows, int(rows)))
 
     def of_rows(self, count: int) -> Sizes:
@@ -125,37 +127,40 @@ def kind_of(problem: MarginProblem) -> Kind:
 # Seconds per operation, of each method and kind of norm, with a soft and with a hard margin.
 SECONDS: dict[tuple[Method, Kind], tuple[list[float], list[float]]] = {
     ("features", "euclidean"): (
-        [1.6e-02, 4.6e-03, 6.5e-10, 7.0e-11, 9.3e-08, 1.3e-05],
-        [9.8e-03, 1.0e-02, 4.1e-10, 1.4e-10, 1.1e-07, 5.2e-06],
+        [1.6e-02, 4.0e-03, 6.4e-10, 7.4e-11, 9.6e-08, 1.3e-05],
+        [1.8e-02, 3.9e-03, 3.8e-10, 1.7e-10, 1.2e-07, 4.5e-06],
     ),
     ("features", "entries"): (
-        [1.9e-02, 4.9e-03, 6.2e-10, 4.1e-10, 2.2e-07, 5.5e-06],
-        [2.1e-02, 3.3e-03, 6.9e-10, 3.7e-10, 2.1e-07, 1.2e-05],
+        [2.2e-02, 2.9e-03, 6.1e-10, 4.1e-10, 2.1e-07, 6.0e-06],
+        [2.2e-02, 2.5e-03, 6.8e-10, 3.7e-10, 2.1e-07, 1.2e-05],
     ),
     ("features", "matrices"): (
-        [3.0e-02, 6.1e-03, 7.9e-10, 4.4e-11, 2.7e-07, 1.3e-05],
-        [2.8e-02, 4.1e-03, 9.8e-10, 4.1e-11, 0.0, 2.5e-05],
+        [2.8e-02, 6.9e-03, 8.3e-10, 4.2e-11, 2.7e-07, 1.3e-05],
+        [3.0e-02, 2.5e-03, 9.5e-10, 4.2e-11, 0.0, 2.8e-05],
     ),
     ("rows", "euclidean"): (
-        [2.0e-02, 3.0e-09, 2.0e-10, 6.4e-09],
-        [2.0e-02, 2.3e-09, 7.8e-11, 9.8e-09],
+        [2.1e-02, 1.6e-09, 2.1e-10, 4.9e-09],
+        [2.2e-02, 2.7e-13, 8.4e-11, 5.6e-09],
     ),
-    ("rows", "entries"): ([3.2e-02, 3.1e-08, 3.8e-10, 3.1e-07], [3.8e-02, 0.0, 7.3e-10, 3.7e-07]),
-    ("rows", "matrices"): ([5.3e-02, 0.0, 3.1e-10, 4.1e-08], [4.1e-02, 2.8e-09, 2.9e-10, 8.2e-09]),
+    ("rows", "entries"): ([3.3e-02, 0.0, 4.4e-10, 3.2e-07], [3.8e-02, 0.0, 7.1e-10, 3.7e-07]),
+    ("rows", "matrices"): (
+        [5.3e-02, 3.9e-12, 3.1e-10, 4.1e-08],
+        [4.1e-02, 2.4e-11, 2.9e-10, 1.0e-08],
+    ),
     ("working-set", "euclidean"): (
-        [1.3e-02, 6.0e-01, 0.0, 1.4e-04],
-        [3.1e-02, 3.0e-01, 4.7e-09, 7.2e-06],
+        [1.6e-02, 6.0e-01, 0.0, 1.2e-04],
+        [2.8e-02, 3.0e-01, 5.9e-09, 1.4e-05],
     ),
     ("working-set", "entries"): (
-        [3.0e-02, 6.0e-01, 2.1e-07, 2.0e-04],
-        [7.2e-02, 3.0e-01, 1.5e-08, 2.3e-05],
+        [3.7e-02, 6.0e-01, 8.1e-12, 2.1e-04],
+        [7.2e-02, 3.0e-01, 0.0, 2.7e-05],
     ),
     ("working-set", "matrices"): (
-        [9.5e-03, 6.0e-01, 0.0, 3.6e-04],
-        [8.9e-02, 3.0e-01, 0.0, 1.2e-05],
+        [1.7e-02, 6.0e-01, 0.0, 3.3e-04],
+        [8.7e-02, 3.0e-01, 1.1e-08, 1.1e-05],
     ),
-    ("one-group", "euclidean"): ([2.0e-02, 3.1e-09, 1.0e-10, 0.0], [7.1e-03, 2.9e-08, 0.0, 0.0]),
-    ("highs", "entries"): ([3.0e-03, 4.7e-06, 0.0], [5.9e-03, 1.5e-06, 0.0]),
+    ("one-group", "euclidean"): ([2.0e-02, 3.1e-09, 1.0e-10, 0.0], [7.3e-03, 2.9e-08, 0.0, 0.0]),
+    ("highs", "entries"): ([3.4e-03, 4.4e-06, 0.0], [6.0e-03, 1.5e-06, 0.0]),
 }
 
 

@@ -416,7 +416,12 @@ def _inside(balls: Balls) -> CentralPoint:
 
 
 def _first(balls: Balls, start: Start | None) -> CentralPoint:
-    return _cold(balls) if start is None else _warm(balls, start)
+    if start is not None:
+        return _warm(balls, start)
+    # From inside the balls of entries or singular values hard margins take fewer steps, if they
+    # have a solution.
+    matrices = isinstance(balls, ClassMatrices) and not balls.data.soft
+    return _inside(balls) if matrices else _cold(balls)
 
 
 def _warm(balls: Balls, start: Start) -> CentralPoint:

@@ -61,6 +61,8 @@ from implicit_bias.solvers.rotations import RotatedGates
 LEAST_SHARE = 1e-6
 # Rows of Q(d) computed at once: small enough for a cache, large enough for a matrix product.
 BLOCK = 512
+# Up to so many numbers the products of all pairs of classes are formed at once.
+BATCHED = 4_000_000
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -279,11 +281,23 @@ class ScaledRows:
         """
         if self.signed:
             return weighted_square(self.X, h if loose is None else h * (loose / (loose + h)))
-        (n_classes, r), F = basis.shape, self.X.shape[1]
+        (n_classes, r), (n, F) = basis.shape, self.X.shape
         weights = self._by_rival(h)
         if loose is not None:
             weights.scatter_(1, self._owners[:, None], loose[:, None])
             share = weights / weights.sum(1, keepdim=True)
+        if n_classes * (n_classes - 1) // 2 * max(n, F, r**2) * F <= BATCHED:
+            i, j = torch.triu_indices(n_classes, n_classes, 1, device=h.device)
+            if loose is None:
+                owners = self._owners[:, None]
+                edges = weights[:, j] * (owners == i) + weights[:, i] * (owners == j)
+            else:
+                edges = weights[:, i] * share[:, j]  # (n, E)
+            squares = self.X.T @ (edges.T[:, :, None] * self.X)  # (E, F, F)
+            labels = basis[i] - basis[j]
+            both = (labels[:, :, None] * labels[:, None, :]).flatten(1)  # (E, r r)
+            blocks = (both.T @ squares.flatten(1)).reshape(r, r, F, F)
+            return blocks.permute(0, 2, 1, 3).reshape(r * F, r * F)
         whole = h.new_zeros(r, F, r, F)
         for i, j in itertools.combinations(range(n_classes), 2):
             if loose is None:

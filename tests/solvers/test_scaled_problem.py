@@ -12,6 +12,7 @@ from cases import SEPARABLE, build, cloud, dense, free, gln, separable, units
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.solvers import scaled_problem
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.scaled_problem import BLOCK, Boxes, Layout, ScaledProblem, peak_memory
 from oracles import loop_dual_vectors, loop_feature_norms, loop_groups
@@ -228,7 +229,9 @@ def test_products_of_many_classes_by_definition(gates: str, name: str, some: boo
 
 @pytest.mark.parametrize("C", [np.inf, 0.5])
 @pytest.mark.parametrize("merge", [False, True])
-def test_products_of_features_by_definition(C: float, merge: bool) -> None:
+def test_products_of_features_by_definition(
+    C: float, merge: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Phi' alpha, Phi zeta, Phi Phi', Phi' D^-1 Phi and the way back, of Phi row by row."""
     problem, chosen = four_classes("dense", CONTEXTS, Nuclear(), C)
     scaled = ScaledProblem(Layout.of_features(problem, chosen, merge=merge), torch.device("cpu"))
@@ -257,11 +260,13 @@ def test_products_of_features_by_definition(C: float, merge: bool) -> None:
     basis = rng.normal(size=(4, 3))
     by_class = np.einsum("pkf,kr->prf", np.stack([inside(Phi[:, k]) for k in range(4)], 1), basis)
     flat = by_class.reshape(P, -1)
-    hard = rows.normal_matrix(torch.tensor(h), None, torch.tensor(basis))
-    agree(hard.triu(), np.triu(flat.T @ np.diag(h) @ flat))
     inverse = np.linalg.inv(np.diag(1.0 / h) + same / loose[place])
-    soft = rows.normal_matrix(torch.tensor(h), torch.tensor(loose), torch.tensor(basis))
-    agree(soft.triu(), np.triu(flat.T @ inverse @ flat))
+    for batched in (scaled_problem.BATCHED, 0):  # all pairs of classes at once, or one by one
+        monkeypatch.setattr(scaled_problem, "BATCHED", batched)
+        hard = rows.normal_matrix(torch.tensor(h), None, torch.tensor(basis))
+        agree(hard.triu(), np.triu(flat.T @ np.diag(h) @ flat))
+        soft = rows.normal_matrix(torch.tensor(h), torch.tensor(loose), torch.tensor(basis))
+        agree(soft.triu(), np.triu(flat.T @ inverse @ flat))
     answer = scaled.answer(
         torch.tensor(alpha), torch.tensor(zeta)[:, None], torch.ones(1), scaled.offset()
     )
