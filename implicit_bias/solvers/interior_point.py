@@ -579,8 +579,8 @@ class _View:
         growth = 1.0 / largest if largest > 0 else np.inf
         # Rows have norm 1 here: that of a sample's features, times sqrt(2) with a rival's label. A
         # soft margin always has a solution.
-        size = 1.0 if scaled.rows.signed else 0.5**0.5
-        ratio = size * float(self.of_bound.sum()) * growth
+        share = 1.0 if scaled.rows.signed else 0.5**0.5
+        ratio = share * float(self.of_bound.sum()) * growth
         self.gordan_ratio = 0.0 if scaled.soft else ratio
         if scaled.soft:
             growth = min(growth, float((scaled.box_C / scaled.boxes.pool(self.of_bound)).min()))

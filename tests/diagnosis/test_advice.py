@@ -1,7 +1,7 @@
 """The verdict says "train longer" only where nothing is known to be in the way."""
 
-import warnings
 import math
+import warnings
 from typing import Any
 
 import pytest
