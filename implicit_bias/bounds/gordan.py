@@ -63,8 +63,8 @@ DEPENDENT = 1e-7
 ROWS_AN_EQUATION = 4
 # A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
 NO_MARGIN = 1e-7
-# The linear programs of a proof take about a second; a search that takes longer is given up.
-MOST_SECONDS = 10.0
+# A search takes seconds, most of it for linear programs; one that takes longer is given up.
+MOST_SECONDS = 30.0
 # A rational solution of a system of this order^3 times bits takes about so many seconds.
 MOST_RATIONAL, RATIONAL_SECONDS = 1.2e10, 5.0
 # Rows of a weight, alpha_p ||phi_p||, below this share of the largest are tried after the others.
