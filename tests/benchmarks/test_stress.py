@@ -233,7 +233,7 @@ ANSWERED: list[tuple[str, str, list[int]]] = [
     ("auto", "OPTIMAL", [74]),
     # Weights of a proof that differ by 20 digits: the equation of an intercept, repaired in
     # float64, must not round the small ones away.
-    ("auto", "NOT_SEPARABLE", [978, 1582, 1661]),
+    ("auto", "NOT_SEPARABLE", [1582]),
     # Problems at which float64 fails: all its solvers on most processors.
     *((method, "OPTIMAL", [18]) for method in ("auto", "multiprecision")),
     # Numbers beyond float32, and enormous separators.

@@ -358,10 +358,11 @@ def test_idle_samples_change_nothing(
 
     monkeypatch.setattr(ScaledRows, "subset", spy)
     tolerances = solvers.Tolerances(gap=cases.SOLVE_TOL)
-    split = solve(problem, solvers.InteriorPoint(tolerances=tolerances))
+    split = solve(problem, solvers.InteriorPoint(system="rows", tolerances=tolerances))
     assert min(orders) < 0.7 * problem.n_samples
     orders.clear()
-    whole = solve(problem, solvers.InteriorPoint(tolerances=tolerances, idle_gap=0.0))
+    method = solvers.InteriorPoint(system="rows", tolerances=tolerances, idle_gap=0.0)
+    whole = solve(problem, method)
     assert not orders
     same(split, whole)
 
@@ -399,7 +400,7 @@ def test_float32_alone_claims_nothing_false(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_working_set_of_few_features_takes_any_scales() -> None:
+def test_few_features_of_any_scales_are_solved() -> None:
     """Offsets and ranges as of raw data, which inner products of samples do not hold."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 5))
@@ -407,7 +408,7 @@ def test_a_working_set_of_few_features_takes_any_scales() -> None:
     clear = np.abs(scores) > 0.5
     raw = (X * np.logspace(0, 4, 5) + 2000.0 * np.arange(5))[clear]
     problem = cases.plain(raw, np.sign(scores[clear]), intercept=True)
-    found = solve(problem, "working-set")
+    found = solve(problem)
     assert_optimal(found, 1e-6)
     known = solve(problem, "feature-space").certificate
     assert found.certificate.upper == pytest.approx(known.upper, rel=1e-6)

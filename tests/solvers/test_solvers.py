@@ -150,7 +150,11 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
     """Up to a factor, and the same predictions."""
     problem, first = cases.separable(name), cases.best(name)
     other = change(problem)
-    second = solved(other, tol=1e-9 if name in CLASSES[1:] else cases.SOLVE_TOL)
+    by_gate = name.startswith("pergate")  # margins that the objective hardly tells apart
+    tol = 1e-9 if by_gate or name in CLASSES[1:] else cases.SOLVE_TOL
+    if by_gate:
+        first = solved(problem, tol=tol)
+    second = solved(other, tol=tol)
     assert first.status is second.status is Status.OPTIMAL
     assert second.certificate.upper == pytest.approx(
         factor * first.certificate.upper, rel=cases.OBJECTIVE_RTOL
@@ -170,7 +174,8 @@ def test_equivalent_problems_have_one_optimum(change: Change, factor: float, nam
 @pytest.mark.parametrize("solver", cases.NATIVE)
 def test_unreachable_tolerance_ends(name: str, solver: str) -> None:
     found = solved(cases.separable(name), solver, tol=1e-15)
-    assert found.status in (Status.NUMERICAL_TROUBLE, Status.OPTIMAL)
+    ends = Status.NUMERICAL_TROUBLE, Status.ITERATION_LIMIT, Status.OPTIMAL
+    assert found.status in ends
     best = cases.best(name).certificate
     assert found.certificate.gap <= cases.GAP_LIMIT
     assert found.certificate.upper == pytest.approx(best.upper, rel=cases.OBJECTIVE_RTOL)
