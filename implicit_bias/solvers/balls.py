@@ -918,21 +918,10 @@ class MatrixBall(BallOfClasses):
         torch.einsum("ifjf->ijf", whole.view(r, q, r, q)).add_((self.R / self.t)[:, :, None])
         return symmetric(whole)
 
-    @cached_property
-    def own(self) -> list[slice]:
-        """Rows of each ball in W, R, T and S."""
-        r = len(self.W) // self.balls.n_balls
-        return [slice(start, start + r) for start in range(0, len(self.W), r)]
-
     def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what rows see of K, or of K^-1."""
+        """Return what rows see of K^-1."""
         balls, rows = self.balls, self.balls.data.rows
         a = balls.labels
-        if not balls.free_t:
-            borders, slacks = zip(*[self._border(ball) for ball in self.own], strict=True)
-            weighted = [a @ self.R[ball, ball] for ball in self.own]
-            Q = rows.masked_by_labels(balls.grams, weighted, a)
-            return Q, torch.hstack(borders), torch.cat(slacks)
         # K differs from R / t only in the row space of Y: Q, (F, q).
         self.Q = torch.linalg.svd(self.Y, full_matrices=False)[2].T
         self.inner = cholesky(self._matrix(self.Y @ self.Q))
@@ -945,16 +934,6 @@ class MatrixBall(BallOfClasses):
         A.addmm_(half.T, half)
         eps = self.tau - float((self.pull * self.compliance(self.pull)).sum())
         return A, a[:, :0], A.new_full((1,), max(eps, 0.0))
-
-    def _border(self, own: slice) -> tuple[Tensor, Tensor]:
-        """Return the border of one ball, of its own rows in S and Y, and its slack."""
-        a = self.balls.labels
-        size, turned = torch.linalg.eigh(self.S[own, own])
-        i, j = torch.triu_indices(len(size), len(size)).to(size.device)
-        twice = torch.where(i == j, 1.0, 2.0**0.5).to(size)
-        b, v = a @ turned, self.balls.data.rows.products(self.Y[own]) @ turned
-        border = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
-        return border, 2.0 / (size[i] * size[j])
 
     def compliance(self, pull: Tensor) -> Tensor:
         """K^-1 of (r, F), after `in_rows`."""
@@ -999,6 +978,30 @@ class FixedMatrixBall(MatrixBall):
     z stay unknowns of the Newton system in the features: eliminated, the rounding of U would enter
     them times size_i size_j, which grows like 1 / mu.
     """
+
+    @cached_property
+    def own(self) -> list[slice]:
+        """Rows of each ball in W, R, T and S."""
+        r = len(self.W) // self.balls.n_balls
+        return [slice(start, start + r) for start in range(0, len(self.W), r)]
+
+    def in_rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what rows see of K: the mask of R, and the borders of all balls."""
+        balls, a = self.balls, self.balls.labels
+        borders, slacks = zip(*[self._border(ball) for ball in self.own], strict=True)
+        weighted = [a @ self.R[ball, ball] for ball in self.own]
+        Q = balls.data.rows.masked_by_labels(balls.grams, weighted, a)
+        return Q, torch.hstack(borders), torch.cat(slacks)
+
+    def _border(self, own: slice) -> tuple[Tensor, Tensor]:
+        """Return the border of one ball, of its own rows in S and Y, and its slack."""
+        a = self.balls.labels
+        size, turned = torch.linalg.eigh(self.S[own, own])
+        i, j = torch.triu_indices(len(size), len(size)).to(size.device)
+        twice = torch.where(i == j, 1.0, 2.0**0.5).to(size)
+        b, v = a @ turned, self.balls.data.rows.products(self.Y[own]) @ turned
+        border = (b[:, i] * v[:, j] + b[:, j] * v[:, i]) * twice  # (P, r (r + 1) / 2)
+        return border, 2.0 / (size[i] * size[j])
 
     @cached_property
     def parts(self) -> tuple[Tensor, Tensor]:

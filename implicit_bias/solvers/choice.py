@@ -37,12 +37,9 @@ MOST_FEATURES = 1500
 # Entries of rows times features that an external solver takes, of two classes: a minute or so.
 MOST_ENTRIES = 2_000_000
 
-# What a norm is made of: sums of l2 over groups of gates and two classes; other sums of l2; l1 and
-# l_inf; other l_p, and their sums over groups; nuclear and spectral norms; sums of nuclear norms
-# over groups of gates; other sums of maxima; all others.
-Structure = Literal[
-    "gates", "euclidean", "entries", "powers", "matrix", "matrices", "maxima", "other"
-]
+# What a norm is made of: sums of l2 over groups of gates and two classes; other sums of l2; entries
+# or singular values, whose balls the interior point knows; other sums of maxima; all others.
+Structure = Literal["gates", "euclidean", "balls", "maxima", "other"]
 
 
 # The space in which an interior point solves for its steps.
@@ -69,14 +66,12 @@ def structure_of(problem: MarginProblem) -> Structure:
     groups = problem.norm.partition(problem.norm_shape)
     if problem.metric is not None or (groups is not None and groups.inner == "l2"):
         return "euclidean"
-    if groups is None and norms.entries_of(problem.norm) is not None:
-        return "powers"
-    if isinstance(problem.norm, Entrywise):
-        return "entries"
-    if problem.norm in norms.BALLS:
-        return "matrix"
-    if norms.nuclear_groups(problem.norm) is not None:
-        return "matrices"
+    of_entries = isinstance(problem.norm, Entrywise) or (
+        groups is None and norms.entries_of(problem.norm) is not None
+    )
+    of_matrices = problem.norm in norms.BALLS or norms.nuclear_groups(problem.norm) is not None
+    if of_entries or of_matrices:
+        return "balls"
     return "other" if groups is None else "maxima"
 
 
@@ -191,7 +186,7 @@ def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
                 found.append(Fallback("ecos"))
             found.append(Fallback("clarabel"))
     else:
-        if structure in ("euclidean", "entries", "powers", "matrix", "matrices"):
+        if structure in ("euclidean", "balls"):
             if coefficients <= MOST_FEATURES:
                 found.append(Fallback("feature-space"))
             found.append(Fallback("working-set"))

@@ -167,7 +167,8 @@ def solve(
             name, system, chosen = choice_made.solver, choice_made.system, str(choice_made)
         half = others and max_seconds is not None and choice.fallbacks(posed, name)
         method = search.solver(name, deadline.sooner(0.5) if half else deadline, system)
-        if others and (system == "features" or name == "working-set"):
+        # A soft margin always has a solution.
+        if others and posed.hard_margin and (system == "features" or name == "working-set"):
             method = _doubtful(method, posed)
     else:
         method = _checked(solver, options)
@@ -317,7 +318,6 @@ class _Search:
     on_progress: OnProgress
     deadline: Deadline
     late: bool = False
-    proof_sought: bool = False
     # A gap above the tolerance by less than this factor may be mended by asking for so much more.
     near_miss: float = 100.0
     # From this C on, times the features' scale, a soft margin may be a hard one.
@@ -439,10 +439,9 @@ class _Search:
                 self.tried.append(again.failure)
 
     def seek_proof(self) -> None:
-        """Seek a proof that nothing separates the samples, once, if there is no separator."""
-        if self.proof_sought or not self.lacks_separator:
+        """Seek a proof that nothing separates the samples, if there is no separator."""
+        if not self.lacks_separator:
             return
-        self.proof_sought = True
         proof = prove_not_separable(self.problem, deadline=self.deadline)
         if proof is None:
             return
