@@ -6,13 +6,14 @@ The loops recompute what `certify` says, from the definitions alone: they use th
 
 import math
 import warnings
-from collections import Counter
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.optimize
+from flint import fmpq_mat, fmpz_mat
 from numpy.typing import NDArray
 
 from benchmarks.speed.exact import Exact, is_inseparable, lower_bound, upper_bound
@@ -253,25 +254,74 @@ def check_judged(problem: MarginProblem, found: Solution, gap: float) -> None:
 def check_proof(problem: MarginProblem, proof: Proof | None) -> None:
     """Check that a proof is one: in rational numbers, row by row, from the definition alone."""
     assert proof is not None
-    rows, Z = loop_rows(problem), dense(problem.gates)
+    assert len(set(proof.rows.tolist())) == len(proof.rows) > 0
+    assert proof.alpha.sum() == pytest.approx(1.0)
+    rows = loop_rows(problem)
+    places = [rows[row][2] for row in proof.rows]
+    given = np.array([proof.alpha[place] for place in places])
+    elsewhere = proof.alpha.copy()
+    for place in places:
+        elsewhere[place] = 0.0
+    assert not elsewhere.any()
+    equations = _equations(problem, proof)
+    if proof.exact is None:
+        assert (given > 0).all()
+        assert 0 < proof.share < 1
+        factors = nearest_factors(equations, given)
+        assert all(factor > 0 for factor in factors)
+        assert max(abs(1 - factor) for factor in factors) <= proof.share + 1e-15
+        return
+    assert proof.share == 0
     assert all(value > 0 for value in proof.exact)
     assert sum(proof.exact) == 1
-    assert len(set(proof.rows.tolist())) == len(proof.exact)
-    V, offsets = Counter[tuple[int, int, int]](), Counter[int]()
-    rounded = np.zeros(problem.alpha_shape)
-    for row, alpha in zip(proof.rows, proof.exact, strict=True):
-        n, b, place = rows[row]
-        rounded[place] = float(alpha)
-        for k, label in enumerate(b.tolist()):
-            if label:
-                offsets[k] += alpha * int(label)  # type: ignore[assignment]
-                for m in np.flatnonzero(Z[n]).tolist():
-                    for d in np.flatnonzero(problem.X[n]).tolist():
-                        phi = Fraction(Z[n, m]) * Fraction(problem.X[n, d])
-                        V[k, m, d] += alpha * int(label) * phi  # type: ignore[assignment]
-    assert not any(V.values())
-    assert not problem.intercept or not any(offsets.values())
-    np.testing.assert_array_equal(proof.alpha, rounded)
+    assert given.tolist() == [float(value) for value in proof.exact]
+    for column in zip(*equations, strict=True):
+        assert sum(a * value for a, value in zip(proof.exact, column, strict=True)) == 0
+
+
+def separates(problem: MarginProblem) -> bool:
+    """Whether HiGHS finds coefficients with margins of 1: safely, of small integers."""
+    rows = np.array(
+        [
+            np.append(np.outer(b, problem.X[n]), b * problem.intercept)
+            for n, b, _ in loop_rows(problem)
+        ]
+    )
+    found = scipy.optimize.linprog(
+        np.zeros(rows.shape[1]), A_ub=-rows, b_ub=-np.ones(len(rows)), bounds=(None, None)
+    )
+    return bool(found.status == 0)
+
+
+def _equations(problem: MarginProblem, proof: Proof) -> list[list[Fraction]]:
+    """B (x) z (x) x of each row of a proof, and b for an intercept."""
+    rows, Z, found = loop_rows(problem), dense(problem.gates), []
+    for row in proof.rows:
+        n, b, _ = rows[row]
+        z, x = fractions(Z[n]), fractions(problem.X[n])
+        found.append([int(label) * gate * value for label in b for gate in z for value in x])
+        found[-1] += [Fraction(int(label)) for label in b if problem.intercept]
+    return found
+
+
+def nearest_factors(equations: list[list[Any]], alpha: Array) -> list[Fraction]:
+    """1 - P 1: alpha times these solves all equations, and is nearest to alpha relative to it."""
+    rows = [
+        [Fraction(a) * Fraction(value) for value in row]
+        for a, row in zip(alpha, equations, strict=True)
+    ]
+    # All are multiples of one power of two.
+    unit = max(value.denominator for row in rows for value in row)
+    W = fmpz_mat([[int(value * unit) for value in row] for row in rows])
+    reduced, _, rank = W.rref()
+    basis = [next(j for j in range(W.ncols()) if reduced[i, j]) for i in range(rank)]
+    some = fmpz_mat([[W[i, j] for j in basis] for i in range(W.nrows())])
+    ones = fmpz_mat([[1]] * W.nrows())
+    square = fmpq_mat(some.transpose() * some)
+    fit = square.solve(fmpq_mat(some.transpose() * ones), algorithm="dixon")
+    factors = fmpq_mat(ones) - fmpq_mat(some) * fit
+    assert not any((fmpq_mat(W.transpose()) * factors).entries())
+    return [Fraction(int(factor.p), int(factor.q)) for factor in factors.entries()]
 
 
 def check_gordan(problem: MarginProblem, found: Solution, limit: float = PROOF_LIMIT) -> None:

@@ -124,6 +124,7 @@ def _certificate(
     primal: PrimalPoint | None,
     dual: DualPoint | None,
     given: DualPoint | None,
+    proof: Proof | None = None,
     deadline: Deadline = NEVER,
 ) -> tuple[Certificate, Proof | None]:
     """Bounds from what was evaluated, again and with more digits where rounding matters.
@@ -139,12 +140,12 @@ def _certificate(
         dual = dual.refined()
     lower = 0.0 if dual is None else dual.bound
     upper = value_of_zero(problem) if primal is None else primal.bound
-    proof = None
-    if given is not None and math.isinf(upper) and problem.hard_margin:
-        if given.gordan_ratio > TRY_PROOF:
-            proof = prove_not_separable(problem, given.alpha, deadline)
-        if proof is not None:
-            lower = np.inf
+    if math.isfinite(upper) or not problem.hard_margin:
+        proof = None
+    elif proof is None and given is not None and given.gordan_ratio > TRY_PROOF:
+        proof = prove_not_separable(problem, given.alpha, deadline)
+    if proof is not None:
+        lower = np.inf
     return Certificate(
         lower,
         upper,
@@ -238,6 +239,8 @@ class Graded:
         ||zeta_g||.
     margins : ndarray of shape (N,)
         y_n (f(x_n) + b); with classes, the smallest margin of each sample.
+    proof : Proof or None
+        That nothing separates the samples, where the status says so.
     """
 
     alpha: Array
@@ -247,6 +250,7 @@ class Graded:
     status: Status
     group_norms: Array
     margins: Array
+    proof: Proof | None = None
 
 
 @own_settings()
@@ -259,6 +263,7 @@ def grade(
     intercept: ArrayLike | None = None,
     gap: float = 1e-6,
     infeasibility: float = 1e-9,
+    proof: Proof | None = None,
     deadline: Deadline = NEVER,
 ) -> Graded:
     """Scale what a solver found, certify it, and decide how the solve ended.
@@ -275,6 +280,8 @@ def grade(
         Its offset; the best one by default.
     gap, infeasibility : float
         See `Tolerances`.
+    proof : Proof, optional
+        That nothing separates the samples; else one is sought.
     deadline : Deadline
         When to give up a proof that nothing separates the samples.
     """
@@ -291,7 +298,7 @@ def grade(
         best = problem.as_intercept(offsets_of_zero(problem))
         primal = PrimalPoint.of(problem, 0.0 * coef, best, as_stored=True)
     alpha, (coef, offset) = dual.as_given, primal.as_given
-    certificate, proof = _certificate(problem, primal, dual, given, deadline)
+    certificate, proof = _certificate(problem, primal, dual, given, proof, deadline)
     status = claim
     if proof is not None:
         status, alpha = Status.NOT_SEPARABLE, proof.alpha
@@ -307,7 +314,7 @@ def grade(
         status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
     if status.inseparable:  # the coefficients separate nothing
         nothing = np.zeros(problem.n_groups), np.zeros(problem.n_samples)
-        return Graded(alpha, 0.0 * coef, problem.no_offset, certificate, status, *nothing)
+        return Graded(alpha, 0.0 * coef, problem.no_offset, certificate, status, *nothing, proof)
     return Graded(alpha, coef, offset, certificate, status, primal.group_norms, primal.margins)
 
 

@@ -6,8 +6,8 @@ Gordan's theorem: either some zeta and b have positive margins on all rows, or s
 
 (and sum_p alpha_p b_p = 0, where there is an intercept); never both. A small V proves nothing: then
 any separator is merely large. So a proof here is a rational alpha whose V is 0 in exact arithmetic,
-for the data whose features are the products of the stored float64 gates and inputs. The norm has no
-part in it.
+or a float64 alpha with a bound on how far from it a real solution is: for the data whose features
+are the products of the stored float64 gates and inputs. The norm has no part in it.
 
 Vertex    The solutions of sum 1 are a polytope, and a vertex of it has at most rank + 1 rows. A
           linear program in float64 finds the rows of one: the largest smallest margin of w in a
@@ -19,11 +19,8 @@ Vertex    The solutions of sum 1 are a polytope, and a vertex of it has at most 
           w violates most. Two of many classes are tried first: a proof by their rows alone is one.
 Exactly   On the rows of a vertex V = 0 has one solution up to a factor. It is found in rational
           numbers, by equations that are independent, and all equations are checked in integers.
-Hidden    Features that are combinations of others up to rounding, as a table's redundant columns
-columns   are, or small beside an offset, are independent ones as real numbers, and invisible in
-          float64. Where a vertex fails for that reason, each such column is replaced by what it
-          exactly lacks of its fit by the others, in integers, which changes no solution; a linear
-          program on more rows then finds a vertex of all equations.
+Overlap   Where that takes long, or rounding hides equations from the linear program, most data have
+          a solution in which every row has a part: `overlap` proves that there is one.
 
 ======  ===========  =============================================================================
 F       (N, c)       features of the samples, gate times input, scaled by powers of two; a column of
@@ -50,35 +47,38 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.bounds.integers import (
+    LOWEST,
+    MANTISSA,
+    Whole,
+    as_floats,
+    integer_products,
+    pivoted,
+    product,
+    rank_of,
+)
+from implicit_bias.bounds.overlap import find_overlap
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
 
 # Entries of F that are formed; with more no proof is sought on these rows.
 MOST_ENTRIES = 20_000_000
-# Entries of E that are formed: a second of work.
-MOST_INTEGERS = 2_000_000
-# A column that others fit to this share of its size is one of them in float64.
-DEPENDENT = 1e-7
 # Rows of a linear program at first, for each equation.
 ROWS_AN_EQUATION = 4
+# Up to so many equations a vertex is sought first, which has few rows; beyond, an overlap is.
+FEW_EQUATIONS = 100
 # A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
 NO_MARGIN = 1e-7
 # A search takes seconds, most of it for linear programs; one that takes longer is given up.
 MOST_SECONDS = 30.0
+# With more equations neither is sought.
+MOST_EQUATIONS = 3000
 # A rational solution of a system of this order^3 times bits takes about so many seconds.
 MOST_RATIONAL, RATIONAL_SECONDS = 1.2e10, 5.0
 # Rows of a weight, alpha_p ||phi_p||, below this share of the largest are tried after the others.
 HEAVY = 1e-6
-# Bits of the coefficients of a fit, and how near to few bits a coefficient is taken for them.
-FIT_BITS, FEW_BITS, NEARLY = 60, 10, 1e-9
-# So many times a column may be replaced by what its fit lacks.
-ROUNDS = 4
 # Pairs of classes that are tried before all classes together.
 MOST_PAIRS = 3
-# Bits of the numbers of a float64.
-MANTISSA = 53
-# Below the exponent of any number.
-LOWEST = -(2**40)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,21 +89,25 @@ class Proof:
     ----------
     rows : ndarray of int, shape (S,)
         Indices of the constraints, among all of the problem, that have a part in it.
-    exact : tuple of Fraction
-        Their dual variables, positive, of sum 1.
     alpha : ndarray of shape (N,) or (N, K)
-        The same, rounded, in the problem's shape.
+        Their dual variables, of sum 1, in the problem's shape: rounded.
+    exact : tuple of Fraction, or None
+        The same, positive, as they are; None where it is only proven that there are some.
+    share : float
+        Some solution is within this share of alpha in each entry, but for one rounding: below 1,
+        and 0 where there are exact ones.
     """
 
     rows: Integers
-    exact: tuple[Fraction, ...]
     alpha: Array
+    exact: tuple[Fraction, ...] | None = None
+    share: float = 0.0
 
 
 def prove_not_separable(
     problem: MarginProblem, alpha: Array | None = None, deadline: Deadline = NEVER
 ) -> Proof | None:
-    """Prove that no coefficients separate the data, by a vertex of Gordan's system.
+    """Prove that no coefficients separate the data, by a solution of Gordan's system.
 
     Parameters
     ----------
@@ -134,8 +138,8 @@ def prove_not_separable(
 
 
 def takes_too_long(order: int, rows: int) -> bool:
-    """Whether a vertex of so many equations takes more than `RATIONAL_SECONDS` in rationals."""
-    return min(order + 1, rows) ** 3 * MANTISSA > MOST_RATIONAL
+    """Whether a proof from so many equations, of so many rows, takes too long to be sought."""
+    return MOST_EQUATIONS < order < rows
 
 
 def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> Proof | None:
@@ -155,18 +159,74 @@ def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> P
     top = float(weights.max(initial=0.0))
     heavy, some = weights > HEAVY * top, weights > 0
     for chosen in [heavy] if (heavy == some).all() else [heavy, some]:
-        kept = np.flatnonzero(chosen)
-        if len(kept) == 0:
-            continue
-        system = _System.of(problem, rows.subset(kept), weights[kept])
-        found = None if system is None else system.solve(deadline)
-        if found is not None:
-            index, values = found
-            whole = rows.subset(kept[index])
-            shares = np.array([float(value) for value in values])
-            places = np.searchsorted(_places(problem.constraints), _places(whole))
-            return Proof(places, values, whole.alpha(shares))
+        if chosen.any():
+            among = rows.subset(chosen).narrowed()
+            found = _Search(problem, among, weights[chosen], deadline).proof()
+            if found is not None:
+                return found
     return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """A search for a proof on some rows of a problem, with label vectors of all classes but one."""
+
+    problem: MarginProblem
+    rows: Constraints
+    weights: Array
+    deadline: Deadline
+
+    def proof(self) -> Proof | None:
+        """Return a proof: of few equations by a vertex if possible, of more by an overlap."""
+        ways = [self._by_vertex, self._by_overlap]
+        features = self.problem.features
+        used = len(np.unique(features.sparse_gates.indices)) * features.X.shape[1]
+        few = (self.rows.n_classes - 1) * used <= FEW_EQUATIONS
+        for way in ways if few else ways[::-1]:
+            found = way()
+            if found is not None:
+                return found
+        return None
+
+    def _by_overlap(self) -> Proof | None:
+        """Return a proof in which every row may have a part."""
+        found = find_overlap(self.problem, self.rows, self.weights, self.deadline)
+        if found is None:
+            return None
+        places, alpha = self._in_problem(found.rows, found.alpha)
+        return Proof(places, alpha, share=found.share)
+
+    def _by_vertex(self) -> Proof | None:
+        """Return an exact proof, by two classes' rows if those of some pair have one."""
+        rows = self.rows
+        system = _System.of(self.problem, rows, self.weights)
+        if system is None:
+            return None
+        pairs = [np.isin(rows.owners, pair) & np.isin(rows.rivals, pair) for pair in self._pairs()]
+        for chosen in [*pairs, np.ones(len(rows), dtype=bool)]:
+            found = system.solve_among(np.flatnonzero(chosen), self.deadline)
+            if found is not None:
+                index, exact = found
+                rounded = np.array([float(value) for value in exact])
+                places, alpha = self._in_problem(index, rounded)
+                return Proof(places, alpha, exact)
+        return None
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Pairs of classes to try before all, those of the largest weight first."""
+        rows, n = self.rows, self.rows.n_classes
+        if n == 2:
+            return []
+        shared = np.zeros((n, n))
+        np.add.at(shared, (rows.owners, rows.rivals), self.weights)
+        both = np.minimum(shared, shared.T)  # neither class conflicts with itself
+        pairs = [pair for pair in itertools.combinations(range(n), 2) if both[pair] > 0]
+        return sorted(pairs, key=lambda pair: -both[pair])[:MOST_PAIRS]
+
+    def _in_problem(self, index: Integers, values: Array) -> tuple[Integers, Array]:
+        """Return places of rows among all of the problem, and dual variables in its shape."""
+        rows = self.rows.subset(index)
+        return np.searchsorted(_places(self.problem.constraints), _places(rows)), rows.alpha(values)
 
 
 def _places(rows: Constraints) -> Integers:
@@ -174,8 +234,6 @@ def _places(rows: Constraints) -> Integers:
     return rows.samples * rows.n_classes + rows.rivals
 
 
-# Python's integers, in an array of objects.
-Whole: TypeAlias = NDArray[np.object_]
 # Rows of a system, and dual variables of which V is 0.
 Combination: TypeAlias = tuple[Integers, tuple[Fraction, ...]]
 
@@ -211,7 +269,6 @@ class _System:
     @classmethod
     def of(cls, problem: MarginProblem, rows: Constraints, weights: Array) -> _System | None:
         """Return that of some rows of a problem; None where there are too many entries."""
-        rows = rows.narrowed()
         samples, place = np.unique(rows.samples, return_inverse=True)
         features = problem.features
         Z, X = features.sparse_gates[samples], features.X[samples]
@@ -228,58 +285,19 @@ class _System:
         left, right = np.where(both, left, 0.0), np.where(both, right, 0.0)
         used = both.any(axis=0)
         left, right = left[:, used], right[:, used]
-        product, exponent = _products(left, right)
-        sizes = np.where(product != 0, exponent, LOWEST).max(axis=1, initial=LOWEST)
+        products, exponent = _products(left, right)
+        sizes = np.where(products != 0, exponent, LOWEST).max(axis=1, initial=LOWEST)
         sizes = np.where(sizes > LOWEST, sizes, 0)
-        Q = _orthonormal(_of_size_1(product, exponent - sizes[:, None]))
+        Q = _orthonormal(_of_size_1(products, exponent - sizes[:, None]))
         return cls(rows, weights, left, right, place, sizes, Q)
 
-    def solve(self, deadline: Deadline) -> Combination | None:
-        """Return an exact solution, of two classes' rows if those of some pair have one."""
-        rows = self.rows
-        for i, j in self._pairs():
-            among = np.isin(rows.owners, [i, j]) & np.isin(rows.rivals, [i, j])
-            index = np.flatnonzero(among)
-            found = self._solve_among(index, deadline)
-            if found is not None:
-                return found
-        return self._solve_among(np.arange(len(rows)), deadline)
-
-    def _pairs(self) -> list[tuple[int, int]]:
-        """Pairs of classes to try before all, those of the largest weight first."""
-        rows, n = self.rows, self.rows.n_classes
-        if n == 2:
-            return []
-        shared = np.zeros((n, n))
-        np.add.at(shared, (rows.owners, rows.rivals), self.weights)
-        both = np.minimum(shared, shared.T)  # neither class conflicts with itself
-        pairs = [pair for pair in itertools.combinations(range(n), 2) if both[pair] > 0]
-        return sorted(pairs, key=lambda pair: -both[pair])[:MOST_PAIRS]
-
-    def _solve_among(self, index: Integers, deadline: Deadline) -> Combination | None:
+    def solve_among(self, index: Integers, deadline: Deadline) -> Combination | None:
         """Return an exact solution on some of these rows, if rational numbers can be theirs."""
         order = self._labels(index).shape[1] * self.Q.shape[1]
-        if takes_too_long(order, len(index)):
+        if min(order + 1, len(index)) ** 3 * MANTISSA > MOST_RATIONAL:
             return None
         vertex = self._vertex(index, deadline)
-        if vertex is None:
-            return None
-        found = self._exact(vertex, self._integers(vertex), deadline)
-        if found is not None:
-            return found
-        # Hidden columns may ask for more rows: ever more are taken, in a fixed random order.
-        others = np.setdiff1d(index, vertex)
-        others = np.random.default_rng(0).permutation(others)
-        count = len(vertex)
-        while True:
-            deadline.check()
-            chosen = np.sort(np.append(vertex, others[:count]))
-            if len(chosen) * self.gates.shape[1] > MOST_INTEGERS:
-                return None
-            found = self._with_hidden_columns(chosen, deadline)
-            if found is not None or count >= len(others):
-                return found
-            count *= 2
+        return None if vertex is None else self._exact(vertex, deadline)
 
     # --- in float64
 
@@ -321,26 +339,17 @@ class _System:
 
     # --- in integers
 
-    def _integers(self, index: Integers) -> Whole:
-        """E of the samples of some rows, over 2^size of each: integers, (S, c)."""
-        samples = self.place[index]
-        return _integer_products(self.gates[samples], self.inputs[samples], self.sizes[samples])
-
-    def _equations(self, index: Integers, E: Whole) -> Whole:
+    def _equations(self, index: Integers) -> Whole:
         """b_p (x) E_p of some rows, (S, J c): equations x' (b (x) E) = 0."""
-        signs = self._labels(index).astype(np.int64).astype(object)
-        return _row_products(signs, E)
+        at = self.place[index]
+        E = integer_products(self.gates[at], self.inputs[at], self.sizes[at])
+        return _row_products(self._labels(index).astype(np.int64).astype(object), E)
 
-    def _exact(
-        self, index: Integers, E: Whole, deadline: Deadline, hidden: Whole | None = None
-    ) -> Combination | None:
-        """Return the solution on the rows of a vertex, if these have one with one sign.
-
-        ``hidden`` are columns to solve with in the place of E: the same equations, better
-        conditioned.
-        """
-        x = _null_vector(self._equations(index, E if hidden is None else hidden), deadline)
-        if x is None or min(x) < 0 or _product([x], self._equations(index, E)).any():
+    def _exact(self, index: Integers, deadline: Deadline) -> Combination | None:
+        """Return the solution on the rows of a vertex, if these have one with one sign."""
+        equations = self._equations(index)
+        x = _null_vector(equations, deadline)
+        if x is None or min(x) < 0 or product([x], equations).any():
             return None
         kept = np.flatnonzero(x)
         sizes = self.sizes[self.place[index[kept]]].tolist()
@@ -348,19 +357,6 @@ class _System:
         exact = [Fraction(x[k]) / Fraction(2) ** size for k, size in zip(kept, sizes, strict=True)]
         total = sum(exact)
         return index[kept], tuple(value / total for value in exact)
-
-    def _with_hidden_columns(self, index: Integers, deadline: Deadline) -> Combination | None:
-        """Return a solution on some of these rows, by a vertex of all their equations."""
-        E = self._integers(index)
-        conditioned = _conditioned(E)
-        A = _row_products(self._labels(index), _as_floats(conditioned)[0])
-        if A.shape[1] >= len(index):  # more independent equations than rows
-            return None
-        found = _largest_margin(A / np.linalg.norm(A, axis=0), deadline)
-        if found is None or found[1] >= NO_MARGIN:
-            return None
-        kept = np.flatnonzero(found[2] > 0)
-        return self._exact(index[kept], E[kept], deadline, conditioned[kept])
 
 
 # --- linear algebra in float64 ---------------------------------------------------------------
@@ -372,10 +368,10 @@ def _products(left: Array, right: Array) -> tuple[Array, Integers]:
     return a * b, i.astype(np.int64) + j
 
 
-def _of_size_1(product: Array, exponent: Integers) -> Array:
+def _of_size_1(values: Array, exponent: Integers) -> Array:
     """Return numbers times powers of two, columns scaled to a largest entry of about 1."""
-    largest = np.where(product != 0, exponent, LOWEST).max(axis=0, initial=LOWEST)
-    return np.ldexp(product, np.clip(exponent - largest, -2000, 0).astype(np.int32))
+    largest = np.where(values != 0, exponent, LOWEST).max(axis=0, initial=LOWEST)
+    return np.ldexp(values, np.clip(exponent - largest, -2000, 0).astype(np.int32))
 
 
 def _orthonormal(F: Array) -> Array:
@@ -384,18 +380,9 @@ def _orthonormal(F: Array) -> Array:
     F = F[:, norms > 0] / norms[norms > 0]
     if F.shape[1] == 0:
         return np.zeros((len(F), 0))
-    R = F if F.shape[1] > len(F) else scipy.linalg.qr(F, mode="r", check_finite=False)[0]
-    R = R[: F.shape[1]]
-    # Pivots of the small triangle: of all rows the search would take several times as long.
-    _, T, pivots = scipy.linalg.qr(R, mode="economic", pivoting=True, check_finite=False)
-    rank = _rank(T)
+    T, pivots = pivoted(F)
+    rank = rank_of(T)
     return scipy.linalg.qr(F[:, pivots[:rank]], mode="economic", check_finite=False)[0]
-
-
-def _rank(T: Array) -> int:
-    """Rank of a triangle whose columns of norm 1 were pivoted."""
-    diagonal = np.abs(np.diag(T))
-    return int(np.count_nonzero(diagonal > DEPENDENT * diagonal[0])) if len(diagonal) else 0
 
 
 def _row_products(labels: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
@@ -425,69 +412,6 @@ def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] 
 # --- linear algebra in integers --------------------------------------------------------------
 
 
-def _integer_products(left: Array, right: Array, sizes: Integers) -> Whole:
-    """Products of two factors over 2^size of each row, as integers: columns times powers of two."""
-    (a, i), (b, j) = np.frexp(left), np.frexp(right)
-    mantissas = [np.ldexp(part, 53).astype(np.int64).astype(object) for part in (a, b)]
-    exponent = i.astype(np.int64) + j - sizes[:, None]
-    some = (a != 0) & (b != 0)
-    lowest = np.where(some, exponent, -LOWEST).min(axis=0, initial=-LOWEST)
-    shifts = np.where(some, exponent - lowest, 0).astype(object)
-    return np.asarray(mantissas[0] * mantissas[1] << shifts)
-
-
-def _as_floats(E: Whole) -> tuple[Array, list[int]]:
-    """Integers (S, m) over 2^unit of each column, near its largest entry; and the units (m,)."""
-    units = [max(map(int.bit_length, column)) for column in E.T.tolist()]
-    sizes = np.array([1 << unit for unit in units], dtype=object)
-    return (E / sizes).astype(np.float64), units
-
-
-def _product(left: Any, right: Whole) -> Whole:
-    """Return the product of two matrices of integers."""
-    from flint import fmpz_mat
-
-    found = fmpz_mat(np.asarray(left, dtype=object).tolist()) * fmpz_mat(right.tolist())
-    return np.array([[int(value) for value in row] for row in found.tolist()], dtype=object)
-
-
-def _conditioned(E: Whole) -> Whole:
-    """Columns with the solutions of x' E = 0, independent in float64 as they are in real numbers.
-
-    A column that the others fit up to rounding is replaced by what the fit lacks, exactly; one that
-    lacks nothing is left out. What is still dependent after `ROUNDS` rounds is left out, too: that
-    its equation holds has to be checked.
-    """
-    for _ in range(ROUNDS):
-        E = E[:, (E != 0).any(axis=0)]
-        F, units = _as_floats(E)
-        norms = np.linalg.norm(F, axis=0)
-        _, T, pivots = scipy.linalg.qr(F / norms, mode="economic", pivoting=True)
-        rank = _rank(T)
-        basis, rest = pivots[:rank], pivots[rank:]
-        if len(rest) == 0:
-            break
-        fit = scipy.linalg.solve_triangular(T[:rank, :rank], T[:rank, rank:])
-        fit = fit * norms[rest] / norms[basis, None]  # of the columns of F
-        # F is E over 2^units. All are brought to one power of two, at which the fit is whole.
-        few = np.round(fit * 2**FEW_BITS)
-        near = np.abs(fit * 2**FEW_BITS - few) < NEARLY * 2**FEW_BITS
-        mantissa, exponent = np.frexp(np.where(near, few / 2**FEW_BITS, fit))
-        shift = exponent.astype(np.int64) - 53 + FIT_BITS
-        whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
-        left, right = np.maximum(shift, 0).astype(object), np.maximum(-shift, 0).astype(object)
-        whole = whole << left >> right
-        top = max(units)
-        below = np.array([top - unit for unit in units], dtype=object)
-        lacking = (E[:, rest] << below[rest] + FIT_BITS) - _product(
-            E[:, basis], whole << below[basis, None]
-        )
-        E = np.hstack([E[:, basis], lacking])
-    else:
-        E = E[:, :rank]
-    return E
-
-
 def _null_vector(equations: Whole, deadline: Deadline) -> list[int] | None:
     """Integers x (S,), not 0, with x' E = 0 for S - 1 independent columns of E (S, m).
 
@@ -504,7 +428,7 @@ def _null_vector(equations: Whole, deadline: Deadline) -> list[int] | None:
     equations = equations[:, (equations != 0).any(axis=0)]
     if S == 1 or equations.shape[1] < S - 1:
         return [1] if equations.size == 0 else None
-    F, units = _as_floats(equations)
+    F, units = as_floats(equations)
     _, T, pivots = scipy.linalg.qr(F / np.linalg.norm(F, axis=0), mode="economic", pivoting=True)
     operations = S**3 * max(units)
     if not abs(T[S - 2, S - 2]) > 0 or operations > MOST_RATIONAL:

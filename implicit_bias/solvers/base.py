@@ -18,6 +18,7 @@ from implicit_bias.base.validation import Array, UnsuitableError, check_count, c
 from implicit_bias.base.wording import html_table, number
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.exact import ExactAnswer
+from implicit_bias.bounds.gordan import Proof
 from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers import costs
@@ -134,13 +135,15 @@ class SolveStats:
 class Answer:
     """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes.
 
-    ``exact`` is the same in rational numbers, of a method that has more digits than float64.
+    ``exact`` is the same in rational numbers, of a method that has more digits than float64, and
+    ``proof`` shows that nothing separates the samples, if that is what was found.
     """
 
     alpha: Array
     coef: Array
     intercept: float | Array = 0.0
     exact: ExactAnswer | None = field(default=None, metadata={"saved": False})
+    proof: Proof | None = field(default=None, metadata={"saved": False})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -186,6 +189,8 @@ class Solution(Start):
     exact : ExactAnswer or None
         Where float64 numbers cannot attain the bounds, the rational numbers that do. Then
         ``coef``, ``alpha`` and ``intercept`` are these rounded, whose own bounds may be far apart.
+    proof : Proof or None
+        That nothing separates the samples, with status NOT_SEPARABLE: its rows, and their alpha.
 
     Examples
     --------

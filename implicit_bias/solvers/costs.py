@@ -3,10 +3,11 @@
 An estimate is a sum of counts times constants: seconds of a whole solve to a gap of 1e-6, with all
 its steps or rounds. R rows (samples of two classes, pairs of a sample and a rival of more) of N
 samples touch E pairs of classes; a sample has F features, M' rotated gates times inputs, in each of
-r coordinates of the classes: 1 of two classes, K for norms of entries, or else K - 1.
+r coordinates of the classes: 1 of two classes, K for norms of entries, or else K - 1. Its features
+are squared once for each pair of its own class with a hard margin, for all E with a soft one.
 
 ============  ==================================================================================
-features      1, E, squares E N F^2, cubes (r F)^3, products N F r, rows R
+features      1, E, squares N F^2 (times pairs), cubes (r F)^3, products N F r, rows R
 rows          1, masks R^2 M' r, cubes R^3, products R F r
 working-set   1, an interior point on W rows, products R F r, rows R
 one-group     1, masks R^2, products R^2 F, supports R W^2
@@ -56,8 +57,8 @@ class Sizes:
     ----------
     rows, samples : int
         R and N.
-    pairs : int
-        E, pairs of classes.
+    rivals : int
+        Of a sample: all other classes.
     coordinates : int
         r.
     gates : int
@@ -68,7 +69,7 @@ class Sizes:
 
     rows: int
     samples: int
-    pairs: int
+    rivals: int
     coordinates: int
     gates: int
     features: int
@@ -86,11 +87,16 @@ class Sizes:
         return cls(
             rows=len(problem.constraints),
             samples=problem.n_samples,
-            pairs=max(K * (K - 1) // 2, 1),
+            rivals=max(K - 1, 1),
             coordinates=K if kind == "entries" else max(K - 1, 1),
             gates=max(gates, 1),
             features=max(gates * inputs, 1),
         )
+
+    @property
+    def pairs(self) -> int:
+        """E, pairs of classes."""
+        return self.rivals * (self.rivals + 1) // 2
 
     @property
     def order(self) -> int:
@@ -201,7 +207,8 @@ def _counts(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> list[float]
     R, N, E, F, r = sizes.rows, sizes.samples, sizes.pairs, sizes.features, sizes.coordinates
     match method:
         case "features":
-            return [1, E, E * N * F**2, (r * F) ** 3, N * F * r, R]
+            squared = sizes.rivals if hard else E
+            return [1, E, squared * N * F**2, (r * F) ** 3, N * F * r, R]
         case "rows":
             return [1, R**2 * sizes.gates * r, R**3, R * F * r]
         case "working-set":

@@ -329,21 +329,26 @@ class FeatureNewton(Newton[InFeatures]):
         if len(p.w):
             self.loose, self.leading = p.w / p.xi, self.boxes.leading(self.h)
             self.total = self.loose + self.boxes.pool(self.h)
-        self.of_ball, directions = self.ball.in_features()
-        self.n, self.size = directions.shape[1], len(self.of_ball)
-        # Columns of the unknowns beyond the n: of the ball's numbers, and of the offsets.
-        self.extra = torch.cat([phi.margins(directions), self.system.e.T])  # (q + J, P)
+        self.of_ball, self.directions = self.ball.in_features()
+        (q, n), size = self.directions.shape, len(self.of_ball)
+        self.n, self.size = n, size
         normal = phi.normal_matrix(self.h, self.loose)
-        weighted = torch.stack([self._over(row) for row in self.extra]) if len(self.extra) else None
+        offsets = self.system.e.T  # (J, P)
+        weighted = torch.stack([self._over(row) for row in offsets]) if len(offsets) else None
 
         def matrix() -> Tensor:
             """Return the upper triangle, by rows."""
-            n, order = self.n, self.n + len(self.extra)
+            order = size + len(offsets)
             H = normal.new_zeros(order, order)
             H[:n, :n] = normal
+            if q:
+                # Phi' D^-1 Phi times directions', of the upper triangle alone.
+                turned = normal.triu() @ self.directions.T + normal.triu(1).T @ self.directions.T
+                H[:n, n:size] = turned
+                H[n:size, n:size] = self.directions @ turned
             if weighted is not None:
-                H[:n, n:] = phi.pull(weighted).T
-                H[n:, n:] = weighted @ self.extra.T
+                H[:size, size:] = self._seen_by_unknowns(phi.pull(weighted)).T
+                H[size:, size:] = weighted @ offsets.T
             self.of_ball.add_to(H)
             return H.T
 
@@ -362,19 +367,25 @@ class FeatureNewton(Newton[InFeatures]):
 
         D^-1 multiplies the rounding of the margins, so the equations are refined with dalpha.
         """
-        phi, n, x = self.ball.coordinates, self.n, torch.zeros_like(whole)
+        phi, e, size, x = self.ball.coordinates, self.system.e, self.size, torch.zeros_like(whole)
         alpha = self._over(right)
         for _ in range(REFINEMENTS):
-            residual = whole + torch.cat([phi.pull(alpha), self.extra @ alpha])
-            residual[: self.size] -= self.of_ball.times(x[: self.size])
+            pull = self._seen_by_unknowns(phi.pull(alpha))
+            residual = whole + torch.cat([pull, e.T @ alpha])
+            residual[:size] -= self.of_ball.times(x[:size])
             # Twenty times as fast as torch.cholesky_solve, of one right-hand side.
             half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)
             change = torch.linalg.solve_triangular(self.L.T, half, upper=True)[:, 0]
             x = x + change
-            alpha = self._over(right - phi.margins(x[:n]) - x[n:] @ self.extra)
+            zeta = x[: self.n] + x[self.n : size] @ self.directions
+            alpha = self._over(right - phi.margins(zeta) - e @ x[size:])
             if change.norm() <= SETTLED * x.norm():
                 break
         return alpha, x
+
+    def _seen_by_unknowns(self, pull: Tensor) -> Tensor:
+        """Return a pull (..., n) at the unknowns of zeta and at those of the ball, (..., n + q)."""
+        return torch.cat([pull, pull @ self.directions.T], -1)
 
     def _over(self, values: Tensor) -> Tensor:
         """D^-1 v = h (v - m) of a vector (P,), m its mean in each box by h and ``loose``.

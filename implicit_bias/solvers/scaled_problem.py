@@ -63,6 +63,8 @@ LEAST_SHARE = 1e-6
 BLOCK = 512
 # Up to so many numbers the products of all pairs of classes are formed at once.
 BATCHED = 4_000_000
+# With more classes their Laplacian is formed.
+MANY_CLASSES = 50
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -269,6 +271,7 @@ class ScaledRows:
         i and j weighs a_i a_j / sum(a): a_k is h of the row against rival k, and ``loose`` at the
         own class. (The edges to the own class alone, and their h, with a hard margin.) No term is
         negative: nothing cancels, however far apart the h are. Each edge is one product X' diag X.
+        (Of many classes the Laplacian itself is turned to the coordinates, in fewer operations.)
 
         Parameters
         ----------
@@ -286,14 +289,23 @@ class ScaledRows:
         if loose is not None:
             weights.scatter_(1, self._owners[:, None], loose[:, None])
             share = weights / weights.sum(1, keepdim=True)
+        if n_classes > MANY_CLASSES:
+            of_each = [
+                self._squares(i, weights)
+                if loose is None
+                else 0.5 * weighted_squares(self.X, weights[:, i, None] * share)
+                for i in range(n_classes)
+            ]
+            return _of_laplacian(torch.stack(of_each), basis)
         if n_classes * (n_classes - 1) // 2 * max(n, F, r**2) * F <= BATCHED:
             i, j = torch.triu_indices(n_classes, n_classes, 1, device=h.device)
             if loose is None:
-                owners = self._owners[:, None]
-                edges = weights[:, j] * (owners == i) + weights[:, i] * (owners == j)
+                # A class at a time: a sample has edges to its own class alone.
+                of_own = torch.stack([self._squares(c, weights) for c in range(n_classes)])
+                squares = of_own[i, j] + of_own[j, i]  # (E, F, F)
             else:
                 edges = weights[:, i] * share[:, j]  # (n, E)
-            squares = self.X.T @ (edges.T[:, :, None] * self.X)  # (E, F, F)
+                squares = self.X.T @ (edges.T[:, :, None] * self.X)
             labels = basis[i] - basis[j]
             both = (labels[:, :, None] * labels[:, None, :]).flatten(1)  # (E, r r)
             blocks = (both.T @ squares.flatten(1)).reshape(r, r, F, F)
@@ -310,6 +322,11 @@ class ScaledRows:
             for a, c in itertools.combinations_with_replacement(np.flatnonzero(label), 2):
                 whole[a, :, c].add_(square, alpha=label[a] * label[c])
         return whole.reshape(r * F, r * F)
+
+    def _squares(self, own: int, weights: Tensor) -> Tensor:
+        """X' diag X of the samples of a class, for each rival's weights: (K', F, F)."""
+        members = self._members[own]
+        return weighted_squares(self.X[members], weights[members])
 
     @property
     def labels(self) -> Tensor:
@@ -406,6 +423,29 @@ def weighted_square(X: Tensor, weights: Tensor) -> Tensor:
     of_type = scipy.linalg.blas.get_blas_funcs("syrk", dtype=half.numpy().dtype)
     upper = torch.from_numpy(of_type(1.0, half.numpy().T))
     return upper.triu() + upper.triu(1).T
+
+
+def weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
+    """X' diag(w) X of each column w, (k, F, F), of X (n, F) and weights (n, k)."""
+    (n, k), F = weights.shape, X.shape[1]
+    found, step = X.new_zeros(k * F, F), max(1, BATCHED // (k * F))
+    for start in range(0, n, step):
+        some = slice(start, start + step)
+        found += (weights[some, :, None] * X[some, None, :]).flatten(1).T @ X[some]
+    return found.reshape(k, F, F)
+
+
+def _of_laplacian(edges: Tensor, basis: Tensor) -> Tensor:
+    """Sum over pairs (i, j) of (b b') (x) edges_ij in coordinates of the classes, b = e_i - e_j.
+
+    Edges (K', K', F, F) are matrices of the pairs in both orders, half of a matrix in each.
+    """
+    n_classes, r = basis.shape
+    both = edges + edges.transpose(0, 1)
+    of_each = both.sum(1) - both.diagonal().permute(2, 0, 1)
+    both.neg_().diagonal().copy_(of_each.permute(1, 2, 0))
+    turned = torch.einsum("ki,klfg,lj->ifjg", basis, both, basis)
+    return turned.reshape(r * edges.shape[2], -1)
 
 
 class Boxes:

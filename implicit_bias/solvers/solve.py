@@ -208,6 +208,7 @@ def solve(
             advice=advice,
         ),
         exact=attempt.exact,
+        proof=graded.proof,
     )
 
 
@@ -243,6 +244,7 @@ class _Attempt:
             intercept=candidate.intercept if problem.intercept else None,
             gap=method.tolerances.gap,
             infeasibility=method.tolerances.infeasibility,
+            proof=candidate.proof,
             deadline=deadline,
         )
         found = cls(method, candidate, graded)
@@ -446,10 +448,12 @@ class _Search:
         if proof is None:
             return
         zero = np.zeros_like(self.attempt.candidate.coef)
-        found = replace(self.attempt.candidate, alpha=proof.alpha, coef=zero, exact=None)
+        found = replace(
+            self.attempt.candidate, alpha=proof.alpha, coef=zero, exact=None, proof=proof
+        )
         again = self.graded(self.attempt.method, found)
         if again.graded.status is Status.NOT_SEPARABLE:
-            self.tried.append("proven in exact arithmetic")
+            self.tried.append("proven")
             self.attempt = again
 
     def solved(self, similar: MarginProblem) -> Candidate | None:

@@ -159,7 +159,7 @@ class _WorkingRows(RowRounds):
         found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
             proof = prove_not_separable(self.problem, found.alpha, self.deadline)
-            return None if proof is None else replace(found, alpha=proof.alpha)
+            return None if proof is None else replace(found, alpha=proof.alpha, proof=proof)
         margins = self.margins_of(found.coef, found.intercept)
         smallest = float(margins.min())
         if self.problem.hard_margin and smallest <= 0:
@@ -213,7 +213,8 @@ class _WorkingRows(RowRounds):
         inner = replace(tolerances, gap=self.inner_gap, feasibility=feasibility)
         while (found := self._from_warm(inner)).status is Status.NOT_SEPARABLE:
             proof = prove_not_separable(self.problem, found.alpha, self.deadline)
-            self.best = replace(self.best, alpha=found.alpha if proof is None else proof.alpha)
+            alpha = found.alpha if proof is None else proof.alpha
+            self.best = replace(self.best, alpha=alpha, proof=proof)
             if proof is not None or not self.double():
                 return Status.NOT_SEPARABLE
         self.found, problem = found, self.problem

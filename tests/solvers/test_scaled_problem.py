@@ -261,8 +261,10 @@ def test_products_of_features_by_definition(
     by_class = np.einsum("pkf,kr->prf", np.stack([inside(Phi[:, k]) for k in range(4)], 1), basis)
     flat = by_class.reshape(P, -1)
     inverse = np.linalg.inv(np.diag(1.0 / h) + same / loose[place])
-    for batched in (scaled_problem.BATCHED, 0):  # all pairs of classes at once, or one by one
+    # All pairs of classes at once, one by one, and as a Laplacian.
+    for batched, many in ((scaled_problem.BATCHED, 50), (0, 50), (0, 2)):
         monkeypatch.setattr(scaled_problem, "BATCHED", batched)
+        monkeypatch.setattr(scaled_problem, "MANY_CLASSES", many)
         hard = rows.normal_matrix(torch.tensor(h), None, torch.tensor(basis))
         agree(hard.triu(), np.triu(flat.T @ np.diag(h) @ flat))
         soft = rows.normal_matrix(torch.tensor(h), torch.tensor(loose), torch.tensor(basis))

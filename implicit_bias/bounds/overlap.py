@@ -1,0 +1,237 @@
+r"""Proofs that no coefficients separate the data, by an approximate solution of Gordan's system.
+
+Where the classes overlap, Gordan's system has a solution in which every row has a part, and one
+need not be known exactly. Let a_p = b_p (x) phi_n(p), alpha > 0, W = diag(alpha) A, and P the
+orthogonal projection onto the columns of W. Then
+
+        W' (1 - P 1) = 0,        so that    alpha_p (1 - (P 1)_p)    solves Gordan's system
+
+if ||P 1|| < 1: then no entry is negative, and each is alpha_p up to that share. So a proof is an
+alpha with a bound on one norm, which float64 gives safely, whatever the number of rows.
+
+Centre    ||P 1|| is the Newton decrement of the barrier - sum_p log s_p of the polytope
+
+                { w : s_p = c_p + <a_p, w> > 0 },            alpha_p = 1 / s_p,
+
+          at w: the polytope is bounded, and has an analytic centre with decrement 0, just where the
+          classes overlap. Newton's method goes there from any c > 0, and where something separates
+          the rows it goes to infinity, along a separator.
+Bound     For any nonsingular T, with Q = W T near to orthonormal, ||P 1||^2 is at most ||Q' 1||^2
+          over the smallest eigenvalue of Q' Q. T is the inverse of the triangle of W = Q R, and all
+          roundings of Q, Q' Q and Q' 1 are counted.
+Columns   P sees the columns as real numbers. Those of gates and inputs that are combinations of
+          others up to rounding are replaced by what they exactly lack of them, in integers; what
+          lacks nothing is left out (`integers.conditioned`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.rounding import SAFETY, SMALLEST_NORMAL, UNDERFLOW, gamma
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds import integers
+from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.constraints import Integers, spread
+
+# Entries of A that are formed: of more rows some are taken.
+MOST_ENTRIES = 20_000_000
+# Entries of gates or inputs that are brought to integers: a second of work.
+MOST_INTEGERS = 2_000_000
+# Rows with a smaller share of the largest alpha are left out of a proof.
+LIGHT = 1e-10
+# Newton's method is close to the centre below this decrement, and has to come there in so many.
+CLOSE, MOST_STEPS = 0.1, 60
+# Roundings on the way to an entry of W: of gate, input, their product, and that with alpha.
+ROUNDINGS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """Some solution of Gordan's system is within a share of alpha, in each entry.
+
+    Attributes
+    ----------
+    rows : ndarray of int, shape (S,)
+        Rows, among those given, that have a part in it.
+    alpha : ndarray of shape (S,)
+        Positive.
+    share : float
+        Bound on ||P 1||, below 1.
+    """
+
+    rows: Integers
+    alpha: Array
+    share: float
+
+
+def find_overlap(
+    problem: MarginProblem, rows: Constraints, weights: Array, deadline: Deadline
+) -> Overlap | None:
+    """Prove that nothing separates some rows of a problem, if their classes overlap.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    rows : Constraints
+        Some of its rows, with label vectors of all classes but the last.
+    weights : ndarray of shape (R,)
+        Positive: estimates of alpha_p ||phi_p|| to begin with, of any scale.
+    deadline : Deadline
+        When to give up.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
+    """
+    index = _some_rows(problem, rows, weights)
+    found = _equations(problem, rows.subset(index))
+    if found is None:
+        return None
+    A, exponents = found
+    weights = weights[index]
+    some = A.any(axis=1) & (weights > 0)
+    if not 0 < A.shape[1] < some.sum():
+        return None
+    index, A, exponents, weights = index[some], A[some], exponents[some], weights[some]
+    alpha = _centred(A, weights / np.linalg.norm(A, axis=1), deadline)
+    if alpha is None:
+        return None
+    alpha = alpha / alpha.max()
+    kept = alpha > LIGHT
+    W = A[kept] * alpha[kept, None]
+    share = projection_bound(W[:, W.any(axis=0)])
+    # Of features over 2^exponent.
+    alpha = np.ldexp(alpha[kept], exponents[kept].min() - exponents[kept])
+    alpha = alpha / alpha.sum()
+    proven = share < 1.0 and alpha.min() > SMALLEST_NORMAL
+    return Overlap(index[kept], alpha, share) if proven else None
+
+
+def _some_rows(problem: MarginProblem, rows: Constraints, weights: Array) -> Integers:
+    """Choose as many rows as may be formed: half of them the heaviest, and some of each class."""
+    gates = len(np.unique(problem.features.sparse_gates.indices))
+    columns = rows.n_classes * (gates * problem.features.X.shape[1] + 1)
+    most = MOST_ENTRIES // columns
+    if len(rows) <= most:
+        return np.arange(len(rows))
+    heaviest = np.argsort(-weights, kind="stable")[: most // 2]
+    return np.union1d(heaviest, spread(rows.owners, most // (2 * len(rows.present))))
+
+
+def _equations(problem: MarginProblem, rows: Constraints) -> tuple[Array, Integers] | None:
+    """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
+    features = _features(problem, rows)
+    if features is None:
+        return None
+    F, exponents = features
+    touched = np.unique(np.append(rows.owners, rows.rivals))[:-1]  # the last is the others' sum
+    own, rival = rows.owners[:, None] == touched, rows.rivals[:, None] == touched
+    labels = own.astype(np.float64) - rival
+    place = np.unique(rows.samples, return_inverse=True)[1]
+    A = (labels[:, :, None] * F[place][:, None, :]).reshape(len(rows), -1)
+    A = A[:, A.any(axis=0)]
+    return np.ldexp(A, -np.frexp(np.abs(A).max(axis=0, initial=0.0))[1]), exponents[place]
+
+
+def _features(problem: MarginProblem, rows: Constraints) -> tuple[Array, Integers] | None:
+    """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
+
+    They have the linear span of gates times inputs, and of ones for an intercept, but are
+    independent in float64 where these are not. None where that takes too long.
+    """
+    samples = np.unique(rows.samples)
+    gates = problem.features.sparse_gates[samples]
+    factors = gates[:, np.unique(gates.indices)].toarray(), problem.features.X[samples]
+    spans, sizes, constant = [], np.zeros(len(samples), dtype=np.int64), problem.intercept
+    for factor in factors:
+        exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
+        scaled = np.ldexp(factor, -exponents[:, None])
+        found = integers.independent(scaled)
+        if found is None or (np.ldexp(scaled, exponents[:, None]) != factor).any():
+            return None
+        if constant:
+            ones = np.ldexp(1.0, -exponents)[:, None]
+            with_ones = integers.independent(np.hstack([scaled, ones]))
+            constant = with_ones is not None and with_ones.shape[1] == found.shape[1]
+        spans.append(found)
+        sizes = sizes + exponents
+    left, right = spans
+    product = (left[:, :, None] * right[:, None, :]).reshape(len(samples), -1)
+    some = (left != 0)[:, :, None] & (right != 0)[:, None, :]
+    if (product[some.reshape(product.shape)] == 0.0).any():  # underflow would hide a column
+        return None
+    if problem.intercept and not constant:
+        product = np.hstack([product, np.ldexp(1.0, -sizes)[:, None]])
+    return product, sizes
+
+
+def _centred(A: Array, alpha: Array, deadline: Deadline) -> Array | None:
+    """Return alpha near the analytic centre, by Newton's method; None if there seems to be none.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
+    """
+    first = alpha
+    for _ in range(MOST_STEPS):
+        deadline.check()
+        W = A * alpha[:, None]
+        try:
+            factor = scipy.linalg.cho_factor(W.T @ W, check_finite=False)
+        except np.linalg.LinAlgError:
+            return None
+        change = W @ scipy.linalg.cho_solve(factor, W.sum(axis=0), check_finite=False)  # P 1
+        decrement = math.sqrt(max(float(change.sum()), 0.0))
+        if decrement < CLOSE and np.abs(change).max() < CLOSE:
+            return np.asarray(alpha * (1.0 - change))
+        if not change.min() < 0.0:
+            return None  # a separator
+        longest = (1.0 - 1e-9) / -float(change.min())
+        length = _best_length(change, longest)
+        alpha = alpha / (1.0 + length * change)
+        if (alpha < first).all():
+            return None  # <a_p, w> > 0 on all rows
+        alpha, first = alpha / alpha.max(), first / alpha.max()
+    return None
+
+
+def _best_length(change: Array, longest: float) -> float:
+    """Return the minimiser of - sum_p log(1 + length change_p), up to the longest one."""
+
+    def slope(length: float) -> float:
+        return -float((change / (1.0 + length * change)).sum())
+
+    if slope(longest) <= 0.0:
+        return longest
+    return float(scipy.optimize.brentq(slope, 0.0, longest, rtol=1e-3))
+
+
+def projection_bound(W: Array) -> float:
+    """Upper bound on ||P 1||, P onto the columns of W (S, m) as they are without `ROUNDINGS`."""
+    S, m = W.shape
+    R = scipy.linalg.qr(W, mode="r", check_finite=False)[0][:m]
+    # A triangle without zeros on its diagonal: nonsingular, whatever was rounded.
+    T, failed = scipy.linalg.lapack.dtrtri(R)
+    T = np.triu(T)
+    if failed or not np.isfinite(T).all() or not np.diag(T).all():
+        return math.inf
+    Q = W @ T
+    rounded = np.linalg.norm(W) * np.linalg.norm(T) * gamma(m + ROUNDINGS)
+    rounded = SAFETY * (rounded + UNDERFLOW * S * m * (1.0 + np.linalg.norm(T)))
+    size = SAFETY * float(np.linalg.norm(Q))
+    lacking = np.linalg.norm(Q.T @ Q - np.eye(m)) + gamma(S + 1) * size**2
+    smallest = 1.0 - SAFETY * float(lacking + 2.0 * rounded * size + rounded**2)
+    if not smallest > 0.0:
+        return math.inf
+    pull = np.linalg.norm(Q.sum(axis=0)) + math.sqrt(S) * (gamma(S) * size + rounded)
+    return SAFETY * float(pull) / math.sqrt(smallest)

@@ -1,0 +1,197 @@
+"""Proofs by an approximate solution: each checked in rational numbers; never of what separates."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flint import fmpz_mat
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import build, clusters, gln, linear, near_twin, noisy_table, plain, separable
+from implicit_bias import MarginProblem, max_margin
+from implicit_bias.base.deadline import Deadline
+from implicit_bias.base.rounding import gamma
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds import integers, overlap
+from implicit_bias.bounds.gordan import Proof
+from implicit_bias.bounds.overlap import Overlap, find_overlap
+from oracles import check_proof, nearest_factors, separates
+
+
+def found_in(problem: MarginProblem, weights: Array | None = None) -> Overlap | None:
+    """Return the overlap of all rows of a problem."""
+    rows = problem.constraints.undecided().narrowed()
+    begin = np.ones(len(rows)) if weights is None else weights
+    return find_overlap(problem, rows, begin, Deadline.after(60.0))
+
+
+def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
+    """Check an overlap in rational numbers."""
+    assert found is not None
+    rows = problem.constraints.undecided()
+    assert len(rows) == len(problem.constraints)
+    alpha = rows.subset(found.rows).alpha(found.alpha)
+    check_proof(problem, Proof(found.rows, alpha, share=found.share))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("gated", [False, True])
+def test_noisy_data_overlap(gated: bool, intercept: bool) -> None:
+    """Their redundant columns are independent as real numbers, and each counts."""
+    given = build(noisy_table(160, 7, flipped=0.3), gln(2) if gated else linear)
+    problem = replace(given, intercept=intercept)
+    found = found_in(problem)
+    check_overlap(problem, found)
+    assert found is not None
+    weights = found.alpha * problem.feature_norms
+    near = found_in(problem, weights * np.random.default_rng(0).uniform(0.5, 2.0, 160))
+    check_overlap(problem, near)
+
+
+def test_classes_overlap() -> None:
+    X, _ = clusters(60, 3)
+    problem = max_margin(X, np.random.default_rng(0).integers(0, 4, 60), intercept=True)
+    check_overlap(problem, found_in(problem))
+
+
+def test_some_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = plain(*noisy_table(300, 5, flipped=0.3))
+    monkeypatch.setattr(overlap, "MOST_ENTRIES", 80 * 2 * 6)
+    found = found_in(problem)
+    check_overlap(problem, found)
+    assert found is not None
+    assert len(found.rows) <= 81
+
+
+# --- what separates has none -------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(3, 9),
+    d=st.integers(1, 3),
+    k=st.integers(2, 3),
+    intercept=st.booleans(),
+)
+def test_what_separates_does_not_overlap(
+    seed: int, n: int, d: int, k: int, intercept: bool
+) -> None:
+    """Small integers, whose separability HiGHS decides safely."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(-3, 4, (n, d)).astype(float), rng.integers(0, k, n)
+    y[:2] = [0, 1]
+    y = np.unique(y, return_inverse=True)[1]
+    labels = 2 * y - 1 if y.max() == 1 else y
+    problem = max_margin(X, labels, intercept=intercept)
+    found = found_in(problem)
+    if separates(problem):
+        assert found is None
+    elif found is not None:  # others touch without an overlap
+        check_overlap(problem, found)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_last_bits_of_a_column_may_separate(intercept: bool) -> None:
+    """The second column is the first one, moved to the next number by the label."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=50), np.where(rng.random(50) < 0.5, -1.0, 1.0)
+    same = max_margin(np.column_stack([x, x]), y, intercept=intercept)
+    check_overlap(same, found_in(same))
+    moved = max_margin(np.column_stack([x, np.nextafter(x, 9 * y)]), y, intercept=intercept)
+    assert found_in(moved) is None
+    of_some = np.where(rng.random(50) < 0.8, 9 * y, -9 * y)
+    mixed = max_margin(np.column_stack([x, np.nextafter(x, of_some)]), y, intercept=intercept)
+    check_overlap(mixed, found_in(mixed))
+
+
+def test_an_intercept_that_gates_and_inputs_span_is_no_equation_of_its_own() -> None:
+    """One gate of two is always on, and the inputs hold a constant: with a column of ones more."""
+    X, y = noisy_table(160, 5, flipped=0.4)
+    constant = np.column_stack([X, np.full(len(X), 3.0)])
+    for inputs in (X, constant):
+        problem = replace(build((inputs, y), gln(2)), intercept=True)
+        check_overlap(problem, found_in(problem))
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1.7e9, 1e15])
+def test_offsets_are_no_overlap(offset: float) -> None:
+    """X = [t, 1] with integers t about an offset: w = (1, -offset) separates them exactly."""
+    k = np.concatenate([np.arange(-40, 0), np.arange(1, 41)]).astype(float)
+    problem = max_margin(np.column_stack([offset + k, np.ones(80)]), np.sign(k))
+    assert found_in(problem) is None
+
+
+def test_a_rounded_point_between_two_others_is_no_overlap() -> None:
+    assert found_in(near_twin("linear")) is None
+    assert found_in(separable("linear")) is None
+
+
+@pytest.mark.parametrize("power", [-300, -200, 200, 300])
+def test_columns_of_any_size_count(power: int) -> None:
+    """A label times a tiny feature, beside noise, separates; noise of any size does not."""
+    X, y = noisy_table(60, 5, flipped=0.4)
+    noise = np.column_stack([X, X[:, 0] ** 2 * 2.0**power])
+    problem = max_margin(noise, y)
+    check_overlap(problem, found_in(problem))
+    assert found_in(max_margin(np.column_stack([X, y * 2.0**power]), y)) is None
+
+
+def test_it_gives_up_when_its_time_is_up() -> None:
+    problem = plain(*noisy_table(300, 5, flipped=0.3))
+    rows = problem.constraints.narrowed()
+    with pytest.raises(TimeoutError):
+        find_overlap(problem, rows, np.ones(len(rows)), Deadline.after(1e-9))
+
+
+# --- the bound ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_norm_of_a_projection_is_bounded(seed: int, condition: float) -> None:
+    """Against rational numbers, and no more than a little above them."""
+    rng = np.random.default_rng(seed)
+    W = rng.normal(size=(12, 3)) @ np.diag([1.0, 1.0, 1.0 / condition]) @ rng.normal(size=(3, 3))
+    bound = overlap.projection_bound(W)
+    factors = nearest_factors(W.tolist(), np.ones(12))
+    exact = math.sqrt(sum((1 - factor) ** 2 for factor in factors))
+    assert exact <= bound <= 1.02 * exact + 1e-9 * condition
+
+
+def test_columns_that_are_dependent_up_to_rounding_have_no_bound() -> None:
+    W = np.random.default_rng(0).normal(size=(20, 2))
+    assert overlap.projection_bound(W) < math.inf
+    assert overlap.projection_bound(np.column_stack([W, W.sum(axis=1)])) == math.inf
+    assert overlap.projection_bound(np.column_stack([W, np.zeros(20)])) == math.inf
+
+
+def test_a_bound_counts_the_roundings_before() -> None:
+    """Of orthonormal columns whose sum is 0, the roundings are all that is left."""
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(50, 4)) - 0.0)[0]
+    Q -= Q.mean(axis=0)
+    assert overlap.projection_bound(Q) >= gamma(4) * math.sqrt(50)
+
+
+# --- columns -----------------------------------------------------------------------------------
+
+
+def test_independent_columns_have_the_span_of_those_given() -> None:
+    """In integers: their rank, that of both together, and that of those given are the same."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(20, 3))
+    hidden = first @ [0.1, 0.7, -0.3]
+    F = np.column_stack([first, hidden, 2.0 * first[:, 0], np.zeros(20), first[:, 0]]) / 8.0
+    E = integers.integer_products(F, np.ones_like(F), np.zeros(20, dtype=np.int64))
+    found, all_of_them = integers.conditioned(E)
+    assert all_of_them
+    both = np.hstack([E, found])
+    ranks = [fmpz_mat(matrix.tolist()).rank() for matrix in (E, found, both)]
+    assert ranks == [4, 4, 4]
+    assert found.shape == (20, 4)
+    columns = integers.independent(F)
+    assert columns is not None
+    assert np.linalg.cond(columns / np.linalg.norm(columns, axis=0)) < 100
+    np.testing.assert_array_equal(columns, integers.as_floats(found)[0])
