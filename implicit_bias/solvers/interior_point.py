@@ -38,6 +38,7 @@ A warm start begins at the solution of a similar problem, moved into the interio
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -94,6 +95,8 @@ NOISE = 1e-12
 ROUNDING = 1e-14
 # Hard margins begin with V so many times outside of the balls, and margins so far above 1.
 FAR, FAR_MARGIN = 5e3, 30.0
+# From inside the balls a separator is found in so many steps, or the way is long.
+SOON = 10
 # Beyond this Gordan ratio alpha without a separator are taken for the way to a proof of none.
 SUSPICIOUS = 1e4
 # Alpha are repaired, to obey e' alpha = 0 exactly, where they lack no more than this share.
@@ -278,10 +281,14 @@ class _CentralPath(Run):
         steering, cautious = WITHOUT_W, CAUTIOUS
         if self._has_W:
             steering, cautious = WITH_W, CAUTIOUS_WITH_W
+        status = Status.NUMERICAL_TROUBLE
+        if isinstance(balls, ClassMatrices) and not balls.data.soft and self._start is None:
+            # Most hard margins under norms of entries or singular values take fewer steps so.
+            status, _ = yield from self._follow(balls, _inside(balls), fine, steering, SOON)
         first = in_float64(point, balls.data) if point else _first(balls, self._start)
-        status, _ = yield from self._follow(balls, first, fine, steering)
-        if status is Status.NUMERICAL_TROUBLE:
-            status, _ = yield from self._follow(balls, _cold(balls), fine, cautious)
+        for begin, way in ((first, steering), (_cold(balls), cautious)):
+            if status is Status.NUMERICAL_TROUBLE:
+                status, _ = yield from self._follow(balls, begin, fine, way)
         return status
 
     def _in_float32(self, coarse: Tolerances) -> _Path:
@@ -297,8 +304,12 @@ class _CentralPath(Run):
         point: CentralPoint,
         tolerances: Tolerances,
         steering: Steering,
+        soon: float = math.inf,
     ) -> _Path:
-        """Follow the central path from a point until `_stop` says why not further."""
+        """Follow the central path from a point until `_stop` says why not further.
+
+        It is left as trouble where nothing separates the samples after ``soon`` steps.
+        """
         scaled = balls.data
         best = self._best = self._best or _Best(balls)
         best.waited = 0
@@ -309,12 +320,14 @@ class _CentralPath(Run):
         n_products = scaled.n_rows + scaled.n_boxes + point.order
         move = balls.moved if steering.kept else CentralPoint.moved
         try:
-            while True:
+            for step_number in itertools.count():
                 view = _View(balls, point, split)
                 best.update(point, view)
                 yield best.lower / scaled.scale, best.upper / scaled.scale
                 if (stop := _stop(best, view, tolerances)) is not None:
                     return stop, split.whole(scaled, point, view)
+                if step_number > soon and math.isinf(best.upper):
+                    return Status.NUMERICAL_TROUBLE, point
                 if best.waited > steering.patience:
                     return _at_a_standstill(best, view), point
                 if best.gap < idle_gap:
@@ -416,12 +429,7 @@ def _inside(balls: Balls) -> CentralPoint:
 
 
 def _first(balls: Balls, start: Start | None) -> CentralPoint:
-    if start is not None:
-        return _warm(balls, start)
-    # From inside the balls of entries or singular values hard margins take fewer steps, if they
-    # have a solution.
-    matrices = isinstance(balls, ClassMatrices) and not balls.data.soft
-    return _inside(balls) if matrices else _cold(balls)
+    return _cold(balls) if start is None else _warm(balls, start)
 
 
 def _warm(balls: Balls, start: Start) -> CentralPoint:
