@@ -38,7 +38,6 @@ A warm start begins at the solution of a similar problem, moved into the interio
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -281,14 +280,15 @@ class _CentralPath(Run):
         steering, cautious = WITHOUT_W, CAUTIOUS
         if self._has_W:
             steering, cautious = WITH_W, CAUTIOUS_WITH_W
-        status = Status.NUMERICAL_TROUBLE
         if isinstance(balls, ClassMatrices) and not balls.data.soft and self._start is None:
             # Most hard margins under norms of entries or singular values take fewer steps so.
             status, _ = yield from self._follow(balls, _inside(balls), fine, steering, SOON)
+            if status is not Status.NUMERICAL_TROUBLE:
+                return status
         first = in_float64(point, balls.data) if point else _first(balls, self._start)
-        for begin, way in ((first, steering), (_cold(balls), cautious)):
-            if status is Status.NUMERICAL_TROUBLE:
-                status, _ = yield from self._follow(balls, begin, fine, way)
+        status, _ = yield from self._follow(balls, first, fine, steering)
+        if status is Status.NUMERICAL_TROUBLE:
+            status, _ = yield from self._follow(balls, _cold(balls), fine, cautious)
         return status
 
     def _in_float32(self, coarse: Tolerances) -> _Path:
@@ -320,13 +320,13 @@ class _CentralPath(Run):
         n_products = scaled.n_rows + scaled.n_boxes + point.order
         move = balls.moved if steering.kept else CentralPoint.moved
         try:
-            for step_number in itertools.count():
+            while True:
                 view = _View(balls, point, split)
                 best.update(point, view)
                 yield best.lower / scaled.scale, best.upper / scaled.scale
                 if (stop := _stop(best, view, tolerances)) is not None:
                     return stop, split.whole(scaled, point, view)
-                if step_number > soon and math.isinf(best.upper):
+                if best.steps > soon and math.isinf(best.upper):
                     return Status.NUMERICAL_TROUBLE, point
                 if best.waited > steering.patience:
                     return _at_a_standstill(best, view), point
@@ -605,9 +605,11 @@ class _Best:
         self.alpha = balls.data.full(balls.data.n_rows, 0.0)
         self.primal: tuple[Tensor, Tensor] | None = None
         self.beta = balls.data.offset()
-        self.lower, self.upper, self.gap, self.waited = 0.0, np.inf, np.inf, 0
+        self.lower, self.upper, self.gap = 0.0, np.inf, np.inf
+        self.steps = self.waited = 0
 
     def update(self, point: CentralPoint, view: _View) -> None:
+        self.steps += 1
         better = view.lower > (1.0 + LEAST_PROGRESS) * self.lower
         if view.lower > self.lower:
             self.lower, self.alpha = view.lower, view.of_bound

@@ -45,14 +45,14 @@ INSEPARABLE: dict[str, Callable[[], MarginProblem]] = {
     "wide-samples": lambda: build(
         random_labels(40, 3, lambda X: X * 10.0 ** np.linspace(-12, 12, 40)[:, None]), linear
     ),
-    "contexts": lambda: build(random_labels(300, 3), gln(4)),
-    "many-contexts": lambda: build(random_labels(300, 5), gln(6)),
+    "contexts": lambda: build(random_labels(100, 3), gln(4)),
+    "many-contexts": lambda: build(random_labels(150, 5), gln(6)),
     "real-gates": lambda: MarginProblem(
         *random_labels(60, 3), np.random.default_rng(2).normal(size=(60, 4)), np.arange(4)
     ),
-    "redundant": lambda: plain(*noisy_table(300, 20, flipped=0.2)),
-    "redundant-gated": lambda: build(noisy_table(200, 11, flipped=0.3), gln(3)),
-    "redundant-classes": lambda: plain(*noisy_table(200, 11, 3, flipped=0.4)),
+    "redundant": lambda: plain(*noisy_table(120, 20, flipped=0.4)),
+    "redundant-gated": lambda: build(noisy_table(150, 11, flipped=0.4), gln(2)),
+    "redundant-classes": lambda: plain(*noisy_table(100, 11, 3, flipped=0.5)),
     "classes": lambda: of_classes(90, 4, 3),
     "many-classes": lambda: of_classes(120, 3, 6),
 }

@@ -38,9 +38,9 @@ def one_wide_group() -> MarginProblem:
     """Hold 1,000 gates in one group, most of them off."""
     X, y = cases.cloud(60, 5)
     rng = np.random.default_rng(1)
-    gates = rng.normal(size=(60, 1000)) * (rng.random((60, 1000)) < 0.05)
+    gates = rng.normal(size=(60, 300)) * (rng.random((60, 300)) < 0.05)
     gates[:, 0] = 1.0
-    return MarginProblem(X, y, gates, np.zeros(1000, dtype=int))
+    return MarginProblem(X, y, gates, np.zeros(300, dtype=int))
 
 
 def one_hot_group() -> MarginProblem:
@@ -68,7 +68,7 @@ def duplicated_rows() -> MarginProblem:
 
 SHAPES: dict[str, Callable[[], MarginProblem]] = {
     "one-sample": one_sample,
-    "one-group-of-width-1000": one_wide_group,
+    "one-group-of-width-300": one_wide_group,
     "one-hot-group-of-width-1000": one_hot_group,
     "1000-groups": lambda: cases.build(cases.cloud(50, 6), cases.gln(1000)),
     "more-groups-than-samples": lambda: cases.free(cases.cloud(12, 3), list(range(300))),
