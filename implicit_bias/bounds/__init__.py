@@ -9,7 +9,10 @@ lower.py            the bound from dual variables: V, its dual norm, and their r
 balance.py          the equation of an intercept, which dual variables must obey exactly
 status.py           statuses and certificates, and what is read off them
 exact.py            both bounds in rational numbers
-separability.py     proofs that nothing separates the samples
+separability.py     plain causes why nothing separates the samples, and cures
+gordan.py           proofs that nothing does, in rational numbers or by an overlap
+overlap.py          proofs that there is such a rational solution, in float64
+integers.py         what float64 hides of nearly dependent columns
 regularised.py      bounds of regularised losses
 run_certificate.py  bounds of a training run, from its own gradients
 ==================  ========================================================================

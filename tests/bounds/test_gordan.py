@@ -71,6 +71,7 @@ def test_inseparable_data_are_proven_inseparable(name: str, intercept: bool) -> 
     assert graded.status is Status.NOT_SEPARABLE
     solved = solve(problem)
     assert solved.status is Status.NOT_SEPARABLE
+    check_proof(problem, solved.proof)
     check_proof(problem, prove_not_separable(problem, solved.alpha))
 
 
