@@ -17,7 +17,7 @@ from implicit_bias import diagnose
 from implicit_bias.base.validation import Array
 from modules import Square, layers, margins_by_hand, own_labels, seeded
 
-MODULES, BLOCKS = 200, 10
+MODULES, BLOCKS = 100, 5
 NORMS = ("l2", "l1", "linf", "spectral", "nuclear")
 # How near a gap is to CVXPY's.
 SAME = 1e-5

@@ -70,7 +70,7 @@ SHAPES: dict[str, Callable[[], MarginProblem]] = {
     "one-sample": one_sample,
     "one-group-of-width-300": one_wide_group,
     "one-hot-group-of-width-1000": one_hot_group,
-    "1000-groups": lambda: cases.build(cases.cloud(50, 6), cases.gln(1000)),
+    "200-groups": lambda: cases.build(cases.cloud(50, 6), cases.gln(200)),
     "more-groups-than-samples": lambda: cases.free(cases.cloud(12, 3), list(range(300))),
     "constant-columns": constant_columns,
     "1000-duplicated-rows": duplicated_rows,
