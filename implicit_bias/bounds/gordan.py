@@ -137,6 +137,21 @@ def prove_not_separable(
         return None
 
 
+def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array | None:
+    """Return dual variables that are a proof but for the last digits of redundant columns.
+
+    Columns that others fit up to rounding add to what is separable as real numbers, with huge
+    coefficients. None where something else may separate the data, or in want of time.
+    """
+    rows = problem.constraints.undecided().narrowed()
+    begin, within = np.ones(len(rows)), deadline.within(MOST_SECONDS)
+    try:
+        found = find_overlap(problem, rows, begin, within, rounded=True)
+    except TimeoutError:
+        return None
+    return None if found is None else rows.subset(found.rows).alpha(found.alpha)
+
+
 def takes_too_long(order: int, rows: int) -> bool:
     """Whether a proof from so many equations, of so many rows, takes too long to be sought."""
     return MOST_EQUATIONS < order < rows

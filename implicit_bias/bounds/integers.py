@@ -17,6 +17,8 @@ from implicit_bias.problem.constraints import Integers
 
 # A column that others fit to this share of its size is one of them in float64.
 DEPENDENT = 1e-7
+# One that they fit to this share is redundant: only the rounding of its numbers is its own.
+REDUNDANT = 1e-13
 # Bits of the coefficients of a fit, and how near to few bits a coefficient is taken for them.
 FIT_BITS, FEW_BITS, NEARLY = 60, 10, 1e-9
 # So many times a column may be replaced by what its fit lacks.
@@ -55,10 +57,10 @@ def product(left: Any, right: Whole) -> Whole:
     return np.array([[int(value) for value in row] for row in found.tolist()], dtype=object)
 
 
-def rank_of(T: Array) -> int:
+def rank_of(T: Array, dependent: float = DEPENDENT) -> int:
     """Rank of a triangle whose columns of norm 1 were pivoted."""
     diagonal = np.abs(np.diag(T))
-    return int(np.count_nonzero(diagonal > DEPENDENT * diagonal[0])) if len(diagonal) else 0
+    return int(np.count_nonzero(diagonal > dependent * diagonal[0])) if len(diagonal) else 0
 
 
 def conditioned(E: Whole) -> tuple[Whole, bool]:
@@ -114,6 +116,15 @@ def independent(F: Array) -> Array | None:
     E, all_of_them = conditioned(integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64)))
     found = as_floats(E)[0]
     return found if all_of_them and ((found != 0) == (E != 0)).all() else None
+
+
+def leading(F: Array) -> Array:
+    """Columns of F (S, c) that fit all others up to `REDUNDANT`."""
+    F = F[:, F.any(axis=0)]
+    if F.shape[1] == 0:
+        return F
+    T, pivots = pivoted(F / np.linalg.norm(F, axis=0))
+    return F[:, np.sort(pivots[: rank_of(T, REDUNDANT)])]
 
 
 def pivoted(F: Array) -> tuple[Array, Integers]:

@@ -27,6 +27,7 @@ Columns   P sees the columns as real numbers. Those of gates and inputs that are
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,12 @@ class Overlap:
 
 
 def find_overlap(
-    problem: MarginProblem, rows: Constraints, weights: Array, deadline: Deadline
+    problem: MarginProblem,
+    rows: Constraints,
+    weights: Array,
+    deadline: Deadline,
+    *,
+    rounded: bool = False,
 ) -> Overlap | None:
     """Prove that nothing separates some rows of a problem, if their classes overlap.
 
@@ -86,6 +92,9 @@ def find_overlap(
         Positive: estimates of alpha_p ||phi_p|| to begin with, of any scale.
     deadline : Deadline
         When to give up.
+    rounded : bool
+        Without the columns that others fit up to rounding: no proof, then, but whatever separates
+        the rows needs the last digits of these.
 
     Raises
     ------
@@ -93,7 +102,7 @@ def find_overlap(
         The deadline has passed.
     """
     index = _some_rows(problem, rows, weights)
-    found = _equations(problem, rows.subset(index))
+    found = _equations(problem, rows.subset(index), rounded)
     if found is None:
         return None
     A, exponents = found
@@ -127,9 +136,11 @@ def _some_rows(problem: MarginProblem, rows: Constraints, weights: Array) -> Int
     return np.union1d(heaviest, spread(rows.owners, most // (2 * len(rows.present))))
 
 
-def _equations(problem: MarginProblem, rows: Constraints) -> tuple[Array, Integers] | None:
+def _equations(
+    problem: MarginProblem, rows: Constraints, rounded: bool
+) -> tuple[Array, Integers] | None:
     """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
-    features = _features(problem, rows)
+    features = _features(problem, rows, integers.leading if rounded else integers.independent)
     if features is None:
         return None
     F, exponents = features
@@ -142,11 +153,13 @@ def _equations(problem: MarginProblem, rows: Constraints) -> tuple[Array, Intege
     return np.ldexp(A, -np.frexp(np.abs(A).max(axis=0, initial=0.0))[1]), exponents[place]
 
 
-def _features(problem: MarginProblem, rows: Constraints) -> tuple[Array, Integers] | None:
+def _features(
+    problem: MarginProblem, rows: Constraints, columns_of: Callable[[Array], Array | None]
+) -> tuple[Array, Integers] | None:
     """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
 
-    They have the linear span of gates times inputs, and of ones for an intercept, but are
-    independent in float64 where these are not. None where that takes too long.
+    They have the linear span of gates times inputs, and of ones for an intercept, but columns
+    that ``columns_of`` makes independent in float64. None where it makes none.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
@@ -155,12 +168,12 @@ def _features(problem: MarginProblem, rows: Constraints) -> tuple[Array, Integer
     for factor in factors:
         exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
         scaled = np.ldexp(factor, -exponents[:, None])
-        found = integers.independent(scaled)
+        found = columns_of(scaled)
         if found is None or (np.ldexp(scaled, exponents[:, None]) != factor).any():
             return None
         if constant:
             ones = np.ldexp(1.0, -exponents)[:, None]
-            with_ones = integers.independent(np.hstack([scaled, ones]))
+            with_ones = columns_of(np.hstack([scaled, ones]))
             constant = with_ones is not None and with_ones.shape[1] == found.shape[1]
         spans.append(found)
         sizes = sizes + exponents

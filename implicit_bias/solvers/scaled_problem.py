@@ -35,7 +35,6 @@ multiplier, the hinge loss xi_n, are of all pairs of a sample (`Boxes`).
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,10 +60,11 @@ from implicit_bias.solvers.rotations import RotatedGates
 LEAST_SHARE = 1e-6
 # Rows of Q(d) computed at once: small enough for a cache, large enough for a matrix product.
 BLOCK = 512
-# Up to so many numbers the products of all pairs of classes are formed at once.
-BATCHED = 4_000_000
+# Up to so many features the squares of all pairs of classes are formed at once, from rows of so
+# many numbers together.
+FEW_FEATURES, BATCHED = 200, 4_000_000
 # With more classes their Laplacian is formed.
-MANY_CLASSES = 50
+MANY_CLASSES = 20
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -284,49 +284,48 @@ class ScaledRows:
         """
         if self.signed:
             return weighted_square(self.X, h if loose is None else h * (loose / (loose + h)))
-        (n_classes, r), (n, F) = basis.shape, self.X.shape
-        weights = self._by_rival(h)
+        (n_classes, r), F = basis.shape, self.X.shape[1]
+        weights, share = self._by_rival(h), None
         if loose is not None:
             weights.scatter_(1, self._owners[:, None], loose[:, None])
             share = weights / weights.sum(1, keepdim=True)
+        squares = self._squares(weights, share)
+        i, j = torch.triu_indices(n_classes, n_classes, 1, device=h.device)
         if n_classes > MANY_CLASSES:
-            of_each = [
-                self._squares(i, weights)
-                if loose is None
-                else 0.5 * weighted_squares(self.X, weights[:, i, None] * share)
-                for i in range(n_classes)
-            ]
-            return _of_laplacian(torch.stack(of_each), basis)
-        if n_classes * (n_classes - 1) // 2 * max(n, F, r**2) * F <= BATCHED:
-            i, j = torch.triu_indices(n_classes, n_classes, 1, device=h.device)
-            if loose is None:
-                # A class at a time: a sample has edges to its own class alone.
-                of_own = torch.stack([self._squares(c, weights) for c in range(n_classes)])
-                squares = of_own[i, j] + of_own[j, i]  # (E, F, F)
-            else:
-                edges = weights[:, i] * share[:, j]  # (n, E)
-                squares = self.X.T @ (edges.T[:, :, None] * self.X)
+            laplacian = h.new_zeros(n_classes, n_classes, F, F)
+            laplacian[i, j] = laplacian[j, i] = -squares
+            laplacian.diagonal().copy_(-laplacian.sum(1).permute(1, 2, 0))
+            blocks = torch.einsum("ki,klfg,lj->ijfg", basis, laplacian, basis)
+        else:
             labels = basis[i] - basis[j]
             both = (labels[:, :, None] * labels[:, None, :]).flatten(1)  # (E, r r)
             blocks = (both.T @ squares.flatten(1)).reshape(r, r, F, F)
-            return blocks.permute(0, 2, 1, 3).reshape(r * F, r * F)
-        whole = h.new_zeros(r, F, r, F)
-        for i, j in itertools.combinations(range(n_classes), 2):
-            if loose is None:
-                members = torch.cat([self._members[i], self._members[j]])
-                rivals = torch.where(self._owners[members] == i, j, i)
-                square = weighted_square(self.X[members], weights[members, rivals])
-            else:
-                square = weighted_square(self.X, weights[:, i] * share[:, j])
-            label = (basis[i] - basis[j]).tolist()
-            for a, c in itertools.combinations_with_replacement(np.flatnonzero(label), 2):
-                whole[a, :, c].add_(square, alpha=label[a] * label[c])
-        return whole.reshape(r * F, r * F)
+        return blocks.permute(0, 2, 1, 3).reshape(r * F, r * F)
 
-    def _squares(self, own: int, weights: Tensor) -> Tensor:
-        """X' diag X of the samples of a class, for each rival's weights: (K', F, F)."""
-        members = self._members[own]
-        return weighted_squares(self.X[members], weights[members])
+    def _squares(self, weights: Tensor, share: Tensor | None) -> Tensor:
+        """X' diag X of each pair of classes, with the weights of its edges: (E, F, F).
+
+        Of few features all pairs of a class, or all of them, are one product.
+        """
+        n_classes, F = self.n_classes, self.X.shape[1]
+        i, j = torch.triu_indices(n_classes, n_classes, 1, device=weights.device)
+        if F > FEW_FEATURES:
+            pairs = zip(i.tolist(), j.tolist(), strict=True)
+            return torch.stack([self._square(*pair, weights, share) for pair in pairs])
+        if share is not None:
+            whole = _all_squares(self.X, weights, share)
+            return whole.reshape(n_classes, F, n_classes, F)[i, :, j]
+        # A sample has edges to its own class alone.
+        of_own = torch.stack([weighted_squares(self.X[m], weights[m]) for m in self._members])
+        return of_own[i, j] + of_own[j, i]
+
+    def _square(self, i: int, j: int, weights: Tensor, share: Tensor | None) -> Tensor:
+        """X' diag X of one pair of classes, (F, F)."""
+        if share is not None:
+            return weighted_square(self.X, weights[:, i] * share[:, j])
+        members = torch.cat([self._members[i], self._members[j]])
+        rivals = torch.where(self._owners[members] == i, j, i)
+        return weighted_square(self.X[members], weights[members, rivals])
 
     @property
     def labels(self) -> Tensor:
@@ -413,39 +412,46 @@ class ScaledRows:
 
 
 def weighted_square(X: Tensor, weights: Tensor) -> Tensor:
-    """X' diag(w) X, (F, F), of X (n, F) and weights from 0 on.
+    """X' diag(w) X, (F, F), of X (n, F) and weights from 0 on."""
+    upper = _upper_square(X * weights.sqrt()[:, None])
+    return upper.triu() + upper.triu(1).T
+
+
+def _upper_square(Y: Tensor) -> Tensor:
+    """Y' Y, (m, m), its upper triangle at least.
 
     On a CPU one triangle alone is computed, which torch has no function for: half of the time.
     """
-    half = X * weights.sqrt()[:, None]
-    if half.device.type != "cpu":
-        return half.T @ half
-    of_type = scipy.linalg.blas.get_blas_funcs("syrk", dtype=half.numpy().dtype)
-    upper = torch.from_numpy(of_type(1.0, half.numpy().T))
-    return upper.triu() + upper.triu(1).T
+    if Y.device.type != "cpu":
+        return Y.T @ Y
+    syrk = scipy.linalg.blas.get_blas_funcs("syrk", dtype=Y.numpy().dtype)
+    # By columns a lower triangle, by rows an upper one.
+    return torch.from_numpy(syrk(1.0, Y.numpy().T, lower=1)).T
 
 
 def weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
     """X' diag(w) X of each column w, (k, F, F), of X (n, F) and weights (n, k)."""
     (n, k), F = weights.shape, X.shape[1]
-    found, step = X.new_zeros(k * F, F), max(1, BATCHED // (k * F))
-    for start in range(0, n, step):
-        some = slice(start, start + step)
+    found = X.new_zeros(k * F, F)
+    for some in _slices(n, k * F):
         found += (weights[some, :, None] * X[some, None, :]).flatten(1).T @ X[some]
     return found.reshape(k, F, F)
 
 
-def _of_laplacian(edges: Tensor, basis: Tensor) -> Tensor:
-    """Sum over pairs (i, j) of (b b') (x) edges_ij in coordinates of the classes, b = e_i - e_j.
+def _all_squares(X: Tensor, weights: Tensor, share: Tensor) -> Tensor:
+    """X' diag(w_i s_j) X, blocks of (K F, K F) with i < j, of weights and shares (n, K)."""
+    (n, k), F = weights.shape, X.shape[1]
+    found = X.new_zeros(k * F, k * F)
+    roots = (weights * share).sqrt()  # w_i s_j is symmetric
+    for some in _slices(n, k * F):
+        found += _upper_square((roots[some, :, None] * X[some, None, :]).flatten(1))
+    return found
 
-    Edges (K', K', F, F) are matrices of the pairs in both orders, half of a matrix in each.
-    """
-    n_classes, r = basis.shape
-    both = edges + edges.transpose(0, 1)
-    of_each = both.sum(1) - both.diagonal().permute(2, 0, 1)
-    both.neg_().diagonal().copy_(of_each.permute(1, 2, 0))
-    turned = torch.einsum("ki,klfg,lj->ifjg", basis, both, basis)
-    return turned.reshape(r * edges.shape[2], -1)
+
+def _slices(n: int, width: int) -> list[slice]:
+    """Slices of n rows of this width, each of a few million numbers."""
+    step = max(1, BATCHED // max(width, 1))
+    return [slice(start, start + step) for start in range(0, n, step)]
 
 
 class Boxes:

@@ -16,7 +16,11 @@ from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
 from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
-from implicit_bias.bounds.gordan import prove_not_separable, takes_too_long
+from implicit_bias.bounds.gordan import (
+    nearly_a_proof,
+    prove_not_separable,
+    takes_too_long,
+)
 from implicit_bias.bounds.separability import (
     find_conflict,
     lacks_constant,
@@ -320,6 +324,7 @@ class _Search:
     on_progress: OnProgress
     deadline: Deadline
     late: bool = False
+    only_rounding_separates: bool = False
     # A gap above the tolerance by less than this factor may be mended by asking for so much more.
     near_miss: float = 100.0
     # From this C on, times the features' scale, a soft margin may be a hard one.
@@ -352,6 +357,8 @@ class _Search:
         self.attempt, self.tried = first, [first.failure]
         if not self.lacks_proof:
             self.seek_proof()
+            self.seek_what_nearly_proves()
+        if not self.lacks_proof:
             self.ask_for_more()
             self.try_ends_of_C()
             self.try_others()
@@ -382,10 +389,10 @@ class _Search:
 
     @property
     def lacks_proof(self) -> bool:
-        """Whether nothing seems to separate the samples, and a proof of it would take too long."""
+        """Whether nothing seems to separate the samples, and none would be found in a while."""
         if self.attempt.graded.status is not Status.NEARLY_INSEPARABLE:
             return False
-        return _proof_takes_too_long(self.problem)
+        return self.only_rounding_separates or _proof_takes_too_long(self.problem)
 
     def join(self, found: Candidate) -> None:
         """Take the bounds of what was found into account; say so where it settles the problem."""
@@ -455,6 +462,16 @@ class _Search:
         if again.graded.status is Status.NOT_SEPARABLE:
             self.tried.append("proven")
             self.attempt = again
+
+    def seek_what_nearly_proves(self) -> None:
+        """Seek a proof but for the last digits of redundant columns, if there is no other."""
+        if not self.lacks_separator or self.attempt.graded.status is not Status.NEARLY_INSEPARABLE:
+            return
+        alpha = nearly_a_proof(self.problem, self.deadline)
+        if alpha is not None:
+            self.only_rounding_separates = True
+            self.join(replace(self.attempt.candidate, alpha=alpha, exact=None, detail=""))
+            self.tried.append("nothing separates but the last digits of redundant columns")
 
     def solved(self, similar: MarginProblem) -> Candidate | None:
         """Solve a similar problem for its numbers; None where there is no memory for it."""

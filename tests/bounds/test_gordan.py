@@ -244,6 +244,22 @@ def test_features_that_underflow_are_not_taken_for_zeros() -> None:
     assert certify(problem, alpha=np.ones(2)).lower < np.inf
 
 
+def test_the_last_digits_of_a_redundant_column_are_no_answer() -> None:
+    """They separate the samples, by coefficients of 1e15, which float64 cannot find."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=50), np.where(rng.random(50) < 0.5, -1.0, 1.0)
+    moved = max_margin(np.column_stack([x, np.nextafter(x, 9 * y), rng.normal(size=50)]), y)
+    assert prove_not_separable(moved) is None
+    found = solve(moved)
+    assert found.status is Status.NEARLY_INSEPARABLE
+    assert found.certificate.lower > 1e13
+    assert "last digits of redundant columns" in found.stats.detail
+    noisy = plain(*noisy_table(120, 5, flipped=0.4))
+    assert gordan.nearly_a_proof(noisy) is not None
+    assert gordan.nearly_a_proof(build(clusters(60, 3), linear)) is None
+    assert gordan.nearly_a_proof(noisy, Deadline.after(1e-9)) is None
+
+
 # --- limits ------------------------------------------------------------------------------------
 
 

@@ -262,8 +262,8 @@ def test_products_of_features_by_definition(
     flat = by_class.reshape(P, -1)
     inverse = np.linalg.inv(np.diag(1.0 / h) + same / loose[place])
     # All pairs of classes at once, one by one, and as a Laplacian.
-    for batched, many in ((scaled_problem.BATCHED, 50), (0, 50), (0, 2)):
-        monkeypatch.setattr(scaled_problem, "BATCHED", batched)
+    for few, many in ((200, 20), (0, 20), (0, 2)):
+        monkeypatch.setattr(scaled_problem, "FEW_FEATURES", few)
         monkeypatch.setattr(scaled_problem, "MANY_CLASSES", many)
         hard = rows.normal_matrix(torch.tensor(h), None, torch.tensor(basis))
         agree(hard.triu(), np.triu(flat.T @ np.diag(h) @ flat))
