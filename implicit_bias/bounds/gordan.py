@@ -144,12 +144,12 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
     coefficients. None where something else may separate the data, or in want of time.
     """
     rows = problem.constraints.undecided().narrowed()
-    begin, within = np.ones(len(rows)), deadline.within(MOST_SECONDS)
+    search = _Search(problem, rows, np.ones(len(rows)), deadline.within(MOST_SECONDS))
     try:
-        found = find_overlap(problem, rows, begin, within, rounded=True)
+        found = search.by_overlap(rounded=True)
     except TimeoutError:
         return None
-    return None if found is None else rows.subset(found.rows).alpha(found.alpha)
+    return None if found is None else found.alpha
 
 
 def takes_too_long(order: int, rows: int) -> bool:
@@ -193,7 +193,7 @@ class _Search:
 
     def proof(self) -> Proof | None:
         """Return a proof: of few equations by a vertex if possible, of more by an overlap."""
-        ways = [self._by_vertex, self._by_overlap]
+        ways = [self._by_vertex, self.by_overlap]
         features = self.problem.features
         used = len(np.unique(features.sparse_gates.indices)) * features.X.shape[1]
         few = (self.rows.n_classes - 1) * used <= FEW_EQUATIONS
@@ -203,13 +203,20 @@ class _Search:
                 return found
         return None
 
-    def _by_overlap(self) -> Proof | None:
-        """Return a proof in which every row may have a part."""
-        found = find_overlap(self.problem, self.rows, self.weights, self.deadline)
-        if found is None:
-            return None
-        places, alpha = self._in_problem(found.rows, found.alpha)
-        return Proof(places, alpha, share=found.share)
+    def by_overlap(self, *, rounded: bool = False) -> Proof | None:
+        """Return a proof in which every row may have a part, or every one of two classes.
+
+        With ``rounded`` it is one but for the last digits of redundant columns.
+        """
+        rows = self.rows
+        for chosen in [np.ones(len(rows), dtype=bool), *self._pairs()]:
+            among, weights = rows.subset(chosen), self.weights[chosen]
+            found = find_overlap(self.problem, among, weights, self.deadline, rounded=rounded)
+            if found is not None:
+                index = np.flatnonzero(chosen)[found.rows]
+                places, alpha = self._in_problem(index, found.alpha)
+                return Proof(places, alpha, share=found.share)
+        return None
 
     def _by_vertex(self) -> Proof | None:
         """Return an exact proof, by two classes' rows if those of some pair have one."""
@@ -217,8 +224,7 @@ class _Search:
         system = _System.of(self.problem, rows, self.weights)
         if system is None:
             return None
-        pairs = [np.isin(rows.owners, pair) & np.isin(rows.rivals, pair) for pair in self._pairs()]
-        for chosen in [*pairs, np.ones(len(rows), dtype=bool)]:
+        for chosen in [*self._pairs(), np.ones(len(rows), dtype=bool)]:
             found = system.solve_among(np.flatnonzero(chosen), self.deadline)
             if found is not None:
                 index, exact = found
@@ -227,8 +233,8 @@ class _Search:
                 return Proof(places, alpha, exact)
         return None
 
-    def _pairs(self) -> list[tuple[int, int]]:
-        """Pairs of classes to try before all, those of the largest weight first."""
+    def _pairs(self) -> list[NDArray[np.bool_]]:
+        """Rows of a few pairs of classes, those of the largest weight first."""
         rows, n = self.rows, self.rows.n_classes
         if n == 2:
             return []
@@ -236,7 +242,8 @@ class _Search:
         np.add.at(shared, (rows.owners, rows.rivals), self.weights)
         both = np.minimum(shared, shared.T)  # neither class conflicts with itself
         pairs = [pair for pair in itertools.combinations(range(n), 2) if both[pair] > 0]
-        return sorted(pairs, key=lambda pair: -both[pair])[:MOST_PAIRS]
+        chosen = sorted(pairs, key=lambda pair: -both[pair])[:MOST_PAIRS]
+        return [np.isin(rows.owners, pair) & np.isin(rows.rivals, pair) for pair in chosen]
 
     def _in_problem(self, index: Integers, values: Array) -> tuple[Integers, Array]:
         """Return places of rows among all of the problem, and dual variables in its shape."""

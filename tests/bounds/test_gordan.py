@@ -83,6 +83,21 @@ def test_a_proof_by_two_of_many_classes_has_their_rows_alone() -> None:
     assert len(np.unique(problem.constraints.owners[proof.rows])) == 2
 
 
+@pytest.mark.parametrize("d", [11, 60])
+def test_two_classes_may_overlap_apart_from_a_third(d: int) -> None:
+    """Redundant columns hide the proof from a vertex, and the third class has no part in it."""
+    X, y = noisy_table(6 * d, d, flipped=0.5)
+    labels: Any = np.where(y > 0, 1, 0)
+    far = np.vstack([X, np.full((5, d), 1e3)])
+    problem = max_margin(np.column_stack([far, np.ones(len(far))]), np.append(labels, [2] * 5))
+    proof = prove_not_separable(problem)
+    assert proof is not None
+    if d == 11:
+        check_proof(problem, proof)
+    assert set(problem.constraints.owners[proof.rows]) == {0, 1}
+    assert solve(problem).status is Status.NOT_SEPARABLE
+
+
 def test_classes_may_be_inseparable_though_each_two_are_not() -> None:
     """Three hyperplanes separate the pairs; none of them is the sum of the other two."""
     X = [[0, 1, -2], [-2, 3, -1], [-3, -3, 2], [3, 2, 2], [0, -3, -3], [1, 2, 0]]
