@@ -271,7 +271,7 @@ def test_the_last_digits_of_a_redundant_column_are_no_answer() -> None:
     assert "last digits of redundant columns" in found.stats.detail
     noisy = plain(*noisy_table(120, 5, flipped=0.4))
     assert gordan.nearly_a_proof(noisy) is not None
-    assert gordan.nearly_a_proof(build(clusters(60, 3), linear)) is None
+    assert gordan.nearly_a_proof(separable("linear")) is None
     assert gordan.nearly_a_proof(noisy, Deadline.after(1e-9)) is None
 
 
@@ -287,7 +287,7 @@ def test_a_support_that_is_too_large_for_rationals_has_no_proof(
     check_proof(problem, proof)
     assert proof is not None
     assert proof.exact is None
-    monkeypatch.setattr(gordan, "find_overlap", lambda *_: None)
+    monkeypatch.setattr(gordan, "find_overlap", lambda *_, **__: None)
     assert prove_not_separable(problem) is None
     found = solve(problem)
     assert found.status is Status.NEARLY_INSEPARABLE
