@@ -71,7 +71,7 @@ FEW_EQUATIONS = 100
 NO_MARGIN = 1e-7
 # A search takes seconds, most of it for linear programs; one that takes longer is given up.
 MOST_SECONDS = 30.0
-# With more equations neither is sought.
+# From more equations than this, if there are more rows still, "auto" seeks no proof.
 MOST_EQUATIONS = 3000
 # A rational solution of a system of this order^3 times bits takes about so many seconds.
 MOST_RATIONAL, RATIONAL_SECONDS = 1.2e10, 5.0
@@ -146,14 +146,14 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
     rows = problem.constraints.undecided().narrowed()
     search = _Search(problem, rows, np.ones(len(rows)), deadline.within(MOST_SECONDS))
     try:
-        found = search.by_overlap(rounded=True)
+        found = search.by_overlap(without_redundant=True)
     except TimeoutError:
         return None
     return None if found is None else found.alpha
 
 
 def takes_too_long(order: int, rows: int) -> bool:
-    """Whether a proof from so many equations, of so many rows, takes too long to be sought."""
+    """Whether a proof by so many rows, whose V has so many entries, takes too long to be sought."""
     return MOST_EQUATIONS < order < rows
 
 
@@ -203,15 +203,17 @@ class _Search:
                 return found
         return None
 
-    def by_overlap(self, *, rounded: bool = False) -> Proof | None:
+    def by_overlap(self, *, without_redundant: bool = False) -> Proof | None:
         """Return a proof in which every row may have a part, or every one of two classes.
 
-        With ``rounded`` it is one but for the last digits of redundant columns.
+        With ``without_redundant`` it is one but for the last digits of redundant columns.
         """
         rows = self.rows
         for chosen in [np.ones(len(rows), dtype=bool), *self._pairs()]:
             among, weights = rows.subset(chosen), self.weights[chosen]
-            found = find_overlap(self.problem, among, weights, self.deadline, rounded=rounded)
+            found = find_overlap(
+                self.problem, among, weights, self.deadline, without_redundant=without_redundant
+            )
             if found is not None:
                 index = np.flatnonzero(chosen)[found.rows]
                 places, alpha = self._in_problem(index, found.alpha)

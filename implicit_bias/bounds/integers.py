@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from implicit_bias.base.rounding import SMALLEST_NORMAL
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.constraints import Integers
 
@@ -19,7 +20,8 @@ from implicit_bias.problem.constraints import Integers
 DEPENDENT = 1e-7
 # One that they fit to this share is redundant: only the rounding of its numbers is its own.
 REDUNDANT = 1e-13
-# Bits of the coefficients of a fit, and how near to few bits a coefficient is taken for them.
+# A fit's coefficients have FIT_BITS bits. One within NEARLY of a multiple of 2^-FEW_BITS is rounded
+# to it, so that an exact combination leaves exactly 0.
 FIT_BITS, FEW_BITS, NEARLY = 60, 10, 1e-9
 # So many times a column may be replaced by what its fit lacks.
 ROUNDS = 4
@@ -34,7 +36,7 @@ Whole: TypeAlias = NDArray[np.object_]
 def integer_products(left: Array, right: Array, sizes: Integers) -> Whole:
     """Products of two factors over 2^size of each row, as integers: columns times powers of two."""
     (a, i), (b, j) = np.frexp(left), np.frexp(right)
-    mantissas = [np.ldexp(part, 53).astype(np.int64).astype(object) for part in (a, b)]
+    mantissas = [np.ldexp(part, MANTISSA).astype(np.int64).astype(object) for part in (a, b)]
     exponent = i.astype(np.int64) + j - sizes[:, None]
     some = (a != 0) & (b != 0)
     lowest = np.where(some, exponent, -LOWEST).min(axis=0, initial=-LOWEST)
@@ -64,11 +66,11 @@ def rank_of(T: Array, dependent: float = DEPENDENT) -> int:
 
 
 def conditioned(E: Whole) -> tuple[Whole, bool]:
-    """Columns with the solutions of x' E = 0, independent in float64 as they are in real numbers.
+    """Return columns with the solutions x of x' E = 0, independent in float64 as they are exactly.
 
     A column that the others fit up to rounding is replaced by what the fit lacks, exactly; one that
     lacks nothing is left out. What is still dependent after `ROUNDS` rounds is left out, too: then
-    they are not all, and that the others' equations hold has to be checked.
+    they are not all, and have more solutions than E may have.
 
     Returns
     -------
@@ -91,8 +93,8 @@ def conditioned(E: Whole) -> tuple[Whole, bool]:
         few = np.round(fit * 2**FEW_BITS)
         near = np.abs(fit * 2**FEW_BITS - few) < NEARLY * 2**FEW_BITS
         mantissa, exponent = np.frexp(np.where(near, few / 2**FEW_BITS, fit))
-        shift = exponent.astype(np.int64) - 53 + FIT_BITS
-        whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
+        shift = exponent.astype(np.int64) - MANTISSA + FIT_BITS
+        whole = np.ldexp(mantissa, MANTISSA).astype(np.int64).astype(object)
         left, right = np.maximum(shift, 0).astype(object), np.maximum(-shift, 0).astype(object)
         whole = whole << left >> right
         top = max(units)
@@ -115,11 +117,12 @@ def independent(F: Array) -> Array | None:
         return F
     E, all_of_them = conditioned(integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64)))
     found = as_floats(E)[0]
-    return found if all_of_them and ((found != 0) == (E != 0)).all() else None
+    whole = all_of_them and (np.abs(found[E != 0]) >= SMALLEST_NORMAL).all()
+    return found if whole else None
 
 
 def leading(F: Array) -> Array:
-    """Columns of F (S, c) that fit all others up to `REDUNDANT`."""
+    """Return some of the columns of F (S, c), which fit all others up to `REDUNDANT`."""
     F = F[:, F.any(axis=0)]
     if F.shape[1] == 0:
         return F
@@ -128,9 +131,9 @@ def leading(F: Array) -> Array:
 
 
 def pivoted(F: Array) -> tuple[Array, Integers]:
-    """Triangle and order of columns of a pivoted QR decomposition: of the triangle of a plain one.
+    """Return the triangle and the order of columns of a pivoted QR decomposition.
 
-    Of all rows the search for pivots would take several times as long.
+    It is taken of the triangle of a plain one: pivoting on all rows takes several times as long.
     """
     R = F if F.shape[1] > len(F) else scipy.linalg.qr(F, mode="r", check_finite=False)[0]
     T, pivots = scipy.linalg.qr(R[: F.shape[1]], mode="r", pivoting=True, check_finite=False)

@@ -1,7 +1,7 @@
 r"""Proofs that no coefficients separate the data, by an approximate solution of Gordan's system.
 
-Where the classes overlap, Gordan's system has a solution in which every row has a part, and one
-need not be known exactly. Let a_p = b_p (x) phi_n(p), alpha > 0, W = diag(alpha) A, and P the
+Where the classes overlap, Gordan's system has a solution that is positive on every row. It need not
+be known exactly. Let a_p = b_p (x) phi_n(p), alpha > 0, W = diag(alpha) A, and P the
 orthogonal projection onto the columns of W. Then
 
         W' (1 - P 1) = 0,        so that    alpha_p (1 - (P 1)_p)    solves Gordan's system
@@ -17,11 +17,18 @@ Centre    ||P 1|| is the Newton decrement of the barrier - sum_p log s_p of the 
           classes overlap. Newton's method goes there from any c > 0, and where something separates
           the rows it goes to infinity, along a separator.
 Bound     For any nonsingular T, with Q = W T near to orthonormal, ||P 1||^2 is at most ||Q' 1||^2
-          over the smallest eigenvalue of Q' Q. T is the inverse of the triangle of W = Q R, and all
-          roundings of Q, Q' Q and Q' 1 are counted.
-Columns   P sees the columns as real numbers. Those of gates and inputs that are combinations of
-          others up to rounding are replaced by what they exactly lack of them, in integers; what
-          lacks nothing is left out (`integers.conditioned`).
+          over the smallest eigenvalue of Q' Q. T is the inverse of the triangular factor of W, and
+          all roundings of Q, Q' Q and Q' 1 are counted.
+Columns   P depends on the columns as real numbers. Those of gates and inputs that are combinations
+          of others up to rounding are replaced by what they exactly lack of them, in integers;
+          what lacks nothing is left out (`integers.conditioned`).
+
+======  ======  ==================================================================================
+F       (n, c)  features of the rows' samples, over powers of two
+A       (R, m)  rows a_p', over the same powers, columns in [-1, 1]
+W       (S, m)  diag(alpha) A of the rows that are kept
+T       (m, m)  upper triangular
+======  ======  ==================================================================================
 """
 
 from __future__ import annotations
@@ -43,12 +50,12 @@ from implicit_bias.problem.constraints import Integers, spread
 
 # Entries of A that are formed: of more rows some are taken.
 MOST_ENTRIES = 20_000_000
-# Entries of gates or inputs that are brought to integers: a second of work.
-MOST_INTEGERS = 2_000_000
 # Rows with a smaller share of the largest alpha are left out of a proof.
 LIGHT = 1e-10
 # Newton's method is close to the centre below this decrement, and has to come there in so many.
 CLOSE, MOST_STEPS = 0.1, 60
+# A step goes no farther than this share of the way to the boundary.
+INSIDE = 1.0 - 1e-9
 # Roundings on the way to an entry of W: of gate, input, their product, and that with alpha.
 ROUNDINGS = 4
 
@@ -78,7 +85,7 @@ def find_overlap(
     weights: Array,
     deadline: Deadline,
     *,
-    rounded: bool = False,
+    without_redundant: bool = False,
 ) -> Overlap | None:
     """Prove that nothing separates some rows of a problem, if their classes overlap.
 
@@ -92,9 +99,14 @@ def find_overlap(
         Positive: estimates of alpha_p ||phi_p|| to begin with, of any scale.
     deadline : Deadline
         When to give up.
-    rounded : bool
-        Without the columns that others fit up to rounding: no proof, then, but whatever separates
-        the rows needs the last digits of these.
+    without_redundant : bool
+        Leave out columns that others fit up to rounding. The result is then no proof: it says that
+        any separator needs the last digits of these columns.
+
+    Returns
+    -------
+    Overlap or None
+        None where no proof was found, which says nothing of the data.
 
     Raises
     ------
@@ -102,13 +114,13 @@ def find_overlap(
         The deadline has passed.
     """
     index = _some_rows(problem, rows, weights)
-    found = _equations(problem, rows.subset(index), rounded)
+    found = _equations(problem, rows.subset(index), without_redundant)
     if found is None:
         return None
     A, exponents = found
     weights = weights[index]
     some = A.any(axis=1) & (weights > 0)
-    if not 0 < A.shape[1] < some.sum():
+    if not 0 < A.shape[1] < some.sum():  # of independent columns no more than rows, or P 1 is 1
         return None
     index, A, exponents, weights = index[some], A[some], exponents[some], weights[some]
     alpha = _centred(A, weights / np.linalg.norm(A, axis=1), deadline)
@@ -118,11 +130,11 @@ def find_overlap(
     kept = alpha > LIGHT
     W = A[kept] * alpha[kept, None]
     share = projection_bound(W[:, W.any(axis=0)])
-    # Of features over 2^exponent.
+    # A has the features over 2^exponent: of the features themselves alpha is over it, too.
     alpha = np.ldexp(alpha[kept], exponents[kept].min() - exponents[kept])
-    alpha = alpha / alpha.sum()
-    proven = share < 1.0 and alpha.min() > SMALLEST_NORMAL
-    return Overlap(index[kept], alpha, share) if proven else None
+    total = alpha.sum()
+    proven = share < 1.0 and alpha.min() > SMALLEST_NORMAL * max(total, 1.0)
+    return Overlap(index[kept], alpha / total, share) if proven else None
 
 
 def _some_rows(problem: MarginProblem, rows: Constraints, weights: Array) -> Integers:
@@ -137,14 +149,17 @@ def _some_rows(problem: MarginProblem, rows: Constraints, weights: Array) -> Int
 
 
 def _equations(
-    problem: MarginProblem, rows: Constraints, rounded: bool
+    problem: MarginProblem, rows: Constraints, without_redundant: bool
 ) -> tuple[Array, Integers] | None:
     """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
-    features = _features(problem, rows, integers.leading if rounded else integers.independent)
+    columns_of = integers.leading if without_redundant else integers.independent
+    features = _features(problem, rows, columns_of)
     if features is None:
         return None
     F, exponents = features
-    touched = np.unique(np.append(rows.owners, rows.rivals))[:-1]  # the last is the others' sum
+    touched = np.unique(np.append(rows.owners, rows.rivals))[
+        :-1
+    ]  # the last is minus the others' sum
     own, rival = rows.owners[:, None] == touched, rows.rivals[:, None] == touched
     labels = own.astype(np.float64) - rival
     place = np.unique(rows.samples, return_inverse=True)[1]
@@ -158,8 +173,9 @@ def _features(
 ) -> tuple[Array, Integers] | None:
     """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
 
-    They have the linear span of gates times inputs, and of ones for an intercept, but columns
-    that ``columns_of`` makes independent in float64. None where it makes none.
+    Their columns are products of those that ``columns_of`` returns for the gates and for the
+    inputs, and ones for an intercept unless the others span these. With `integers.independent`
+    their span is that of gates times inputs. None where there are none, or digits are lost.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
@@ -180,7 +196,8 @@ def _features(
     left, right = spans
     product = (left[:, :, None] * right[:, None, :]).reshape(len(samples), -1)
     some = (left != 0)[:, :, None] & (right != 0)[:, None, :]
-    if (product[some.reshape(product.shape)] == 0.0).any():  # underflow would hide a column
+    # A subnormal product has lost digits, which the scaling of its column would magnify.
+    if (np.abs(product[some.reshape(product.shape)]) < SMALLEST_NORMAL).any():
         return None
     if problem.intercept and not constant:
         product = np.hstack([product, np.ldexp(1.0, -sizes)[:, None]])
@@ -188,7 +205,9 @@ def _features(
 
 
 def _centred(A: Array, alpha: Array, deadline: Deadline) -> Array | None:
-    """Return alpha near the analytic centre, by Newton's method; None if there seems to be none.
+    """Return alpha that solve Gordan's system up to rounding, by Newton's method from those given.
+
+    None where it goes to infinity, or takes too many steps.
 
     Raises
     ------
@@ -204,17 +223,18 @@ def _centred(A: Array, alpha: Array, deadline: Deadline) -> Array | None:
         except np.linalg.LinAlgError:
             return None
         change = W @ scipy.linalg.cho_solve(factor, W.sum(axis=0), check_finite=False)  # P 1
-        decrement = math.sqrt(max(float(change.sum()), 0.0))
+        decrement = math.sqrt(max(float(change.sum()), 0.0))  # 1' P 1 = ||P 1||^2
         if decrement < CLOSE and np.abs(change).max() < CLOSE:
-            return np.asarray(alpha * (1.0 - change))
+            return np.asarray(alpha * (1.0 - change))  # as in the head
         if not change.min() < 0.0:
             return None  # a separator
-        longest = (1.0 - 1e-9) / -float(change.min())
+        longest = INSIDE / -float(change.min())
         length = _best_length(change, longest)
         alpha = alpha / (1.0 + length * change)
         if (alpha < first).all():
-            return None  # <a_p, w> > 0 on all rows
-        alpha, first = alpha / alpha.max(), first / alpha.max()
+            return None  # s_p > c_p, so <a_p, w> > 0, on all rows
+        largest = alpha.max()
+        alpha, first = alpha / largest, first / largest
     return None
 
 
@@ -232,19 +252,20 @@ def _best_length(change: Array, longest: float) -> float:
 def projection_bound(W: Array) -> float:
     """Upper bound on ||P 1||, P onto the columns of W (S, m) as they are without `ROUNDINGS`."""
     S, m = W.shape
-    R = scipy.linalg.qr(W, mode="r", check_finite=False)[0][:m]
+    triangle = scipy.linalg.qr(W, mode="r", check_finite=False)[0][:m]
     # A triangle without zeros on its diagonal: nonsingular, whatever was rounded.
-    T, failed = scipy.linalg.lapack.dtrtri(R)
+    T, failed = scipy.linalg.lapack.dtrtri(triangle)
     T = np.triu(T)
     if failed or not np.isfinite(T).all() or not np.diag(T).all():
         return math.inf
     Q = W @ T
-    rounded = np.linalg.norm(W) * np.linalg.norm(T) * gamma(m + ROUNDINGS)
-    rounded = SAFETY * (rounded + UNDERFLOW * S * m * (1.0 + np.linalg.norm(T)))
+    size_of_T = float(np.linalg.norm(T))
+    error = gamma(m + ROUNDINGS) * float(np.linalg.norm(W)) * size_of_T
+    error = SAFETY * (error + UNDERFLOW * S * m * (1.0 + size_of_T))  # of Q
     size = SAFETY * float(np.linalg.norm(Q))
-    lacking = np.linalg.norm(Q.T @ Q - np.eye(m)) + gamma(S + 1) * size**2
-    smallest = 1.0 - SAFETY * float(lacking + 2.0 * rounded * size + rounded**2)
+    defect = float(np.linalg.norm(Q.T @ Q - np.eye(m))) + gamma(S + 1) * size**2
+    smallest = 1.0 - SAFETY * (defect + 2.0 * error * size + error**2)
     if not smallest > 0.0:
         return math.inf
-    pull = np.linalg.norm(Q.sum(axis=0)) + math.sqrt(S) * (gamma(S) * size + rounded)
-    return SAFETY * float(pull) / math.sqrt(smallest)
+    sums = float(np.linalg.norm(Q.sum(axis=0))) + math.sqrt(S) * (gamma(S) * size + error)
+    return SAFETY * sums / math.sqrt(smallest)

@@ -264,7 +264,7 @@ class Coordinates:
         return (self.basis.T @ self.rows.pulls(alpha)).flatten(-2)
 
     def normal_matrix(self, h: Tensor, loose: Tensor | None) -> Tensor:
-        """Upper triangle of Phi' D^-1 Phi, see `ScaledRows.normal_matrix`."""
+        """Phi' D^-1 Phi, (r F, r F), see `ScaledRows.normal_matrix`."""
         return self.rows.normal_matrix(h, loose, self.basis)
 
 
@@ -287,7 +287,7 @@ class BallMatrix:
     border: Tensor | None = None
 
     def __len__(self) -> int:
-        """N + q."""
+        """Count the unknowns, n + q."""
         return len(self.inner) + len(self.corner)
 
     def add_to(self, H: Tensor) -> None:

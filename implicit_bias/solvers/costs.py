@@ -100,7 +100,7 @@ class Sizes:
 
     @property
     def order(self) -> int:
-        """R F, the order of a system of the features."""
+        """Order of a system of the features, r F."""
         return self.coordinates * self.features
 
     def working(self, *, hard: bool) -> Sizes:

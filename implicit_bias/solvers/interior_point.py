@@ -308,13 +308,13 @@ class _CentralPath(Run):
     ) -> _Path:
         """Follow the central path from a point until `_stop` says why not further.
 
-        It is left as trouble where nothing separates the samples after ``soon`` steps.
+        It ends as trouble, too, where no iterate separates the samples within ``soon`` steps.
         """
         scaled = balls.data
         best = self._best = self._best or _Best(balls)
         best.waited = 0
         split = _Split.none_idle(scaled)
-        # Boxes of several rows may lack none.
+        # Rows are left out only where each has a box of its own.
         all_rows = steering is CAUTIOUS or scaled.boxes.index is not None
         idle_gap = 0.0 if all_rows else self._idle_gap
         n_products = scaled.n_rows + scaled.n_boxes + point.order

@@ -342,8 +342,7 @@ class FeatureNewton(Newton[InFeatures]):
             H = normal.new_zeros(order, order)
             H[:n, :n] = normal
             if q:
-                # Phi' D^-1 Phi times directions', of the upper triangle alone.
-                turned = normal.triu() @ self.directions.T + normal.triu(1).T @ self.directions.T
+                turned = normal @ self.directions.T
                 H[:n, n:size] = turned
                 H[n:size, n:size] = self.directions @ turned
             if weighted is not None:

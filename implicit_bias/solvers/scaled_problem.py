@@ -264,7 +264,7 @@ class ScaledRows:
         return found
 
     def normal_matrix(self, h: Tensor, loose: Tensor | None, basis: Tensor) -> Tensor:
-        """Upper triangle of Phi' D^-1 Phi, (r F, r F), Phi in coordinates of the classes.
+        """Phi' D^-1 Phi, (r F, r F), Phi in coordinates of the classes.
 
         D is diag(1 / h), plus 1 / loose between all rows of a sample. So B' D^-1 B of a sample,
         with the labels B of its rows, is the Laplacian of a graph of the classes whose edge between
@@ -297,8 +297,8 @@ class ScaledRows:
             laplacian.diagonal().copy_(-laplacian.sum(1).permute(1, 2, 0))
             blocks = torch.einsum("ki,klfg,lj->ijfg", basis, laplacian, basis)
         else:
-            labels = basis[i] - basis[j]
-            both = (labels[:, :, None] * labels[:, None, :]).flatten(1)  # (E, r r)
+            edges = basis[i] - basis[j]
+            both = (edges[:, :, None] * edges[:, None, :]).flatten(1)  # (E, r r)
             blocks = (both.T @ squares.flatten(1)).reshape(r, r, F, F)
         return blocks.permute(0, 2, 1, 3).reshape(r * F, r * F)
 

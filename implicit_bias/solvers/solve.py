@@ -355,10 +355,10 @@ class _Search:
     def after(self, first: _Attempt) -> _Attempt:
         """Return the answer of what settles the problem first, or the nearest one."""
         self.attempt, self.tried = first, [first.failure]
-        if not self.lacks_proof:
+        if not self.beyond_proof:
             self.seek_proof()
             self.seek_what_nearly_proves()
-        if not self.lacks_proof:
+        if not self.beyond_proof:
             self.ask_for_more()
             self.try_ends_of_C()
             self.try_others()
@@ -388,8 +388,8 @@ class _Search:
         return self.goes_on and bool(np.isinf(self.attempt.graded.certificate.upper))
 
     @property
-    def lacks_proof(self) -> bool:
-        """Whether nothing seems to separate the samples, and none would be found in a while."""
+    def beyond_proof(self) -> bool:
+        """Whether nothing seems to separate the samples, and a proof would be none, or too long."""
         if self.attempt.graded.status is not Status.NEARLY_INSEPARABLE:
             return False
         return self.only_rounding_separates or _proof_takes_too_long(self.problem)

@@ -1,4 +1,4 @@
-"""Proofs by an approximate solution: each checked in rational numbers; never of what separates."""
+"""Proofs by an approximate solution, checked in rational numbers; separable data have none."""
 
 import math
 from dataclasses import replace
@@ -40,8 +40,8 @@ def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
 @pytest.mark.parametrize("gated", [False, True])
 def test_noisy_data_overlap(gated: bool, intercept: bool) -> None:
     """Their redundant columns are independent as real numbers, and each counts."""
-    given = build(noisy_table(160, 7, flipped=0.3), gln(2) if gated else linear)
-    problem = replace(given, intercept=intercept)
+    data = build(noisy_table(160, 7, flipped=0.3), gln(2) if gated else linear)
+    problem = replace(data, intercept=intercept)
     found = found_in(problem)
     check_overlap(problem, found)
     assert found is not None
@@ -129,9 +129,22 @@ def test_a_rounded_point_between_two_others_is_no_overlap() -> None:
     assert found_in(separable("linear")) is None
 
 
+def test_products_that_lose_digits_prove_nothing() -> None:
+    """Gate times input is subnormal on half of the rows, where other gates and inputs are not."""
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0.5, 1.0, (2, 40))
+    gates = np.column_stack([np.full(40, 0.75), np.where(np.arange(40) < 20, a, a * 2.0**-1068)])
+    X = np.column_stack(
+        [rng.uniform(0.5, 0.99, 40), np.where(np.arange(40) < 20, 2.0**-1068, 1.0) * b]
+    )
+    y = rng.choice([-1.0, 1.0], 40)
+    problem = MarginProblem(X, y, gates, [0, 0])  # type: ignore[arg-type]
+    assert found_in(problem) is None
+
+
 @pytest.mark.parametrize("power", [-300, -200, 200, 300])
 def test_columns_of_any_size_count(power: int) -> None:
-    """A label times a tiny feature, beside noise, separates; noise of any size does not."""
+    """A column equal to the label separates, whatever its size; a column of noise does not."""
     X, y = noisy_table(60, 5, flipped=0.4)
     noise = np.column_stack([X, X[:, 0] ** 2 * 2.0**power])
     problem = max_margin(noise, y)
@@ -169,10 +182,9 @@ def test_columns_that_are_dependent_up_to_rounding_have_no_bound() -> None:
 
 
 def test_a_bound_counts_the_roundings_before() -> None:
-    """Of orthonormal columns whose sum is 0, the roundings are all that is left."""
-    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(50, 4)) - 0.0)[0]
-    Q -= Q.mean(axis=0)
-    assert overlap.projection_bound(Q) >= gamma(4) * math.sqrt(50)
+    """W = (1, -1)': with roundings of 4 u, ||P 1|| may be sqrt(2) gamma_4, though W' 1 = 0."""
+    W = np.array([[1.0], [-1.0]])
+    assert overlap.projection_bound(W) >= gamma(4) * math.sqrt(2)
 
 
 # --- columns -----------------------------------------------------------------------------------
