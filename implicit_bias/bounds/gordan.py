@@ -176,7 +176,8 @@ def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> P
     for chosen in [heavy] if (heavy == some).all() else [heavy, some]:
         if chosen.any():
             among = rows.subset(chosen).narrowed()
-            found = _Search(problem, among, weights[chosen], deadline).proof()
+            search = _Search(problem, among, weights[chosen], deadline)
+            found = search.proof(by_any_means=alpha is None)
             if found is not None:
                 return found
     return None
@@ -191,17 +192,18 @@ class _Search:
     weights: Array
     deadline: Deadline
 
-    def proof(self) -> Proof | None:
-        """Return a proof: of few equations by a vertex if possible, of more by an overlap."""
-        ways = [self._by_vertex, self.by_overlap]
+    def proof(self, *, by_any_means: bool) -> Proof | None:
+        """Return a proof: of few equations by a vertex if possible, of more by an overlap.
+
+        A linear program of many equations takes seconds: ``by_any_means`` says whether to spend
+        them where the classes do not overlap.
+        """
         features = self.problem.features
         used = len(np.unique(features.sparse_gates.indices)) * features.X.shape[1]
-        few = (self.rows.n_classes - 1) * used <= FEW_EQUATIONS
-        for way in ways if few else ways[::-1]:
-            found = way()
-            if found is not None:
-                return found
-        return None
+        if (self.rows.n_classes - 1) * used <= FEW_EQUATIONS:
+            return self._by_vertex() or self.by_overlap()
+        found = self.by_overlap()
+        return self._by_vertex() if found is None and by_any_means else found
 
     def by_overlap(self, *, without_redundant: bool = False) -> Proof | None:
         """Return a proof in which every row may have a part, or every one of two classes.
