@@ -46,6 +46,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.rounding import SMALLEST_NORMAL
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.integers import (
     LOWEST,
@@ -168,9 +169,11 @@ def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> P
     rows = problem.constraints.undecided()
     weights = np.ones(len(rows))
     if alpha is not None:
-        weights = rows.values(alpha) * problem.feature_norms[rows.samples]
+        alpha = np.where(np.isfinite(alpha), alpha, 0.0)
+        shares = rows.values(alpha) / max(float(alpha.max()), SMALLEST_NORMAL)
         # A sample without features has no size, but all of a proof.
-        weights = np.where(problem.feature_norms[rows.samples] > 0, weights, rows.values(alpha))
+        norms = problem.feature_norms[rows.samples]
+        weights = shares * np.where(norms > 0, norms, 1.0)
     top = float(weights.max(initial=0.0))
     heavy, some = weights > HEAVY * top, weights > 0
     for chosen in [heavy] if (heavy == some).all() else [heavy, some]:

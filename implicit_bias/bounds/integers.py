@@ -16,17 +16,17 @@ from implicit_bias.base.rounding import SMALLEST_NORMAL
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.constraints import Integers
 
+# Bits of the numbers of a float64.
+MANTISSA = 53
 # A column that others fit to this share of its size is one of them in float64.
 DEPENDENT = 1e-7
-# One that they fit to this share is redundant: only the rounding of its numbers is its own.
-REDUNDANT = 1e-13
+# One that they fit to so many roundings of each of its numbers is redundant.
+REDUNDANT = 64 * 2.0**-MANTISSA
 # A fit's coefficients have FIT_BITS bits. One within NEARLY of a multiple of 2^-FEW_BITS is rounded
 # to it, so that an exact combination leaves exactly 0.
 FIT_BITS, FEW_BITS, NEARLY = 60, 10, 1e-9
 # So many times a column may be replaced by what its fit lacks.
 ROUNDS = 4
-# Bits of the numbers of a float64.
-MANTISSA = 53
 # Below the exponent of any number.
 LOWEST = -(2**40)
 # Python's integers, in an array of objects.
@@ -59,10 +59,10 @@ def product(left: Any, right: Whole) -> Whole:
     return np.array([[int(value) for value in row] for row in found.tolist()], dtype=object)
 
 
-def rank_of(T: Array, dependent: float = DEPENDENT) -> int:
+def rank_of(T: Array) -> int:
     """Rank of a triangle whose columns of norm 1 were pivoted."""
     diagonal = np.abs(np.diag(T))
-    return int(np.count_nonzero(diagonal > dependent * diagonal[0])) if len(diagonal) else 0
+    return int(np.count_nonzero(diagonal > DEPENDENT * diagonal[0])) if len(diagonal) else 0
 
 
 def conditioned(E: Whole) -> tuple[Whole, bool]:
@@ -111,8 +111,7 @@ def independent(F: Array) -> Array | None:
 
     Up to one rounding of each entry, and powers of two. None where they are not found.
     """
-    F = F[:, F.any(axis=0)]
-    F = np.ldexp(F, -np.frexp(np.abs(F).max(axis=0, initial=0.0))[1])
+    F = _of_size_1(F)
     if F.shape[1] == 0 or rank_of(pivoted(F / np.linalg.norm(F, axis=0))[0]) == F.shape[1]:
         return F
     E, all_of_them = conditioned(integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64)))
@@ -121,13 +120,26 @@ def independent(F: Array) -> Array | None:
     return found if whole else None
 
 
-def leading(F: Array) -> Array:
-    """Return some of the columns of F (S, c), which fit all others up to `REDUNDANT`."""
+def _of_size_1(F: Array) -> Array:
+    """Return the columns in [-1, 1] that are not 0, times powers of two: the largest about 1."""
     F = F[:, F.any(axis=0)]
+    return np.ldexp(F, -np.frexp(np.abs(F).max(axis=0, initial=0.0))[1])
+
+
+def leading(F: Array) -> Array:
+    """Return the columns of F (S, c), in [-1, 1], but redundant ones; all if it is doubtful."""
+    F = _of_size_1(F)
     if F.shape[1] == 0:
         return F
-    T, pivots = pivoted(F / np.linalg.norm(F, axis=0))
-    return F[:, np.sort(pivots[: rank_of(T, REDUNDANT)])]
+    norms = np.linalg.norm(F, axis=0)
+    T, pivots = pivoted(F / norms)
+    rank = rank_of(T)
+    basis, rest = np.sort(pivots[:rank]), pivots[rank:]
+    if len(rest) == 0:
+        return F
+    fit = scipy.linalg.lstsq(F[:, basis], F[:, rest], check_finite=False)[0]
+    lacking, size = np.abs(F[:, rest] - F[:, basis] @ fit), np.abs(F[:, basis]) @ np.abs(fit)
+    return F[:, basis] if (lacking <= REDUNDANT * np.maximum(size, 1.0)).all() else F
 
 
 def pivoted(F: Array) -> tuple[Array, Integers]:

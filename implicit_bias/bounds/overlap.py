@@ -56,6 +56,8 @@ LIGHT = 1e-10
 CLOSE, MOST_STEPS = 0.1, 60
 # A step goes no farther than this share of the way to the boundary.
 INSIDE = 1.0 - 1e-9
+# Rows of larger powers of two are left to other proofs.
+LARGEST_EXPONENT = 500
 # Roundings on the way to an entry of W: of gate, input, their product, and that with alpha.
 ROUNDINGS = 4
 
@@ -114,6 +116,8 @@ def find_overlap(
         The deadline has passed.
     """
     index = _some_rows(problem, rows, weights)
+    if len(index) == 0:
+        return None
     found = _equations(problem, rows.subset(index), without_redundant)
     if found is None:
         return None
@@ -129,7 +133,7 @@ def find_overlap(
     alpha = alpha / alpha.max()
     kept = alpha > LIGHT
     W = A[kept] * alpha[kept, None]
-    share = projection_bound(W[:, W.any(axis=0)])
+    share = projection_bound(W[:, A[kept].any(axis=0)])
     # A has the features over 2^exponent: of the features themselves alpha is over it, too.
     alpha = np.ldexp(alpha[kept], exponents[kept].min() - exponents[kept])
     total = alpha.sum()
@@ -165,7 +169,10 @@ def _equations(
     place = np.unique(rows.samples, return_inverse=True)[1]
     A = (labels[:, :, None] * F[place][:, None, :]).reshape(len(rows), -1)
     A = A[:, A.any(axis=0)]
-    return np.ldexp(A, -np.frexp(np.abs(A).max(axis=0, initial=0.0))[1]), exponents[place]
+    scaled = np.ldexp(A, -np.frexp(np.abs(A).max(axis=0, initial=0.0))[1])
+    if (np.abs(scaled[A != 0.0]) < SMALLEST_NORMAL).any():  # digits are lost
+        return None
+    return scaled, exponents[place]
 
 
 def _features(
@@ -183,6 +190,8 @@ def _features(
     spans, sizes, constant = [], np.zeros(len(samples), dtype=np.int64), problem.intercept
     for factor in factors:
         exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
+        if np.abs(exponents).max() > LARGEST_EXPONENT:
+            return None
         scaled = np.ldexp(factor, -exponents[:, None])
         found = columns_of(scaled)
         if found is None or (np.ldexp(scaled, exponents[:, None]) != factor).any():
@@ -199,6 +208,7 @@ def _features(
     # A subnormal product has lost digits, which the scaling of its column would magnify.
     if (np.abs(product[some.reshape(product.shape)]) < SMALLEST_NORMAL).any():
         return None
+    sizes = np.where(product.any(axis=1), sizes, 0)
     if problem.intercept and not constant:
         product = np.hstack([product, np.ldexp(1.0, -sizes)[:, None]])
     return product, sizes
@@ -249,6 +259,7 @@ def _best_length(change: Array, longest: float) -> float:
     return float(scipy.optimize.brentq(slope, 0.0, longest, rtol=1e-3))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # to infinity, which proves nothing
 def projection_bound(W: Array) -> float:
     """Upper bound on ||P 1||, P onto the columns of W (S, m) as they are without `ROUNDINGS`."""
     S, m = W.shape

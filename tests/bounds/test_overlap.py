@@ -15,7 +15,7 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.rounding import gamma
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds import integers, overlap
-from implicit_bias.bounds.gordan import Proof
+from implicit_bias.bounds.gordan import Proof, prove_not_separable
 from implicit_bias.bounds.overlap import Overlap, find_overlap
 from oracles import check_proof, nearest_factors, separates
 
@@ -139,6 +139,27 @@ def test_products_that_lose_digits_prove_nothing() -> None:
     )
     y = rng.choice([-1.0, 1.0], 40)
     problem = MarginProblem(X, y, gates, [0, 0])  # type: ignore[arg-type]
+    assert found_in(problem) is None
+
+
+def test_the_equation_of_an_intercept_is_not_lost_to_underflow() -> None:
+    """Two samples without features; in units of theirs the others' constant would be 0."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(30, 2)) * 2.0**120, np.full((2, 2), 2.0**-400)])
+    gates = np.append(np.ones(30), [0.0, 0.0])[:, None]
+    problem = MarginProblem(X, np.append(np.ones(31), -1.0), gates, [0], intercept=True)  # type: ignore[arg-type]
+    found = found_in(problem)
+    if found is not None:
+        check_overlap(problem, found)
+    alpha = np.append(np.ones(30), [1e-30, 1e-30])
+    proof = prove_not_separable(problem, alpha)
+    if proof is not None:
+        check_proof(problem, proof)
+
+
+def test_what_is_too_large_to_be_formed_has_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = plain(*noisy_table(60, 5, flipped=0.4))
+    monkeypatch.setattr(overlap, "MOST_ENTRIES", 5)
     assert found_in(problem) is None
 
 
