@@ -7,7 +7,7 @@ r coordinates of the classes: 1 of two classes, K for norms of entries, or else 
 are squared once for each pair of its own class with a hard margin, for all E with a soft one.
 
 ============  ==================================================================================
-features      1, E, squares N F^2 (times pairs), cubes (r F)^3, products N F r, rows R
+features      1, K or E, squares N F^2 (times pairs), cubes (r F)^3, products N F r, rows R
 rows          1, masks R^2 M' r, cubes R^3, products R F r
 working-set   1, an interior point on W rows, products R F r, rows R
 one-group     1, masks R^2, products R^2 F, supports R W^2
@@ -21,7 +21,7 @@ The constants were fitted to the processor's time of all methods on 640 problems
 AMD EPYC (about 40 billion operations a second): drawn tables of 100 to 60,000 rows, 5 to 500
 columns and 2 to 15 classes, apart or noisy, and MNIST, hard and soft, under l2 with gates or
 without, l1, l_inf, the spectral and the nuclear norm. (A working set was held to cost at least 0.8
-of an interior point on W rows with a soft margin, 0.6 with a hard one, 1.5 there for singular
+of an interior point on W rows with a soft margin, 0.6 with a hard one, 2.4 there for singular
 values.) In the median an estimate is 1.2 to 1.3 times off for an interior point, 1.5 for a working
 set, twice for HiGHS; the method of the smallest one takes at most 1.2 times as long as the fastest
 on nine problems of ten. Only ratios matter.
@@ -136,16 +136,16 @@ def kind_of(problem: MarginProblem) -> Kind:
 # Seconds per operation, of each method and kind of norm, with a soft and with a hard margin.
 SECONDS: dict[tuple[Method, Kind], tuple[list[float], list[float]]] = {
     ("features", "euclidean"): (
-        [1.5e-02, 2.7e-03, 5.8e-10, 1.2e-10, 2.0e-07, 1.2e-05],
-        [2.0e-02, 8.7e-04, 1.6e-10, 3.9e-10, 2.2e-07, 2.3e-06],
+        [1.8e-02, 2.7e-03, 6.5e-10, 7.8e-11, 1.3e-07, 1.3e-05],
+        [0.0, 9.2e-03, 1.7e-10, 2.4e-10, 2.2e-07, 6.4e-06],
     ),
     ("features", "entries"): (
-        [1.9e-02, 1.6e-03, 7.1e-10, 4.6e-10, 2.7e-07, 5.7e-06],
-        [1.7e-02, 5.4e-04, 6.1e-10, 4.4e-10, 5.1e-08, 2.6e-05],
+        [2.3e-02, 1.1e-03, 5.8e-10, 4.2e-10, 2.7e-07, 6.4e-06],
+        [7.4e-03, 5.2e-03, 7.2e-10, 5.3e-10, 7.0e-08, 1.7e-05],
     ),
     ("features", "matrices"): (
-        [4.2e-02, 4.6e-04, 9.3e-10, 3.5e-11, 4.2e-07, 1.2e-05],
-        [1.8e-02, 1.4e-03, 1.8e-09, 4.2e-11, 0.0, 2.9e-05],
+        [3.7e-02, 3.5e-03, 8.2e-10, 4.2e-11, 3.1e-07, 1.3e-05],
+        [5.2e-03, 5.7e-03, 1.5e-09, 4.6e-11, 0.0, 3.3e-05],
     ),
     ("rows", "euclidean"): ([2.1e-02, 1.6e-09, 2.0e-10, 4.8e-09], [2.3e-02, 0.0, 8.4e-11, 5.4e-09]),
     ("rows", "entries"): ([3.4e-02, 0.0, 4.3e-10, 3.3e-07], [3.8e-02, 0.0, 7.1e-10, 3.7e-07]),
@@ -154,17 +154,14 @@ SECONDS: dict[tuple[Method, Kind], tuple[list[float], list[float]]] = {
         [4.0e-02, 4.7e-10, 2.9e-10, 1.0e-08],
     ),
     ("working-set", "euclidean"): (
-        [1.3e-02, 8.0e-01, 0.0, 1.1e-04],
-        [2.2e-02, 6.0e-01, 3.2e-09, 9.8e-06],
+        [1.2e-02, 8.0e-01, 0.0, 1.1e-04],
+        [2.1e-02, 6.0e-01, 3.1e-09, 1.1e-05],
     ),
     ("working-set", "entries"): (
-        [3.4e-02, 8.0e-01, 5.5e-12, 1.9e-04],
-        [5.7e-02, 6.0e-01, 0.0, 2.8e-05],
+        [3.1e-02, 8.0e-01, 5.7e-12, 2.0e-04],
+        [5.8e-02, 6.0e-01, 0.0, 2.8e-05],
     ),
-    ("working-set", "matrices"): (
-        [8.9e-03, 8.0e-01, 0.0, 3.2e-04],
-        [3.4e-02, 1.5e00, 0.0, 1.0e-05],
-    ),
+    ("working-set", "matrices"): ([7.5e-03, 8.0e-01, 0.0, 3.2e-04], [0.0, 2.4e00, 0.0, 1.4e-05]),
     ("one-group", "euclidean"): ([2.0e-02, 3.1e-09, 1.0e-10, 0.0], [7.0e-03, 3.0e-08, 0.0, 0.0]),
     ("highs", "entries"): ([3.8e-03, 4.2e-06, 0.0], [6.0e-03, 1.5e-06, 0.0]),
 }
@@ -207,8 +204,8 @@ def _counts(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> list[float]
     R, N, E, F, r = sizes.rows, sizes.samples, sizes.pairs, sizes.features, sizes.coordinates
     match method:
         case "features":
-            squared = sizes.rivals if hard else E
-            return [1, E, squared * N * F**2, (r * F) ** 3, N * F * r, R]
+            squared, pieces = (sizes.rivals, sizes.rivals + 1) if hard else (E, E)
+            return [1, pieces, squared * N * F**2, (r * F) ** 3, N * F * r, R]
         case "rows":
             return [1, R**2 * sizes.gates * r, R**3, R * F * r]
         case "working-set":
