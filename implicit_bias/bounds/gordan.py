@@ -66,7 +66,7 @@ from implicit_bias.problem.constraints import Integers, spread
 MOST_ENTRIES = 20_000_000
 # Rows of a linear program at first, for each equation.
 ROWS_AN_EQUATION = 4
-# Up to so many equations a vertex is sought first, which has few rows; beyond, an overlap is.
+# Up to so many equations, or rows, a vertex is sought first, which has few rows; beyond, an overlap is.
 FEW_EQUATIONS = 100
 # A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
 NO_MARGIN = 1e-7
@@ -203,7 +203,7 @@ class _Search:
         """
         features = self.problem.features
         used = len(np.unique(features.sparse_gates.indices)) * features.X.shape[1]
-        if (self.rows.n_classes - 1) * used <= FEW_EQUATIONS:
+        if min((self.rows.n_classes - 1) * used, len(self.rows)) <= FEW_EQUATIONS:
             return self._by_vertex() or self.by_overlap()
         found = self.by_overlap()
         return self._by_vertex() if found is None and by_any_means else found

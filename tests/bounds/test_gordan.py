@@ -287,6 +287,15 @@ def test_integers_about_an_offset_are_no_last_digits(offset: float) -> None:
     assert gordan.nearly_a_proof(max_margin(one_row, np.sign(X[:, 0]))) is None
 
 
+def test_two_rows_of_many_features_are_a_proof() -> None:
+    """Twins of opposite labels do not overlap with the others, and have more features than rows."""
+    X = np.random.default_rng(0).normal(size=(300, 150))
+    problem = max_margin(np.vstack([X, X[:1]]), np.append(np.ones(300), -1.0))
+    alpha = np.zeros(301)
+    alpha[[0, 300]] = 1.0
+    check_proof(problem, prove_not_separable(problem, alpha))
+
+
 # --- limits ------------------------------------------------------------------------------------
 
 
