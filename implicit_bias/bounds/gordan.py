@@ -66,7 +66,7 @@ from implicit_bias.problem.constraints import Integers, spread
 MOST_ENTRIES = 20_000_000
 # Rows of a linear program at first, for each equation.
 ROWS_AN_EQUATION = 4
-# Up to so many equations, or rows, a vertex is sought first, which has few rows; beyond, an overlap is.
+# Up to so many equations, or rows, a vertex is sought first; beyond, an overlap is.
 FEW_EQUATIONS = 100
 # A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
 NO_MARGIN = 1e-7
