@@ -188,7 +188,10 @@ def _features(
     gates = problem.features.sparse_gates[samples]
     factors = gates[:, np.unique(gates.indices)].toarray(), problem.features.X[samples]
     spans, sizes, constant = [], np.zeros(len(samples), dtype=np.int64), problem.intercept
-    for factor in factors:
+    for given in factors:
+        # A constant column spans ones, whatever its value: by a fit of few digits, too.
+        same = (given == given[0]).all(axis=0) & (given[0] != 0.0)
+        factor = np.where(same, 1.0, given)
         exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
         if np.abs(exponents).max() > LARGEST_EXPONENT:
             return None
