@@ -32,6 +32,7 @@ from implicit_bias.problem.gating import (
     UnitGates,
     l2_metric,
 )
+from implicit_bias.problem.margin_problem import max_margin
 from implicit_bias.solvers import Solution, Tolerances, solve
 from implicit_bias.solvers.base import Candidate, OnProgress, Solver, Start, no_report
 from implicit_bias.solvers.choice import SystemName
@@ -217,6 +218,15 @@ def clusters(
     rng = np.random.default_rng(seed)
     y = np.arange(n) % k
     return 2.0 * rng.normal(size=(k, d))[y] + spread * rng.normal(size=(n, d)), y
+
+
+def small_integers(seed: int, n: int, d: int, k: int, *, intercept: bool) -> MarginProblem:
+    """Return up to k classes of inputs in -3 .. 3, at random."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(-3, 4, (n, d)).astype(float), rng.integers(0, k, n)
+    y[:2] = [0, 1]
+    y = np.unique(y, return_inverse=True)[1]
+    return max_margin(X, 2 * y - 1 if y.max() == 1 else y, intercept=intercept)
 
 
 def noisy_table(

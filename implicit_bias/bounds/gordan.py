@@ -60,7 +60,7 @@ from implicit_bias.bounds.integers import (
 )
 from implicit_bias.bounds.overlap import find_overlap
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.problem.constraints import Integers, spread
+from implicit_bias.problem.constraints import Integers
 
 # Entries of F that are formed; with more no proof is sought on these rows.
 MOST_ENTRIES = 20_000_000
@@ -201,9 +201,8 @@ class _Search:
         A linear program of many equations takes seconds: ``by_any_means`` says whether to spend
         them where the classes do not overlap.
         """
-        features = self.problem.features
-        used = len(np.unique(features.sparse_gates.indices)) * features.X.shape[1]
-        if min((self.rows.n_classes - 1) * used, len(self.rows)) <= FEW_EQUATIONS:
+        equations = (self.rows.n_classes - 1) * self.problem.features.n_used
+        if min(equations, len(self.rows)) <= FEW_EQUATIONS:
             return self._by_vertex() or self.by_overlap()
         found = self.by_overlap()
         return self._by_vertex() if found is None and by_any_means else found
@@ -322,7 +321,7 @@ class _System:
 
     def solve_among(self, index: Integers, deadline: Deadline) -> Combination | None:
         """Return an exact solution on some of these rows, if rational numbers can be theirs."""
-        order = self._labels(index).shape[1] * self.Q.shape[1]
+        order = self.rows.subset(index).labels_of_touched().shape[1] * self.Q.shape[1]
         if min(order + 1, len(index)) ** 3 * MANTISSA > MOST_RATIONAL:
             return None
         vertex = self._vertex(index, deadline)
@@ -330,24 +329,13 @@ class _System:
 
     # --- in float64
 
-    def _labels(self, index: Integers) -> Array:
-        """b_p of some rows, of the classes that these rows touch but one, (S, J)."""
-        rows = self.rows
-        touched = np.unique(np.append(rows.owners[index], rows.rivals[index]))[:-1]
-        own = rows.owners[index, None] == touched
-        return own - (rows.rivals[index, None] == touched).astype(np.float64)
-
     def _vertex(self, index: Integers, deadline: Deadline) -> Integers | None:
         """Rows of a vertex of V = 0, up to rounding; None where w separates the rows."""
-        labels, q = self._labels(index), self.Q[self.place[index]]
+        rows, q = self.rows.subset(index), self.Q[self.place[index]]
+        labels = rows.labels_of_touched()
         order = labels.shape[1] * q.shape[1]
         count = ROWS_AN_EQUATION * (order + 1)
-        if len(index) <= count:
-            chosen = np.arange(len(index))
-        else:
-            heaviest = np.argsort(-self.weights[index], kind="stable")[: count // 2]
-            classes = self.rows.owners[index]
-            chosen = np.union1d(heaviest, spread(classes, count // (2 * len(np.unique(classes)))))
+        chosen = rows.heavy_and_spread(self.weights[index], count)
         while True:
             deadline.check()
             A = _row_products(labels[chosen], q[chosen])
@@ -372,7 +360,8 @@ class _System:
         """b_p (x) E_p of some rows, (S, J c): equations x' (b (x) E) = 0."""
         at = self.place[index]
         E = integer_products(self.gates[at], self.inputs[at], self.sizes[at])
-        return _row_products(self._labels(index).astype(np.int64).astype(object), E)
+        labels = self.rows.subset(index).labels_of_touched()
+        return _row_products(labels.astype(np.int64).astype(object), E)
 
     def _exact(self, index: Integers, deadline: Deadline) -> Combination | None:
         """Return the solution on the rows of a vertex, if these have one with one sign."""

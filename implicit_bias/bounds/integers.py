@@ -111,7 +111,7 @@ def independent(F: Array) -> Array | None:
 
     Up to one rounding of each entry, and powers of two. None where they are not found.
     """
-    F = _of_size_1(F)
+    F = of_size_1(F)
     if F.shape[1] == 0 or rank_of(pivoted(F / np.linalg.norm(F, axis=0))[0]) == F.shape[1]:
         return F
     E, all_of_them = conditioned(integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64)))
@@ -120,7 +120,7 @@ def independent(F: Array) -> Array | None:
     return found if whole else None
 
 
-def _of_size_1(F: Array) -> Array:
+def of_size_1(F: Array) -> Array:
     """Return the columns in [-1, 1] that are not 0, times powers of two: the largest about 1."""
     F = F[:, F.any(axis=0)]
     return np.ldexp(F, -np.frexp(np.abs(F).max(axis=0, initial=0.0))[1])
@@ -128,7 +128,7 @@ def _of_size_1(F: Array) -> Array:
 
 def leading(F: Array) -> Array:
     """Return the columns of F (S, c), in [-1, 1], but redundant ones; all if it is doubtful."""
-    F = _of_size_1(F)
+    F = of_size_1(F)
     if F.shape[1] == 0:
         return F
     norms = np.linalg.norm(F, axis=0)

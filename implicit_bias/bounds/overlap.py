@@ -46,7 +46,7 @@ from implicit_bias.base.rounding import SAFETY, SMALLEST_NORMAL, UNDERFLOW, gamm
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds import integers
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.problem.constraints import Integers, spread
+from implicit_bias.problem.constraints import Integers
 
 # Entries of A that are formed: of more rows some are taken.
 MOST_ENTRIES = 20_000_000
@@ -115,7 +115,8 @@ def find_overlap(
     TimeoutError
         The deadline has passed.
     """
-    index = _some_rows(problem, rows, weights)
+    columns = rows.n_classes * (problem.features.n_used + 1)
+    index = rows.heavy_and_spread(weights, MOST_ENTRIES // columns)
     if len(index) == 0:
         return None
     found = _equations(problem, rows.subset(index), without_redundant)
@@ -141,17 +142,6 @@ def find_overlap(
     return Overlap(index[kept], alpha / total, share) if proven else None
 
 
-def _some_rows(problem: MarginProblem, rows: Constraints, weights: Array) -> Integers:
-    """Choose as many rows as may be formed: half of them the heaviest, and some of each class."""
-    gates = len(np.unique(problem.features.sparse_gates.indices))
-    columns = rows.n_classes * (gates * problem.features.X.shape[1] + 1)
-    most = MOST_ENTRIES // columns
-    if len(rows) <= most:
-        return np.arange(len(rows))
-    heaviest = np.argsort(-weights, kind="stable")[: most // 2]
-    return np.union1d(heaviest, spread(rows.owners, most // (2 * len(rows.present))))
-
-
 def _equations(
     problem: MarginProblem, rows: Constraints, without_redundant: bool
 ) -> tuple[Array, Integers] | None:
@@ -161,15 +151,10 @@ def _equations(
     if features is None:
         return None
     F, exponents = features
-    touched = np.unique(np.append(rows.owners, rows.rivals))[
-        :-1
-    ]  # the last is minus the others' sum
-    own, rival = rows.owners[:, None] == touched, rows.rivals[:, None] == touched
-    labels = own.astype(np.float64) - rival
     place = np.unique(rows.samples, return_inverse=True)[1]
-    A = (labels[:, :, None] * F[place][:, None, :]).reshape(len(rows), -1)
+    A = (rows.labels_of_touched()[:, :, None] * F[place][:, None, :]).reshape(len(rows), -1)
     A = A[:, A.any(axis=0)]
-    scaled = np.ldexp(A, -np.frexp(np.abs(A).max(axis=0, initial=0.0))[1])
+    scaled = integers.of_size_1(A)
     if (np.abs(scaled[A != 0.0]) < SMALLEST_NORMAL).any():  # digits are lost
         return None
     return scaled, exponents[place]

@@ -285,6 +285,20 @@ class Constraints:
         """
         return self.subset(np.isin(self.rivals, self.present)) if self.intercept else self
 
+    def labels_of_touched(self) -> Array:
+        """b_p, (R, J), in the classes that these rows touch but the last: minus the others' sum."""
+        touched = np.unique(np.append(self.owners, self.rivals))[:-1]
+        own, rival = self.owners[:, None] == touched, self.rivals[:, None] == touched
+        return own - rival.astype(np.float64)
+
+    def heavy_and_spread(self, weights: Array, count: int) -> Integers:
+        """Return places of this many rows, at most: half the heaviest, and some of each class."""
+        if len(self) <= count:
+            return np.arange(len(self))
+        heaviest = np.argsort(-weights, kind="stable")[: count // 2]
+        each = count // (2 * len(np.unique(self.owners)))
+        return np.union1d(heaviest, spread(self.owners, each))
+
     @cached_property
     def _first(self) -> Integers:
         """First row of each sample."""

@@ -72,6 +72,11 @@ class Features:
         return len(self.groups), self.X.shape[1]
 
     @cached_property
+    def n_used(self) -> int:
+        """Features of a sample but those of gates that are always off."""
+        return len(np.unique(self.sparse_gates.indices)) * self.X.shape[1]
+
+    @cached_property
     def sparse_gates(self) -> sp.csr_array:
         """The gates (N, M), sparse."""
         return sp.csr_array(self.gates) if isinstance(self.gates, np.ndarray) else self.gates

@@ -23,7 +23,7 @@ columns and 2 to 15 classes, apart or noisy, and MNIST, hard and soft, under l2 
 without, l1, l_inf, the spectral and the nuclear norm. (A working set was held to cost at least 0.8
 of an interior point on W rows with a soft margin, 0.6 with a hard one, 2.4 there for singular
 values.) In the median an estimate is 1.2 to 1.3 times off for an interior point, 1.5 for a working
-set, twice for HiGHS; the method of the smallest one takes at most 1.2 times as long as the fastest
+set, twice for HiGHS; the method of the smallest one takes at most 1.25 times as long as the fastest
 on nine problems of ten. Only ratios matter.
 """
 

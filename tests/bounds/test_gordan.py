@@ -12,7 +12,17 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import build, clusters, gln, linear, near_twin, noisy_table, plain, separable
+from cases import (
+    build,
+    clusters,
+    gln,
+    linear,
+    near_twin,
+    noisy_table,
+    plain,
+    separable,
+    small_integers,
+)
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
@@ -125,13 +135,8 @@ def test_classes_may_be_inseparable_though_each_two_are_not() -> None:
 def test_proofs_agree_with_a_linear_program(
     seed: int, n: int, d: int, k: int, intercept: bool
 ) -> None:
-    """Small integers, whose separability HiGHS decides safely."""
-    rng = np.random.default_rng(seed)
-    X, y = rng.integers(-3, 4, (n, d)).astype(float), rng.integers(0, k, n)
-    y[:2] = [0, 1]
-    y = np.unique(y, return_inverse=True)[1]
-    labels = 2 * y - 1 if y.max() == 1 else y
-    problem = max_margin(X, labels, intercept=intercept)
+    """HiGHS decides safely whether small integers separate."""
+    problem = small_integers(seed, n, d, k, intercept=intercept)
     proof = prove_not_separable(problem)
     assert (proof is None) == separates(problem)
     if proof is not None:

@@ -9,7 +9,17 @@ from flint import fmpz_mat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import build, clusters, gln, linear, near_twin, noisy_table, plain, separable
+from cases import (
+    build,
+    clusters,
+    gln,
+    linear,
+    near_twin,
+    noisy_table,
+    plain,
+    separable,
+    small_integers,
+)
 from implicit_bias import MarginProblem, max_margin
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.rounding import gamma
@@ -79,13 +89,8 @@ def test_some_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_separates_does_not_overlap(
     seed: int, n: int, d: int, k: int, intercept: bool
 ) -> None:
-    """Small integers, whose separability HiGHS decides safely."""
-    rng = np.random.default_rng(seed)
-    X, y = rng.integers(-3, 4, (n, d)).astype(float), rng.integers(0, k, n)
-    y[:2] = [0, 1]
-    y = np.unique(y, return_inverse=True)[1]
-    labels = 2 * y - 1 if y.max() == 1 else y
-    problem = max_margin(X, labels, intercept=intercept)
+    """HiGHS decides safely whether small integers separate."""
+    problem = small_integers(seed, n, d, k, intercept=intercept)
     found = found_in(problem)
     if separates(problem):
         assert found is None
