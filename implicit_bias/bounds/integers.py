@@ -12,6 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.rounding import SMALLEST_NORMAL
 from implicit_bias.base.validation import Array
 from implicit_bias.problem.constraints import Integers
@@ -65,7 +66,7 @@ def rank_of(T: Array) -> int:
     return int(np.count_nonzero(diagonal > DEPENDENT * diagonal[0])) if len(diagonal) else 0
 
 
-def conditioned(E: Whole) -> tuple[Whole, bool]:
+def conditioned(E: Whole, deadline: Deadline = NEVER) -> tuple[Whole, bool]:
     """Return columns with the solutions x of x' E = 0, independent in float64 as they are exactly.
 
     A column that the others fit up to rounding is replaced by what the fit lacks, exactly; one that
@@ -77,8 +78,14 @@ def conditioned(E: Whole) -> tuple[Whole, bool]:
     ndarray of Python's integers, shape (S, m)
     bool
         Whether they are all.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
     """
     for _ in range(ROUNDS):
+        deadline.check()
         E = E[:, (E != 0).any(axis=0)]
         F, units = as_floats(E)
         norms = np.linalg.norm(F, axis=0)
@@ -106,15 +113,22 @@ def conditioned(E: Whole) -> tuple[Whole, bool]:
     return E[:, :rank], not (E[:, rank:] != 0).any()
 
 
-def independent(F: Array) -> Array | None:
+def independent(F: Array, deadline: Deadline = NEVER) -> Array | None:
     """Columns (S, m) of the span of F (S, c) in [-1, 1], independent in float64 as they are.
 
     Up to one rounding of each entry, and powers of two. None where they are not found.
+
+    Raises
+    ------
+    TimeoutError
+        The deadline has passed.
     """
+    deadline.check()
     F = of_size_1(F)
     if F.shape[1] == 0 or rank_of(pivoted(F / np.linalg.norm(F, axis=0))[0]) == F.shape[1]:
         return F
-    E, all_of_them = conditioned(integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64)))
+    whole_numbers = integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64))
+    E, all_of_them = conditioned(whole_numbers, deadline)
     found = as_floats(E)[0]
     whole = all_of_them and (np.abs(found[E != 0]) >= SMALLEST_NORMAL).all()
     return found if whole else None

@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -119,7 +120,7 @@ def find_overlap(
     index = rows.heavy_and_spread(weights, MOST_ENTRIES // columns)
     if len(index) == 0:
         return None
-    found = _equations(problem, rows.subset(index), without_redundant)
+    found = _equations(problem, rows.subset(index), without_redundant, deadline)
     if found is None:
         return None
     A, exponents = found
@@ -143,10 +144,12 @@ def find_overlap(
 
 
 def _equations(
-    problem: MarginProblem, rows: Constraints, without_redundant: bool
+    problem: MarginProblem, rows: Constraints, without_redundant: bool, deadline: Deadline
 ) -> tuple[Array, Integers] | None:
     """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
-    columns_of = integers.leading if without_redundant else integers.independent
+    columns_of: Callable[[Array], Array | None] = integers.leading
+    if not without_redundant:
+        columns_of = partial(integers.independent, deadline=deadline)
     features = _features(problem, rows, columns_of)
     if features is None:
         return None

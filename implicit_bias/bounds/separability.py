@@ -21,6 +21,8 @@ from implicit_bias.problem.constraints import Integers
 # A feature varies little about an offset where its standard deviation is below this share of its
 # mean, and ranges are wide where they differ by more than the inverse.
 NARROW = 1e-3
+# Evenly spaced samples that tell the ranges of the features.
+SOME = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +116,14 @@ def scaling_advice(problem: MarginProblem) -> str | None:
     """Name the features that make the problem hard in float64, and the cure; None if none do.
 
     Offsets: their mean is a thousand times their standard deviation or more. Ranges: their
-    standard deviation is a thousand times that of others.
+    standard deviation is a thousand times that of others. Both are those of `SOME` samples.
     """
-    size = np.abs(problem.X).max(axis=0)
+    some = problem.X[:: max(1, problem.n_samples // SOME)]
+    size = np.abs(some).max(axis=0)
     unit = np.where(size > 0, size, 1.0)
-    X = problem.X / unit
+    X = some / unit
     mean, deviation = X.mean(axis=0), X.std(axis=0)
-    varying = np.flatnonzero((problem.X != problem.X[0]).any(axis=0))
+    varying = np.flatnonzero((some != some[0]).any(axis=0))
     if len(varying) == 0:
         return None
     parts = []

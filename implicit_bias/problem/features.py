@@ -77,6 +77,12 @@ class Features:
         return len(np.unique(self.sparse_gates.indices)) * self.X.shape[1]
 
     @cached_property
+    def n_inputs(self) -> int:
+        """Inputs that vary, and one for all others if these are not 0."""
+        varying = (self.X != self.X[0]).any(axis=0)
+        return int(varying.sum()) + bool(self.X[0][~varying].any())
+
+    @cached_property
     def sparse_gates(self) -> sp.csr_array:
         """The gates (N, M), sparse."""
         return sp.csr_array(self.gates) if isinstance(self.gates, np.ndarray) else self.gates
@@ -98,6 +104,11 @@ class Features:
         """
         if self.zero.any():
             weights = np.where(self.zero[:, None], 0.0, weights)
+        if self.gates.shape[1] == 1:  # one product of matrices for all classes
+            support = weights.any(axis=1)
+            used = slice(None) if support.all() else np.flatnonzero(support)
+            gated = dense(self.fast_gates[used]) * weights[used]
+            return np.asarray(gated.T @ self.X[used])[:, None]
         return np.stack([_adjoint(self.X, self.fast_gates, of_class) for of_class in weights.T])
 
     def row_gram(self, group: int) -> Array:

@@ -263,9 +263,9 @@ class Coordinates:
         """Phi' alpha, (..., r F), of alpha (..., P)."""
         return (self.basis.T @ self.rows.pulls(alpha)).flatten(-2)
 
-    def normal_matrix(self, h: Tensor, loose: Tensor | None) -> Tensor:
+    def normal_matrix(self, h: Tensor, loose: Tensor | None, *, coarse: bool) -> Tensor:
         """Phi' D^-1 Phi, (r F, r F), see `ScaledRows.normal_matrix`."""
-        return self.rows.normal_matrix(h, loose, self.basis)
+        return self.rows.normal_matrix(h, loose, self.basis, coarse)
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,11 +48,12 @@ SystemName = Literal["auto", "rows", "features"]
 
 @dataclass(frozen=True)
 class Choice:
-    """A solver, the space of an interior point's systems, and why it is taken."""
+    """A solver, the space of an interior point's systems, why it is taken, and its estimate."""
 
     solver: SolverName
     why: str
     system: SystemName | None = None
+    seconds: float = 0.0  # where none is estimated
 
     def __str__(self) -> str:
         system = f" in the {self.system}" if self.system else ""
@@ -122,8 +123,8 @@ def choose(problem: MarginProblem, start: base.Start | None = None) -> Choice:
     others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)
     why = f"estimated {seconds[best]:.2g} s; {others}"
     if best == "rows" or best == "features":
-        return Choice("interior-point", why, best)
-    return Choice(best, why)
+        return Choice("interior-point", why, best, seconds[best])
+    return Choice(best, why, seconds=seconds[best])
 
 
 def _conic(problem: MarginProblem) -> SolverName:

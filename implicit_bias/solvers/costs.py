@@ -162,7 +162,8 @@ SECONDS: dict[tuple[Method, Kind], tuple[list[float], list[float]]] = {
         [5.8e-02, 6.0e-01, 0.0, 2.8e-05],
     ),
     ("working-set", "matrices"): ([7.5e-03, 8.0e-01, 0.0, 3.2e-04], [0.0, 2.4e00, 0.0, 1.4e-05]),
-    ("one-group", "euclidean"): ([2.0e-02, 3.1e-09, 1.0e-10, 0.0], [7.0e-03, 3.0e-08, 0.0, 0.0]),
+    # With a soft margin it often makes no headway, so that a tie is not its own.
+    ("one-group", "euclidean"): ([3.0e-02, 3.1e-09, 1.0e-10, 0.0], [7.0e-03, 3.0e-08, 0.0, 0.0]),
     ("highs", "entries"): ([3.8e-03, 4.2e-06, 0.0], [6.0e-03, 1.5e-06, 0.0]),
 }
 
@@ -180,9 +181,11 @@ def estimates(problem: MarginProblem) -> dict[Method, float]:
     return {name: _seconds(name, sizes, kind, problem.hard_margin) for name in methods}
 
 
-def of_interior_point(sizes: Sizes, kind: Kind, *, hard: bool) -> float:
-    """Return the seconds that an interior point would take, in the cheaper space."""
-    return _seconds(cheaper_system(sizes, kind, hard=hard), sizes, kind, hard)
+def of_interior_point(
+    sizes: Sizes, kind: Kind, system: Literal["features", "rows"] | None = None, *, hard: bool
+) -> float:
+    """Return the seconds that an interior point would take, by default in the cheaper space."""
+    return _seconds(system or cheaper_system(sizes, kind, hard=hard), sizes, kind, hard)
 
 
 def cheaper_system(sizes: Sizes, kind: Kind, *, hard: bool) -> Literal["features", "rows"]:

@@ -98,6 +98,8 @@ FAR, FAR_MARGIN = 5e3, 30.0
 SOON = 10
 # Beyond this Gordan ratio alpha without a separator are taken for the way to a proof of none.
 SUSPICIOUS = 1e4
+# An estimated time is one of no fewer steps.
+FEWEST_STEPS = 15
 # Alpha are repaired, to obey e' alpha = 0 exactly, where they lack no more than this share.
 BALANCE = 1e-3
 
@@ -177,7 +179,8 @@ class InteriorPoint(RowSolver):
         Where a step is solved for: in the space of the "rows", of the "features", or by "auto" in
         the one that is estimated to take less time (`costs`).
     coarse_gap : float
-        Down to this gap steps in the rows are computed in float32, for sums of Euclidean norms.
+        Down to this gap float32 is enough (0: never): of sums of Euclidean norms all steps in the
+        rows are computed in it, and in the features the products that make the matrix of a step.
     coarse_rows : int
         With fewer rows all are computed in float64: the change would take longer than it saves.
     idle_gap : float
@@ -204,19 +207,43 @@ class InteriorPoint(RowSolver):
 
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Choose the system, and check that there is room for its matrices."""
-        rows, euclidean = self.chosen(problem), not is_not_euclidean(problem)
-        system = self.system
-        if system == "auto":
+        rows, system = self.chosen(problem), self.system
+        of_a_step = 0.0
+        if system == "auto" or self.max_seconds is not None:
             sizes, kind = costs.Sizes.of(problem).of_rows(len(rows)), costs.kind_of(problem)
-            system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
+            if system == "auto":
+                system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
+            seconds = costs.of_interior_point(sizes, kind, system, hard=problem.hard_margin)
+            of_a_step = seconds / FEWEST_STEPS
+        run = self._run(problem, rows, start, system)
+        run.of_a_step = of_a_step
+        return run
+
+    def _run(
+        self,
+        problem: MarginProblem,
+        rows: Constraints,
+        start: Start | None,
+        system: Literal["rows", "features"],
+    ) -> _CentralPath:
+        """Return a run of a system, where there is room for its matrices."""
+        euclidean = not is_not_euclidean(problem)
         if system == "features":
             self.check_memory(memory_of_features(problem))
             balls = GroupsInFeatures if euclidean else ClassMatrices
             return _CentralPath(self, problem, rows, start, balls, FeatureNewton)
         if euclidean:
             self.check_memory(peak_memory(len(rows), problem))
-            gaps = self.coarse_gap * (len(rows) >= self.coarse_rows), self.idle_gap
-            return _CentralPath(self, problem, rows, start, EuclideanGroups, GroupNewton, *gaps)
+            return _CentralPath(
+                self,
+                problem,
+                rows,
+                start,
+                EuclideanGroups,
+                GroupNewton,
+                float32=self.coarse_gap > 0.0 and len(rows) >= self.coarse_rows,
+                idle_gap=self.idle_gap,
+            )
         n_rows = len(rows.merged())
         self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, rows))
         return _CentralPath(self, problem, rows, start, ClassMatrices, RowNewton)
@@ -240,13 +267,14 @@ class _CentralPath(Run):
 
     def __init__(
         self,
-        solver: RowSolver,
+        solver: InteriorPoint,
         problem: MarginProblem,
         rows: Constraints,
         start: Start | None,
         balls: type[EuclideanGroups | ClassMatrices],
         newton: type[Newton[Any]],
-        coarse_gap: float = 0.0,
+        *,
+        float32: bool = False,
         idle_gap: float = 0.0,
     ) -> None:
         self._device, self._tolerances = torch.device(solver.device), solver.tolerances
@@ -255,8 +283,8 @@ class _CentralPath(Run):
             start = None  # of other features
         self._problem, self._start = problem, start
         self._balls, self._newton, self._layout = balls, newton, balls.layout(problem, rows)
-        # Down to which gap in float32, and from which on without idle rows; 0 is never.
-        self._coarse_gap, self._idle_gap = coarse_gap, idle_gap
+        # Whether coarse steps are all in float32, and the gap from which on without idle rows.
+        self._coarse_gap, self._float32, self._idle_gap = solver.coarse_gap, float32, idle_gap
         self._settled = nothing_yet(problem)
         self._best: _Best | None = None
 
@@ -268,7 +296,7 @@ class _CentralPath(Run):
         """Compute steps in float32 until the gap is coarse, the others in float64."""
         point = None
         fine = self._tolerances
-        if self._coarse_gap:
+        if self._float32:
             coarse = coarse_tolerances(fine, self._coarse_gap, len(self._layout.norms))
             status, point = yield from self._in_float32(coarse)
             if status is Status.OPTIMAL and coarse == fine:
@@ -332,7 +360,10 @@ class _CentralPath(Run):
                     return _at_a_standstill(best, view), point
                 if best.gap < idle_gap:
                     point, split = split.renewed(scaled, point, view)
-                newton = self._newton(split.system(scaled, point, view), point, view.ball)
+                # On the way to a proof of inseparability alpha needs all digits.
+                coarse = 0.0 < self._coarse_gap < best.gap < math.inf
+                system = split.system(scaled, point, view, coarse=coarse)
+                newton = self._newton(system, point, view.ball)
                 mu = point.complementarity()
                 predictor = newton.direction(0.0)
                 reach = point.reach(predictor.change)
@@ -349,6 +380,8 @@ class _CentralPath(Run):
                     centred = [newton.direction(share * mu) for share in steering.centring]
                     step = max([step, *(x.change for x in damped + centred)], key=point.reach)
                     reached = point.reach(step)
+                if coarse and not newton.coarse:  # nor will it be at later steps
+                    self._coarse_gap = math.inf
                 length = min(1.0, steering.boundary_share * reached)
                 point = move(point, step, length)
                 split = split.moved(view, target, length)
@@ -510,7 +543,9 @@ class _Split:
         """Return alpha of all rows, (P,)."""
         return self.alpha.index_copy(0, self.free, point.alpha) if self.any_idle else point.alpha
 
-    def system(self, scaled: ScaledProblem, point: CentralPoint, view: _View) -> System:
+    def system(
+        self, scaled: ScaledProblem, point: CentralPoint, view: _View, *, coarse: bool
+    ) -> System:
         """Return the system of the free rows."""
         residual, e, drifts = -view.excess, scaled.e, []
         if self.any_idle:
@@ -521,7 +556,7 @@ class _Split:
             drifts = [(self.everything.dual_vectors(a), scaled.e.T @ a) for a in (away, per_mu)]
         residual = residual + point.s - scaled.boxes.of_rows(point.xi)
         free = self.free if self.any_idle else None
-        return System(self.rows, scaled.boxes, free, e, residual, view.imbalance, drifts)
+        return System(self.rows, scaled.boxes, free, e, residual, view.imbalance, drifts, coarse)
 
     def moved(self, view: _View, mu: float, step: float) -> _Split:
         """Idle rows on their way to their place on the central path at mu."""

@@ -70,6 +70,8 @@ class Run(ABC):
     """One solve by a native method, as far as it has come."""
 
     detail: str = ""
+    # The seconds that a step may take, where that was estimated.
+    of_a_step: float = 0.0
 
     @abstractmethod
     def steps(self) -> Steps:
@@ -106,10 +108,13 @@ def drive(
     around : callable
         Returns the context of a step; ``on_progress`` is called outside of it.
     deadline : Deadline
-        No step begins that would end after it, if it took as long as the last one.
+        No step begins that would end after it, if it took as long as the last one, or as long as
+        estimated.
     """
     steps = _guarded(run)
-    status, history = follow(steps, limit, on_progress, first_iteration, around, deadline)
+    status, history = follow(
+        steps, limit, on_progress, first_iteration, around, deadline, run.of_a_step
+    )
     return base.Candidate(
         **vars(run.answer()),
         status=status,
@@ -137,6 +142,7 @@ def follow(
     first_iteration: int = 1,
     around: Callable[[], AbstractContextManager[Any]] = nullcontext,
     deadline: Deadline = NEVER,
+    of_a_step: float = 0.0,
 ) -> tuple[Status, tuple[base.BoundsAt, ...]]:
     """Take steps as `drive` does: how they ended, and the bounds of each."""
     history: list[base.BoundsAt] = []
@@ -154,7 +160,7 @@ def follow(
             history.append(base.BoundsAt(first_iteration + len(history), lower, upper))
             say("step {}, optimum between {:.6g} and {:.6g}", len(history), lower, upper)
             on_progress(history[-1])
-            if not deadline.allows(seconds):
+            if not deadline.allows(max(seconds, of_a_step)):
                 status = Status.TIME_LIMIT
                 break
     except KeyboardInterrupt:

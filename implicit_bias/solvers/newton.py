@@ -47,6 +47,7 @@ from implicit_bias.solvers.balls import (
     cholesky,
     factor,
 )
+from implicit_bias.solvers.iteration import Breakdown
 from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 
 # A system is solved at most REFINEMENTS times: once, then for the residual. In the features the
@@ -54,6 +55,8 @@ from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
 # square. In the rows it ends when the rows' residual is below NEGLIGIBLE of their right-hand side;
 # the equations of the ball and of the intercept hold to rounding after each solve.
 REFINEMENTS, SETTLED, NEGLIGIBLE = 3, 1e-8, 1e-10
+# Of products in float32 each refinement has to be smaller than the last by this factor.
+DIVERGING = 1e-2
 
 SomeBall = TypeVar("SomeBall", bound=Ball)
 
@@ -79,6 +82,9 @@ class System:
     drifts : list of tuple of Tensor
         V and e' alpha of what rows outside of the system do on their own, at mu = 0 and by mu: of
         groups alone.
+    coarse : bool
+        Whether products of matrices may be summed in float32, in the features: the refinement of
+        the solution makes up for it while the gap is coarse.
     """
 
     rows: ScaledRows
@@ -88,6 +94,7 @@ class System:
     residual: Tensor
     imbalance: Tensor
     drifts: list[tuple[Tensor, Tensor]]
+    coarse: bool
 
 
 class Target(NamedTuple):
@@ -108,11 +115,17 @@ class _Step(NamedTuple):
 
 
 class Newton(ABC, Generic[SomeBall]):
-    """The factorised Newton system at one iterate."""
+    """The factorised Newton system at one iterate.
+
+    Attributes
+    ----------
+    coarse : bool
+        Whether products in float32 were enough, of a coarse system.
+    """
 
     def __init__(self, system: System, point: CentralPoint, ball: SomeBall) -> None:
         self.system, self.point, self.rows, self.boxes = system, point, system.rows, system.boxes
-        self.ball = ball
+        self.ball, self.coarse = ball, system.coarse
         self.prepare()
 
     @abstractmethod
@@ -323,16 +336,30 @@ class FeatureNewton(Newton[InFeatures]):
 
     def prepare(self) -> None:
         """Factorise the system."""
-        p, phi = self.point, self.ball.coordinates
+        p = self.point
         self.h = p.alpha / p.s
         self.loose: Tensor | None = None
         if len(p.w):
             self.loose, self.leading = p.w / p.xi, self.boxes.leading(self.h)
             self.total = self.loose + self.boxes.pool(self.h)
         self.of_ball, self.directions = self.ball.in_features()
-        (q, n), size = self.directions.shape, len(self.of_ball)
-        self.n, self.size = n, size
-        normal = phi.normal_matrix(self.h, self.loose)
+        self.n, self.size = self.directions.shape[1], len(self.of_ball)
+        try:
+            self.L = self._factorised()
+        except Breakdown:
+            if not self.coarse:
+                raise
+            self._factorise_anew()
+
+    def _factorise_anew(self) -> None:
+        """Take float64 where products in float32 have too few digits."""
+        self.coarse = False
+        self.L = self._factorised()
+
+    def _factorised(self) -> Tensor:
+        """Factorise the matrix of all unknowns and offsets."""
+        n, size, q = self.n, self.size, self.size - self.n
+        normal = self.ball.coordinates.normal_matrix(self.h, self.loose, coarse=self.coarse)
         offsets = self.system.e.T  # (J, P)
         weighted = torch.stack([self._over(row) for row in offsets]) if len(offsets) else None
 
@@ -346,12 +373,13 @@ class FeatureNewton(Newton[InFeatures]):
                 H[:n, n:size] = turned
                 H[n:size, n:size] = self.directions @ turned
             if weighted is not None:
-                H[:size, size:] = self._seen_by_unknowns(phi.pull(weighted)).T
+                pull = self.ball.coordinates.pull(weighted)
+                H[:size, size:] = self._seen_by_unknowns(pull).T
                 H[size:, size:] = weighted @ offsets.T
             self.of_ball.add_to(H)
             return H.T
 
-        self.L = factor(matrix)
+        return factor(matrix)
 
     def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
         """Solve for a step."""
@@ -368,7 +396,7 @@ class FeatureNewton(Newton[InFeatures]):
         """
         phi, e, size, x = self.ball.coordinates, self.system.e, self.size, torch.zeros_like(whole)
         alpha = self._over(right)
-        for _ in range(REFINEMENTS):
+        for again in range(REFINEMENTS):
             pull = self._seen_by_unknowns(phi.pull(alpha))
             residual = whole + torch.cat([pull, e.T @ alpha])
             residual[:size] -= self.of_ball.times(x[:size])
@@ -378,8 +406,12 @@ class FeatureNewton(Newton[InFeatures]):
             x = x + change
             zeta = x[: self.n] + x[self.n : size] @ self.directions
             alpha = self._over(right - phi.margins(zeta) - e @ x[size:])
-            if change.norm() <= SETTLED * x.norm():
+            moved, size_of_x = change.norm(), x.norm()
+            if moved <= SETTLED * size_of_x:
                 break
+            if self.coarse and moved > DIVERGING**again * size_of_x:
+                self._factorise_anew()
+                return self.solve(right, whole)
         return alpha, x
 
     def _seen_by_unknowns(self, pull: Tensor) -> Tensor:

@@ -26,9 +26,7 @@ WIDEST_ROTATION = 8
 def feature_shape(problem: MarginProblem) -> tuple[int, int]:
     """Return how many gates and inputs a sample has once what is constant is merged into one."""
     features, groups = euclidean_form(problem)
-    gates = Rotations.of(features.sparse_gates, groups).n_rotated
-    varying = (features.X != features.X[0]).any(axis=0)
-    return gates, int(varying.sum()) + bool(features.X[0][~varying].any())
+    return Rotations.of(features.sparse_gates, groups).n_rotated, features.n_inputs
 
 
 @dataclass(frozen=True, eq=False)

@@ -263,7 +263,9 @@ class ScaledRows:
                 found[rows, columns].addcmul_(of_rows, of_ball[rows] @ right[columns].T)
         return found
 
-    def normal_matrix(self, h: Tensor, loose: Tensor | None, basis: Tensor) -> Tensor:
+    def normal_matrix(
+        self, h: Tensor, loose: Tensor | None, basis: Tensor, coarse: bool = False
+    ) -> Tensor:
         """Phi' D^-1 Phi, (r F, r F), Phi in coordinates of the classes.
 
         D is diag(1 / h), plus 1 / loose between all rows of a sample. So B' D^-1 B of a sample,
@@ -281,15 +283,18 @@ class ScaledRows:
             Those of the samples' boxes; None with a hard margin.
         basis : Tensor of shape (K', r)
             From the coordinates to the classes.
+        coarse : bool
+            Sum the products in float32, which takes half the time.
         """
+        X = self._coarse_X if coarse else self.X
         if self.signed:
-            return weighted_square(self.X, h if loose is None else h * (loose / (loose + h)))
+            return weighted_square(X, h if loose is None else h * (loose / (loose + h)))
         (n_classes, r), F = basis.shape, self.X.shape[1]
         weights, share = self._by_rival(h), None
         if loose is not None:
             weights.scatter_(1, self._owners[:, None], loose[:, None])
             share = weights / weights.sum(1, keepdim=True)
-        squares = self._squares(weights, share)
+        squares = self._squares(X, weights, share)
         i, j = torch.triu_indices(n_classes, n_classes, 1, device=h.device)
         if n_classes > MANY_CLASSES:
             laplacian = h.new_zeros(n_classes, n_classes, F, F)
@@ -302,30 +307,30 @@ class ScaledRows:
             blocks = (both.T @ squares.flatten(1)).reshape(r, r, F, F)
         return blocks.permute(0, 2, 1, 3).reshape(r * F, r * F)
 
-    def _squares(self, weights: Tensor, share: Tensor | None) -> Tensor:
+    def _squares(self, X: Tensor, weights: Tensor, share: Tensor | None) -> Tensor:
         """X' diag X of each pair of classes, with the weights of its edges: (E, F, F).
 
         Of few features all pairs of a class, or all of them, are one product.
         """
-        n_classes, F = self.n_classes, self.X.shape[1]
+        n_classes, F = self.n_classes, X.shape[1]
         i, j = torch.triu_indices(n_classes, n_classes, 1, device=weights.device)
         if F > FEW_FEATURES:
             pairs = zip(i.tolist(), j.tolist(), strict=True)
-            return torch.stack([self._square(*pair, weights, share) for pair in pairs])
+            return torch.stack([self._square(X, *pair, weights, share) for pair in pairs])
         if share is not None:
-            whole = _all_squares(self.X, weights, share)
+            whole = _all_squares(X, weights, share)
             return whole.reshape(n_classes, F, n_classes, F)[i, :, j]
         # A sample has edges to its own class alone.
-        of_own = torch.stack([weighted_squares(self.X[m], weights[m]) for m in self._members])
+        of_own = torch.stack([weighted_squares(X[m], weights[m]) for m in self._members])
         return of_own[i, j] + of_own[j, i]
 
-    def _square(self, i: int, j: int, weights: Tensor, share: Tensor | None) -> Tensor:
+    def _square(self, X: Tensor, i: int, j: int, weights: Tensor, share: Tensor | None) -> Tensor:
         """X' diag X of one pair of classes, (F, F)."""
         if share is not None:
-            return weighted_square(self.X, weights[:, i] * share[:, j])
+            return weighted_square(X, weights[:, i] * share[:, j])
         members = torch.cat([self._members[i], self._members[j]])
         rivals = torch.where(self._owners[members] == i, j, i)
-        return weighted_square(self.X[members], weights[members, rivals])
+        return weighted_square(X[members], weights[members, rivals])
 
     @property
     def labels(self) -> Tensor:
@@ -361,6 +366,11 @@ class ScaledRows:
     def _input_squares(self) -> Tensor:
         """||x_n||^2 / nu_n^2, shape (n,)."""
         return self.X.square().sum(1)
+
+    @cached_property
+    def _coarse_X(self) -> Tensor:
+        """X in float32, (n, F)."""
+        return self.X.float()
 
     @cached_property
     def _K(self) -> Tensor:
@@ -413,8 +423,15 @@ class ScaledRows:
 
 def weighted_square(X: Tensor, weights: Tensor) -> Tensor:
     """X' diag(w) X, (F, F), of X (n, F) and weights from 0 on."""
-    upper = _upper_square(X * weights.sqrt()[:, None])
+    unit, roots = _roots(weights, X.dtype)
+    upper = unit * _upper_square(X * roots[:, None]).to(weights.dtype)
     return upper.triu() + upper.triu(1).T
+
+
+def _roots(weights: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Roots of weights from 0 on over a unit, the largest one, in another precision."""
+    unit = weights.max().clamp(min=TINY)
+    return unit, (weights / unit).sqrt().to(dtype)
 
 
 def _upper_square(Y: Tensor) -> Tensor:
@@ -433,19 +450,21 @@ def weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
     """X' diag(w) X of each column w, (k, F, F), of X (n, F) and weights (n, k)."""
     (n, k), F = weights.shape, X.shape[1]
     found = X.new_zeros(k * F, F)
+    unit = weights.max().clamp(min=TINY)
+    shares = (weights / unit).to(X.dtype)
     for some in _slices(n, k * F):
-        found += (weights[some, :, None] * X[some, None, :]).flatten(1).T @ X[some]
-    return found.reshape(k, F, F)
+        found += (shares[some, :, None] * X[some, None, :]).flatten(1).T @ X[some]
+    return unit * found.to(weights.dtype).reshape(k, F, F)
 
 
 def _all_squares(X: Tensor, weights: Tensor, share: Tensor) -> Tensor:
     """X' diag(w_i s_j) X, blocks of (K F, K F) with i < j, of weights and shares (n, K)."""
     (n, k), F = weights.shape, X.shape[1]
     found = X.new_zeros(k * F, k * F)
-    roots = (weights * share).sqrt()  # w_i s_j is symmetric
+    unit, roots = _roots(weights * share, X.dtype)  # w_i s_j is symmetric
     for some in _slices(n, k * F):
         found += _upper_square((roots[some, :, None] * X[some, None, :]).flatten(1))
-    return found
+    return unit * found.to(weights.dtype)
 
 
 def _slices(n: int, width: int) -> list[slice]:

@@ -104,10 +104,10 @@ def solve(
     max_iterations : int, optional
         Limit on the solver's iterations.
     max_seconds : float, optional
-        Limit on the time: what was found by then is certified. "auto" shares it among its
-        attempts. Solvers of CVXPY run in a process of their own then, which takes a second or two
-        to begin; a single step of another solver ("multiprecision" excepted), and the certificate,
-        are not interrupted.
+        Limit on the time: what was found by then is certified. "auto" leaves half of it to other
+        methods where the first one should take less than half. Solvers of CVXPY run in a process of
+        their own then, which takes a second or two to begin; a single step of another solver
+        ("multiprecision" excepted), and the certificate, are not interrupted.
     max_memory : float, optional
         GiB that a native solver may allocate beside the problem.
     start : Solution, optional
@@ -163,14 +163,16 @@ def solve(
     search = _Search(problem, posed, options, start, on_progress, deadline)
     automatic = isinstance(solver, str) and solver == "auto"
     others = automatic and max_iterations is None
-    chosen = ""
+    chosen, until = "", deadline
     if isinstance(solver, str):
         name, system = solver, None
         if automatic:
             choice_made = choice.choose(posed, start)
             name, system, chosen = choice_made.solver, choice_made.system, str(choice_made)
-        half = others and max_seconds is not None and choice.fallbacks(posed, name)
-        method = search.solver(name, deadline.sooner(0.5) if half else deadline, system)
+        if others and max_seconds is not None and choice_made.seconds < 0.5 * max_seconds:
+            if choice.fallbacks(posed, name):
+                until = deadline.sooner(0.5)
+        method = search.solver(name, until, system)
         # A soft margin always has a solution.
         if others and posed.hard_margin and (system == "features" or name == "working-set"):
             method = _doubtful(method, posed)
@@ -188,7 +190,8 @@ def solve(
             if start is not None and attempt.graded.status is Status.NUMERICAL_TROUBLE:
                 # Of a problem that is too unlike this one.
                 attempt = search.run(replace(method, max_seconds=deadline.left))
-            if others and attempt.unsettled:
+            late = attempt.graded.status is Status.TIME_LIMIT and until is deadline
+            if others and attempt.unsettled and not (late and max_seconds is not None):
                 attempt = search.after(attempt)
         advice = _advice(problem, attempt, deadline)
     method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
@@ -324,6 +327,7 @@ class _Search:
     on_progress: OnProgress
     deadline: Deadline
     late: bool = False
+    grading: float = 0.0  # the seconds that the last certificate took
     only_rounding_separates: bool = False
     # A gap above the tolerance by less than this factor may be mended by asking for so much more.
     near_miss: float = 100.0
@@ -343,7 +347,10 @@ class _Search:
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""
-        return _Attempt.of(self.problem, method, found, self.deadline)
+        began = time.perf_counter()
+        attempt = _Attempt.of(self.problem, method, found, self.deadline)
+        self.grading = time.perf_counter() - began
+        return attempt
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
         """Run a method, and grade what it found."""
@@ -379,8 +386,8 @@ class _Search:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is something to find, and time for it."""
-        return self.attempt.unsettled and not self.deadline.passed
+        """Whether there is something to find, and time for it and for its certificate."""
+        return self.attempt.unsettled and self.deadline.allows(2 * self.grading)
 
     @property
     def lacks_separator(self) -> bool:

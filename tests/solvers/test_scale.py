@@ -14,7 +14,7 @@ import cases
 from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
 from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.solvers.newton import Newton
+from implicit_bias.solvers.newton import FeatureNewton, Newton
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
 from implicit_bias.solvers.working_set import WorkingSet
 from oracles import check_gordan, check_overlap
@@ -376,6 +376,35 @@ def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     method = solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse, coarse_rows=0)
     found = solve(problem, method)
     same(found, solve(problem, "interior-point", tol=cases.GAP_LIMIT))
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_products_with_too_few_digits_are_summed_anew(
+    K: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refinements that do not shrink tell: once for all steps, which are those of float64 then."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    scores = X @ rng.normal(size=(6, K)) + rng.normal(size=(300, K))
+    y = scores.argmax(axis=1)
+    problem = max_margin(X, y if K > 2 else 2 * y - 1, C=1.0)
+    method = solvers.InteriorPoint(
+        system="features", tolerances=solvers.Tolerances(gap=cases.GAP_LIMIT)
+    )
+    fine = solve(problem, replace(method, coarse_gap=0.0))
+    same(solve(problem, method), fine)
+    anew, own = [], FeatureNewton._factorise_anew
+
+    def counted(system: FeatureNewton) -> None:
+        anew.append(system)
+        own(system)
+
+    monkeypatch.setattr(FeatureNewton, "_factorise_anew", counted)
+    monkeypatch.setattr(ScaledRows, "_coarse_X", property(lambda rows: 0.1 * rows.X.float()))
+    wrong = solve(problem, method)
+    same(wrong, fine)
+    assert len(anew) == 1
+    assert wrong.stats.iterations == pytest.approx(fine.stats.iterations, abs=1)
 
 
 @pytest.mark.parametrize("seed", [5, 7, 9])

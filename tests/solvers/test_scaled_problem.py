@@ -269,6 +269,9 @@ def test_products_of_features_by_definition(
         agree(hard.triu(), np.triu(flat.T @ np.diag(h) @ flat))
         soft = rows.normal_matrix(torch.tensor(h), torch.tensor(loose), torch.tensor(basis))
         agree(soft.triu(), np.triu(flat.T @ inverse @ flat))
+        for weights, exact in ((None, hard), (torch.tensor(loose), soft)):
+            coarse = rows.normal_matrix(torch.tensor(h), weights, torch.tensor(basis), coarse=True)
+            assert 0.0 < (coarse - exact).abs().max() < 1e-5 * exact.abs().max()
     answer = scaled.answer(
         torch.tensor(alpha), torch.tensor(zeta)[:, None], torch.ones(1), scaled.offset()
     )
