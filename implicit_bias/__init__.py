@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 # Documented under these names before they found their rooms.
 FORMER_NAMES = {
     "counts": "base.counts",
-    "exact": "bounds.exact",
     "gating": "problem.gating",
     "least_squares": "kernels.least_squares",
     "options": "base.options",

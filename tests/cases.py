@@ -53,7 +53,7 @@ ROUNDING = 1e-9
 PROOF_LIMIT = 1e-9
 
 NATIVE = ("rows", "features", "working-set")
-METHODS = (*NATIVE, "feature-space", "multiprecision")
+METHODS = (*NATIVE, "feature-space")
 HANDFUL = (
     *("gln", "gated-relu", "sparse-gates", "linear", "one-group", "svm-l2"),
     *("metric-rank-deficient", "soft-not-separable", "scaled-up"),

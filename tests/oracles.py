@@ -217,12 +217,7 @@ def check_signs(problem: MarginProblem, alpha: NDArray[Any]) -> None:
 
 def check_attained(problem: MarginProblem, found: Solution) -> None:
     """Check that what a solution stores proves its bounds, as real numbers, and is of that size."""
-    stored = found.exact
-    answer: tuple[Any, ...]
-    if stored is None:
-        answer = problem.plain_coef(found.coef), found.alpha, found.intercept
-    else:
-        answer = stored.plain_coef, stored.alpha, stored.intercept
+    answer = problem.plain_coef(found.coef), found.alpha, found.intercept
     hold(problem, found.certificate, *answer, best=False)
     lower, upper = found.certificate.lower, found.certificate.upper
     assert [float(bound) for bound in exact_bounds(problem, *answer, best=False)] == pytest.approx(

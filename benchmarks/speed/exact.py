@@ -1,9 +1,8 @@
 """Answers graded in exact rational arithmetic, by nothing of what certifies them.
 
 A float64 is an integer times a power of two. An array of them is kept as Python's integers with
-one exponent, whose sums and products are exact. The numbers graded are those that a solution stores
-(its rational ones where it says that these attain the bounds), the program that of the stored data
-(with a metric: of its plain gates).
+one exponent, whose sums and products are exact. The numbers graded are those that a solution
+stores, the program that of the stored data (with a metric: of its plain gates).
 
 lower      sum(alpha) / Omega_*(V), and C sum(alpha) / max_n sum_k alpha_nk with a soft margin; 0
            where an intercept's equation is missed. The reported bound may not exceed it.
@@ -153,24 +152,14 @@ def has_optimum(problem: MarginProblem) -> bool:
 
 
 def _alpha(solution: Solution) -> Exact:
-    """Return the dual variables that are said to attain the lower bound, but for a common factor.
-
-    The bound does not depend on the factor, with which fractions are whole numbers.
-    """
-    if solution.exact is None:
-        return Exact.of(solution.alpha)
-    alpha = solution.exact.alpha
-    common = math.lcm(*(value.denominator for value in alpha.ravel().tolist()))
-    return Exact.of_fractions(alpha * common)
+    """Return the dual variables that are said to attain the lower bound."""
+    return Exact.of(solution.alpha)
 
 
 def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, list[Fraction]]:
     """Return the plain coefficients and the offsets that are said to attain the upper bound."""
-    if solution.exact is None:
-        plain = problem.plain_coef(solution.coef)
-        return Exact.of(plain), [Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()]
-    offsets = np.atleast_1d(np.asarray(solution.exact.intercept, dtype=object)).tolist()
-    return Exact.of_fractions(solution.exact.plain_coef), [Fraction(b) for b in offsets]
+    plain = problem.plain_coef(solution.coef)
+    return Exact.of(plain), [Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()]
 
 
 def lower_bound(problem: MarginProblem, alpha: Exact) -> Fraction | float:

@@ -48,7 +48,7 @@ TOLERANCE = 1e-6
 REACH = 12.0
 # The share without an answer that is few.
 FEW = 1e-3
-NATIVE = ("interior-point", "feature-space", "working-set", "active-set", "multiprecision")
+NATIVE = ("interior-point", "feature-space", "working-set", "active-set")
 EVERY = 50
 # Every so many problems one is of another family than the general one.
 SHARE = 8
@@ -360,7 +360,6 @@ def graded(solution: Solution, problem: MarginProblem, tol: float) -> dict[str, 
         "lower": solution.certificate.lower,
         "upper": solution.certificate.upper,
         "gap": solution.certificate.gap,
-        "rational": solution.exact is not None,
         "lies": " ".join(lies),
         "has_optimum": bool(known or has_optimum(problem)),
         "grading_seconds": time.perf_counter() - began,
@@ -494,8 +493,7 @@ def found(frame: pd.DataFrame) -> str:
         f'"auto" has none to {none.sum()} of {len(auto):,}{_counts(auto.loc[none, "status"])}. '
         "There is an optimum where C is finite, or no proof in exact arithmetic is found that "
         'nothing separates the samples. The fallbacks of "auto" answer '
-        f"{fell_back.sum():,}, {auto['rational'].eq(True).sum():,} of them in rational "
-        "numbers.",
+        f"{fell_back.sum():,}.",
     ]
     lines += [
         f"- No answer, {family}: {len(part)}{_counts(part['norm'])}."

@@ -17,7 +17,6 @@ SolverName: TypeAlias = Literal[
     "working-set",
     "active-set",
     "one-group",
-    "multiprecision",
     CvxpyName,
     "highs",
 ]

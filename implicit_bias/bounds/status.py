@@ -38,7 +38,10 @@ class Status(Enum):
     TIME_LIMIT = "the time limit came first"
     INTERRUPTED = "Ctrl-C came first"
     MEMORY_LIMIT = "the memory limit came first"
-    NUMERICAL_TROUBLE = "rounding errors stopped the solver"
+    NUMERICAL_TROUBLE = (
+        "rounding in float64 decides: no method brings the bounds closer (center and scale the "
+        "features, or choose a finite C)"
+    )
 
     @property
     def message(self) -> str:

@@ -106,7 +106,7 @@ class Norm(ABC):
         shape : tuple of int
             Their shape.
         cp : module
-            ``cvxpy``, or `solvers.barrier.Epigraph`, which has some of its functions.
+            ``cvxpy``.
 
         Raises
         ------

@@ -20,9 +20,6 @@ row_blocks.py       the blocks of them that Dask reads
 rounds.py           rounds on some of the constraints: pricing, and the bounds for all of them
 active_set.py       from the solution of a similar problem; one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
-multiprecision.py   small problems that float64 cannot hold: of two classes and groups
-digits.py           its numbers, of many digits, and their matrices
-barrier.py          such problems of any norm and any number of classes
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
 rotations.py        gates of groups with a constant sum, as one constant gate and the others
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
-    from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
     from implicit_bias.solvers.working_set import WorkingSet
 

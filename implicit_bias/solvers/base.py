@@ -17,7 +17,6 @@ from implicit_bias.base.threads import threads_for
 from implicit_bias.base.validation import Array, UnsuitableError, check_count, check_number
 from implicit_bias.base.wording import html_table, number
 from implicit_bias.bounds.certificate import Certificate, Status
-from implicit_bias.bounds.exact import ExactAnswer
 from implicit_bias.bounds.gordan import Proof
 from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.problem import MarginProblem
@@ -135,14 +134,12 @@ class SolveStats:
 class Answer:
     """What attains the bounds: alpha, coefficients and intercept, in the problem's shapes.
 
-    ``exact`` is the same in rational numbers, of a method that has more digits than float64, and
     ``proof`` shows that nothing separates the samples, if that is what was found.
     """
 
     alpha: Array
     coef: Array
     intercept: float | Array = 0.0
-    exact: ExactAnswer | None = field(default=None, metadata={"saved": False})
     proof: Proof | None = field(default=None, metadata={"saved": False})
 
 
@@ -183,12 +180,9 @@ class Solution(Start):
     status : Status
         How it ended.
     certificate : Certificate
-        Certified bounds: those of `certify`, or of `certify_exact` where ``exact`` is not None.
+        Certified bounds: those of `certify`.
     stats : SolveStats
         Facts of the run.
-    exact : ExactAnswer or None
-        Where float64 numbers cannot attain the bounds, the rational numbers that do. Then
-        ``coef``, ``alpha`` and ``intercept`` are these rounded, whose own bounds may be far apart.
     proof : Proof or None
         That nothing separates the samples, with status NOT_SEPARABLE: its rows, and their alpha.
 
@@ -235,11 +229,6 @@ class Solution(Start):
         """The status in words, with cause and cure where they are known."""
         conflict, advice = self.stats.conflict, self.stats.advice
         said = self.status.explain(self.certificate)
-        if self.exact is not None:
-            said += (
-                " by rational numbers only (Solution.exact): coefficients rounded to float64 may "
-                "predict otherwise"
-            )
         said = f"{said}: {conflict.cause}" if conflict else said
         return f"{said}; {advice}" if advice else said
 

@@ -166,10 +166,8 @@ def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
     """Return the solvers that may succeed where one has failed, in order.
 
     The embedding ("feature-space") keeps digits that inner products of ill-conditioned features
-    lose; multiple precision keeps all digits of small problems, and what it settles it settles
-    within a minute. With two classes and groups these come in this order, and where the problem is
-    too large for the latter, ECOS and Clarabel, if they take seconds. Otherwise a working set and a
-    conic solver come before multiple precision.
+    lose. With two classes and groups ECOS and Clarabel follow it, if they take seconds; otherwise a
+    working set and a conic solver do.
     """
     structure, rows = structure_of(problem), len(problem.constraints)
     coefficients = problem.constraints.n_kinds * math.prod(problem.features.shape)
@@ -180,9 +178,7 @@ def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
             found.append(Fallback("feature-space"))
         elif rows <= INTERIOR_POINT_LIMIT and failed != "working-set":
             found.append(Fallback("interior-point"))
-        if rows * features <= 100_000 and min(rows, features) <= 150:
-            found.append(Fallback("multiprecision", 40.0))
-        elif rows * features <= MOST_ENTRIES:
+        if rows * features <= MOST_ENTRIES:
             if find_spec("ecos") is not None:
                 found.append(Fallback("ecos"))
             found.append(Fallback("clarabel"))
@@ -192,9 +188,6 @@ def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
                 found.append(Fallback("feature-space"))
             found.append(Fallback("working-set"))
         found.append(Fallback(_conic(problem)))
-        merged = problem.n_samples * max(problem.constraints.n_kinds - 1, 1)
-        if coefficients <= 350 and merged <= 500:
-            found.append(Fallback("multiprecision", 40.0))
     return [one for one in found if one.solver != failed]
 
 
@@ -259,7 +252,6 @@ def make_solver(
     from implicit_bias.solvers.active_set import ActiveSet, OneGroup
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
-    from implicit_bias.solvers.multiprecision import MultiPrecision
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
@@ -271,8 +263,6 @@ def make_solver(
         return native(FeatureSpace)
     if name == "working-set":
         return native(WorkingSet)
-    if name == "multiprecision":
-        return native(MultiPrecision, device="cpu")
     few = len(problem.constraints) <= INTERIOR_POINT_LIMIT
     whole: Callable[..., NativeSolver] = InteriorPoint if few else WorkingSet
     if name == "one-group":

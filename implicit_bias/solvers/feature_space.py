@@ -394,8 +394,6 @@ def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
 class _Program(homogeneous.Program):
     """The problem in centred and equilibrated features; see the module's head."""
 
-    sqrt, where = staticmethod(torch.sqrt), staticmethod(torch.where)
-
     def __init__(self, problem: MarginProblem, device: torch.device) -> None:
         self._problem = problem
         intercept = problem.intercept

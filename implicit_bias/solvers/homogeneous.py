@@ -36,10 +36,8 @@ Boyd 2013), makes a Newton step a linear system in v,
 
         (B' diag(h) B + T' D T) dv = ...,      1/h = s/alpha + xi/beta,      D from W^-2
 
-D is I / across^2, but 2 / (minus^2 + plus^2) along the axis of a cone (`Cones`). How it is solved
-is the matter of a subclass of `Newton`: `feature_space` has one for float64, and `multiprecision`
-one for numbers of many digits. Mehrotra's predictor sets the centring, and its second-order terms
-enter the corrector.
+D is I / across^2, but 2 / (minus^2 + plus^2) along the axis of a cone (`Cones`). `feature_space`
+solves it. Mehrotra's predictor sets the centring, and its second-order terms enter the corrector.
 
 Along its axis a cone is written as x_0 - x_1 and x_0 + x_1, of which one is tiny; W is diagonal
 there.
@@ -48,11 +46,11 @@ there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from implicit_bias.solvers.iteration import Breakdown, Point
 
@@ -60,13 +58,9 @@ from implicit_bias.solvers.iteration import Breakdown, Point
 BOUNDARY_SHARE = 0.99
 LEAST_CENTRING = 1e-8
 
-# A tensor of float64, or an array of numbers of many digits.
-Vector: TypeAlias = Any
-Matrix: TypeAlias = Any
-
 
 class Program(ABC):
-    """A problem in the units and the numbers of a method; see the module's head.
+    """A problem in the units of a method; see the module's head.
 
     Attributes
     ----------
@@ -76,66 +70,62 @@ class Program(ABC):
         Group of each entry of w.
     n_groups : int
         G.
-    sqrt, where : callable
-        Square roots, and where(condition, one, other), entry by entry, of these numbers.
     """
 
-    B: Matrix
-    c: Vector
-    C: Vector
-    groups: Any
+    B: Tensor
+    c: Tensor
+    C: Tensor
+    groups: Tensor
     n_groups: int
-    sqrt: Callable[[Vector], Vector]
-    where: Callable[..., Vector]
 
     @abstractmethod
-    def coef(self, v: Vector) -> Vector:
+    def coef(self, v: Tensor) -> Tensor:
         """Return w = T v, (P,)."""
 
     @abstractmethod
-    def pulled(self, V: Vector) -> Vector:
+    def pulled(self, V: Tensor) -> Tensor:
         """T' V, (P',)."""
 
     @abstractmethod
-    def group_sums(self, values: Vector) -> Vector:
+    def group_sums(self, values: Tensor) -> Tensor:
         """Sum the entries of each group, (G,)."""
 
     @abstractmethod
-    def positive(self, values: Vector) -> Vector:
+    def positive(self, values: Tensor) -> Tensor:
         """Return values >= 0 with something positive in place of 0: to divide by."""
 
-    def group_norms(self, w: Vector) -> Vector:
+    def group_norms(self, w: Tensor) -> Tensor:
         """||w_g||, (G,)."""
-        return self.sqrt(self.group_sums(w * w))
+        return torch.sqrt(self.group_sums(w * w))
 
-    def boxed(self, alpha: Vector) -> Vector:
+    def boxed(self, alpha: Tensor) -> Tensor:
         """Return those of alpha that a box bounds: all, or none with the hard margin."""
         return alpha[: len(self.C)]
 
-    def balanced(self, alpha: Vector) -> Vector:
+    def balanced(self, alpha: Tensor) -> Tensor:
         """Return alpha with sum_n alpha_n y_n = 0 where there is an intercept, none larger."""
         if self.B.shape[1] == len(self.groups):
             return alpha
         e = self.B[:, -1]
         signed = e * alpha
-        positive, negative = (self.where(x > 0, x, 0.0).sum() for x in (signed, -signed))
+        positive, negative = (torch.where(x > 0, x, 0.0).sum() for x in (signed, -signed))
         least = min(positive, negative)
-        return alpha * self.where(e > 0, least / positive, least / negative)
+        return alpha * torch.where(e > 0, least / positive, least / negative)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pairs:
     """The complementary pairs of numbers, of an iterate (positive) or a direction."""
 
-    s: Vector
-    alpha: Vector
-    xi: Vector
-    beta: Vector
-    tau: Vector
-    kappa: Vector
+    s: Tensor
+    alpha: Tensor
+    xi: Tensor
+    beta: Tensor
+    tau: Tensor
+    kappa: Tensor
 
     @property
-    def pairs(self) -> tuple[tuple[Vector, Vector], ...]:
+    def pairs(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Those whose products are to become mu."""
         return (self.s, self.alpha), (self.xi, self.beta), (self.tau, self.kappa)
 
@@ -144,17 +134,17 @@ class Pairs:
 class EmbeddingPoint(Pairs):
     """An iterate. xi and beta have length 0 with the hard margin; tau and kappa have length 1."""
 
-    v: Vector
-    V: Vector
-    e: Vector
-    f: Vector
+    v: Tensor
+    V: Tensor
+    e: Tensor
+    f: Tensor
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Step(Pairs):
     """A direction; ``ds`` and ``dz`` are those of the cones' (t, w) and (tau, -V)."""
 
-    v: Vector
+    v: Tensor
     ds: ConeVectors
     dz: ConeVectors
 
@@ -166,26 +156,26 @@ class ConeVectors(Point):
     ``minus`` and ``plus`` are x_0 -+ x_1 along the axis (G,), ``across`` is the rest of x_1 (P,).
     """
 
-    minus: Vector
-    plus: Vector
-    across: Vector
+    minus: Tensor
+    plus: Tensor
+    across: Tensor
 
-    def times(self, minus: Vector, plus: Vector, across: Vector) -> ConeVectors:
+    def times(self, minus: Tensor, plus: Tensor, across: Tensor) -> ConeVectors:
         """Multiply the parts."""
         return ConeVectors(self.minus * minus, self.plus * plus, self.across * across)
 
     @property
-    def head(self) -> Vector:
+    def head(self) -> Tensor:
         """x_0 (G,)."""
         return 0.5 * (self.plus + self.minus)
 
     @property
-    def along(self) -> Vector:
+    def along(self) -> Tensor:
         """x_1 along the axis (G,)."""
         return 0.5 * (self.plus - self.minus)
 
 
-def lift(values: Vector) -> Vector | float:
+def lift(values: Tensor) -> Tensor | float:
     """Box variables as a vector over the samples: 0 where there is no box."""
     return values if len(values) else 0.0
 
@@ -197,18 +187,18 @@ class Cones:
     across to multiples of themselves.
     """
 
-    def __init__(self, program: Program, point: EmbeddingPoint, w: Vector) -> None:
+    def __init__(self, program: Program, point: EmbeddingPoint, w: Tensor) -> None:
         self.program, groups = program, program.groups
         w_norm, V_norm = program.group_norms(w), program.group_norms(point.V)
-        sqrt, positive = program.sqrt, program.positive
-        self.t: Vector = w_norm + point.e
+        sqrt, positive = torch.sqrt, program.positive
+        self.t: Tensor = w_norm + point.e
         tau = V_norm + point.f
         s_size = sqrt(point.e * (w_norm + self.t))  # sqrt(t^2 - ||w||^2)
         z_size = sqrt(point.f * (V_norm + tau))
         # t tau - <w, V>, without cancellation.
         apart = w / positive(w_norm)[groups] - point.V / positive(V_norm)[groups]
         aside = 0.5 * w_norm * V_norm * program.group_norms(apart) ** 2
-        self.products: Vector = aside + point.e * V_norm + point.f * self.t  # (G,)
+        self.products: Tensor = aside + point.e * V_norm + point.f * self.t  # (G,)
         gamma = 2.0 * sqrt(0.5 * (1.0 + self.products / (s_size * z_size)))
         head = (self.t / s_size + tau / z_size) / gamma
         tail = (w / s_size[groups] + point.V / z_size[groups]) / gamma[groups]
@@ -223,15 +213,15 @@ class Cones:
         mirrored = self._split(point.V, V_norm, point.f)
         self.z = ConeVectors(mirrored.plus, mirrored.minus, -mirrored.across)
 
-    def _split(self, tail: Vector, norm: Vector, excess: Vector) -> ConeVectors:
+    def _split(self, tail: Tensor, norm: Tensor, excess: Tensor) -> ConeVectors:
         """(norm + excess, tail), whose tail is nearly along the axis."""
         inner, across = self._parts(tail)
         big, program = norm + inner, self.program
         small = program.group_norms(across) ** 2 / program.positive(big)  # norm - inner
-        minus = program.where(inner > 0, small, norm - inner) + excess
+        minus = torch.where(inner > 0, small, norm - inner) + excess
         return ConeVectors(minus, big + excess, across)
 
-    def _parts(self, tail: Vector) -> tuple[Vector, Vector]:
+    def _parts(self, tail: Tensor) -> tuple[Tensor, Tensor]:
         inner = self.program.group_sums(self.axis * tail)
         return inner, tail - inner[self.program.groups] * self.axis
 
@@ -243,12 +233,12 @@ class Cones:
         """W^-1 x."""
         return x.times(1.0 / self.minus, 1.0 / self.plus, 1.0 / self.across[self.program.groups])
 
-    def square(self, z: ConeVectors) -> Vector:
+    def square(self, z: ConeVectors) -> Tensor:
         """||W z||^2."""
         y = self._times(z)
         return 0.5 * (y.minus @ y.minus + y.plus @ y.plus) + y.across @ y.across
 
-    def target(self, mu: float, predictor: Step | None) -> ConeVectors:
+    def target(self, mu: float | Tensor, predictor: Step | None) -> ConeVectors:
         """Return what W^2 dz + ds must be for the products to become mu."""
         groups, sums = self.program.groups, self.program.group_sums
         inverse, z = 1.0 / self.z_size**2 * mu, self.z
@@ -269,7 +259,7 @@ class Cones:
             self._times(ConeVectors(x_head - x_along, x_head + x_along, x_across)), -1.0
         )
 
-    def dual_change(self, target: ConeVectors, w: Vector, tau: float) -> ConeVectors:
+    def dual_change(self, target: ConeVectors, w: Tensor, tau: float) -> ConeVectors:
         """Change of (tau, -V) for changes w of the coefficients and tau of its head."""
         inner, across = self._parts(w)
         squares = self.squares
@@ -278,17 +268,17 @@ class Cones:
         aside = (target.across - across) / squares.across
         return ConeVectors(2.0 * tau - plus, plus, aside)
 
-    def primal_change(self, target: ConeVectors, w: Vector, z: ConeVectors) -> ConeVectors:
+    def primal_change(self, target: ConeVectors, w: Tensor, z: ConeVectors) -> ConeVectors:
         """Change of (t, w) that goes with it."""
         inner, across = self._parts(w)
         minus = target.minus - self.squares.minus * z.minus
         return ConeVectors(minus, minus + 2.0 * inner, across)
 
-    def tail(self, x: ConeVectors) -> Vector:
+    def tail(self, x: ConeVectors) -> Tensor:
         """x_1 (P,)."""
         return x.across + x.along[self.program.groups] * self.axis
 
-    def rate(self, x: ConeVectors, size: Vector, dx: ConeVectors) -> float:
+    def rate(self, x: ConeVectors, size: Tensor, dx: ConeVectors) -> float:
         """One over the longest step along dx that stays in the cones.
 
         ``size`` is sqrt(x_0^2 - ||x_1||^2).
@@ -299,9 +289,9 @@ class Cones:
         inner = 0.5 * (x.minus * d.plus + x.plus * d.minus) - sums(x.across * d.across)
         share = (inner + d.head) / (x.head + 1.0)
         along, across = d.along - share * x.along, d.across - share[groups] * x.across
-        return float((self.program.sqrt(along * along + sums(across * across)) - inner).max())
+        return float((torch.sqrt(along * along + sums(across * across)) - inner).max())
 
-    def excess(self, x: ConeVectors, norm: Vector) -> Vector:
+    def excess(self, x: ConeVectors, norm: Tensor) -> Tensor:
         """x_0 - ||x_1||, given the norm."""
         return (x.minus * x.plus - self.program.group_sums(x.across * x.across)) / (x.head + norm)
 
@@ -354,8 +344,8 @@ class Newton(ABC):
 
     @abstractmethod
     def solve(
-        self, q: Vector, cone: ConeVectors, pull: Vector, tau: float
-    ) -> tuple[Vector, Vector, ConeVectors]:
+        self, q: Tensor, cone: ConeVectors, pull: Tensor, tau: float
+    ) -> tuple[Tensor, Tensor, ConeVectors]:
         """dv, dalpha = h (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
 
     def next(self) -> EmbeddingPoint:

@@ -60,9 +60,9 @@ def finite(problem: MarginProblem, found: base.Candidate) -> base.Candidate:
         return found
     nothing = nothing_yet(problem)
     if not primal:
-        found = replace(found, coef=nothing.coef, intercept=nothing.intercept, exact=None)
+        found = replace(found, coef=nothing.coef, intercept=nothing.intercept)
     if not dual:
-        found = replace(found, alpha=nothing.alpha, exact=None)
+        found = replace(found, alpha=nothing.alpha)
     return replace(found, status=Status.NUMERICAL_TROUBLE)
 
 
@@ -243,8 +243,7 @@ class NativeSolver(base.Solver):
                 deadline=deadline,
             )
         found = finite(problem, found)
-        coef = found.coef.reshape(problem.coef_shape)
-        return replace(found, coef=coef, exact=found.exact if posed is problem else None)
+        return replace(found, coef=found.coef.reshape(problem.coef_shape))
 
     @property
     def limit(self) -> int:

@@ -15,7 +15,6 @@ from implicit_bias.base.progress import showing
 from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
-from implicit_bias.bounds.exact import ExactAnswer, certify_exact, nearest
 from implicit_bias.bounds.gordan import (
     nearly_a_proof,
     prove_not_separable,
@@ -87,18 +86,16 @@ def solve(
         The problem.
     solver : str or Solver
         A name: "auto", "interior-point", "feature-space", "working-set", "active-set",
-        "one-group", "multiprecision", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is
-        `choose_solver` and, where that one fails, another, for small problems at last
-        "multiprecision"; ``stats.detail`` says why, and what was tried. HiGHS takes norms that are
-        sums of maxima, such as l1 and l_inf; the last four go through CVXPY and are slow; OSQP
-        takes hard margins of two classes and one group of Euclidean norm only. Or an object, such
-        as ``InteriorPoint(...)``, whose own options then count, and none of those below but
-        ``start`` and ``on_progress``.
+        "one-group", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and,
+        where that one fails, another; ``stats.detail`` says why, and what was tried. HiGHS takes
+        norms that are sums of maxima, such as l1 and l_inf; the last four go through CVXPY and are
+        slow; OSQP takes hard margins of two classes and one group of Euclidean norm only. Or an
+        object, such as ``InteriorPoint(...)``, whose own options then count, and none of those
+        below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
-        Where the native solvers compute: "cpu", "cuda", "cuda:1", ... ("multiprecision" has
-        the CPU only).
+        Where the native solvers compute: "cpu", "cuda", "cuda:1", ...
     feasibility_tol, infeasibility_tol : float
         See `Tolerances`.
     max_iterations : int, optional
@@ -107,7 +104,7 @@ def solve(
         Limit on the time: what was found by then is certified. "auto" leaves half of it to other
         methods where the first one should take less than half. Solvers of CVXPY run in a process of
         their own then, which takes a second or two to begin; a single step of another solver
-        ("multiprecision" excepted), and the certificate, are not interrupted.
+        and the certificate are not interrupted.
     max_memory : float, optional
         GiB that a native solver may allocate beside the problem.
     start : Solution, optional
@@ -214,19 +211,17 @@ def solve(
             detail="; ".join(filter(None, (chosen, candidate.detail))),
             advice=advice,
         ),
-        exact=attempt.exact,
         proof=graded.proof,
     )
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What a method found, graded; ``exact`` where only rational numbers attain the bounds."""
+    """What a method found, graded."""
 
     method: Solver
     candidate: Candidate
     graded: Graded
-    exact: ExactAnswer | None = None
 
     @property
     def failure(self) -> str:
@@ -242,7 +237,7 @@ class _Attempt:
         candidate: Candidate,
         deadline: Deadline = NEVER,
     ) -> _Attempt:
-        """Grade a candidate: its float64 numbers, and where these fail its rational ones."""
+        """Grade a candidate."""
         graded = grade(
             problem,
             candidate.coef,
@@ -254,24 +249,7 @@ class _Attempt:
             proof=candidate.proof,
             deadline=deadline,
         )
-        found = cls(method, candidate, graded)
-        exact = candidate.exact
-        if exact is None or graded.status in (Status.OPTIMAL, Status.NOT_SEPARABLE):
-            return found
-        certificate = certify_exact(problem, exact)
-        if not certificate.gap < graded.certificate.gap:
-            return found
-        coef = exact.coef(problem)
-        graded = Graded(
-            alpha=nearest(exact.alpha),
-            coef=coef,
-            intercept=exact.offset,
-            certificate=certificate,
-            status=Status.OPTIMAL if certificate.gap <= method.tolerances.gap else graded.status,
-            group_norms=problem.group_norms(coef),
-            margins=exact.margins(problem),
-        )
-        return cls(method, candidate, graded, exact)
+        return cls(method, candidate, graded)
 
     @classmethod
     def joined(cls, problem: MarginProblem, one: _Attempt, other: _Attempt) -> _Attempt:
@@ -280,7 +258,7 @@ class _Attempt:
         found = min(one, other, key=lambda attempt: attempt.graded.certificate.upper)
         if best is found:
             return best
-        candidate = replace(found.candidate, alpha=best.graded.alpha, exact=None)
+        candidate = replace(found.candidate, alpha=best.graded.alpha)
         return cls.of(problem, found.method, candidate)
 
     @property
@@ -334,7 +312,7 @@ class _Search:
     # From this C on, times the features' scale, a soft margin may be a hard one.
     large_C: float = 1e8  # noqa: N815 - C is a name
     # A similar problem that is solved for its numbers has this long: where they help, they are
-    # found early, and the problem's own last resort may need as long as that of the similar one.
+    # found early.
     similar_seconds: float = 10.0
 
     def solver(
@@ -462,9 +440,7 @@ class _Search:
         if proof is None:
             return
         zero = np.zeros_like(self.attempt.candidate.coef)
-        found = replace(
-            self.attempt.candidate, alpha=proof.alpha, coef=zero, exact=None, proof=proof
-        )
+        found = replace(self.attempt.candidate, alpha=proof.alpha, coef=zero, proof=proof)
         again = self.graded(self.attempt.method, found)
         if again.graded.status is Status.NOT_SEPARABLE:
             self.tried.append("proven")
@@ -477,7 +453,7 @@ class _Search:
         alpha = nearly_a_proof(self.problem, self.deadline)
         if alpha is not None:
             self.only_rounding_separates = True
-            self.join(replace(self.attempt.candidate, alpha=alpha, exact=None, detail=""))
+            self.join(replace(self.attempt.candidate, alpha=alpha, detail=""))
             self.tried.append("nothing separates but the last digits of redundant columns")
 
     def solved(self, similar: MarginProblem) -> Candidate | None:
@@ -544,7 +520,7 @@ def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
 def _advice(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> str:
     """Say what a user could change where there is no separator, or no answer in float64."""
     graded = attempt.graded
-    if graded.status is Status.OPTIMAL and attempt.exact is None:
+    if graded.status is Status.OPTIMAL:
         return ""
     advice = []
     if graded.status.inseparable and len(problem.plain_groups) < problem.n_gates:

@@ -234,14 +234,9 @@ ANSWERED: list[tuple[str, str, list[int]]] = [
     # Weights of a proof that differ by 20 digits: the equation of an intercept, repaired in
     # float64, must not round the small ones away.
     ("auto", "NOT_SEPARABLE", [1582]),
-    # Problems at which float64 fails: all its solvers on most processors.
-    *((method, "OPTIMAL", [18]) for method in ("auto", "multiprecision")),
     # Numbers beyond float32, and enormous separators.
     ("auto", "NOT_SEPARABLE", [16775]),
     ("auto", "OPTIMAL", [17434, 17703]),
-    *((method, "OPTIMAL", [70, 117, 194, 213, 275, 473]) for method in ("auto", "multiprecision")),
-    # On some processors a method in float64 solves it, on others multiple precision.
-    ("auto", "OPTIMAL", [325]),
 ]
 
 
@@ -266,13 +261,6 @@ def test_a_working_set_does_not_return_to_rows_that_it_left() -> None:
 def test_a_status_names_no_limit_that_was_not_given() -> None:
     """A similar problem, under the Euclidean norm, has a limit of its own."""
     assert stress.answer(stress.draw(67, "classes"), "auto", TOL)["status"] != "TIME_LIMIT"
-
-
-@pytest.mark.slow
-def test_rational_answers_of_any_denominators_are_graded() -> None:
-    """Classes without samples share what is left between them, by thirds for example."""
-    row = stress.answer(stress.draw(241, "metrics"), "auto", TOL)
-    assert (row["status"], row["lies"]) == ("OPTIMAL", "")
 
 
 @pytest.mark.slow

@@ -131,7 +131,6 @@ SUITED: dict[str, MarginProblem] = {
     "working-set": CLASSES,
     "active-set": PROBLEM,
     "one-group": replace(CLASSES, norm=L2()),
-    "multiprecision": PROBLEM,
     "highs": replace(CLASSES, norm=L1()),
     "osqp": max_margin(*cloud(30, 5, shift=3.0)),
     "clarabel": CLASSES,
