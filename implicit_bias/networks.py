@@ -354,7 +354,7 @@ class Network(nn.Module, ABC):
         return self._first_layer_gating()
 
     def architecture(self) -> Architecture:
-        """Gates, groups and metric of a network with one hidden layer: all but the coefficients.
+        """Gates and groups of a network with one hidden layer: all but the coefficients.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """Small problems, of two classes and of many, under every norm, and the tolerances of tests."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from implicit_bias.norms import (
     Spectral,
     SumOverGroups,
 )
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import (
     GateMatrix,
     Gating,
@@ -30,7 +30,7 @@ from implicit_bias.problem.gating import (
     HyperplaneContexts,
     NoGates,
     UnitGates,
-    l2_metric,
+    l2_gates,
 )
 from implicit_bias.problem.margin_problem import max_margin
 from implicit_bias.solvers import Solution, Tolerances, solve
@@ -56,7 +56,7 @@ NATIVE = ("rows", "features", "working-set")
 METHODS = (*NATIVE, "feature-space")
 HANDFUL = (
     *("gln", "gated-relu", "sparse-gates", "linear", "one-group", "svm-l2"),
-    *("metric-rank-deficient", "soft-not-separable", "scaled-up"),
+    *("soft-not-separable", "scaled-up"),
 )
 
 
@@ -126,11 +126,10 @@ def plain(X: Any, y: Any, C: Any = np.inf, **options: Any) -> MarginProblem:
 def svm_l2(
     data: tuple[Array, Array], n_units: int, n_hyperplanes: int, C: float = np.inf
 ) -> MarginProblem:
-    """SVM-L2: the contexts of a GLN in one group, under the exact metric."""
+    """SVM-L2: the contexts of a GLN under the exact norm over joint contexts."""
     X, y = data
     contexts = HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=3)
-    metric = l2_metric(n_units, contexts.n_contexts)
-    return MarginProblem(X, y, contexts.gates(X), 0 * contexts.groups, {0: metric}, C)
+    return Architecture(l2_gates(contexts)).problem(X, y, C)
 
 
 def gln(n_units: int = 4, n_hyperplanes: int = 1) -> Callable[[Array], Gating]:
@@ -158,7 +157,6 @@ def free(
     groups: list[int],
     *,
     density: float = 1.0,
-    metric: Mapping[int, Array] | None = None,
     C: float = np.inf,
 ) -> MarginProblem:
     """Gaussian gates of any sign; sparse ones are CSR."""
@@ -169,12 +167,7 @@ def free(
         kept = rng.random(gates.shape) < density
         kept[:, -1] = True  # no sample with all gates off
         gates = sp.csr_array(gates * kept)
-    return MarginProblem(X, y, gates, np.array(groups), metric, C)
-
-
-def random_metric(size: int, rank: int) -> Array:
-    factor = np.random.default_rng(11).normal(size=(size, rank))
-    return factor @ factor.T
+    return MarginProblem(X, y, gates, np.array(groups), C)
 
 
 def low_rank(n: int, d: int, rank: int) -> tuple[Array, Array]:
@@ -272,14 +265,6 @@ SEPARABLE: dict[str, Callable[[], MarginProblem]] = {
     "one-group": lambda: free(cloud(), [0, 0, 0, 0, 0, 0]),
     "one-column-a-group": lambda: free(cloud(), [5, 4, 3, 2, 1, 0]),
     "dead-group": dead_group,
-    # metrics
-    "metric-identity": lambda: free(cloud(), [0, 0, 0, 1, 1, 1], metric={0: np.eye(3)}),
-    "metric-diagonal": lambda: free(
-        cloud(), [0, 0, 0, 1, 1, 1], metric={1: np.diag([0.1, 1.0, 30.0])}
-    ),
-    "metric-rank-deficient": lambda: free(
-        cloud(), [0, 1, 0, 1, 0, 1, 0], metric={0: random_metric(4, 2), 1: random_metric(3, 3)}
-    ),
     "svm-l2": lambda: svm_l2(cloud(), 4, 1),
     "svm-l2-four-contexts": lambda: svm_l2(cloud(), 3, 2),
     # shapes and degeneracies of the data
@@ -356,7 +341,7 @@ def of_norm(name: str) -> MarginProblem:
         C = 10.0 ** np.random.default_rng(3).uniform(-2, 1, 45)
     labels = 2 * y - 1 if "binary" in words else y
     offset, classes = "intercept" in words, 2 if "two" in words else None
-    return MarginProblem(X, labels, gates, groups, None, C, NORMS[norm], offset, classes=classes)
+    return MarginProblem(X, labels, gates, groups, C, NORMS[norm], offset, classes=classes)
 
 
 @cache

@@ -49,38 +49,21 @@ def loop_dual_vectors(problem: MarginProblem, alpha: Array) -> Array:
 
 
 def loop_group_norms(problem: MarginProblem, coef: Array) -> Array:
-    """||zeta_g||: sqrt(tr(zeta_g' P_g^+ zeta_g))."""
-    return np.array(
-        [
-            np.sqrt(np.trace(coef[columns].T @ np.linalg.pinv(P, rcond=1e-10) @ coef[columns]))
-            for columns, P in loop_groups(problem)
-        ]
-    )
+    """||zeta_g||."""
+    return np.array([np.sqrt((coef[columns] ** 2).sum()) for columns in loop_groups(problem)])
 
 
 def loop_dual_norms(problem: MarginProblem, alpha: Array) -> Array:
-    """||V_g||: sqrt(tr(V_g' P_g V_g))."""
-    V = loop_dual_vectors(problem, alpha)
-    squares = [np.trace(V[columns].T @ P @ V[columns]) for columns, P in loop_groups(problem)]
-    return np.sqrt(np.maximum(squares, 0.0))
+    """||V_g||."""
+    return loop_group_norms(problem, loop_dual_vectors(problem, alpha))
 
 
-def loop_groups(problem: MarginProblem) -> list[tuple[list[int], Array]]:
-    """Columns and metric of each group; the identity where none is given."""
-    found = []
-    for g in range(max(problem.groups) + 1):
-        columns = [m for m in range(len(problem.groups)) if problem.groups[m] == g]
-        P = (problem.metric or {}).get(g, np.eye(len(columns)))
-        found.append((columns, P))
-    return found
-
-
-def in_range(problem: MarginProblem, coef: Array) -> Array:
-    """P_g coef_g: coefficients in the range of every metric."""
-    inside = coef.copy()
-    for columns, P in loop_groups(problem):
-        inside[columns] = P @ coef[columns]
-    return inside
+def loop_groups(problem: MarginProblem) -> list[list[int]]:
+    """Columns of each group."""
+    return [
+        [m for m in range(len(problem.groups)) if problem.groups[m] == g]
+        for g in range(max(problem.groups) + 1)
+    ]
 
 
 def loop_primal(problem: MarginProblem, coef: Array) -> float:
@@ -93,17 +76,16 @@ def loop_primal(problem: MarginProblem, coef: Array) -> float:
 
 
 def loop_feature_norms(problem: MarginProblem) -> Array:
-    """Norm of each sample's features under the metric."""
+    """Norm of each sample's features."""
     Z = dense(problem.gates)
     squares = np.zeros(len(problem.X))
     for n in range(len(problem.X)):
-        for columns, P in loop_groups(problem):
-            squares[n] += float(Z[n, columns] @ P @ Z[n, columns]) * sum(problem.X[n] ** 2)
+        squares[n] = sum(Z[n] ** 2) * sum(problem.X[n] ** 2)
     return np.sqrt(squares)
 
 
 def feature_scale(problem: MarginProblem) -> float:
-    """Root mean square, over the samples, of the norms of their features under the metric."""
+    """Root mean square, over the samples, of the norms of their features."""
     return float(np.sqrt(np.mean(loop_feature_norms(problem) ** 2)))
 
 
@@ -217,7 +199,7 @@ def check_signs(problem: MarginProblem, alpha: NDArray[Any]) -> None:
 
 def check_attained(problem: MarginProblem, found: Solution) -> None:
     """Check that what a solution stores proves its bounds, as real numbers, and is of that size."""
-    answer = problem.plain_coef(found.coef), found.alpha, found.intercept
+    answer = found.coef, found.alpha, found.intercept
     hold(problem, found.certificate, *answer, best=False)
     lower, upper = found.certificate.lower, found.certificate.upper
     assert [float(bound) for bound in exact_bounds(problem, *answer, best=False)] == pytest.approx(
@@ -242,7 +224,7 @@ def check_judged(problem: MarginProblem, found: Solution, gap: float) -> None:
     assert bounds.lower < np.inf
     assert (found.status is Status.OPTIMAL) == (bounds.gap <= gap)
     check_signs(problem, found.alpha)
-    answer = problem.plain_coef(found.coef), found.alpha, found.intercept
+    answer = found.coef, found.alpha, found.intercept
     hold(problem, bounds, *answer, best=False)
 
 

@@ -50,6 +50,7 @@ from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from benchmarks.lippl2022.further_models import NetworkModel, in_contexts
@@ -59,12 +60,20 @@ from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating, HiddenLayerSVC
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, HasHiddenLayer, MarginProblem
-from implicit_bias.problem.gating import GateMatrix, Gating, HyperplaneContexts, dense
+from implicit_bias.problem.gating import (
+    CombinedGates,
+    GateMatrix,
+    Gating,
+    HyperplaneContexts,
+    dense,
+)
 from implicit_bias.runs.cell import Fitted
 from implicit_bias.runs.models import ModelFactory
 
 # Eigenvalue of A put in the place of 0. Results do not change below 0.01.
 FREE = 1e-3
+# Eigenvalues of a form below this share of the largest one, times its size, count as 0.
+NULL = 1e-12
 
 
 def folds(contexts: HyperplaneContexts) -> NDArray[np.int64]:
@@ -136,8 +145,16 @@ class Regrouped(Gating):
 
 
 def one_group(contexts: HyperplaneContexts) -> Regrouped:
-    """Return the gates as one group, which a metric then weighs."""
+    """Return the gates as one group."""
     return Regrouped(contexts, np.zeros_like(contexts.groups))
+
+
+def under_metric(contexts: HyperplaneContexts, P: Array) -> CombinedGates:
+    """Return gates Z R, R R' = P: their Euclidean norm is sqrt(tr(zeta' P^+ zeta))."""
+    values, vectors = np.linalg.eigh(P)
+    kept = values > NULL * len(P) * values[-1]
+    R = vectors[:, kept] * np.sqrt(values[kept])
+    return CombinedGates(contexts, R, np.zeros(R.shape[1], dtype=np.int64))
 
 
 class OsqpL2(BinaryClassifier):
@@ -161,10 +178,10 @@ class OsqpL2(BinaryClassifier):
             OSQP gave no coefficients.
         """
         X, signs = self._validate(X, y)
-        self.architecture_ = Architecture(
-            one_group(self.contexts), metric={0: metric(self.contexts)}
-        )
-        self.coef_ = by_osqp(X, signs, self.contexts.gates(X), operator(self.contexts))
+        gates = under_metric(self.contexts, metric(self.contexts))
+        self.architecture_ = Architecture(gates)
+        self.zeta_ = by_osqp(X, signs, self.contexts.gates(X), operator(self.contexts))
+        self.coef_: Array = scipy.linalg.solve(gates.combination, self.zeta_)
         return self
 
     def margin_view(self) -> FittedMargin:
@@ -211,7 +228,7 @@ def by_osqp(X: Array, y: Array, gates: GateMatrix, A: Array | None = None) -> Ar
 
 
 def by_ecos(problem: MarginProblem) -> tuple[Array, str]:
-    """Solve a hard margin of two classes under groups of l2, no metric, no intercept, by ECOS.
+    """Solve a hard margin of two classes under groups of l2, no intercept, by ECOS.
 
     With its and CVXPY's defaults.
 
@@ -275,7 +292,7 @@ def gln_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, Bin
         yield "gd-gln-redrawn", moved_to_drawn(factory, fitted["gd-gln"])
     yield from published_svms(factory)
     contexts = factory.contexts
-    yield "svm-l2-formula", _svm(factory, one_group(contexts), {0: formula_metric(contexts)})
+    yield "svm-l2-formula", _svm(factory, under_metric(contexts, formula_metric(contexts)))
 
 
 def moved_to_drawn(factory: ModelFactory, trained: BinaryClassifier) -> NetworkModel:
@@ -291,12 +308,12 @@ def published_svms(factory: ModelFactory) -> Iterator[tuple[str, GatedSVC]]:
     """Fit svm-gln-published and svm-l2-published."""
     contexts = factory.contexts
     yield "svm-gln-published", _svm(factory, Regrouped(contexts, folds(contexts)))
-    yield "svm-l2-published", _svm(factory, one_group(contexts), {0: metric(contexts)})
+    yield "svm-l2-published", _svm(factory, under_metric(contexts, metric(contexts)))
 
 
-def _svm(factory: ModelFactory, gating: Gating, metric: dict[int, Array] | None = None) -> GatedSVC:
+def _svm(factory: ModelFactory, gating: Gating) -> GatedSVC:
     train = factory.data.parts.train
-    return GatedSVC(gating, metric=metric, **factory.svm_options()).fit(train.X, train.y)
+    return GatedSVC(gating, **factory.svm_options()).fit(train.X, train.y)
 
 
 def osqp_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:

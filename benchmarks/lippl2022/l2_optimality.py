@@ -41,7 +41,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
-from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, one_group, operator
+from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, operator, under_metric
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
 from benchmarks.sizes import grid
@@ -79,13 +79,14 @@ def measured(config: RunConfig, published: pd.DataFrame) -> Row:
     contexts, parts = factory.contexts, factory.data.parts
     train, images = parts.train, parts.validation
     theirs = OsqpL2(contexts).fit(train.X, train.y)
-    of_group = {0: metric(contexts, FREE)}
-    svm = GatedSVC(one_group(contexts), metric=of_group, tol=TOLERANCE, on_failure="raise")
+    gates = under_metric(contexts, metric(contexts, FREE))
+    svm = GatedSVC(gates, tol=TOLERANCE, on_failure="raise")
     ours = svm.fit(train.X, train.y)
     A = operator(contexts)
     bound = ours.solution_.certificate
     margin = float((train.y * theirs.decision_function(train.X)).min())
-    free = _free_part(theirs.coef_ / margin, A)
+    zeta = gates.combination @ ours.coef_
+    free = _free_part(theirs.zeta_ / margin, A)
     moved = moved_to_drawn(factory, factory.fit_one("gd-gln"))
     signs = [np.sign(model.decision_function(images.X)) for model in (theirs, ours, moved)]
     return {
@@ -93,12 +94,12 @@ def measured(config: RunConfig, published: pd.DataFrame) -> Row:
         "units": config.units,
         "hyperplanes": config.hyperplanes,
         "seed": config.seed,
-        "objective": float(np.square(np.linalg.norm(A @ theirs.coef_) / margin)),
+        "objective": float(np.square(np.linalg.norm(A @ theirs.zeta_) / margin)),
         "smallest_margin": margin,
         "bound": max(0.0, bound.lower**2 - (FREE * free) ** 2),
-        "ours": float(np.square(np.linalg.norm(A @ ours.coef_) / bound.min_margin)),
+        "ours": float(np.square(np.linalg.norm(A @ zeta) / bound.min_margin)),
         "free": free,
-        "ours_free": _free_part(ours.coef_ / bound.min_margin, A),
+        "ours_free": _free_part(zeta / bound.min_margin, A),
         "error": float(np.mean(signs[0] != images.y)),
         "ours_error": float(np.mean(signs[1] != images.y)),
         "released": 1.0 - _released(published, config, "val_accuracy"),

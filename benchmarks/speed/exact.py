@@ -2,7 +2,7 @@
 
 A float64 is an integer times a power of two. An array of them is kept as Python's integers with
 one exponent, whose sums and products are exact. The numbers graded are those that a solution
-stores, the program that of the stored data (with a metric: of its plain gates).
+stores, the program that of the stored data.
 
 lower      sum(alpha) / Omega_*(V), and C sum(alpha) / max_n sum_k alpha_nk with a soft margin; 0
            where an intercept's equation is missed. The reported bound may not exceed it.
@@ -157,9 +157,10 @@ def _alpha(solution: Solution) -> Exact:
 
 
 def _predictor(solution: Solution, problem: MarginProblem) -> tuple[Exact, list[Fraction]]:
-    """Return the plain coefficients and the offsets that are said to attain the upper bound."""
-    plain = problem.plain_coef(solution.coef)
-    return Exact.of(plain), [Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()]
+    """Return the coefficients and the offsets that are said to attain the upper bound."""
+    return Exact.of(solution.coef), [
+        Fraction(b) for b in np.atleast_1d(solution.intercept).tolist()
+    ]
 
 
 def lower_bound(problem: MarginProblem, alpha: Exact) -> Fraction | float:
@@ -197,7 +198,7 @@ def upper_bound(
 
 def _margins(problem: MarginProblem, coef: Exact, offsets: list[Fraction]) -> list[Fraction]:
     """Return the smallest margin of each sample, of plain coefficients (K, M', D)."""
-    gates, X = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X)
+    gates, X = Exact.of(problem.features.sparse_gates.toarray()), Exact.of(problem.X)
     scores = []
     for part, offset in zip(coef.integers, offsets, strict=False):
         inner = X.matmul(Exact(part.T, coef.exponent)).times(gates)
@@ -232,7 +233,7 @@ def _weights(problem: MarginProblem, alpha: Exact) -> Exact | None:
 
 def _dual_vectors(problem: MarginProblem, weights: Exact) -> Exact:
     """V (K, M', D) of the plain gates."""
-    gates, X = Exact.of(problem.plain_gates.toarray()).transposed, Exact.of(problem.X)
+    gates, X = Exact.of(problem.features.sparse_gates.toarray()).transposed, Exact.of(problem.X)
     parts = [
         gates.matmul(Exact(column[:, None], weights.exponent).times(X))
         for column in weights.integers.T
@@ -254,7 +255,7 @@ def least(norm: Norm, A: Exact, *, dual: bool = False) -> Fraction:
     """Return a norm of plain coefficients (K, M', D), or the dual norm, rounded down."""
     if isinstance(norm, GroupNorm):
         K, M, _ = A.integers.shape
-        groups = np.tile(norm.plain_groups, (K, 1))
+        groups = np.tile(norm.groups, (K, 1))
         if norm.apart:
             groups += np.arange(K)[:, None] * norm.n_groups
         values = [
@@ -372,7 +373,7 @@ def _scaled(value: int | Fraction, exponent: int) -> Fraction:
 
 def _features(problem: MarginProblem) -> NDArray[np.object_]:
     """Return phi_n, (N, P), with the constant of an intercept, as integers times a power of two."""
-    Z, X = Exact.of(problem.plain_gates.toarray()), Exact.of(problem.X)
+    Z, X = Exact.of(problem.features.sparse_gates.toarray()), Exact.of(problem.X)
     whole = (Z.integers[:, :, None] * X.integers[:, None, :]).reshape(problem.n_samples, -1)
     if problem.intercept:
         exponent = Z.exponent + X.exponent

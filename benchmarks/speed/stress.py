@@ -2,15 +2,15 @@
 
 A problem is drawn from a seed, its family and its number. Those of the family "general" have two
 classes and groups of gates: inputs of 1 to 80 samples and features, Gaussian, whole numbers or far
-from 0; gates in groups, some with metrics of low rank; labels of a predictor with margins down to
-1e-9, or of no rule; then samples repeated, features that are multiples or sums of others, and one
-or two scalings of samples, features or groups by factors from 1e-12 to 1e12. Every eighth problem
-is of another family, smaller, each of which draws one of all norms:
+from 0; gates in groups, some combined with others of their group; labels of a predictor with
+margins down to 1e-9, or of no rule; then samples repeated, features that are multiples or sums of
+others, and one or two scalings of samples, features or groups by factors from 1e-12 to 1e12. Every
+eighth problem is of another family, smaller, each of which draws one of all norms:
 
 =============  ===============================================================================
 classes        3 to 10, scaled like those of the general family by 1e-6 to 1e6
 gate scales    gates of 1e-8, 1 and 1e8 mixed, 2 to 6 classes
-metrics        groups with metrics of 1e-60 to 1e60, 2 to 6 classes
+combined       gates combined by matrices of 1e-30 to 1e30 and any rank, 2 to 6 classes
 subnormal      inputs of 5e-324 to 1e-300 beside ordinary ones
 many classes   100 to 160
 C              soft margins with C from 1e-290 to 1e290
@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
@@ -86,12 +87,13 @@ def draw(index: int, family: str = "general") -> Draw:
         y = _labels(rng, facts, X, gates)
         X, y, gates = _repeated(rng, facts, X, y, gates)
         _scale(rng, facts, X, gates, groups)
-        facts["metric"] = bool(rng.random() < 0.2)
-        metric = _metrics(rng, groups) if facts["metric"] else None
+        facts["combined"] = bool(rng.random() < 0.2)
+        if facts["combined"]:
+            gates, groups = _combined(gates, groups, _factors(rng, groups))
         both = len(np.unique(y)) == 2
         intercept = both and bool(rng.random() < 0.4)
         try:
-            problem = MarginProblem(X, y, gates, groups, metric, intercept=intercept)
+            problem = MarginProblem(X, y, gates, groups, intercept=intercept)
         except ValueError:  # out of the range that is accepted
             continue
         if rng.random() < 0.4:
@@ -193,14 +195,22 @@ def _scale(
             gates *= factors[groups]
 
 
-def _metrics(rng: np.random.Generator, groups: NDArray[np.int64]) -> dict[int, Array]:
-    """Draw metrics of any rank."""
-    metric = {}
+def _factors(rng: np.random.Generator, groups: NDArray[np.int64]) -> list[Array]:
+    """Draw a matrix (M_g, r) for each group, of any r up to M_g."""
+    factors = []
     for g in range(int(groups.max()) + 1):
         size = int((groups == g).sum())
-        factor = rng.normal(size=(size, int(rng.integers(1, size + 1))))
-        metric[g] = factor @ factor.T
-    return metric
+        factors.append(rng.normal(size=(size, int(rng.integers(1, size + 1)))))
+    return factors
+
+
+def _combined(
+    gates: Any, groups: NDArray[np.int64], factors: list[Array]
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return gates Z_g R_g of each group, and the groups of their columns."""
+    Z = sp.csr_array(gates).toarray()
+    parts = [Z[:, groups == g] @ factor for g, factor in enumerate(factors)]
+    return np.hstack(parts), np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
 
 
 def _similar(rng: np.random.Generator, problem: MarginProblem) -> MarginProblem:
@@ -216,7 +226,7 @@ def _similar(rng: np.random.Generator, problem: MarginProblem) -> MarginProblem:
 
 # --- other families --------------------------------------------------------------------------
 
-FAMILIES = ("classes", "gate scales", "metrics", "subnormal", "many classes", "C")
+FAMILIES = ("classes", "gate scales", "combined", "subnormal", "many classes", "C")
 
 
 def _drawn_from(family: str, index: int) -> Draw:
@@ -234,7 +244,6 @@ def _drawn_from(family: str, index: int) -> Draw:
         "K": problem.classes,
         "C": problem.C,
         "intercept": problem.intercept,
-        "metric": problem.metric is not None,
     }
     return Draw(problem, None, facts)
 
@@ -262,9 +271,10 @@ def _other(rng: np.random.Generator, family: str, facts: dict[str, Any]) -> Marg
         y = rng.integers(K, size=N)
     labels = np.where(y == 0, -1.0, 1.0) if K == 2 else y
     intercept = bool(len(np.unique(y)) > 1 and rng.random() < 0.3)
-    if family == "metrics":
-        metric = {g: P * 10.0 ** rng.uniform(-60, 60) for g, P in _metrics(rng, groups).items()}
-        norm: norms.Norm = norms.GroupNorm(groups, metric, apart=bool(K > 2 and rng.random() < 0.3))
+    if family == "combined":
+        factors = [R * 10.0 ** rng.uniform(-30, 30) for R in _factors(rng, groups)]
+        gates, groups = _combined(gates, groups, factors)
+        norm: norms.Norm = norms.GroupNorm(groups, apart=bool(K > 2 and rng.random() < 0.3))
         facts["norm"] = "groups"
     else:
         norm, facts["norm"] = _norm(rng, groups, D, apart=K > 2)
@@ -275,7 +285,7 @@ def _other(rng: np.random.Generator, family: str, facts: dict[str, Any]) -> Marg
         C = float(10.0 ** rng.uniform(-3, 6))
     classes = None if K == 2 else K
     try:
-        return MarginProblem(X, labels, gates, groups, None, C, norm, intercept, classes=classes)
+        return MarginProblem(X, labels, gates, groups, C, norm, intercept, classes=classes)
     except ValueError:
         return None
 

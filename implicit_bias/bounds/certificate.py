@@ -15,7 +15,7 @@ Both hold for every iterate of every solver and for a network trained by gradien
 computed here alone, in numpy, on the unscaled data: from above in `upper`, from below in `lower`.
 
 What is guaranteed: lower <= optimum <= upper, as real numbers, of the problem whose data are the
-stored float64 values (with a metric: of its plain gates, see `MarginProblem.plain_gates`). The
+stored float64 values. The
 optimum is inf where no coefficients separate. Each bound contains an allowance for all rounding
 errors on the way to it (`rounding`). Where the allowance would exceed REFINE and a hundredth of the
 gap, the products are evaluated again with 28 digits. Neither bound depends on the scale of coef or
@@ -186,8 +186,7 @@ def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Arra
     offsets : float or ndarray of shape (K,)
         Added to the predictions.
     """
-    plain = problem.plain_coef(coef.reshape(problem.norm_shape))
-    scores = score_enclosures(problem.features, plain)
+    scores = score_enclosures(problem.features, coef.reshape(problem.norm_shape))
     return smallest_margins(problem, scores, np.asarray(offsets, dtype=np.float64))
 
 

@@ -240,7 +240,7 @@ def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> ro
 
     Where the norm depends on the norms of the rows of V alone, their errors cost less to bound.
     """
-    features, norm = problem.features, problem.plain_norm
+    features, norm = problem.features, problem.norm
     columns = _columns(features, weights)
     gates, X = features.fast_gates, features.X
     if isinstance(norm, GroupNorm):
@@ -253,7 +253,7 @@ def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> ro
 
 def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> rounding.Enclosure:
     """Terms of Omega_*(V), (G,), of weights + rest (N, K'), V with about 28 digits."""
-    features, norm = problem.features, problem.plain_norm
+    features, norm = problem.features, problem.norm
     columns = zip(_columns(features, weights), _columns(features, rest), strict=True)
     return _norms_of(norm, [_precise_dual_vectors(features, *pair) for pair in columns])
 

@@ -218,7 +218,7 @@ def certify_regularised(
     if loss != "squared" and not np.isin(t, (-1.0, 1.0)).all():
         raise ValueError(f"targets of the {loss} loss must be -1 or +1; the squared takes any")
 
-    scores = score_enclosures(problem.features, problem.plain_coef(zeta[None]))
+    scores = score_enclosures(problem.features, zeta[None])
     found = Enclosure(scores.value[:, 0], scores.radius[:, 0])
     losses = _total(terms.values(t, found.value))
     norm = problem.norm.value(zeta)
@@ -281,13 +281,13 @@ def _dual_of(
         return theta
     theta = theta.copy()
     theta[on_kink] = 0.0
-    features, plain = problem.features, problem.plain_coef(coef)
+    features = problem.features
     norms = problem.group_norms(coef)
     active = (norms > 1e-6 * norms.max())[features.groups] if norms.max() > 0 else None
     if active is None or not active.any():
         return theta
     # sum over the kink of a_n t_n z(x_n) (x) x_n should be what KKT demands of the active groups.
-    demanded = weight * plain / np.maximum(norms, 1e-300)[features.groups][:, None]
+    demanded = weight * coef / np.maximum(norms, 1e-300)[features.groups][:, None]
     missing = (demanded - features.adjoint(theta[:, None])[0])[active]
     gates, X = features.sparse_gates[on_kink].toarray()[:, active], features.X[on_kink]
     products = gates[:, :, None] * X[:, None, :] * t[on_kink][:, None, None]

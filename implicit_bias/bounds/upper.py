@@ -102,14 +102,13 @@ class PrimalPoint:
             sizes.append(math.frexp(np.abs(offsets).max())[1] - LARGEST_OFFSET)
         exponent = max(sizes)
         coef = np.ldexp(coef, -exponent).reshape(problem.norm_shape)
-        values = problem.features.apply(problem.plain_coef(coef))
+        values = problem.features.apply(coef)
         offsets = None if offsets is None else np.ldexp(offsets, -exponent)
         return cls(problem, coef, exponent, offsets, values, as_stored)
 
     def refined(self) -> PrimalPoint:
         """Evaluate with more digits the scores that decide."""
         features = self.problem.features
-        plain = self.problem.plain_coef(self.coef)
         found, done = self, np.zeros(self.problem.n_samples, dtype=bool)
         for _ in range(MOST_REFINEMENTS):
             samples = np.flatnonzero(found._decisive & ~done)
@@ -117,7 +116,7 @@ class PrimalPoint:
                 break
             done[samples] = True
             value, radius = found.values.copy(), found.scores.radius.copy()
-            for k, of_class in enumerate(plain):
+            for k, of_class in enumerate(self.coef):
                 part = precise_predictions(features.fast_gates, features.X, of_class, samples)
                 value[samples, k], radius[samples, k] = part.value, part.radius
             found = replace(found, values=value, radius=radius)
@@ -133,8 +132,7 @@ class PrimalPoint:
         """f_k(x_n), (N, K'), without offsets."""
         if self.radius is not None:
             return Enclosure(self.values, self.radius)
-        plain = self.problem.plain_coef(self.coef)
-        return score_enclosures(self.problem.features, plain, self.values)
+        return score_enclosures(self.problem.features, self.coef, self.values)
 
     @cached_property
     def offsets(self) -> Array:
@@ -151,13 +149,11 @@ class PrimalPoint:
         """The c of the smallest primal value of c ``coef``; 0 where zeta = 0 has it, or none."""
         rows, unit = self.problem.constraints, self._own_scale
         q = rows.smallest(rows.margins(self.values + self.offsets))
-        # Without a metric, which has a range, the norm of finite coefficients is not asked here.
-        asked = self.problem.metric is not None or not self.problem.hard_margin
-        if asked and not np.isfinite(self.norm):
-            return 0.0
         if self.problem.hard_margin:
             c = 1.0 / q.min() if q.min() > SMALLEST_MARGIN else 0.0
             return unit if abs(c - unit) <= NEAR * unit else c
+        if not np.isfinite(self.norm):
+            return 0.0
         if self.given is not None and self.as_stored and self.norm > 0:
             return unit
         c = best_scale(self.norm, q, self.problem.box)
@@ -201,13 +197,7 @@ class PrimalPoint:
     @property
     def min_margin(self) -> float:
         """Smallest margin of the coefficients as given."""
-        if np.isfinite(self.norm):
-            return float(self.margins.min())
-        # Plain coefficients leave out what is outside of the range of a metric.
-        scores = self.problem.decision(self.coef).reshape(self.values.shape)
-        given = Enclosure(scores, np.zeros_like(scores))
-        found = smallest_margins(self.problem, given, self.offsets).value
-        return float(np.ldexp(found.min(), self.exponent))
+        return float(self.margins.min())
 
     @cached_property
     def bound(self) -> float:

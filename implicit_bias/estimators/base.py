@@ -58,7 +58,7 @@ class FittedMargin:
     Attributes
     ----------
     architecture : Architecture
-        Gates, groups and metric.
+        Gates and groups.
     coef : ndarray of shape (M, D) or (K, M, D)
         Its coefficients zeta.
     solution : Solution or None

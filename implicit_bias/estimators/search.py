@@ -80,7 +80,7 @@ def search_C(  # noqa: N802 - C is a name
     Parameters
     ----------
     architecture : Architecture
-        Gates, groups and metric.
+        Gates and groups.
     X : ndarray of shape (N, D)
         Training inputs.
     y : ndarray of shape (N,)

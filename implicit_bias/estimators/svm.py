@@ -25,7 +25,7 @@ from implicit_bias.problem.gating import (
     NoGates,
     Threshold,
     UnitGates,
-    l2_metric,
+    l2_gates,
 )
 from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
@@ -90,7 +90,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
     classes_ : ndarray of shape (K,)
         The classes; of two, the second is the positive one.
     architecture_ : Architecture
-        Gates, groups and metric.
+        Gates and groups.
     solution_ : Solution
         Dual variables, status and certificate, and the problem that was solved.
     failure_ : Solution or None
@@ -129,7 +129,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
     @abstractmethod
     def _architecture(self, X: Array) -> Architecture:
-        """Build gates, groups and metric from the training inputs (n, D)."""
+        """Build gates and groups from the training inputs (n, D)."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Build the gates from the training inputs and solve the margin problem.
@@ -320,8 +320,6 @@ class GatedSVC(MarginSVC):
     ----------
     gating : Gating or None
         Gates and groups; None is the constant gate 1.
-    metric : mapping from group to ndarray, optional
-        See `MarginProblem`.
     norm : Norm, optional
         Of the coefficients (K, M, D) instead of the group norm: ``SumOverGroups(Nuclear(),
         gating.groups)`` is that of hidden units which K classes share. CVXPY solves it, which is
@@ -343,7 +341,6 @@ class GatedSVC(MarginSVC):
 
     gating: Gating | None = None
     _: KW_ONLY
-    metric: dict[int, Array] | None = None
     norm: Norm | None = None
 
     def _architecture(self, X: Array) -> Architecture:
@@ -354,7 +351,7 @@ class GatedSVC(MarginSVC):
                 f"{type(gating).__name__}: gates of given samples alone go into a MarginProblem"
             )
         apart = bool(gating.groups.max() > 0)
-        return Architecture(gating, metric=self.metric, norm=self.norm, apart=apart)
+        return Architecture(gating, norm=self.norm, apart=apart)
 
 
 @dataclass(eq=False, repr=False)
@@ -407,8 +404,7 @@ class GLNSVC(MarginSVC):
             return Architecture(GlobalContexts.collapse(contexts, X))
         if self.norm == "gln":
             return Architecture(contexts, apart=True)
-        metric = l2_metric(contexts.n_units, contexts.n_contexts)
-        return Architecture(contexts, np.zeros_like(contexts.groups), {0: metric})
+        return Architecture(l2_gates(contexts))
 
 
 @dataclass(eq=False, repr=False)

@@ -16,8 +16,6 @@ GroupL2         sum_g of L2 over groups of     max_g of L2     group lasso over 
                 features
 GroupNorm       sum_g ||zeta_g|| over groups   max_g ||V_g||   gradient descent on gated networks
                 of gate columns
-metric          ||zeta_g|| =                   ||V_g|| = sqrt(tr(V_g' P_g V_g))
-                sqrt(tr(zeta_g' P_g^+ zeta_g)), zeta_g in the range of P_g
 Spectral        largest singular value         Nuclear         spectral descent, Muon
 Nuclear         sum of singular values         Spectral        nuclear steepest descent
 Schatten(p)     l_p norm of singular values    Schatten(q)     steepest descent in it
@@ -35,8 +33,8 @@ Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with 
 spectral and nuclear norms see as (1, M, D): they are those of the matrix K x MD. An array (K, D)
 without gates is that matrix already. All other norms ignore the shape, but for their groups.
 
-A metric is a change of gates: with P_g = R_g R_g' of full column rank, zeta_g = R_g u_g has the
-norm ||u_g||, and u_g's gates are Z_g R_g. The stored root R_g *is* the metric: P_g is R_g R_g'.
+A norm sqrt(tr(zeta_g' P_g^+ zeta_g)) is a change of gates: with P_g = R_g R_g' of full column rank,
+zeta_g = R_g u_g has the norm ||u_g||, and u_g's gates are Z_g R_g (`gating.CombinedGates`).
 
 A norm of your own needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`): that gives it
 the certificate. If it can also say itself in CVXPY (`HasAtom`), it has a solver.

@@ -110,7 +110,7 @@ class _OverGroups(OverParts):
         if not isinstance(self.norm, ConjugatedNorm):
             raise ValueError(
                 f"groups take one of L1, L2, LInf, Lp, Spectral and Nuclear, got {self.norm!r}: a "
-                "sum of Euclidean norms with a metric is GroupNorm"
+                "sum of Euclidean norms is GroupNorm"
             )
         if self.axis not in (-1, -2):
             raise ValueError(f"axis must be -2 (gate columns) or -1 (features), got {self.axis!r}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.rounding import Enclosure, ldexp_up
 from implicit_bias.base.validation import Array
 
-# Eigenvalues of a metric below this share of its largest one, times its size, count as zero.
+# Eigenvalues below this share of the largest one count as zero.
 RANK_TOLERANCE = 1e-12
 
 Shape: TypeAlias = tuple[int, ...]

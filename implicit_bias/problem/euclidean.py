@@ -92,7 +92,7 @@ def with_l1_for_single_entries(problem: MarginProblem) -> MarginProblem:
     L1()
     """
     found = problem.norm.partition(problem.norm_shape)
-    if problem.metric is not None or found is None or found.inner != "l2":
+    if found is None or found.inner != "l2":
         return problem
     groups = found.groups.reshape(-1)
     if len(groups) == 1 or len(np.unique(groups)) < len(groups):

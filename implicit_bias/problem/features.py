@@ -12,8 +12,6 @@ row_gram(g)         (X X') o (Z_g Z_g')                           (N, N)
 matrix()            z_m(x_n) x_nd, where a program must have it   (N, M D)
 ==================  ============================================  ==========
 
-Gates are plain: a metric P_g = R_g R_g' of a group is in them, as Z_g R_g, so that its norm is the
-Euclidean one (`GroupNorm.plain_gates`).
 
 =========  ========  =====================================================
 X          (N, D)    inputs
@@ -33,11 +31,12 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.rounding import row_norms
 from implicit_bias.base.validation import Array
-from implicit_bias.norms.group_norm import FEW
 from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
+# Sparse gates of at least this share of entries are multiplied as dense ones, which is faster.
+FEW = 0.05
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
 # Gates of at most this many entries (8 MiB) that are not few are kept dense beside the sparse ones.
@@ -46,7 +45,7 @@ DENSE_ENTRIES = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Inputs and plain gates of samples; see the module's head.
+    """Inputs and gates of samples; see the module's head.
 
     Attributes
     ----------
@@ -99,8 +98,7 @@ class Features:
     def adjoint(self, weights: Array) -> Array:
         """Sum of w_nk z(x_n) (x) x_n, shape (K, M, D), of weights (N, K).
 
-        Without the samples that have no features (gates off, or in the null space of a metric),
-        which add nothing but rounding and overflow.
+        Without the samples that have no features, which add nothing but rounding and overflow.
         """
         if self.zero.any():
             weights = np.where(self.zero[:, None], 0.0, weights)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
@@ -514,14 +515,60 @@ class UnitGates(Gating):
         return np.zeros(len(as_features(X, self.n_features)), dtype=np.int64)
 
 
-def l2_metric(n_units: int, n_contexts: int) -> Array:
-    r"""Metric of SVM-L2: the exact ||beta||_2 over all C^H joint contexts.
+@dataclass(frozen=True, eq=False)
+class CombinedGates(Gating):
+    r"""Gates Z R, combinations of another gating's Z.
+
+    With P = R R', R of full column rank, coefficients zeta = R u of Z have the norm
+    ||u|| = sqrt(tr(zeta' P^+ zeta)): a quadratic form is the Euclidean norm of other gates.
+
+    Parameters
+    ----------
+    gating : Gating
+        Z (n, M) of inputs.
+    combination : ndarray of shape (M, M')
+        R.
+    group_of : ndarray of int, shape (M',)
+        Group of each column of Z R.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> CombinedGates(NoGates(2), np.array([[3.0]]), np.zeros(1, int)).gates(np.ones((1, 2)))
+    array([[3.]])
+    """
+
+    gating: Gating
+    combination: Array
+    group_of: NDArray[np.int64]
+
+    @property
+    def n_features(self) -> int:
+        """D, the number of input features."""
+        return self.gating.n_features
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Group of each column, shape (M',)."""
+        return self.group_of
+
+    def gates(self, X: ArrayLike) -> Array:
+        """Z R, shape (n, M')."""
+        return np.asarray(self.gating.gates(X) @ self.combination)
+
+    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Those of the gating that is combined."""
+        return self.gating.unseen(X)
+
+
+def l2_combination(n_units: int, n_contexts: int) -> Array:
+    r"""R of SVM-L2: with zeta = R u, ||u|| is the exact ||beta||_2 over all C^H joint contexts.
 
     With beta_gamma = sum_h zeta_{h, gamma_h}, ||beta||^2 = C^(H-2) tr(zeta' A zeta) where
-    A = C I + J - B, J all ones and B block ones. Its pseudo-inverse (returned) has the kernel
-    mask (agree(n, m) - (H - 1) / C) / C, agree = number of units whose contexts coincide.
-    The factor C^(H-2), which would overflow, is left out: the norm is
-    ||beta||_2 / C^((H-2)/2).
+    A = C I + J - B, J all ones and B block ones. Its pseudo-inverse P = R R' has the kernel mask
+    (agree(n, m) - (H - 1) / C) / C, agree = number of units whose contexts coincide, and is
+    (I - B / C) / C + J / (H C)^2. The factor C^(H-2), which would overflow, is left out: the norm
+    is ||beta||_2 / C^((H-2)/2).
 
     Parameters
     ----------
@@ -530,17 +577,30 @@ def l2_metric(n_units: int, n_contexts: int) -> Array:
 
     Returns
     -------
-    ndarray of shape (H * C, H * C)
-        Positive semi-definite, of rank H (C - 1) + 1.
+    ndarray of shape (H C, H (C - 1) + 1)
+        Of each unit C - 1 columns that sum to 0 over its contexts, and last a constant one.
 
     Notes
     -----
     Replaces eq. (23)/(25) of Lippl et al. (2022), which is not the root of their (24).
     """
+    of_unit = scipy.linalg.helmert(n_contexts).T / np.sqrt(n_contexts)
     size = n_units * n_contexts
-    block = np.kron(np.eye(n_units), np.ones((n_contexts, n_contexts)))
-    # On the complement of B's range A is C; on the ones vector H C; elsewhere 0.
-    return (np.eye(size) - block / n_contexts) / n_contexts + 1.0 / size**2
+    return np.hstack([np.kron(np.eye(n_units), of_unit), np.full((size, 1), 1.0 / size)])
+
+
+def l2_gates(contexts: HyperplaneContexts) -> CombinedGates:
+    """Gates of SVM-L2, in one group: contexts (n, H C) times `l2_combination`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> contexts = HyperplaneContexts.random(np.eye(3), n_units=2, random_state=0)
+    >>> l2_gates(contexts).gates(np.eye(3)).shape
+    (3, 3)
+    """
+    R = l2_combination(contexts.n_units, contexts.n_contexts)
+    return CombinedGates(contexts, R, np.zeros(R.shape[1], dtype=np.int64))
 
 
 def _projections(X: Array, weights: Array, single_precision: bool = False) -> Array:

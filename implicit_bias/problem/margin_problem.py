@@ -16,11 +16,9 @@ zeta       (M, D)        coefficients; f(x) = sum_m z_m(x) <zeta_m, x>
 alpha      (N,)          dual variables
 C          () or (N,)    weight of the samples' hinge losses, one for all or one each
 V          (M, D)        V_m = sum_n alpha_n y_n z_m(x_n) x_n
-P_g        (M_g, M_g)    metric of a group: norm sqrt(tr(zeta_g' P_g^+ zeta_g)) for zeta_g in the
-                         range of P_g, dual norm sqrt(tr(V_g' P_g V_g)); the identity by default
 =========  ============  ====================================================================
 
-In kernels ||V_g||^2 = alpha' Q_g alpha with Q_g = (y y') o (X X') o (Z_g P_g Z_g'): hard-margin
+In kernels ||V_g||^2 = alpha' Q_g alpha with Q_g = (y y') o (X X') o (Z_g Z_g'): hard-margin
 multiple kernel learning in which every structure is a mask on one Gram matrix. The feature
 matrix (N, M D) is never formed.
 
@@ -45,7 +43,6 @@ and Singer (2001) for the margins and the hinge loss of many classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Real
@@ -86,16 +83,15 @@ class MarginProblem:
     gates : array_like or scipy sparse array of shape (N, M)
         Gate of each column at each sample, any real numbers.
         `max_margin` poses the problem of a linear model, which has none.
-    groups, metric
-        Those of the group norm, see `GroupNorm`; bounds hold for the metric after its directions
-        at rounding level are cut off. Neither is needed with another norm.
+    groups : array_like of int, shape (M,)
+        Those of the group norm, see `GroupNorm`; not needed with another norm.
     C : float or array_like of shape (N,)
         Weight of the hinge loss in (0, inf], or that of each sample's; inf is the hard margin.
         Either all are finite or none is: a C_n above the sample's alpha_n is as good as infinite.
         Equal ones are kept as a number.
     norm : Norm or str, optional
         Any norm of `implicit_bias.norms`, by name or as an object, instead of the group norm; then
-        ``groups`` are not used, and there is no metric. A `GroupNorm` must have these groups.
+        ``groups`` are not used. A `GroupNorm` must have these groups.
     intercept : bool
         Whether each predictor has a free offset, ungated and not in the norm.
     classes : int, optional
@@ -104,14 +100,13 @@ class MarginProblem:
     Attributes
     ----------
     gate_norm : GroupNorm
-        The groups of the gate columns and their metric; the norm itself where none is given.
+        The groups of the gate columns; the norm itself where none is given.
 
     Raises
     ------
     ValueError
         NaN, shapes that do not fit, labels other than -1 and +1 or 0 .. K - 1, groups that are not
-        0 .. G - 1, a metric that is not symmetric positive semi-definite or that another norm has
-        no use for, C not positive or finite for some samples only, values whose squares over- or
+        0 .. G - 1, C not positive or finite for some samples only, values whose squares over- or
         underflow, or an intercept with one class only, where an offset alone separates and the
         optimum is 0.
     TypeError
@@ -140,7 +135,6 @@ class MarginProblem:
     y: Array
     gates: GateMatrix = cast(GateMatrix, None)
     groups: NDArray[np.int64] = cast("NDArray[np.int64]", None)
-    metric: Mapping[int, Array] | None = None
     C: float | Array = np.inf
     norm: Norm = cast(Norm, None)  # the group norm
     intercept: bool = False
@@ -179,7 +173,7 @@ class MarginProblem:
         n, shape = len(X), (1, gates.shape[1], X.shape[1])
         if gates.shape[0] != n:
             raise ValueError(f"gates must have one row a sample: {n}, got {gates.shape[0]}")
-        group_norm, norm = _as_norms(self.norm, self.groups, self.metric, shape, classes)
+        group_norm, norm = _as_norms(self.norm, self.groups, shape, classes)
         C = _as_weights(self.C, n)
         if not isinstance(self.intercept, (bool, np.bool_)):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
@@ -189,8 +183,8 @@ class MarginProblem:
                 "pass samples of both classes, or intercept=False"
             )
         checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
-        checked |= {"groups": group_norm.groups, "metric": group_norm.metric}
-        for name, value in {**checked, "C": C, "classes": classes}.items():
+        checked |= {"groups": group_norm.groups, "C": C, "classes": classes}
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
         self._check_range()
         _ = self.n_groups  # refuses groups that do not fit
@@ -283,14 +277,7 @@ class MarginProblem:
 
     @cached_property
     def features(self) -> Features:
-        """Features of the samples, with plain gates."""
-        plain = self.gate_norm.plain_gates(self.gates)
-        same = plain is self.gates
-        return self._given if same else Features(self.X, plain, self.plain_groups)
-
-    @cached_property
-    def _given(self) -> Features:
-        """Features of the samples, with the gates as they are given."""
+        """Features of the samples."""
         return Features(self.X, self.gates, self.groups)
 
     @cached_property
@@ -300,7 +287,7 @@ class MarginProblem:
 
     def decision(self, coef: Array) -> Array:
         """f(x_n), shape (N,) or (N, K), of coefficients, without the intercept."""
-        return self._given.apply(coef.reshape(self.norm_shape)).reshape(self.alpha_shape)
+        return self.features.apply(coef.reshape(self.norm_shape)).reshape(self.alpha_shape)
 
     def margins(self, decision: Array, intercept: float | Array = 0.0) -> Array:
         """y_n (f(x_n) + b), shape (N,); with classes, the smallest margin of each sample."""
@@ -320,30 +307,16 @@ class MarginProblem:
     def dual_vectors(self, alpha: Array) -> Array:
         """V_m = sum_n alpha_n y_n z_m(x_n) x_n, shape (M, D), or (K, M, D) of alpha (N, K).
 
-        Without the samples that have no features (gates off, or in the null space of the metric),
-        which add nothing but rounding and overflow.
+        Without the samples that have no features, which add nothing but rounding and overflow.
         """
-        weights = np.where(self.zero_features[:, None], 0.0, self._by_class(self.weights(alpha)))
-        return self._given.adjoint(weights).reshape(self.coef_shape)
+        return self.features.adjoint(self._by_class(self.weights(alpha))).reshape(self.coef_shape)
 
     def group_norms(self, coef: Array) -> Array:
-        """||zeta_g|| of each group, shape (G,); inf where zeta_g leaves the range of P_g."""
+        """||zeta_g|| of each group, shape (G,)."""
         return self.norm.group_norms(coef.reshape(self.norm_shape))
 
-    def projected(self, coef: Array) -> Array:
-        """Coefficients without what rounding put outside the ranges of the P_g."""
-        return self.gate_norm.projected(coef)
-
-    def plain_coef(self, coef: Array) -> Array:
-        """Coefficients of the plain gates, (M', D) or (K, M', D); the same without a metric."""
-        return self.gate_norm.plain_coef(coef)
-
-    def of_plain(self, coef: Array) -> Array:
-        """Coefficients (M, D) or (K, M, D) of those of the plain gates, (M', D) or (K, M', D)."""
-        return self.gate_norm.of_plain(coef)
-
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
-        """zeta_g = d_g P_g V_g(alpha): KKT's coefficients of alpha and d (G,).
+        """zeta_g = d_g V_g(alpha): KKT's coefficients of alpha and d (G,).
 
         Of a norm that is a sum of Euclidean norms over groups, which need not be those of columns.
         """
@@ -355,8 +328,7 @@ class MarginProblem:
 
     def dual_norms(self, alpha: Array) -> Array:
         """||V_g(alpha)|| of each group, shape (G,)."""
-        V = self.features.adjoint(self._by_class(self.weights(alpha)))
-        return self.plain_norm.dual_norms(V)
+        return self.norm.dual_norms(self.dual_vectors(alpha).reshape(self.norm_shape))
 
     @property
     def feature_norms(self) -> Array:
@@ -374,31 +346,8 @@ class MarginProblem:
         return float(np.sqrt(np.mean(self.feature_norms**2))) or 1.0
 
     def gram(self, group: int) -> Array:
-        """Q_g = (y y') o (X X') o (Z_g P_g Z_g'), shape (N, N)."""
+        """Q_g = (y y') o (X X') o (Z_g Z_g'), shape (N, N)."""
         return np.outer(self.y, self.y) * self.features.row_gram(group)
-
-    # The solvers see plain groups only: the equivalent problem without metric. With a metric the
-    # program *is* that of these gates as they are stored, and both bounds are about it.
-
-    @property
-    def plain_norm(self) -> Norm:
-        """The norm of the coefficients of the plain gates, which has no metric."""
-        return self.gate_norm.plain if self.norm is self.gate_norm else self.norm
-
-    @cached_property
-    def root(self) -> sp.csr_array:
-        """R, shape (M, M'): block diagonal with P_g = R_g R_g'; coef = R @ plain coef."""
-        return self.gate_norm.root
-
-    @property
-    def plain_gates(self) -> sp.csr_array:
-        """Gates Z R, shape (N, M'), of the equivalent problem without metric."""
-        return self.features.sparse_gates
-
-    @property
-    def plain_groups(self) -> NDArray[np.int64]:
-        """Group of each column of `plain_gates`, shape (M',)."""
-        return self.gate_norm.plain_groups
 
     def has_gates_of(self, other: MarginProblem) -> bool:
         """Whether inputs, gates and groups are those of another problem on the same samples."""
@@ -439,7 +388,7 @@ class HasHiddenLayer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Architecture:
-    """What an architecture fixes: its gates, how they are grouped, and the groups' metric.
+    """What an architecture fixes: its gates, and how they are grouped.
 
     Parameters
     ----------
@@ -447,8 +396,6 @@ class Architecture:
         The gates of any input.
     groups : ndarray of int, shape (M,), optional
         Group of each gate column; the gating's own where not given.
-    metric : mapping from group to ndarray of shape (M_g, M_g), optional
-        As in `MarginProblem`.
     representation : object with ``hidden_activations(X)``, optional
         A trained network whose hidden activations (n, H) are what gates and coefficients apply
         to; the inputs themselves where not given.
@@ -461,7 +408,6 @@ class Architecture:
 
     gating: Gating
     groups: NDArray[np.int64] | None = None
-    metric: Mapping[int, Array] | None = None
     representation: HasHiddenLayer | None = None
     norm: Norm | None = None
     apart: bool = False
@@ -484,13 +430,9 @@ class Architecture:
         inputs = self.inputs(X)
         groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
-        norm, metric = self.norm, self.metric
-        if norm is None:
-            norm, metric = GroupNorm(groups, metric, apart=self.apart), None
+        norm = GroupNorm(groups, apart=self.apart) if self.norm is None else self.norm
         labels = cast(Array, y)  # `MarginProblem` checks and converts them
-        return MarginProblem(
-            inputs, labels, gates, groups, metric, C, norm, intercept, classes=classes
-        )
+        return MarginProblem(inputs, labels, gates, groups, C, norm, intercept, classes=classes)
 
     def decision(self, X: ArrayLike, coef: Array) -> Array:
         """f(x_n), shape (n,) or (n, K), of inputs X (n, D), without an intercept."""
@@ -606,7 +548,6 @@ def check_C(given: object) -> float:  # noqa: N802 - C is a name
 def _as_norms(
     norm: Norm | HasValueAndDual | str | None,
     groups: NDArray[np.int64] | None,
-    metric: Mapping[int, Array] | None,
     shape: tuple[int, int, int],
     classes: int | None,
 ) -> tuple[GroupNorm, Norm]:
@@ -621,18 +562,14 @@ def _as_norms(
             f"groups are missing: number the group of each of the {shape[1]} gate columns "
             "(np.arange(M) for a unit a column), or pass another norm, such as norm='l2'"
         )
-    chosen = GroupNorm(cast(Any, groups), metric) if norm is None else as_norm(norm)
+    chosen = GroupNorm(cast(Any, groups)) if norm is None else as_norm(norm)
     if isinstance(chosen, GroupNorm):
         of_gates = chosen
-        same_metric = norm is None or metric is None or metric is chosen.metric
-        same_groups = groups is None or np.array_equal(chosen.groups, as_groups(groups))
-        if not (same_metric and same_groups):
+        if groups is not None and not np.array_equal(chosen.groups, as_groups(groups)):
             raise ValueError(
-                "norm is a GroupNorm of other groups, or with another metric, than those given: "
-                "pass the same groups and no metric, or norm=None"
+                "norm is a GroupNorm of other groups than those given: pass the same groups, or "
+                "norm=None"
             )
-    elif metric is not None:
-        raise ValueError(f"a metric belongs to the group norm, not to {chosen!r}: pass norm=None")
     else:
         of_gates = GroupNorm(np.zeros(shape[1], np.int64) if groups is None else groups)
     of_columns = "they name the group of each gate column"

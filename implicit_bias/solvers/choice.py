@@ -65,7 +65,7 @@ def structure_of(problem: MarginProblem) -> Structure:
     if problem.is_binary_group_lasso:
         return "gates"
     groups = problem.norm.partition(problem.norm_shape)
-    if problem.metric is not None or (groups is not None and groups.inner == "l2"):
+    if groups is not None and groups.inner == "l2":
         return "euclidean"
     of_entries = isinstance(problem.norm, Entrywise) or (
         groups is None and norms.entries_of(problem.norm) is not None
@@ -193,9 +193,8 @@ def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
 
 def count_features(problem: MarginProblem) -> int:
     """P: columns of gates that are ever on, times inputs, constant ones merged."""
-    constant = int((problem.X == problem.X[0]).all(axis=0).sum())
-    used = np.unique(problem.plain_gates.indices)
-    return len(used) * (problem.X.shape[1] - constant + min(constant, 1))
+    features = problem.features
+    return len(np.unique(features.sparse_gates.indices)) * features.n_inputs
 
 
 def _semidefinite_entries(problem: MarginProblem) -> int:

@@ -30,9 +30,7 @@ and go as such to the solvers that take a quadratic objective. OSQP takes nothin
 If the solver finds no solution, `linear_program.gordan` looks for the proof.
 
 Another norm than that of gate columns, and many classes, are solved in the primal alone, as it
-stands in `problem`, with the norm as a CVXPY atom of the plain coefficients.
-
-A metric enters through the equivalent plain gates (see `MarginProblem.root`).
+stands in `problem`, with the norm as a CVXPY atom.
 
 Source of the primal: Lippl, Abbott, Chung (2022), section 4 and their published code.
 """
@@ -172,7 +170,7 @@ class CvxpySolver(ExternalSolver):
                 "choose another solver for this problem"
             )
         if self.max_seconds is None:
-            n_features = problem.plain_gates.shape[1] * problem.X.shape[1]
+            n_features = problem.n_gates * problem.X.shape[1]
             return self.run_here(problem, self.seconds_for(problem.n_samples * n_features))
         try:
             return cast(Candidate, call_within(self.max_seconds, self.run_here, problem))
@@ -240,7 +238,7 @@ class Factor:
     B : csc_array of shape (N, r)
         Sparse where the gates are.
     lift : callable
-        From u (r,) to the coefficients (M'_g, D) of the group's plain gates, times the scale
+        From u (r,) to the coefficients (M_g, D) of the group's gates, times the scale
         that every solver of fixed absolute tolerances needs.
     """
 
@@ -248,9 +246,9 @@ class Factor:
     lift: Callable[[Array], Array]
 
 
-def _plain(problem: MarginProblem, group: int) -> Factor:
+def _as_they_are(problem: MarginProblem, group: int) -> Factor:
     """Take the features of a group themselves: u is zeta_g."""
-    columns = problem.plain_groups == group
+    columns = problem.groups == group
     # Of a size that solvers of fixed absolute tolerances need.
     B = problem.features.of_rows(problem.constraints).matrix(columns).tocsc() / problem.scale
     return Factor(B, lambda u: u.reshape(int(columns.sum()), -1))
@@ -261,7 +259,7 @@ def _cholesky(problem: MarginProblem, group: int) -> Factor:
 
     Its rows of the pivots are a triangle L, and zeta_g = sum_(n in p) c_n phi_n with L' c = u.
     """
-    columns = np.flatnonzero(problem.plain_groups == group)
+    columns = np.flatnonzero(problem.groups == group)
     Q = problem.gram(group) / problem.scale**2
     packed, order, rank, _ = scipy.linalg.lapack.dpstrf(Q, lower=1)
     if rank == 0:  # off at every sample: one coordinate without effect
@@ -272,7 +270,7 @@ def _cholesky(problem: MarginProblem, group: int) -> Factor:
     B[order] = np.tril(packed)[:, :rank]
     pivots = order[:rank]
     L = B[pivots]
-    Z = problem.plain_gates[pivots][:, columns]
+    Z = problem.features.sparse_gates[pivots][:, columns]
     yX = (problem.y[:, None] * problem.X)[pivots] / problem.scale
 
     def lift(u: Array) -> Array:
@@ -309,10 +307,9 @@ def _in_groups(problem: MarginProblem, formulation: Formulation, quadratic: bool
 
     def answer() -> Answer:
         alpha, coordinates, beta = read()
-        plain = np.zeros((len(problem.plain_groups), problem.X.shape[1]))
+        coef = np.zeros(problem.features.shape)
         for g, (group, u) in enumerate(zip(factors, coordinates, strict=True)):
-            plain[problem.plain_groups == g] = group.lift(u)
-        coef = problem.of_plain(plain) / problem.scale
+            coef[problem.groups == g] = group.lift(u) / problem.scale
         return Answer(np.maximum(alpha, 0.0) / problem.scale, coef, float(beta.sum()))
 
     return Posed(program, answer)
@@ -384,7 +381,7 @@ def _dual_quadratic(
 def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
     """Pose the primal, of many classes (K) or two (K = 1), with the norm as an atom."""
     (K, _, _), N, scale = problem.norm_shape, problem.n_samples, problem.scale
-    Z, X = problem.plain_gates.toarray(), problem.X / scale
+    Z, X = problem.features.sparse_gates.toarray(), problem.X / scale
     Phi = (Z[:, :, None] * X[:, None, :]).reshape(N, -1)
     zeta = cp.Variable(K * Phi.shape[1])
     b, slack = cp.Variable((1, K)), cp.Variable(N, nonneg=True)
@@ -393,7 +390,7 @@ def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
     of_rows = sp.eye_array(N, format="csr")[rows.samples]
     margins = cp.sum(cp.multiply(rows.labels.toarray(), of_rows @ f), axis=1)
     shape = (K, Z.shape[1], X.shape[1])
-    cost, constraints = problem.plain_norm.atom(zeta, shape, cp), []
+    cost, constraints = problem.norm.atom(zeta, shape, cp), []
     reached = margins >= 1
     if not problem.hard_margin:
         cost = cost + (problem.box * scale) @ slack
@@ -404,8 +401,7 @@ def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
 
     def read() -> Answer:
         alpha = rows.alpha(np.maximum(reached.dual_value, 0.0) / scale)
-        by_class = zeta.value.reshape(K, Z.shape[1], X.shape[1]) / scale
-        coef = problem.of_plain(by_class).reshape(problem.coef_shape)
+        coef = zeta.value.reshape(problem.coef_shape) / scale
         return Answer(alpha, coef, problem.as_intercept(b.value.ravel() * problem.intercept))
 
     return Posed(program, read)
@@ -456,7 +452,7 @@ class Formulated(NamedTuple):
 
 
 FORMULATIONS: dict[Formulation, Formulated] = {
-    "primal": Formulated(_plain, _primal),
+    "primal": Formulated(_as_they_are, _primal),
     "reduced": Formulated(_cholesky, _primal),
     "dual": Formulated(_cholesky, _dual),
 }

@@ -10,7 +10,7 @@ holds nothing of it in float64. The factor's normal equations are refined with t
 
 ======  ==========  ==========================================================================
 v       (P',)       of centred, equilibrated features, and the intercept last where there is one
-phi_n   (P,)        features of sample n: the used plain gates times the inputs
+phi_n   (P,)        features of sample n: the used gates times the inputs
 nu      (N,)        powers of two near the features' norms; c_n = sigma / nu_n, the box is C nu_n
 ======  ==========  ==========================================================================
 
@@ -397,7 +397,7 @@ class _Program(homogeneous.Program):
     def __init__(self, problem: MarginProblem, device: torch.device) -> None:
         self._problem = problem
         intercept = problem.intercept
-        gates = sp.csc_array(problem.plain_gates)
+        gates = sp.csc_array(problem.features.sparse_gates)
         self._used = _used_gates(gates)
         Z = gates[:, self._used].toarray()
         # A free intercept absorbs the offsets only where every gate is constant.
@@ -426,7 +426,7 @@ class _Program(homogeneous.Program):
                 whole[-1, block] -= Z[0, m] * self._inputs.offsets * scale[block]
             elif self._inputs.norm > 0:
                 whole[block[-1], block] -= self._inputs.offsets / self._inputs.norm * scale[block]
-        groups = np.unique(problem.plain_groups[self._used], return_inverse=True)[1]
+        groups = np.unique(problem.groups[self._used], return_inverse=True)[1]
         self.n_groups = int(groups.max()) + 1
         self.groups = torch.as_tensor(np.repeat(groups, D), device=device)
         self.member = torch.nn.functional.one_hot(self.groups, self.n_groups).double()
@@ -513,15 +513,15 @@ class _Program(homogeneous.Program):
         """Return zeta (M, D) and the intercept of the problem as posed."""
         whole = (self._whole @ v).cpu().numpy() / self.sigma
         w, b = whole[: len(self.T)], whole[len(self.T) :].sum()
-        plain = np.zeros((self._problem.plain_gates.shape[1], self._problem.X.shape[1]))
-        plain[self._used] = self._inputs.expand(w.reshape(len(self._used), -1))
-        return np.asarray(self._problem.root @ plain), float(b)
+        coef = np.zeros(self._problem.features.shape)
+        coef[self._used] = self._inputs.expand(w.reshape(len(self._used), -1))
+        return coef, float(b)
 
 
 def peak_memory(problem: MarginProblem) -> int:
     """Bytes that a solve may take at most beside the problem."""
     N, D = problem.X.shape
-    M = len(_used_gates(sp.csc_array(problem.plain_gates)))
+    M = len(_used_gates(sp.csc_array(problem.features.sparse_gates)))
     P = M * (D + 1) + 1
     return 8 * (N * (P + M + D + 40) + 3 * BLOCK * P + 8 * P**2)
 

@@ -20,7 +20,7 @@ Everything over tau is a solution where tau > 0. Where tau -> 0, alpha proves by
 is none: the iteration needs no feasible start, nor one of the right scale, and ends in either case.
 
 ======  ==========  ==========================================================================
-phi_n   (P,)        features of sample n: the plain gates times the inputs
+phi_n   (P,)        features of sample n: the gates times the inputs
 w, V    (P,)        coefficients, the norm's argument; dual vectors
 v       (P',)       the coefficients that the method solves for, the intercept last
 T       (P, P')     back from there, w = T v

@@ -93,7 +93,7 @@ class LinearProgram(base.ExternalSolver):
         ValueError
             A norm that is no sum of maxima over groups.
         """
-        n_features = problem.plain_gates.shape[1] * problem.X.shape[1]
+        n_features = problem.n_gates * problem.X.shape[1]
         deadline = Deadline.after(self.seconds_for(len(problem.constraints) * n_features))
         run, limit = (
             _WorkingProgram(self, problem, deadline),

@@ -618,11 +618,11 @@ class ScaledProblem:
         """Return the coefficients of a start in the features, (K', D')."""
         layout = self.layout
         width = layout.rows.width
-        plain = layout.problem.plain_coef(start.coef).reshape(width, -1) * self.scale
+        coef = start.coef.reshape(width, -1) * self.scale
         if (empty := layout.merged).any():
-            plain[empty] = plain[empty].mean(axis=0)
+            coef[empty] = coef[empty].mean(axis=0)
         firsts = np.unique(layout.kinds[:width], return_index=True)[1]
-        return self.tensor(layout.inputs.inside(plain[firsts]))
+        return self.tensor(layout.inputs.inside(coef[firsts]))
 
     def balanced(self, alpha: Tensor) -> Tensor:
         """Scale the classes of alpha (P,), so that e' alpha = 0 where there is an intercept."""
@@ -668,14 +668,12 @@ class ScaledProblem:
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         layout, problem = self.layout, self.layout.problem
-        plain = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
+        found = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
         # No -1: features that are all 0 leave no columns, D' = 0.
-        rows = plain.reshape(math.prod(plain.shape[:2]), plain.shape[-1])
+        rows = found.reshape(math.prod(found.shape[:2]), found.shape[-1])
         expanded = layout.inputs.expand(rows)
-        by_kind = expanded.reshape(len(plain), -1, problem.X.shape[1])
-        return problem.of_plain(by_kind[layout.kinds[: layout.rows.width]]).reshape(
-            problem.coef_shape
-        )
+        by_kind = expanded.reshape(len(found), -1, problem.X.shape[1])
+        return by_kind[layout.kinds[: layout.rows.width]].reshape(problem.coef_shape)
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
         """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
@@ -704,8 +702,8 @@ def peak_memory(
     system, all by default, and ``n_squares`` matrices of that order are held at once: K and Q(d)
     at least.
     """
-    D, (_, M), G = problem.X.shape[1], problem.plain_gates.shape, problem.n_groups
-    M *= problem.norm_shape[0]
+    K, M, D = problem.norm_shape
+    M, G = K * M, problem.n_groups
     square = n_squares * (n_samples if n_system is None else n_system) ** 2
     rows = n_samples * (3 * D + 4 * M + 5 * G)  # inputs and gates, products, U, W
     return 8 * (square + rows + 4 * (M + 1) * (D + 1) + G**2)

@@ -494,7 +494,7 @@ def _proof_takes_too_long(problem: MarginProblem) -> bool:
 def _has_another_norm(problem: MarginProblem) -> bool:
     """Whether the Euclidean norm may find a separator, or a proof of none, that holds here too."""
     other = problem.norm not in (L2(), problem.gate_norm)
-    return other and problem.hard_margin and problem.metric is None
+    return other and problem.hard_margin
 
 
 def _checked(solver: Solver, options: choice.MethodOptions) -> Solver:
@@ -523,11 +523,6 @@ def _advice(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> st
     if graded.status is Status.OPTIMAL:
         return ""
     advice = []
-    if graded.status.inseparable and len(problem.plain_groups) < problem.n_gates:
-        advice.append(
-            "none outside the range of the metric is allowed, whose eigenvalues below 1e-12 M_g "
-            "times the largest count as 0: to allow them pass gates Z R with P = R R' instead"
-        )
     if graded.status.inseparable and _separable_with_offset(
         problem, attempt.method.tolerances, deadline
     ):

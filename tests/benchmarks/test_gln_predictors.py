@@ -19,7 +19,7 @@ from implicit_bias import MarginProblem, certify, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, gated_linear
-from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
+from implicit_bias.problem.gating import HyperplaneContexts, l2_combination
 from modules import seeded
 
 Contexts: TypeAlias = NDArray[np.int64]
@@ -180,16 +180,9 @@ def test_norm_is_that_of_svm_l2_and_a_price_on_pairs(sizes: Sizes) -> None:
     l2_square = np.square(beta).sum() / n_contexts ** (n_units - 1)
     assert found.norm() ** 2 == pytest.approx(l2_square + 2 * pairs)
 
-    metric = l2_metric(n_units, n_contexts)
-    gates = np.eye(n_units * n_contexts)  # the program is of no matter: only its norm is asked
-    problem = MarginProblem(
-        np.ones((len(gates), n_features)),
-        np.ones(len(gates)),
-        gates,
-        np.zeros(len(gates), dtype=int),
-        {0: metric},
-    )
-    (l2_norm,) = problem.group_norms(problem.projected(coef))
+    combined = l2_combination(n_units, n_contexts)
+    u, *_ = np.linalg.lstsq(combined, coef)
+    l2_norm = np.linalg.norm(u)
     assert l2_norm**2 / n_contexts == pytest.approx(l2_square)
 
 

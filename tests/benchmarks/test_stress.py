@@ -202,7 +202,7 @@ def test_every_eighth_problem_is_of_another_family() -> None:
 @pytest.mark.parametrize("family", stress.FAMILIES)
 def test_other_families_are_of_many_norms(family: str) -> None:
     facts = pd.DataFrame([stress.draw(index, family).facts for index in range(40)])
-    assert facts["norm"].nunique() > 8 or family == "metrics"
+    assert facts["norm"].nunique() > 8 or family == "combined"
     assert (facts["K"].dropna() >= 100).all() == (family == "many classes")
     assert np.isfinite(facts["C"]).any()
 
@@ -210,7 +210,7 @@ def test_other_families_are_of_many_norms(family: str) -> None:
 def test_draws_are_of_all_kinds() -> None:
     facts = pd.DataFrame([stress.draw(index).facts for index in range(60)])
     assert facts["N"].between(1, stress.MOST).all()
-    for name in ("intercept", "warm", "metric", "duplicates", "collinear", "labels", "scaled"):
+    for name in ("intercept", "warm", "combined", "duplicates", "collinear", "labels", "scaled"):
         assert facts[name].nunique() > 1
     assert np.isinf(facts["C"]).any()
     assert np.isfinite(facts["C"]).any()

@@ -27,8 +27,8 @@ def problem(request: pytest.FixtureRequest) -> MarginProblem:
 
 
 def aligned(problem: MarginProblem, alpha: Array) -> Array:
-    """Coefficients P_g V_g(alpha): in the range of every metric, and often of positive margin."""
-    return oracles.in_range(problem, problem.dual_vectors(alpha))
+    """Coefficients V(alpha), often of positive margin."""
+    return problem.dual_vectors(alpha)
 
 
 def random_alpha(problem: MarginProblem, seed: int = 0) -> Array:
@@ -106,14 +106,6 @@ def test_nothing_bounds_nothing() -> None:
     assert (zero.lower, zero.upper, zero.gap, zero.min_margin) == (0, np.inf, np.inf, 0)
     soft = certify(separable("soft-small-c"))
     assert soft.upper == pytest.approx(0.03 * 30)
-
-
-def test_coefficients_outside_the_metric_bound_nothing() -> None:
-    ones = np.ones((2, 2))
-    problem = MarginProblem(np.ones((1, 1)), [1.0], [[1.0, 0.0]], [0, 0], {0: ones})  # type: ignore[arg-type]
-    assert certify(problem, [[1.0], [1.0]]).upper == pytest.approx(1)
-    outside = certify(problem, [[1.0], [0.0]])
-    assert (outside.upper, outside.min_margin) == (np.inf, 1)
 
 
 def test_inputs_are_left_alone() -> None:
@@ -278,26 +270,6 @@ def test_errors_name_cause_and_cure(arguments: dict[str, Any], message: str) -> 
 # --- where rounding could fool the certificate -----------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("gates", "metric", "coef", "C", "optimum"),
-    [
-        # Within rounding of the metric's range, yet it makes the margins.
-        ([1e-6, 1e4], [1.0, 0.0], [1.0, 5e-10], np.inf, 1e6),
-        # A metric rounded below zero is cut off.
-        ([1.0, 1e5], [1.0, -1.9e-10], [1.0, 0.0], np.inf, 1.0),
-        # Zero features are those of their own group, and 10 = C hides no sample.
-        *(([1.0, 1e13], [1.0, 0.0], [1.0, 0.0], C, 1.0) for C in (np.inf, 10.0)),
-    ],
-)
-def test_what_the_metric_does_not_see_does_not_predict(
-    gates: list[float], metric: list[float], coef: list[float], C: float, optimum: float
-) -> None:
-    one, groups, P = np.ones((2, 1)), np.zeros(2, dtype=int), {0: np.diag(metric)}
-    problem = MarginProblem(one, np.ones(2), np.array([gates, gates]), groups, P, C)
-    found = certify(problem, np.reshape(coef, (2, 1)), [1.0, 1.0])
-    assert (found.lower, found.upper) == pytest.approx((optimum, optimum))
-
-
 def test_bounds_that_contradict_each_other_have_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = separable("gln")
     solution = solve(problem)
@@ -370,13 +342,6 @@ def test_offsets_do_not_fool_the_bounds(offset: float) -> None:
     assert exact.upper == pytest.approx(
         float(oracles.root(1 + Fraction(offset) ** 2)) / 5, rel=1e-9
     )
-
-
-def test_small_features_are_those_of_their_own_group() -> None:
-    gates, metric = np.array([[1.0, 0.0], [1.0, 1.0]]), {0: np.array([[1e-26]])}
-    beside = MarginProblem(np.ones((2, 1)), np.ones(2), gates, np.arange(2), metric)
-    assert not beside.zero_features.any()
-    assert find_conflict(beside) is None
 
 
 @pytest.mark.slow

@@ -12,14 +12,14 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import FEATURES, GATES, ROUNDING, Stranger, random_metric
+from cases import FEATURES, GATES, ROUNDING, Stranger
 from cases import NORMS as OF_NAMES
 from cases import clusters as of_clusters
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify, grade
 from implicit_bias.bounds.gordan import prove_not_separable
 from implicit_bias.bounds.separability import find_conflict
-from implicit_bias.norms import L1, L2, GroupNorm, SumOverGroups, as_norm
+from implicit_bias.norms import L2, GroupNorm, SumOverGroups, as_norm
 from implicit_bias.problem import MarginProblem, max_margin
 from oracles import check_proof, check_signs, cvxpy_optimum, exact_bounds, hold
 
@@ -40,7 +40,7 @@ def posed(
     X, y = of_clusters(n, k=2 if binary else 3, **{"spread": 0.3, "seed": 0, **more})
     gates = np.random.default_rng(1).normal(size=(n, 3))
     labels = 2 * y - 1 if binary else y
-    return MarginProblem(X, labels, gates, GATES, None, C, NORMS[name], intercept)
+    return MarginProblem(X, labels, gates, GATES, C, NORMS[name], intercept)
 
 
 # --- every norm, both margins ----------------------------------------------------------------
@@ -248,7 +248,6 @@ ONES, ZERO = np.ones((24, 1)), np.zeros(1, dtype=int)
         ({"y": Y0, "classes": 2}, "labels of 2 classes"),
         ({"y": Y0 + 100_000}, "number the classes"),
         ({"norm": "l3"}, "norm"),
-        ({"norm": L1(), "metric": {0: np.eye(1)}}, "metric"),
         ({"norm": GroupNorm(np.array([0, 1]))}, "other groups"),
         ({"norm": SumOverGroups(L2(), FEATURES[:4], axis=-1)}, "features"),
         ({"norm": SumOverGroups(L2(), GATES)}, "gate columns"),
@@ -273,30 +272,3 @@ def test_candidates_that_do_not_fit_are_refused() -> None:
         certify(problem, np.ones((3, 1, 5)), intercept=[1.0, 0.0, 0.0])
     with pytest.raises(ValueError, match="intercept must have shape"):
         certify(replace(problem, intercept=True), np.ones((3, 1, 5)), intercept=0.0)
-
-
-def test_metrics_work_with_classes() -> None:
-    """A metric of full rank is a change of gates."""
-    X, y = clusters()
-    gates = sp.csr_array(np.random.default_rng(7).normal(size=(24, 3)))
-    P = random_metric(2, 2)
-    for apart in (False, True):
-        norm = GroupNorm(GATES, {0: P}, apart=apart)
-        problem = MarginProblem(X, y, gates, GATES, norm=norm)
-        plain = MarginProblem(
-            X,
-            y,
-            problem.plain_gates,
-            problem.plain_groups,
-            norm=GroupNorm(problem.plain_groups, apart=apart),
-        )
-        assert problem.n_groups == (6 if apart else 2)
-        rng = np.random.default_rng(8)
-        u, alpha = rng.normal(size=plain.coef_shape), rng.exponential(size=plain.alpha_shape)
-        alpha[np.arange(24), y] = 0.0
-        coef = np.stack([problem.root @ part for part in u])
-        one, two = certify(problem, coef, alpha), certify(plain, u, alpha)
-        assert one.lower == pytest.approx(two.lower, rel=1e-9)
-        assert one.min_margin == pytest.approx(two.min_margin, rel=1e-9)
-        np.testing.assert_allclose(one.dual_norms, two.dual_norms, rtol=1e-9)
-        np.testing.assert_allclose(problem.group_norms(coef), plain.group_norms(u), rtol=1e-9)

@@ -104,17 +104,6 @@ def test_a_given_dual_counts() -> None:
         certify_regularised(problem, coef, loss="hinge", weight=0.7, dual=-problem.y)
 
 
-def test_metric() -> None:
-    base = gated()
-    metric = {0: np.array([[2.0, 0.3], [0.3, 1.0]])}
-    problem = MarginProblem(base.X, base.y, base.gates, base.groups, metric)
-    theta = problem.y * 0.01
-    coef = problem.coef_of(theta * problem.y, np.full(4, 0.5))
-    for loss in NAMES:
-        grade = certify_regularised(problem, coef, loss=loss, weight=0.5)
-        assert 0 < grade.lower <= grade.upper
-
-
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

@@ -405,7 +405,6 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
         (ib.ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be at most 5"),
         (ib.ReLUClassifier(steps=5, checkpoints=cast(Any, "3")), "checkpoints must be a whole"),
         (ib.GatedSVC(norm=cast(Any, 0)), "norm must be"),
-        (ib.GatedSVC(norm=ib.norms.L1(), metric={0: np.eye(1)}), "metric belongs"),
         (ib.GatedReLUSVC(True), "n_units must be a whole number"),
         *(
             (ib.GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]

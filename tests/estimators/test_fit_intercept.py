@@ -66,7 +66,6 @@ def test_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> Non
     [
         (ib.GatedSVC(), True),
         (ib.GatedSVC(NoGates(3)), True),
-        (ib.GatedSVC(metric={0: np.full((1, 1), 2.0)}), True),
         (ib.HiddenLayerSVC(), True),
         (ib.GatedSVC(fit_intercept=False), False),
         (ib.GLNSVC(5, random_state=0), False),

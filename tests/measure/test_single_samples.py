@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from implicit_bias import MarginProblem, SolveError, solve
+from implicit_bias import SolveError, max_margin, solve
 from implicit_bias.measure.single_samples import per_sample_adam_metric
-from implicit_bias.norms import GroupNorm
 
 
 @pytest.mark.slow
 def test_the_norm_of_single_samples_is_a_fixed_point() -> None:
-    """Its multipliers give its metric; equal sizes of features give l2; a metric poses it, too."""
+    """Its multipliers give its metric; equal sizes of features give l2."""
     signed = np.random.default_rng(0).normal(size=(5, 9))
     y = np.array([1, -1, -1, 1, 1])
     found, shares = per_sample_adam_metric(signed * y[:, None], y)
@@ -20,12 +19,12 @@ def test_the_norm_of_single_samples_is_a_fixed_point() -> None:
     metric = np.array([sum((shares[n] * signed[n, j]) ** 2 for n in range(5)) for j in range(9)])
     metric **= 0.5
     np.testing.assert_allclose(found, metric, rtol=1e-9)
-    norm = GroupNorm(np.zeros(9, int), {0: np.diag(1 / metric)})
-    posed = solve(MarginProblem(np.ones((5, 1)), np.ones(5), signed, norm=norm), tol=1e-8)
+    root = np.sqrt(metric)
+    posed = solve(max_margin(signed / root, np.ones(5)), tol=1e-8)
     np.testing.assert_allclose(posed.alpha / posed.alpha.sum(), shares, atol=1e-5)
     along = (shares @ signed) / metric
     expected = along / (signed @ along).min()  # of smallest margin 1
-    np.testing.assert_allclose(posed.coef[:, 0], expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(posed.coef[0] / root, expected, rtol=1e-4, atol=1e-6)
     equal, _ = per_sample_adam_metric(np.sign(signed), np.ones(5))
     np.testing.assert_allclose(equal, equal[0])
 

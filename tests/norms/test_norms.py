@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from gmpy2 import mpfr, mpq
 
-from cases import random_metric
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array
@@ -55,28 +54,6 @@ def digits() -> object:
 # --- groups of gates -------------------------------------------------------------------------
 
 GROUPS = np.array([0, 1, 0, 1, 1, 2])
-
-
-@pytest.fixture(params=[None, 3, 2], ids=["plain", "metric", "singular-metric"])
-def norm(request: pytest.FixtureRequest) -> GroupNorm:
-    rank = request.param
-    return GroupNorm(GROUPS, None if rank is None else {1: random_metric(3, rank)})
-
-
-def test_root_turns_a_metric_into_gates(norm: GroupNorm) -> None:
-    u = np.random.default_rng(2).normal(size=(len(norm.plain_groups), 4))
-    np.testing.assert_allclose(norm.plain_coef(norm.root @ u), u, atol=1e-9)
-    np.testing.assert_allclose(norm.group_norms(norm.root @ u), norm.plain_norms(u))
-
-
-def test_outside_a_singular_metric_the_norm_is_infinite() -> None:
-    norm = GroupNorm(np.zeros(2, dtype=int), {0: np.ones((2, 2))})
-    assert norm.value(np.array([[1.0], [0.0]])) == np.inf
-    assert norm.dual(np.array([[1.0], [-1.0]])) == pytest.approx(0, abs=1e-12)
-    nearly = {0: np.array([[1.0, 1.0 - 1e-14], [1.0 - 1e-14, 1.0]])}
-    found = solve(MarginProblem(np.ones((2, 1)), [1, -1], np.eye(2), [0, 0], nearly))  # type: ignore[arg-type]
-    assert found.status is Status.NOT_SEPARABLE
-    assert "the range of the metric" in found.message
 
 
 @pytest.mark.parametrize(
@@ -236,11 +213,11 @@ def in_rows(values: Array) -> Array:
 
 
 def of_gates(norm: GroupNorm, shape: tuple[int, ...] = SHAPE) -> Case:
-    """Return the sum over the groups of plain gates; apart, those of each class count."""
-    value, dual = over(norm.plain_groups, EUCLID)
+    """Return the sum over the groups of gates; apart, those of each class count."""
+    definition = over(norm.groups, EUCLID)
     if norm.apart:
-        value, dual = over(np.arange(shape[0]), over(norm.plain_groups, EUCLID), -3)
-    return Case(norm, (lambda coef: value(norm.plain_coef(coef)), dual), shape)
+        definition = over(np.arange(shape[0]), definition, -3)
+    return Case(norm, definition, shape)
 
 
 CASES: dict[str, Case] = {
@@ -282,47 +259,40 @@ CASES: dict[str, Case] = {
     "gates": of_gates(GroupNorm(GATES)),
     "wide-gates": of_gates(GroupNorm(WIDE), (2, len(WIDE), 1)),
     "gates-apart": of_gates(GroupNorm(GATES, apart=True)),
-    "metric": of_gates(GroupNorm(GATES, {0: random_metric(2, 2)})),
-    "metric-singular": of_gates(GroupNorm(GATES, {0: random_metric(2, 1)})),
-    "metric-apart": of_gates(GroupNorm(GATES, {0: random_metric(2, 1)}, apart=True)),
     "own": Case(as_norm(Weighted()), (weighted_sum, weighted_maximum)),
     "own-with-atom": Case(as_norm(WeightedWithAtom()), (weighted_sum, weighted_maximum)),
 }
 RARE = {f"{kind}{p}" for kind in ("lp", "schatten") for p in EXPONENTS if p not in USUAL_EXPONENTS}
 USUAL = [name for name, case in CASES.items() if case.shape == SHAPE and name not in RARE]
-# Whose plain gates are fewer than the gates.
-SINGULAR = ("metric-singular", "metric-apart")
 # Not said in CVXPY.
 UNSAID = ("own", "schatten1.5", "schatten3.0")
 # Not as sums over groups.
 NO_SUMS = {
     *("lp1.5", "lp3.0", "spectral", "nuclear", "nuclear-per-gate", "layers", "nuclear-in-rows"),
-    *("largest-l1", "metric", *SINGULAR, "own", "own-with-atom", "largest-row"),
+    *("largest-l1", "own", "own-with-atom", "largest-row"),
     *("l1-of-columns", "cubes-of-columns", *(f"schatten{p}" for p in EXPONENTS)),
 }
 
 
-def arrays(seed: int, norm: Norm) -> tuple[Array, Array]:
+def arrays(seed: int) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     coef, V = rng.normal(size=(2, *SHAPE)) * 10.0 ** rng.uniform(-3, 3, size=(2, 1, 1, 1))
-    project = getattr(norm, "projected", lambda values: values)
-    return project(coef), V
+    return coef, V
 
 
 @pytest.mark.parametrize("name", USUAL)
 def test_values_and_duals_are_those_of_the_definition(name: str) -> None:
     norm, (value, dual), _ = CASES[name]
-    coef, V = arrays(0, norm)
+    coef, V = arrays(0)
     assert norm.value(coef) == pytest.approx(float(value(coef)), rel=1e-9)
     assert norm.group_norms(coef).sum() == pytest.approx(norm.value(coef))
     assert norm.dual_norms(V).max() == pytest.approx(norm.dual(V))
     assert norm.group_norms(coef).shape == norm.dual_norms(V).shape
     assert norm.value(coef) * (1 - 1e-15) <= norm.value_bound(coef)
-    if not name.startswith("metric"):  # whose bounds are of V of the plain gates
-        assert norm.dual(V) == pytest.approx(float(dual(V)), rel=1e-9)
-        bounds = norm.dual_bounds(Enclosure(V, 0 * V))
-        np.testing.assert_allclose(bounds, norm.dual_norms(V), rtol=1e-12)
-        assert (bounds >= norm.dual_norms(V) * (1 - 1e-15)).all()
+    assert norm.dual(V) == pytest.approx(float(dual(V)), rel=1e-9)
+    bounds = norm.dual_bounds(Enclosure(V, 0 * V))
+    np.testing.assert_allclose(bounds, norm.dual_norms(V), rtol=1e-12)
+    assert (bounds >= norm.dual_norms(V) * (1 - 1e-15)).all()
 
 
 @pytest.mark.parametrize("name", USUAL)
@@ -330,7 +300,7 @@ def test_hoelder_holds_and_is_attained(name: str) -> None:
     """<zeta, V> <= Omega(zeta) Omega_*(V), with equality at the maximiser."""
     norm = CASES[name].norm
     for seed in range(20):
-        coef, V = arrays(seed, norm)
+        coef, V = arrays(seed)
         assert abs(np.sum(coef * V)) <= norm.value(coef) * norm.dual(V) * (1 + 1e-12)
     if not name.startswith("own"):
         best = norm.maximiser(V)
@@ -339,10 +309,10 @@ def test_hoelder_holds_and_is_attained(name: str) -> None:
         assert np.sum(best * V) == pytest.approx(norm.dual(V), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", [k for k in USUAL if k not in UNSAID and "metric" not in k])
+@pytest.mark.parametrize("name", [k for k in USUAL if k not in UNSAID])
 def test_atoms_say_the_same(name: str) -> None:
     norm = CASES[name].norm
-    coef, _ = arrays(3, norm)
+    coef, _ = arrays(3)
     zeta = cp.Variable(coef.size)
     zeta.value = coef.ravel()
     assert norm.atom(zeta, SHAPE, cp).value == pytest.approx(norm.value(coef), rel=1e-9)
@@ -351,7 +321,7 @@ def test_atoms_say_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", USUAL)
 def test_partitions_are_the_norm(name: str) -> None:
     norm = CASES[name].norm
-    coef, _ = arrays(4, norm)
+    coef, _ = arrays(4)
     found = norm.partition(SHAPE)
     if found is None:
         assert name in NO_SUMS
@@ -389,7 +359,7 @@ def check(name: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.every(3)
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", [name for name in CASES if name not in SINGULAR])
+@pytest.mark.parametrize("name", CASES)
 def test_bounds_are_above_the_exact_norms(name: str) -> None:
     rng = np.random.default_rng(CASES[name].shape)
     for _ in range(12):

@@ -15,10 +15,8 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import worst_rows
 from oracles import loop_rows
 
-METRIC = {0: np.array([[2.0, 1.0], [1.0, 1.0]])}
 
-
-def draw(classes: int | None, intercept: bool, *, sparse: bool, metric: bool) -> MarginProblem:
+def draw(classes: int | None, intercept: bool, *, sparse: bool) -> MarginProblem:
     """Seven samples, one of which has no gate on; of the classes, one has no samples."""
     rng = np.random.default_rng(0)
     gates = rng.normal(size=(7, 3)) * (rng.random((7, 3)) < 0.7)
@@ -29,16 +27,15 @@ def draw(classes: int | None, intercept: bool, *, sparse: bool, metric: bool) ->
         y=y,
         gates=sp.csr_array(gates) if sparse else gates,
         groups=np.array([0, 1, 0]),
-        metric=METRIC if metric else None,
         intercept=intercept,
         classes=classes,
     )
 
 
-@pytest.fixture(params=itertools.product([None, 4], [False, True], [False, True], [False, True]))
+@pytest.fixture(params=itertools.product([None, 4], [False, True], [False, True]))
 def problem(request: pytest.FixtureRequest) -> MarginProblem:
-    classes, intercept, sparse, metric = request.param
-    return draw(classes, intercept, sparse=sparse, metric=metric)
+    classes, intercept, sparse = request.param
+    return draw(classes, intercept, sparse=sparse)
 
 
 def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> None:
@@ -105,7 +102,7 @@ def test_classes_without_samples_are_one() -> None:
     alpha = merged.shared(merged.alpha(np.ones(len(merged))))
     assert alpha[0].tolist() == pytest.approx([0, 1, 1 / 3, 1, 1 / 3, 1 / 3])
     assert alpha[4].tolist() == pytest.approx([0, 0, 1 / 3, 0, 1 / 3, 1 / 3])
-    two = draw(None, True, sparse=False, metric=False).constraints
+    two = draw(None, True, sparse=False).constraints
     assert two.n_kinds == 1
     np.testing.assert_array_equal(two.merged().labels.toarray(), two.labels.toarray())
 
@@ -141,7 +138,7 @@ def test_worst_rows_are_those_of_a_loop(
 ) -> None:
     kept = dict(chosen)
     index = np.array(sorted(kept))
-    rows = draw(4, False, sparse=False, metric=False).constraints.subset(index)
+    rows = draw(4, False, sparse=False).constraints.subset(index)
     margins = np.array([np.inf if kept[p] == 4 else float(kept[p]) for p in index])
     found = worst_rows(margins, rows.samples, below, most)
     assert found.tolist() == loop_worst(margins, rows.samples.tolist(), most, below)
@@ -149,7 +146,7 @@ def test_worst_rows_are_those_of_a_loop(
 
 def test_constraints_of_exact_numbers() -> None:
     """Float64 would lose the third bit of each of these."""
-    rows = draw(4, True, sparse=False, metric=False).constraints
+    rows = draw(4, True, sparse=False).constraints
     tiny = Fraction(1, 2**80)
     values: Any = np.array([Fraction(p) + tiny for p in range(len(rows))], dtype=object)
     weights = rows.weights(values)
@@ -162,7 +159,7 @@ def test_constraints_of_exact_numbers() -> None:
 def test_features_are_those_of_their_definition(problem: MarginProblem) -> None:
     rng = np.random.default_rng(1)
     features, width = problem.features, problem.norm_shape[0]
-    gates = problem.plain_gates.toarray()
+    gates = problem.features.sparse_gates.toarray()
     phi = np.stack([np.outer(z, x) for z, x in zip(gates, problem.X, strict=True)])  # (N, M, D)
     coef, weights = rng.normal(size=(width, *features.shape)), rng.normal(size=(7, width))
     np.testing.assert_allclose(features.apply(coef), np.einsum("kmd,nmd->nk", coef, phi))

@@ -1,4 +1,4 @@
-"""The margin problem: its products against loops, SVM-L2's metric, and errors of input."""
+"""The margin problem: its products against loops, SVM-L2's norm, and errors of input."""
 
 import copy
 import itertools
@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
+import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -18,7 +19,7 @@ from cases import SEPARABLE, cloud, dense, separable
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L1, L2
 from implicit_bias.problem import BLOCK, Architecture, MarginProblem, gated_linear, max_margin
-from implicit_bias.problem.gating import HyperplaneContexts, l2_metric
+from implicit_bias.problem.gating import HyperplaneContexts, l2_combination, l2_gates
 from implicit_bias.solvers import solve
 
 # Agreement of two exact formulas, relative to the size of the terms.
@@ -40,7 +41,7 @@ def close(actual: Array, expected: Array) -> None:
 
 def test_products_against_loops(problem: MarginProblem) -> None:
     rng = np.random.default_rng(0)
-    coef = oracles.in_range(problem, rng.normal(size=(problem.n_gates, problem.X.shape[1])))
+    coef = rng.normal(size=(problem.n_gates, problem.X.shape[1]))
     alpha = rng.exponential(size=problem.n_samples)
     close(problem.decision(coef), oracles.loop_decision(problem, coef))
     close(problem.dual_vectors(alpha), oracles.loop_dual_vectors(problem, alpha))
@@ -50,13 +51,13 @@ def test_products_against_loops(problem: MarginProblem) -> None:
 
 @pytest.mark.every(3)
 def test_gram_against_loops(problem: MarginProblem) -> None:
-    """Q_g[n, m] = y_n y_m <x_n, x_m> z_g(n)' P_g z_g(m)."""
+    """Q_g[n, m] = y_n y_m <x_n, x_m> z_g(n)' z_g(m)."""
     Z = dense(problem.gates)
     total = np.zeros(problem.n_samples)
-    for g, (columns, P) in enumerate(oracles.loop_groups(problem)):
+    for g, columns in enumerate(oracles.loop_groups(problem)):
         expected = np.empty((problem.n_samples, problem.n_samples))
         for n, m in itertools.product(range(problem.n_samples), repeat=2):
-            mask = Z[n, columns] @ P @ Z[m, columns]
+            mask = Z[n, columns] @ Z[m, columns]
             expected[n, m] = problem.y[n] * problem.y[m] * (problem.X[n] @ problem.X[m]) * mask
         close(problem.gram(g), expected)
         total += np.diag(expected)
@@ -73,8 +74,8 @@ def test_gated_linear_in_blocks() -> None:
 
 
 def test_sizes_and_subset() -> None:
-    problem = separable("metric-diagonal")
-    assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 2)
+    problem = separable("dense-gates")
+    assert (problem.n_samples, problem.n_gates, problem.n_groups) == (30, 6, 3)
     assert problem.hard_margin
     rows = np.array([4, 2, 2])
     part = problem.subset(cast(Any, tuple(rows)))  # any list of indices
@@ -82,8 +83,6 @@ def test_sizes_and_subset() -> None:
     np.testing.assert_array_equal(part.y, problem.y[rows])
     np.testing.assert_array_equal(dense(part.gates), dense(problem.gates)[rows])
     assert part.C == problem.C
-    assert part.metric is not None
-    assert part.metric.keys() == {1}
     for wrong in (None, 1, "a", [0.5], torch.ones(2, requires_grad=True)):
         with pytest.raises(ValueError, match="indices"):
             problem.subset(cast(Any, wrong))
@@ -109,7 +108,6 @@ def test_structure_builds_problems() -> None:
     halves = Architecture(
         HyperplaneContexts.random(X[:, :3], 3, random_state=0),
         groups=np.zeros(6, dtype=int),
-        metric={0: l2_metric(3, 2)},
         representation=FirstThree(),
     )
     other = halves.problem(X, y)
@@ -117,17 +115,7 @@ def test_structure_builds_problems() -> None:
     assert other.n_groups == 1
 
 
-@pytest.mark.parametrize("small", [1e-12, 1e-40])
-def test_directions_that_a_metric_leaves_apart_are_no_rounding_of_each_other(small: float) -> None:
-    """Only the second gate separates: zeta = (0, 1), of norm small^(-1/2)."""
-    gates = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, -1.0], [1.0, -1.0]])
-    y, metric = np.array([1.0, 1.0, -1.0, -1.0]), {0: np.diag([1.0, small])}
-    found = solve(MarginProblem(np.ones((4, 1)), y, gates, np.zeros(2, dtype=int), metric))
-    assert found.certificate.gap <= 1e-6
-    assert found.certificate.upper == pytest.approx(small**-0.5)
-
-
-# --- the exact metric of SVM-L2 --------------------------------------------------------------
+# --- the exact norm of SVM-L2 ----------------------------------------------------------------
 
 L2_SIZES = [(1, 2), (2, 2), (3, 2), (5, 2), (2, 4), (3, 4), (2, 1), (2, 8)]
 
@@ -135,28 +123,45 @@ L2_SIZES = [(1, 2), (2, 2), (3, 2), (5, 2), (2, 4), (3, 4), (2, 1), (2, 8)]
 @pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
 def test_l2_norm_is_that_of_all_joint_contexts(n_units: int, n_contexts: int) -> None:
     """C^(H-2) times the squared norm is ||beta||^2, enumerated over all C^H contexts."""
-    P = l2_metric(n_units, n_contexts)
-    zeta = P @ np.random.default_rng(0).normal(size=(n_units * n_contexts, 3))
-    square = 0.0
+    R = l2_combination(n_units, n_contexts)
+    u = np.random.default_rng(0).normal(size=(R.shape[1], 3))
+    zeta, square = R @ u, 0.0
     for gamma in itertools.product(range(n_contexts), repeat=n_units):
         beta = sum(zeta[h * n_contexts + c] for h, c in enumerate(gamma))
         square += float(np.sum(beta**2))
-    problem = MarginProblem(
-        np.ones((1, 3)), np.ones(1), np.ones((1, len(P))), np.zeros(len(P), dtype=int), {0: P}
-    )
-    norm = problem.group_norms(zeta)[0]
-    assert n_contexts ** ((n_units - 2) / 2) * norm == pytest.approx(np.sqrt(square), rel=1e-9)
+    scale = n_contexts ** ((n_units - 2) / 2)
+    assert scale * np.linalg.norm(u) == pytest.approx(np.sqrt(square), rel=1e-9)
 
 
 @pytest.mark.parametrize(("n_units", "n_contexts"), L2_SIZES)
-def test_l2_metric_is_psd_of_the_additive_rank(n_units: int, n_contexts: int) -> None:
-    P = l2_metric(n_units, n_contexts)
-    np.testing.assert_array_equal(P, P.T)
-    assert np.linalg.eigvalsh(P).min() >= -EXACT
-    assert np.linalg.matrix_rank(P, tol=1e-8) == n_units * (n_contexts - 1) + 1
+def test_l2_gates_have_the_additive_rank_and_the_printed_form(
+    n_units: int, n_contexts: int
+) -> None:
+    R = l2_combination(n_units, n_contexts)
+    assert R.shape == (n_units * n_contexts, n_units * (n_contexts - 1) + 1)
+    assert np.linalg.matrix_rank(R) == R.shape[1]
     block = np.kron(np.eye(n_units), np.ones((n_contexts, n_contexts)))
-    printed = n_contexts * np.eye(len(P)) + 1 - block
-    close(P, np.linalg.pinv(printed, rcond=1e-9))
+    printed = n_contexts * np.eye(len(R)) + 1 - block
+    close(R @ R.T, np.linalg.pinv(printed, rcond=1e-9))
+
+
+@pytest.mark.parametrize(("n_units", "n_hyperplanes"), [(2, 1), (3, 1), (2, 2)])
+def test_svm_l2_is_the_svm_over_all_joint_contexts(n_units: int, n_hyperplanes: int) -> None:
+    """Minimum ||beta||_2 over additive beta, by Clarabel on all C^H contexts, one by one."""
+    X, y = cloud(24, 3)
+    contexts = HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=1)
+    H, C = n_units, contexts.n_contexts
+    Z = dense(contexts.gates(X)).reshape(len(X), H, C)
+    zeta = cp.Variable((H * C, X.shape[1]))
+    joint = list(itertools.product(range(C), repeat=H))
+    beta = [sum(zeta[h * C + c] for h, c in enumerate(gamma)) for gamma in joint]
+    of_sample = [joint.index(tuple(z.argmax(axis=1))) for z in Z]
+    margins = [y[n] * (beta[of_sample[n]] @ X[n]) >= 1 for n in range(len(X))]
+    program = cp.Problem(cp.Minimize(cp.norm(cp.hstack(beta), 2)), margins)
+    program.solve(solver="CLARABEL")
+    found = solve(Architecture(l2_gates(contexts)).problem(X, y))
+    scale = C ** ((H - 2) / 2)
+    assert scale * found.certificate.upper == pytest.approx(program.value, rel=1e-6)
 
 
 # --- errors ----------------------------------------------------------------------------------
@@ -164,8 +169,6 @@ def test_l2_metric_is_psd_of_the_additive_rank(n_units: int, n_contexts: int) ->
 X, Y = cloud(6, 3)
 GOOD: dict[str, Any] = {"X": X, "y": Y, "gates": np.ones((6, 3)), "groups": np.array([0, 0, 1])}
 NAN = np.where(np.arange(18).reshape(6, 3) == 7, np.nan, 1.0)
-INDEFINITE = np.diag([1.0, -1.0])
-TILTED = np.array([[1.0, 0.5], [0.0, 1.0]])
 
 
 def with_index(column: int) -> sp.csr_array:
@@ -210,14 +213,6 @@ BAD: list[tuple[str, str, list[Any]]] = [
     ("groups", "groups are missing", [None]),
     ("groups", r"groups must have shape \(3,\), got \(2,\)", [np.array([0, 1])]),
     ("groups", "groups must be a 1-D array", [np.array([], dtype=int)]),
-    ("metric", r"metric of group 0 must have shape \(2, 2\)", [{0: np.eye(3)}]),
-    ("metric", "metric names group 5, but there is no such group", [{5: np.eye(1)}]),
-    ("metric", "must be a whole number.*True", [{True: np.eye(1)}]),
-    ("metric", "must be a whole number", [{(0,): np.eye(2)}]),
-    ("metric", r"not symmetric: pass \(P \+ P'\) / 2", [{0: TILTED}]),
-    ("metric", "not positive semi-definite.*eigenvalue -1", [{0: INDEFINITE}]),
-    ("metric", "not positive semi-definite .or zero", [{1: np.zeros((1, 1))}]),
-    ("metric", "metric of group 0 contains NaN", [{0: np.full((2, 2), np.nan)}]),
     ("C", r"C must be in \(0, inf\].*use inf for the hard margin", [0.0]),
     *(
         ("C", r"C must be in \(0, inf\]", [value, np.append(np.ones(5), value)])

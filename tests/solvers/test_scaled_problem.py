@@ -89,10 +89,9 @@ def agree(found: torch.Tensor | Array, expected: Array) -> None:
 
 def gram(problem: MarginProblem, group: int) -> Array:
     """Q_g, by definition."""
-    columns, P = loop_groups(problem)[group]
-    Z = dense(problem.gates)[:, columns]
+    Z = dense(problem.gates)[:, loop_groups(problem)[group]]
     yX = problem.y[:, None] * problem.X
-    return (yX @ yX.T) * (Z @ P @ Z.T)
+    return (yX @ yX.T) * (Z @ Z.T)
 
 
 @pytest.mark.every(4)
@@ -112,10 +111,10 @@ def test_products_of_two_classes_by_definition(name: str) -> None:
     grams = [gram(problem, g) for g in range(problem.n_groups)]
     agree(rows.inner(V, W), np.array([alpha @ Q @ other for Q in grams]))
     agree(rows.group_products(V), np.array([Q @ alpha for Q in grams]).T / nu[:, None])
-    # zeta_g = d_g P_g V_g, through the merged inputs, the rotated gates and the metric's root.
+    # zeta_g = d_g V_g, through the merged inputs, and the rotated gates.
     expected = loop_dual_vectors(problem, np.where(problem.zero_features, 0.0, alpha))
-    for g, (columns, P) in enumerate(loop_groups(problem)):
-        expected[columns] = d[g] * P @ expected[columns]
+    for g, columns in enumerate(loop_groups(problem)):
+        expected[columns] *= d[g]
     agree(scaled.coef(V, scales), expected)
     whole = sum(scale * Q for scale, Q in zip(d, grams, strict=True)) / np.outer(nu, nu)
     for index in (np.arange(problem.n_samples), np.array([0, problem.n_samples - 1])):
@@ -178,7 +177,7 @@ def four_classes(
 
 def features_of(problem: MarginProblem, chosen: Constraints) -> Array:
     """Features of the constraints, (P, K, M, D)."""
-    Z, unit = problem.plain_gates.toarray(), np.eye(4)
+    Z, unit = problem.features.sparse_gates.toarray(), np.eye(4)
     rows = [
         np.einsum("k,m,d->kmd", unit[problem.owners[n]] - unit[k], Z[n], problem.X[n])
         for n, k in zip(chosen.samples, chosen.rivals, strict=True)

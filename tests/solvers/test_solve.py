@@ -163,7 +163,7 @@ def test_where_one_solver_fails_another_is_tried_and_named() -> None:
 
 @pytest.mark.parametrize("failed", ["one-group", "active-set"])
 def test_an_interior_point_is_tried_after_one_gram_matrix(failed: SolverName) -> None:
-    """Which has lost digits where a metric has eigenvalues of many sizes."""
+    """Which loses digits where features are of many sizes."""
     y = np.tile([1.0, -1.0], 10)
     wide = max_margin(np.random.default_rng(0).normal(size=(20, 1501)), y)
     assert choose_solver(wide) == "one-group"

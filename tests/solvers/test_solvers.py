@@ -13,7 +13,7 @@ import torch
 
 import cases
 import oracles
-from implicit_bias import MarginProblem, Solution, SolveError, Status, certify, solve
+from implicit_bias import MarginProblem, Solution, SolveError, Status, solve
 
 Change: TypeAlias = Callable[[MarginProblem], MarginProblem]
 
@@ -33,12 +33,12 @@ def optimum(problem: MarginProblem) -> float:
 
 @pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_kkt_conditions(name: str) -> None:
-    """Stationarity zeta_g = d_g P_g V_g, and both kinds of complementary slackness."""
+    """Stationarity zeta_g = d_g V_g, and both kinds of complementary slackness."""
     problem, found = cases.separable(name), cases.best(name)
     size = max(np.abs(found.coef).max(), np.finfo(float).tiny)
     V = oracles.loop_dual_vectors(problem, found.alpha)
-    for g, (columns, P) in enumerate(oracles.loop_groups(problem)):
-        stationary = found.group_norms[g] * P @ V[columns]
+    for g, columns in enumerate(oracles.loop_groups(problem)):
+        stationary = found.group_norms[g] * V[columns]
         np.testing.assert_allclose(found.coef[columns] / size, stationary / size, atol=1e-4)
     value = found.certificate.upper
     switched_off = 1 - found.certificate.dual_norms
@@ -77,28 +77,20 @@ regrouped = partial(replace, norm=None)
 
 def of_more_groups(problem: MarginProblem) -> MarginProblem:
     """Have every group twice."""
-    metric = dict(problem.metric or {})
-    metric |= {g + problem.n_groups: P for g, P in metric.items()}
     groups = np.append(problem.groups, problem.groups + problem.n_groups)
     gates = np.hstack([cases.dense(problem.gates)] * 2)
-    return regrouped(problem, gates=gates, groups=groups, metric=metric)
+    return regrouped(problem, gates=gates, groups=groups)
 
 
 def of_permuted_groups(problem: MarginProblem) -> MarginProblem:
     order = np.random.default_rng(0).permutation(problem.n_groups)
-    metric = {int(order[g]): P for g, P in (problem.metric or {}).items()}
-    return regrouped(problem, groups=order[problem.groups], metric=metric)
+    return regrouped(problem, groups=order[problem.groups])
 
 
 def of_permuted_columns(problem: MarginProblem) -> MarginProblem:
     order = np.random.default_rng(0).permutation(problem.n_gates)
-    metric = {}
-    for g, P in (problem.metric or {}).items():
-        before = np.flatnonzero(problem.groups == g).tolist()
-        positions = [before.index(m) for m in order if problem.groups[m] == g]
-        metric[g] = P[np.ix_(positions, positions)]
     gates, groups = cases.dense(problem.gates)[:, order], problem.groups[order]
-    return regrouped(problem, gates=gates, groups=groups, metric=metric)
+    return regrouped(problem, gates=gates, groups=groups)
 
 
 def of_gates_stored_otherwise(problem: MarginProblem) -> MarginProblem:
@@ -124,20 +116,7 @@ EQUIVALENT: list[tuple[Change, float, list[str]]] = [
     (lambda problem: replace(problem, y=(problem.y + 1) % 3), 1.0, CLASSES),
     (of_gates_stored_otherwise, 1.0, GATED),
     (lambda problem: replace(problem, C=1e6), 1.0, ALL),
-    # Metrics: four times as large, of identities, and as a change of gates.
-    (lambda problem: regrouped(problem, metric={0: 4 * problem.metric[0]}), 0.5, ["svm-l2"]),  # type: ignore[index]
-    (
-        lambda problem: regrouped(problem, metric={g: np.eye(2) for g in range(3)}),
-        1.0,
-        ["dense-gates"],
-    ),
-    (
-        lambda problem: regrouped(
-            problem, gates=problem.gates * np.sqrt([1, 1, 1, 0.1, 1.0, 30.0]), metric=None
-        ),
-        1.0,
-        ["metric-diagonal"],
-    ),
+    (lambda problem: replace(problem, gates=2 * problem.gates), 0.5, ["svm-l2"]),
 ]
 
 
@@ -225,19 +204,6 @@ def test_errors_reach_other_processes_whole() -> None:
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
     np.testing.assert_array_equal(again.solution.alpha, caught.value.solution.alpha)
-
-
-def test_a_gate_in_the_metrics_null_space_is_no_feature() -> None:
-    direction = np.array([0.3, 0.7, 0.1])
-    gates = np.vstack([np.eye(3), [0.7, -0.3, 0.0]])
-    metric = {0: np.outer(direction, direction)}
-    X, y = np.ones((4, 1)), np.ones(4)
-    problem = MarginProblem(X, y, gates, np.zeros(3, dtype=int), metric)
-    found = solve(problem)
-    assert found.status is Status.NOT_SEPARABLE
-    assert found.stats.conflict is not None
-    np.testing.assert_array_equal(found.stats.conflict.samples, [3])
-    assert certify(problem, coef=found.coef + 1.0).upper == np.inf
 
 
 @pytest.mark.parametrize("name", ["l2", "gln", "pergate", "l2-soft-intercept"])
