@@ -203,7 +203,7 @@ def linear_svc(problem: MarginProblem, tol: float) -> Array:
 def whole_linear_program(problem: MarginProblem, norm: str) -> tuple[Array, Array]:
     """Return coefficients and dual variables of HiGHS on all pairs and columns at once."""
     assert problem.classes is not None
-    rows = problem.constraints.undecided()
+    rows = problem.constraints
     samples, rivals = rows.samples, rows.rivals
     P, (N, D), K = len(samples), problem.X.shape, problem.classes
     by_class = np.zeros((P, K, D))

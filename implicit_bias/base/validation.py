@@ -395,8 +395,8 @@ def as_class_labels(
 ) -> tuple[NDArray[Any], int | None]:
     """Convert labels to float64 -1 and +1 (n,), or to integers 0 .. K - 1 (n,) and K.
 
-    Integers are classes where K is given, or where the largest is 2 or more. A class may be empty
-    where K is given.
+    Integers are classes where K is given, or where the largest is 2 or more. Some samples of a
+    larger problem may lack a class, if K is given.
 
     Raises
     ------
@@ -420,9 +420,8 @@ def as_class_labels(
     if classes is None and len(found) < count:
         missing = np.argmax(found != np.arange(len(found)))
         raise ValueError(
-            f"labels go up to {count - 1}, but none is {missing}: number the classes that occur, "
-            f"as np.unique(y, return_inverse=True)[1] does, or pass classes={count}, where those "
-            "without samples are rivals, too"
+            f"class {missing} has no samples, but there are labels up to {count - 1}: number the "
+            "classes 0 .. K - 1, as np.unique(y, return_inverse=True)[1] does"
         )
     return labels.astype(np.int64), count
 

@@ -85,7 +85,6 @@ def balanced(rows: Constraints, values: NDArray[Any], cap: ArrayLike = np.inf) -
     cap = caps[rows.samples]
     if values.dtype == object:
         return found if _settle(rows, found, cap) else values
-    found[~np.isin(rows.rivals, rows.present)] = 0.0  # an offset far below all others wins these
     _scale_flows(rows, found)
     totals = rows.totals(found)
     if (over := totals > caps).any():

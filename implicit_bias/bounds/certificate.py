@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.rounding import LARGEST, Enclosure, ldexp_up, unit_weights
+from implicit_bias.base.rounding import Enclosure, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import Proof, prove_not_separable
 from implicit_bias.bounds.lower import (
@@ -288,9 +288,7 @@ def grade(
     rows = problem.constraints
     given = DualPoint.of(problem, rows.alpha(rows.values(np.maximum(alpha, 0.0))))
     dual = given.scaled()
-    if intercept is not None and np.isfinite(intercept).all():
-        intercept = _below_all_others(problem, coef, np.asarray(intercept, dtype=np.float64))
-    else:
+    if intercept is not None and not np.isfinite(intercept).all():
         intercept = None
     primal = PrimalPoint.of(problem, coef, intercept).scaled()
     if primal.bound > value_of_zero(problem):
@@ -315,19 +313,3 @@ def grade(
         nothing = np.zeros(problem.n_groups), np.zeros(problem.n_samples)
         return Graded(alpha, 0.0 * coef, problem.no_offset, certificate, status, *nothing, proof)
     return Graded(alpha, coef, offset, certificate, status, primal.group_norms, primal.margins)
-
-
-def _below_all_others(problem: MarginProblem, coef: Array, intercept: Array) -> Array:
-    """Return an intercept with which classes without samples, if any, win nowhere.
-
-    No solver determines their offsets: the lower, the better.
-    """
-    rows = problem.constraints
-    if not problem.intercept or len(rows.absent) == 0:
-        return intercept
-    # Divided by a power of two, so that no score overflows.
-    exponent = max(0, int(np.frexp([np.abs(coef).max(), np.abs(intercept).max()])[1].max()))
-    scores, offsets = problem.decision(np.ldexp(coef, -exponent)), np.ldexp(intercept, -exponent)
-    reach = float(np.abs(scores).max() + np.abs(offsets).max())
-    lowered = rows.with_absent_below(scores, offsets, 2.0 * (reach + math.ldexp(1.0, -exponent)))
-    return np.clip(np.ldexp(lowered, exponent), -LARGEST, LARGEST)

@@ -144,7 +144,7 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
     Columns that others fit up to rounding add to what is separable as real numbers, with huge
     coefficients. None where something else may separate the data, or in want of time.
     """
-    rows = problem.constraints.undecided().narrowed()
+    rows = problem.constraints.narrowed()
     search = _Search(problem, rows, np.ones(len(rows)), deadline.within(MOST_SECONDS))
     try:
         found = search.by_overlap(without_redundant=True)
@@ -166,7 +166,7 @@ def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> P
     TimeoutError
         The deadline has passed, or would pass.
     """
-    rows = problem.constraints.undecided()
+    rows = problem.constraints
     weights = np.ones(len(rows))
     if alpha is not None:
         alpha = np.where(np.isfinite(alpha), alpha, 0.0)

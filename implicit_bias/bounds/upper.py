@@ -404,7 +404,6 @@ def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
     own, rival = np.nonzero(np.isfinite(smallest))
     A, pairs = np.zeros((len(own), n + 1)), np.arange(len(own))
     A[pairs, own], A[pairs, rival], A[:, -1] = -1.0, 1.0, 1.0
-    # Offsets so far apart that a class without samples never wins.
     reach = 2.0 * n * (1.0 + float(np.abs(scores).max()))
     bounds, cost = [(-reach, reach)] * n + [(None, None)], np.append(np.zeros(n), -1.0)
     found = scipy.optimize.linprog(cost, A, smallest[own, rival], bounds=bounds)

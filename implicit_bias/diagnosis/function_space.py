@@ -317,7 +317,6 @@ def _linear_predictor(
         norm = CONVEX["l2"] if name in ("nuclear", "spectral") else norm
     found = FunctionSpace(family, name, CONVEX[name].value(beta), None, "")
     linear, X = Architecture(NoGates(at.D), norm=as_norm(norm)), at.X.cpu().numpy()
-    # A class without samples is a rival still.
     pose = partial(linear.problem, X, labels, classes=classes)
     found = _solved(found, at.gradients, pose, max_seconds)
     bounds = found.certificate

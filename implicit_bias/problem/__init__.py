@@ -26,6 +26,7 @@ from implicit_bias.problem.margin_problem import (
     HasHiddenLayer,
     MarginProblem,
     check_C,
+    check_classes,
     check_problem,
     max_margin,
 )

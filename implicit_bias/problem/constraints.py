@@ -59,8 +59,6 @@ class Constraints:
         K', the classes that have scores.
     alpha_shape : tuple of int
         Shape of the problem's dual variables, (N,) or (N, K).
-    present : ndarray of int
-        The classes that have samples.
     intercept : bool
         Whether the classes have free offsets.
     """
@@ -72,7 +70,6 @@ class Constraints:
     n_classes: int
     width: int
     alpha_shape: tuple[int, ...]
-    present: Integers
     intercept: bool
 
     @classmethod
@@ -88,7 +85,6 @@ class Constraints:
             n_classes=n_classes,
             width=classes or 1,
             alpha_shape=(n,) if classes is None else (n, classes),
-            present=np.flatnonzero(np.bincount(own)),
             intercept=intercept,
         )
 
@@ -104,11 +100,6 @@ class Constraints:
     def by_sample(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values (R,) of all constraints as (N, K - 1), those of a sample in a row."""
         return values.reshape(self.n_samples, self.n_classes - 1)
-
-    @property
-    def absent(self) -> Integers:
-        """Classes that have scores but no samples."""
-        return np.setdiff1d(np.arange(self.width), self.present)
 
     # --- between the rows, the samples and the problem
 
@@ -171,8 +162,8 @@ class Constraints:
 
     @property
     def offset_classes(self) -> Integers:
-        """Classes with a free offset, (J,): all with samples but the last, as differences count."""
-        return self.present[:-1] if self.intercept else self.present[:0]
+        """Classes with a free offset, (J,): all but the last, as differences count."""
+        return np.arange(self.n_classes - 1 if self.intercept else 0)
 
     @cached_property
     def offsets(self) -> Array:
@@ -189,17 +180,7 @@ class Constraints:
     def free_offsets(self, intercept: Array) -> Array:
         """Return the free offsets, (J,), of those of all classes, (K',): `of_classes` backwards."""
         whole = np.append(intercept, np.zeros(self.n_classes - self.width))
-        return whole[self.offset_classes] - whole[self.present[-1]]
-
-    def with_absent_below(self, scores: NDArray[Any], offsets: NDArray[Any], by: Any) -> Any:
-        """Return offsets (K',) with which the `absent` classes lose by this margin.
-
-        Of scores (N, K') without offsets. Nothing else determines these offsets.
-        """
-        won = (scores + offsets)[np.arange(self.n_samples), self.own]
-        lowered = offsets.copy()
-        lowered[self.absent] = (won - scores[:, self.absent].max(axis=1)).min() - by
-        return lowered
+        return whole[self.offset_classes] - whole[-1]
 
     # --- dual variables and margins of rows
 
@@ -225,47 +206,6 @@ class Constraints:
         parts = _even_flow(weights) / np.where(weights > 0, weights, 1.0)[:, None]
         return self.alpha(each * parts[self.owners, self.rivals])
 
-    # --- classes without samples
-
-    @cached_property
-    def kinds(self) -> Integers:
-        """The kind of each class, (n_classes,): those without samples share the last one.
-
-        They are interchangeable, so under a norm that treats all classes alike the mean of their
-        coefficients is as good as any: one class stands for them, however many there are.
-        """
-        kinds = np.full(self.n_classes, len(self.present))
-        kinds[self.present] = np.arange(len(self.present))
-        return kinds
-
-    @property
-    def n_kinds(self) -> int:
-        """How many kinds the classes with scores are of: 1 of labels -1 and +1."""
-        return len(np.unique(self.kinds[: self.width]))
-
-    @property
-    def firsts(self) -> Integers:
-        """The first class of each kind."""
-        return np.unique(self.kinds, return_index=True)[1]
-
-    def merged(self) -> Constraints:
-        """Return rows whose rivals, if they have no samples, are the first class without any."""
-        rivals = self.firsts[self.kinds[self.rivals]]
-        index = np.unique(self.samples * self.n_classes + rivals, return_index=True)[1]
-        return replace(self.subset(index), rivals=rivals[index])
-
-    def shared(self, alpha: NDArray[Any]) -> NDArray[Any]:
-        """Return dual variables of the problem in which the classes without samples share theirs.
-
-        Of those of `merged` rows, which have all of them at the first of these classes.
-        """
-        alike = np.bincount(self.kinds)[self.kinds] > 1
-        if not alike.any():
-            return alpha
-        found = alpha.copy()
-        found[:, alike] = alpha[:, alike].sum(axis=1, keepdims=True) / int(alike.sum())
-        return found
-
     # --- some of the rows
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
@@ -276,14 +216,6 @@ class Constraints:
     def narrowed(self) -> Constraints:
         """Return the rows with scores of all classes but the last, whose score is then 0."""
         return replace(self, width=self.n_classes - 1)
-
-    def undecided(self) -> Constraints:
-        """Return the rows that offsets alone do not settle, where there is an intercept.
-
-        A class without samples has an offset below all others. The dual variables of the pairs of
-        which it is the rival are 0, as none of its own samples balances them.
-        """
-        return self.subset(np.isin(self.rivals, self.present)) if self.intercept else self
 
     def labels_of_touched(self) -> Array:
         """b_p, (R, J), in the classes that these rows touch but the last: minus the others' sum."""

@@ -95,7 +95,8 @@ class MarginProblem:
     intercept : bool
         Whether each predictor has a free offset, ungated and not in the norm.
     classes : int, optional
-        K, where the labels are 0 .. K - 1 but not all of them occur, or K = 2.
+        K, where K = 2, or where these are some samples of a larger problem. `solve` needs samples
+        of each class.
 
     Attributes
     ----------
@@ -504,6 +505,18 @@ def check_problem(problem: object, function: str) -> None:
         raise TypeError(
             f"{function} takes a MarginProblem, not a {type(problem).__name__}: pass "
             "MarginProblem(X, y, gates, groups), or fit one of the classes to X and y"
+        )
+
+
+def check_classes(problem: MarginProblem) -> None:
+    """Raise ValueError where a class of many has no samples."""
+    if problem.classes is None:
+        return
+    missing = np.setdiff1d(np.arange(problem.classes), problem.y)
+    if len(missing):
+        raise ValueError(
+            f"class {missing[0]} of {problem.classes} has no samples: number the classes 0 .. "
+            "K - 1, as np.unique(y, return_inverse=True)[1] does"
         )
 
 

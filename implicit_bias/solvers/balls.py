@@ -36,10 +36,6 @@ other, (G r, F), each with 0 in the columns of the others: W W', R, T and S are 
 With U = dW - Y dt the other matrix changes by
 
         K U - S (I - Y Y') S Y dt,      K U = R U / t + S (U Y' + Y U') S Y
-
-Classes without samples are merged into one (`Constraints.kinds`), of weight m if they are m.
-The norm of coefficients that are the same for all m is that of their row times sqrt(m); for l1
-times m, and for l_inf times 1. So the coordinates have that factor in them.
 """
 
 from __future__ import annotations
@@ -56,7 +52,6 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from implicit_bias.base.validation import Array
 from implicit_bias.norms import Spectral, SumOverGroups, entries_of, nuclear_groups
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Constraints
@@ -474,15 +469,12 @@ class ClassMatrices(Balls):
         self.entries = entries is not None
         self.free_t = self.entries or norm == Spectral()
         p = 2.0 if entries is None else entries.exponent
-        sizes = np.ones(layout.rows.n_kinds)
-        if layout.merged.any():
-            sizes[-1] = layout.merged.sum() ** (1.0 / p)
         self.exponent = min(max(p, NEAREST[0]), NEAREST[1])
-        # Columns orthonormal and orthogonal to the sizes: coordinates of what sums to 0 over all.
-        basis = np.eye(len(sizes)) if self.entries else _sum_free(sizes)
-        # From coordinates to classes, (K', r).
-        self.coordinates = Coordinates(data.rows, data.tensor(basis / sizes[:, None]))
-        self._into = data.tensor((basis * sizes[:, None]).T)  # (r, K'), and back
+        # From coordinates to classes, (K', r): orthonormal ones of what sums to 0 over all classes.
+        width = layout.rows.width
+        basis = np.eye(width) if self.entries else np.asarray(scipy.linalg.helmert(width).T)
+        self.coordinates = Coordinates(data.rows, data.tensor(basis))
+        self._into = data.tensor(basis.T)  # (r, K'), and back
         r, F = basis.shape[1], data.rows.X.shape[1]
         self.shape = (r, F)
         self.columns: list[Tensor] = []  # of each group
@@ -1122,13 +1114,6 @@ class EntryBall(BallOfClasses):
         w = self.follow * self.balls.spread(dt) + self.lean / self.curvature * U
         T = terms.slack + torch.stack([w - U, w + U])
         return BallPoint(U, dt, terms.fixed - self.R / self.T * T, T)
-
-
-def _sum_free(sizes: Array) -> Array:
-    """Columns orthonormal and orthogonal to the sizes of the classes, (K, K - 1)."""
-    if (sizes == 1).all():
-        return np.asarray(scipy.linalg.helmert(len(sizes)).T)
-    return scipy.linalg.null_space(sizes[None, :])
 
 
 def symmetric(A: Tensor) -> Tensor:

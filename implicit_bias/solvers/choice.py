@@ -170,7 +170,7 @@ def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
     working set and a conic solver do.
     """
     structure, rows = structure_of(problem), len(problem.constraints)
-    coefficients = problem.constraints.n_kinds * math.prod(problem.features.shape)
+    coefficients = math.prod(problem.norm_shape)
     found: list[Fallback] = []
     if problem.classes is None and structure in ("gates", "euclidean"):
         features = count_features(in_groups_of_gates(problem))

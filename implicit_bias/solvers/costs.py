@@ -82,7 +82,7 @@ class Sizes:
             K = problem.classes or 1
             gates, inputs = feature_shape(problem)
         else:
-            K = problem.constraints.n_kinds  # 1 of two classes
+            K = problem.norm_shape[0]  # 1 of two classes
             gates, inputs = problem.features.shape
         return cls(
             rows=len(problem.constraints),

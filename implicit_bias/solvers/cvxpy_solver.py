@@ -193,7 +193,7 @@ class CvxpySolver(ExternalSolver):
         if ended is not Status.OPTIMAL and deadline.passed:
             ended = Status.TIME_LIMIT
         if problem.hard_margin and status in NO_SOLUTION:
-            alpha = gordan(problem, problem.constraints.undecided(), deadline)
+            alpha = gordan(problem, problem.constraints, deadline)
             answer, ended = replace(answer, alpha=alpha), Status.NOT_SEPARABLE
         elif all(variable.value is not None for variable in posed.program.variables()):
             answer = posed.read()

@@ -152,11 +152,8 @@ def is_not_euclidean(problem: MarginProblem) -> bool:
 
 
 def class_features(problem: MarginProblem) -> int:
-    """Return K F, the order of the system in the space of the features at most.
-
-    All classes without samples are one.
-    """
-    return problem.constraints.n_kinds * math.prod(problem.features.shape)
+    """Return K F, the order of the system in the space of the features at most."""
+    return math.prod(problem.norm_shape)
 
 
 def memory_of_features(problem: MarginProblem) -> int:
@@ -244,8 +241,7 @@ class InteriorPoint(RowSolver):
                 float32=self.coarse_gap > 0.0 and len(rows) >= self.coarse_rows,
                 idle_gap=self.idle_gap,
             )
-        n_rows = len(rows.merged())
-        self.check_memory(peak_memory(n_rows, problem) + _memory_of_balls(problem, rows))
+        self.check_memory(peak_memory(len(rows), problem) + _memory_of_balls(problem, rows))
         return _CentralPath(self, problem, rows, start, ClassMatrices, RowNewton)
 
 

@@ -283,7 +283,7 @@ class RowSolver(NativeSolver):
 
     def chosen(self, problem: MarginProblem) -> Constraints:
         """Return the constraints to solve with."""
-        return problem.constraints.undecided() if self.rows is None else self.rows
+        return problem.constraints if self.rows is None else self.rows
 
     def lent_threads(self, problem: MarginProblem) -> int | None:
         """Return how many threads it has for these constraints."""

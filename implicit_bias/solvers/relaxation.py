@@ -103,8 +103,12 @@ def solve_relaxed(
     # The soft margin's coefficients separate what they classify rightly.
     right = problem.margins(problem.decision(soft.coef), soft.intercept) > 0
     kept, dropped = np.flatnonzero(right), np.flatnonzero(~right)
-    if len(np.unique(problem.y[kept])) < 2:
-        done = f"the soft margin with C={said} classifies one class only: try a larger soft_C"
+    lost = np.setdiff1d(problem.y, problem.y[kept])
+    if len(lost):
+        done = (
+            f"the soft margin with C={said} classifies no sample of class {lost[0]:g} rightly: try "
+            "a larger soft_C"
+        )
         return Relaxed(solution, problem.C, nothing, solution, done)
     padded = solve(problem.subset(kept), *solving).among(problem.n_samples, kept)
     done = f"left out {len(dropped)} samples that the soft margin misclassifies"

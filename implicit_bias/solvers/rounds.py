@@ -157,7 +157,7 @@ class RowRounds(Rounds):
 
     def __init__(self, problem: MarginProblem, tolerance: float) -> None:
         super().__init__(nothing_yet(problem), tolerance)
-        self.problem, self.constraints = problem, problem.constraints.undecided()
+        self.problem, self.constraints = problem, problem.constraints
 
     @property
     def working(self) -> Constraints:

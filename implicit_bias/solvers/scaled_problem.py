@@ -44,7 +44,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from implicit_bias.base.validation import Array
@@ -572,8 +571,7 @@ class ScaledProblem:
         own, rivals = layout.rows.owners, layout.rows.rivals
         if layout.signed:
             sizes = sizes * self.tensor(np.where(own, -1.0, 1.0))
-        of_pairs = layout.place, layout.kinds[own], layout.kinds[rivals]
-        pairs = Pairs(*(self.index(x) for x in of_pairs))
+        pairs = Pairs(*(self.index(x) for x in (layout.place, own, rivals)))
         gates = layout.gates
         groups = GateGroups(
             self.index(gates.own),
@@ -601,28 +599,20 @@ class ScaledProblem:
 
     def alpha(self, values: Tensor) -> Array:
         """Return dual variables of the rows as those of the problem, in its units."""
-        rows = self.layout.rows
-        alpha = rows.alpha((values / self.nu).cpu().double().numpy())
-        return rows.shared(alpha) if self.layout.merged.any() else alpha
+        return self.layout.rows.alpha((values / self.nu).cpu().double().numpy())
 
     def start_alpha(self, start: Start) -> Tensor:
         """Return the dual variables of a start, (P,): samples that it lacks have 0."""
         layout = self.layout
         whole = np.zeros(layout.problem.alpha_shape)
         whole[: len(start.alpha)] = start.alpha
-        if (empty := layout.merged).any():
-            whole[:, empty] = whole[:, empty].sum(axis=1, keepdims=True)
         return self.tensor(layout.rows.values(whole)) * self.nu
 
     def start_coef(self, start: Start) -> Tensor:
         """Return the coefficients of a start in the features, (K', D')."""
         layout = self.layout
-        width = layout.rows.width
-        coef = start.coef.reshape(width, -1) * self.scale
-        if (empty := layout.merged).any():
-            coef[empty] = coef[empty].mean(axis=0)
-        firsts = np.unique(layout.kinds[:width], return_index=True)[1]
-        return self.tensor(layout.inputs.inside(coef[firsts]))
+        coef = start.coef.reshape(layout.rows.width, -1) * self.scale
+        return self.tensor(layout.inputs.inside(coef))
 
     def balanced(self, alpha: Tensor) -> Tensor:
         """Scale the classes of alpha (P,), so that e' alpha = 0 where there is an intercept."""
@@ -672,8 +662,7 @@ class ScaledProblem:
         # No -1: features that are all 0 leave no columns, D' = 0.
         rows = found.reshape(math.prod(found.shape[:2]), found.shape[-1])
         expanded = layout.inputs.expand(rows)
-        by_kind = expanded.reshape(len(found), -1, problem.X.shape[1])
-        return by_kind[layout.kinds[: layout.rows.width]].reshape(problem.coef_shape)
+        return expanded.reshape(problem.coef_shape)
 
     def answer(self, alpha: Tensor, V: Tensor, d: Tensor, beta: Tensor) -> Answer:
         """Return alpha, the coefficients of V and d, and the intercept of the problem as posed."""
@@ -756,8 +745,6 @@ class Layout:
     ----------
     rows : Constraints
         The rows, (P,).
-    kinds : ndarray of int, shape (n_classes,)
-        Class of the rows that stands for each class of the problem.
     whole : Features
         Those of all samples.
     groups : ndarray of int, shape (K', M)
@@ -774,7 +761,6 @@ class Layout:
 
     problem: MarginProblem
     rows: Constraints
-    kinds: Integers
     whole: Features
     groups: Integers
     first: Integers
@@ -816,11 +802,6 @@ class Layout:
         """Whether a row has one score: its label is a sign, which its input takes."""
         return self.rows.width == 1
 
-    @cached_property
-    def merged(self) -> NDArray[np.bool_]:
-        """Classes that are one with others, (K,)."""
-        return np.bincount(self.kinds)[self.kinds] > 1
-
     @classmethod
     def of_groups(cls, problem: MarginProblem, rows: Constraints | None = None) -> Layout:
         """Return that of a norm that is a sum of Euclidean norms over groups.
@@ -830,22 +811,20 @@ class Layout:
         problem : MarginProblem
             The problem.
         rows : Constraints, optional
-            Its rows, in this order; all that the offsets leave undecided by default.
+            Its rows, in this order; all by default.
         """
-        rows = problem.constraints.undecided() if rows is None else rows
+        rows = problem.constraints if rows is None else rows
         features, groups = euclidean_form(problem)
-        return cls._of(problem, rows, features, groups, np.arange(rows.n_classes))
+        return cls._of(problem, rows, features, groups)
 
     @classmethod
     def of_features(cls, problem: MarginProblem, rows: Constraints, *, merge: bool) -> Layout:
         """Return that of other norms: features are inputs of one constant gate.
 
-        Classes without samples are one, and so are constant features if ``merge``.
+        Constant features are one if ``merge``.
         """
-        groups = np.zeros((rows.n_kinds, 1), dtype=np.int64)
-        rows, features = rows.merged(), problem.features
-        kinds = rows.kinds if rows.width > 1 else np.arange(rows.n_classes)
-        return cls._of(problem, rows, features, groups, kinds, written=True, merge=merge)
+        groups = np.zeros((rows.width, 1), dtype=np.int64)
+        return cls._of(problem, rows, problem.features, groups, written=True, merge=merge)
 
     @classmethod
     def _of(
@@ -854,7 +833,6 @@ class Layout:
         rows: Constraints,
         features: Features,
         groups: Integers,
-        kinds: Integers,
         *,
         written: bool = False,
         merge: bool = True,
@@ -865,5 +843,5 @@ class Layout:
             _, first, place = np.unique(rows.samples, return_index=True, return_inverse=True)
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]
-        data = problem, rows, kinds, features, groups
+        data = problem, rows, features, groups
         return cls(*data, first, place, norms, written=written, merge=merge)

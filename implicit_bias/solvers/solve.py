@@ -28,7 +28,7 @@ from implicit_bias.bounds.separability import (
 )
 from implicit_bias.norms import L2
 from implicit_bias.norms.named import AtomError
-from implicit_bias.problem import MarginProblem, check_problem
+from implicit_bias.problem import MarginProblem, check_classes, check_problem
 from implicit_bias.problem.euclidean import with_l1_for_single_entries
 from implicit_bias.solvers import choice, costs
 from implicit_bias.solvers.base import (
@@ -141,6 +141,7 @@ def solve(
     ('OPTIMAL', 1.414214)
     """
     check_problem(problem, "solve")
+    check_classes(problem)
     check_report(on_progress)
     began = time.perf_counter()
     deadline = Deadline.asked(max_seconds)

@@ -140,7 +140,7 @@ class _WorkingRows(RowRounds):
             self.rows = self.with_all_classes(self.worst(size))
         elif rows.width == 1:
             # By V the samples of the smallest margins are no better than any.
-            self.rows = spread(rows.owners, size // len(rows.present))
+            self.rows = spread(rows.owners, size // rows.n_classes)
         else:
             V = problem.dual_vectors(problem.constraints.equal_alpha())
             self.margins = self.margins_of(V, problem.no_offset)
@@ -199,8 +199,8 @@ class _WorkingRows(RowRounds):
 
     def with_all_classes(self, rows: Integers) -> Integers:
         """Return rows with one of each class that lacks one, which an offset alone would win."""
-        owners, present = self.constraints.owners, self.constraints.present
-        missing = np.setdiff1d(present, owners[rows]) if self.problem.intercept else present[:0]
+        owners = self.constraints.owners
+        missing = np.setdiff1d(owners, owners[rows]) if self.problem.intercept else owners[:0]
         of_class = [np.flatnonzero(owners == k) for k in missing]
         worst = [members[np.argmin(self.margins[members])] for members in of_class]
         return np.union1d(rows, np.array(worst, dtype=np.int64))

@@ -203,7 +203,6 @@ def test_every_eighth_problem_is_of_another_family() -> None:
 def test_other_families_are_of_many_norms(family: str) -> None:
     facts = pd.DataFrame([stress.draw(index, family).facts for index in range(40)])
     assert facts["norm"].nunique() > 8 or family == "combined"
-    assert (facts["K"].dropna() >= 100).all() == (family == "many classes")
     assert np.isfinite(facts["C"]).any()
 
 

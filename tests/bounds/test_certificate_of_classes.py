@@ -210,20 +210,6 @@ def test_a_point_between_is_proven(intercept: bool, integers: bool) -> None:
         assert intercept or found.lower > 1e10
 
 
-def test_a_class_without_samples_is_no_proof_where_it_has_an_offset() -> None:
-    """Class 0, between two samples of class 2, is kept from winning by its offset alone."""
-    problem = max_margin([[1.0], [-1.0], [3.0]], [2, 2, 1], intercept=True, classes=3)
-    alpha = np.zeros((3, 3))
-    alpha[:2, 0] = 0.5
-    assert prove_not_separable(problem, alpha) is None
-    assert prove_not_separable(problem) is None
-    assert certify(problem, alpha=alpha).lower == 0
-    graded = grade(problem, np.zeros(problem.coef_shape), alpha, Status.NOT_SEPARABLE)
-    assert graded.status is not Status.NOT_SEPARABLE
-    without = replace(problem, intercept=False)
-    check_proof(without, prove_not_separable(without, alpha))
-
-
 def test_zero_features_are_named() -> None:
     X, y = clusters()
     X[4] = 0.0

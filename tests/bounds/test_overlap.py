@@ -32,7 +32,7 @@ from oracles import check_proof, nearest_factors, separates
 
 def found_in(problem: MarginProblem, weights: Array | None = None) -> Overlap | None:
     """Return the overlap of all rows of a problem."""
-    rows = problem.constraints.undecided().narrowed()
+    rows = problem.constraints.narrowed()
     begin = np.ones(len(rows)) if weights is None else weights
     return find_overlap(problem, rows, begin, Deadline.after(60.0))
 
@@ -40,7 +40,7 @@ def found_in(problem: MarginProblem, weights: Array | None = None) -> Overlap | 
 def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
     """Check an overlap in rational numbers."""
     assert found is not None
-    rows = problem.constraints.undecided()
+    rows = problem.constraints
     assert len(rows) == len(problem.constraints)
     alpha = rows.subset(found.rows).alpha(found.alpha)
     check_proof(problem, Proof(found.rows, alpha, share=found.share))

@@ -370,7 +370,7 @@ def test_interrupted_training_says_so_and_is_kept() -> None:
 
 def test_a_relaxation_that_fails_says_so() -> None:
     off = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([1e9]))
-    with pytest.warns(ConvergenceWarning, match="classifies one class only"):
+    with pytest.warns(ConvergenceWarning, match="classifies no sample of class"):
         model = ib.GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
     assert model.solution_.status is ib.Status.NOT_SEPARABLE
 

@@ -17,11 +17,11 @@ from oracles import loop_rows
 
 
 def draw(classes: int | None, intercept: bool, *, sparse: bool) -> MarginProblem:
-    """Seven samples, one of which has no gate on; of the classes, one has no samples."""
+    """Seven samples, one of which has no gate on."""
     rng = np.random.default_rng(0)
     gates = rng.normal(size=(7, 3)) * (rng.random((7, 3)) < 0.7)
     gates[4] = 0.0
-    y = np.array([1, -1, -1, 1, -1, 1, 1]) if classes is None else np.array([0, 1, 3, 3, 0, 1, 3])
+    y = np.array([1, -1, -1, 1, -1, 1, 1]) if classes is None else np.array([0, 1, 3, 2, 0, 1, 3])
     return MarginProblem(
         X=rng.normal(size=(7, 2)),
         y=y,
@@ -70,41 +70,19 @@ def test_some_of_the_constraints(problem: MarginProblem) -> None:
     np.testing.assert_array_equal(some.offsets, whole.offsets[index])
     reduced = whole.labels.toarray()[:, : whole.n_classes - 1]
     np.testing.assert_array_equal(narrow.labels.toarray(), reduced)
-    rivals = set(whole.undecided().rivals.tolist())
-    left_out = {2} if problem.intercept and problem.classes else set()
-    assert rivals == set(range(whole.n_classes)) - left_out
 
 
 def test_free_offsets_are_those_of_all_classes_but_one(problem: MarginProblem) -> None:
     """The offsets of two classes differ by as much whether one is free or both are."""
     rows = problem.constraints
     free = np.arange(1.0, 1.0 + rows.offsets.shape[1])
-    assert len(free) == (0 if not problem.intercept else 2 if problem.classes else 1)
+    assert len(free) == (0 if not problem.intercept else 3 if problem.classes else 1)
     scores = np.broadcast_to(rows.of_classes(free), (7, rows.width))
     np.testing.assert_allclose(rows.offsets @ free, rows.margins(scores))
-    # Only differences count: those of all classes but the last one that has samples.
+    # Only differences count: those of all classes but the last one.
     np.testing.assert_allclose(rows.free_offsets(rows.of_classes(free)), free)
     if problem.classes:
         np.testing.assert_allclose(rows.free_offsets(rows.of_classes(free) + 5.0), free)
-
-
-def test_classes_without_samples_are_one() -> None:
-    """Of the classes 2, 4 and 5 only pairs with the first stand for all, and share its weights."""
-    y = np.array([0, 1, 3, 3, 0, 1, 3])
-    problem = MarginProblem(np.ones((7, 1)), y, np.ones((7, 1)), np.zeros(1, np.int64), classes=6)
-    rows = problem.constraints
-    assert rows.kinds.tolist() == [0, 1, 3, 2, 3, 3]
-    assert rows.n_kinds == 4
-    some = rows.subset(~((rows.samples == 4) & (rows.rivals < 5)))
-    merged = some.merged()
-    assert sorted(set(merged.rivals.tolist())) == [0, 1, 2, 3]
-    assert merged.rivals[merged.samples == 4].tolist() == [2]
-    alpha = merged.shared(merged.alpha(np.ones(len(merged))))
-    assert alpha[0].tolist() == pytest.approx([0, 1, 1 / 3, 1, 1 / 3, 1 / 3])
-    assert alpha[4].tolist() == pytest.approx([0, 0, 1 / 3, 0, 1 / 3, 1 / 3])
-    two = draw(None, True, sparse=False).constraints
-    assert two.n_kinds == 1
-    np.testing.assert_array_equal(two.merged().labels.toarray(), two.labels.toarray())
 
 
 def test_weights_of_zero_are_one_a_sample(problem: MarginProblem) -> None:

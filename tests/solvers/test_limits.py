@@ -12,7 +12,7 @@ import pytest
 from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.norms import L1, L2, LInf, MaxOverGroups, Nuclear, Spectral, SumOverGroups
+from implicit_bias.norms import L1, L2, MaxOverGroups, Nuclear, Spectral, SumOverGroups
 from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
 from implicit_bias.solvers.interior_point import InteriorPoint
@@ -232,24 +232,6 @@ def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
     """A process of a solver does not run it again, and knows what it defines."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert (done.stdout.split(), done.stderr) == (["OPTIMAL"], "")
-
-
-# --- classes without samples -------------------------------------------------------------------
-
-
-@pytest.mark.every(11)
-@pytest.mark.parametrize("C", [np.inf, 0.7])
-@pytest.mark.parametrize("norm", [L1(), L2(), LInf(), Nuclear(), Spectral()], ids=repr)
-@pytest.mark.parametrize("solver", ["auto", "feature-space", "working-set"])
-def test_classes_without_samples_cost_nothing(solver: str, norm: Any, C: float) -> None:
-    X, _ = cloud(8, 7)
-    y: Any = np.array([1, 4, 4, 5, 1, 5, 4, 1])
-    problem = plain(X, y, C, norm=norm, classes=7)
-    found, known = solve(problem, solver), solve(problem, "clarabel")
-    assert found.status is Status.OPTIMAL
-    check_overlap(found.certificate, known.certificate, 0.0)
-    crowded = replace(problem, classes=200)
-    assert solve(crowded, solver).status is Status.OPTIMAL
 
 
 def test_a_sample_without_features_has_none_whatever_its_input() -> None:

@@ -171,6 +171,13 @@ def test_an_interior_point_is_tried_after_one_gram_matrix(failed: SolverName) ->
     assert "interior-point" not in [one.solver for one in fallbacks(wide, "interior-point")]
 
 
+def test_a_class_without_samples_is_refused() -> None:
+    X, _ = cloud(12, 3, shift=3.0)
+    some = max_margin(X, np.arange(12) % 3).subset(np.array([0, 2, 3, 5]))
+    with pytest.raises(ValueError, match="class 1 of 3 has no samples: number the classes"):
+        solve(some)
+
+
 def test_a_start_of_other_classes_is_refused() -> None:
     X, y = cloud(12, 3, shift=3.0)
     start = solve(max_margin(X, np.arange(12) % 3))
