@@ -214,8 +214,9 @@ def answer_of(
         backend=solver,
         formulation=cast(Formulation, formulation),
         tolerances=Tolerances(gap=tol),
+        max_seconds=seconds,
     )
-    candidate = peer.run_here(problem, seconds)
+    candidate = peer.run(problem)
     return Found(candidate.coef, candidate.intercept, candidate.alpha, candidate.status.name)
 
 

@@ -57,12 +57,12 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from implicit_bias.base import validation
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.linear import linprog
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import Array
@@ -466,12 +466,12 @@ class _Generation:
                 largest, outputs = self._relaxed(trial)
                 cuts += map(rows.margins, outputs)
                 self._improve_lower(trial, largest)
-            found = linprog(
+            found = scipy.optimize.linprog(
                 -np.ones(len(rows)),
                 A_ub=sp.vstack([np.array(cuts) / problem.scale, losses]),
                 b_ub=np.append(np.ones(len(cuts)), limits),
                 method="highs",
-                deadline=Deadline.after(MOST_SECONDS),
+                options={"time_limit": MOST_SECONDS},
             )
             if found.status != 0:
                 return
@@ -684,10 +684,11 @@ def _linear_program(
         cost = np.append(np.ones(width), np.full(n, problem.C * problem.scale))
         A, limits = np.column_stack([-columns, -np.eye(n)]), -np.ones(n)
     # On nearly dependent columns HiGHS may go in circles, so its steps and its time have a limit.
-    options = {**LP_OPTIONS, "maxiter": 1000 + 50 * (n + width)}
+    limited = {"maxiter": 1000 + 50 * (n + width), "time_limit": MOST_SECONDS}
     for method in ("highs-ds", "highs-ipm"):
-        late = Deadline.after(MOST_SECONDS)
-        found = linprog(cost, A_ub=A, b_ub=limits, method=method, options=options, deadline=late)
+        found = scipy.optimize.linprog(
+            cost, A_ub=A, b_ub=limits, method=method, options={**LP_OPTIONS, **limited}
+        )
         if found.status == 0:
             break
     else:

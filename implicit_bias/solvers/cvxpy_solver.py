@@ -38,7 +38,7 @@ Source of the primal: Lippl, Abbott, Chung (2022), section 4 and their published
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -46,7 +46,6 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.processes import call_within
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import HasAtom
@@ -149,7 +148,7 @@ class CvxpySolver(ExternalSolver):
     ) -> Candidate:
         """Solve through CVXPY; ``on_progress`` is not called, and ``start`` not used.
 
-        With ``max_seconds`` in a process of its own: not all solvers know a limit, nor does CVXPY.
+        ``max_seconds`` is the solver's own limit; ECOS has none but that of its iterations.
 
         Raises
         ------
@@ -169,18 +168,7 @@ class CvxpySolver(ExternalSolver):
                 "OSQP solves quadratic programs only: one group and a hard margin (C=inf); "
                 "choose another solver for this problem"
             )
-        if self.max_seconds is None:
-            n_features = problem.n_gates * problem.X.shape[1]
-            return self.run_here(problem, self.seconds_for(problem.n_samples * n_features))
-        try:
-            return cast(Candidate, call_within(self.max_seconds, self.run_here, problem))
-        except TimeoutError as error:
-            nothing = vars(nothing_yet(problem))
-            return Candidate(**nothing, status=Status.TIME_LIMIT, iterations=0, detail=str(error))
-
-    def run_here(self, problem: MarginProblem, seconds: float | None = None) -> Candidate:
-        """Solve in this process, if the solver knows a limit within these seconds."""
-        backend = BACKENDS[self.backend]
+        seconds = self.seconds_for(problem.n_samples * problem.n_gates * problem.X.shape[1])
         deadline = Deadline.after(None if seconds is None else TIME_SHARE * seconds)
         if problem.is_binary_group_lasso:
             quadratic = _is_quadratic(problem) and backend.quadratic_objectives

@@ -31,11 +31,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.linear import linprog
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify
@@ -235,13 +235,13 @@ def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Arr
     sizes, of_columns = equilibrating(whole)
     whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
     ones = sp.csr_array(np.ones((len(rows), 1)))
-    found = linprog(
+    found = scipy.optimize.linprog(
         np.append(np.zeros(whole.shape[1]), -1.0),
         sp.hstack([-whole, ones], format="csr"),
         np.zeros(len(rows)),
         bounds=[(-1, 1)] * A.shape[1] + [(None, None)] * (E.shape[1] + 1),
         method="highs",
-        deadline=deadline,
+        options={"time_limit": deadline.left},
     )
     if found.status != 0:
         return np.zeros(problem.alpha_shape)
@@ -302,7 +302,7 @@ def solve_refined(
     primal, dual = 1.0, 1.0
     best: tuple[Array, Array] | None = None
     for _ in range(count):
-        found = linprog(
+        found = scipy.optimize.linprog(
             dual * (costs - whole.T @ y),
             A_eq=whole,
             b_eq=np.zeros(m),
@@ -311,8 +311,8 @@ def solve_refined(
             options={
                 "primal_feasibility_tolerance": TOLERANCE,
                 "dual_feasibility_tolerance": TOLERANCE,
+                "time_limit": deadline.left,
             },
-            deadline=deadline,
         )
         if found.status != 0 and (best is None or deadline.passed):
             return int(found.status), best

@@ -102,9 +102,9 @@ def solve(
         Limit on the solver's iterations.
     max_seconds : float, optional
         Limit on the time: what was found by then is certified. "auto" leaves half of it to other
-        methods where the first one should take less than half. Solvers of CVXPY run in a process of
-        their own then, which takes a second or two to begin; a single step of another solver
-        and the certificate are not interrupted.
+        methods where the first one should take less than half. Solvers of CVXPY have limits
+        of their own (ECOS one of iterations alone); a single step of another solver and the
+        certificate are not interrupted.
     max_memory : float, optional
         GiB that a native solver may allocate beside the problem.
     start : Solution, optional

@@ -1,7 +1,5 @@
 """What a solver must not do to its caller: raise what it cannot help, or take for ever."""
 
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -210,28 +208,6 @@ def test_a_linear_program_in_which_highs_goes_in_circles() -> None:
     found = solve(mixed, "highs", max_seconds=0.5)
     assert found.status is not Status.OPTIMAL
     assert found.certificate.lower <= found.certificate.upper
-
-
-SCRIPT = """
-import numpy as np
-from implicit_bias import max_margin, solve
-
-class Mine:
-    def value(self, coef): return float(np.abs(coef).sum())
-    def dual(self, V): return float(np.abs(V).max())
-    def atom(self, zeta, shape, cp): return cp.norm1(zeta)
-
-X = np.array([[2.0, 0.5], [-1.0, 0.25], [0.5, -3.0]])
-found = solve(max_margin(X, [0, 1, 2], Mine()), "clarabel", max_seconds=120)
-print(found.status.name)
-"""
-
-
-@pytest.mark.slow
-def test_a_script_without_a_guard_that_has_a_norm_of_its_own() -> None:
-    """A process of a solver does not run it again, and knows what it defines."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
-    assert (done.stdout.split(), done.stderr) == (["OPTIMAL"], "")
 
 
 def test_a_sample_without_features_has_none_whatever_its_input() -> None:
