@@ -54,7 +54,7 @@ def both(name: str) -> tuple[nn.Module, nn.Module, torch.Tensor, Any]:
     return module, copy.deepcopy(module).to(CUDA), inputs, own_labels(module, inputs)
 
 
-@pytest.mark.parametrize("method", [*cases.METHODS[:3], "active-set", "auto"])
+@pytest.mark.parametrize("method", [*cases.METHODS[:3], "auto"])
 @pytest.mark.parametrize("name", cases.SEPARABLE)
 def test_problems_are_solved(name: str, method: str) -> None:
     problem = cases.separable(name)

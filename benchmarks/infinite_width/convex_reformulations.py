@@ -21,12 +21,12 @@ from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
 from benchmarks.sizes import grid, sized
+from implicit_bias import solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.regularised import LossName, certify_regularised
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.report.style import BLUE, GREEN, VERMILION
-from implicit_bias.solvers.paths import path_over_C
 
 SCNN, FISTA, PATH = "scnn (R-FISTA)", "FISTA", "our path over C"
 LOOKS = {SCNN: (VERMILION, "^-"), FISTA: (BLUE, "o-"), PATH: (GREEN, "s-")}
@@ -137,7 +137,9 @@ def _on_path(problem: MarginProblem, weight: float, sizes: Sizes) -> Iterator[An
     Cs = np.geomspace(0.1, 1.0, 5) / weight
     for tol in sizes.tolerances:
         began = time.process_time()
-        *_, last = path_over_C(replace(problem, C=1.0), Cs, tol=tol)
+        last = solve(replace(problem, C=Cs[0]), tol=tol)
+        for C in Cs[1:]:
+            last = solve(replace(problem, C=C), tol=tol, start=last)
         seconds = time.process_time() - began
         yield Answer(PATH, tol, seconds, last.coef, problem.y * last.alpha)
 

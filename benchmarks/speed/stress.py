@@ -48,7 +48,7 @@ TOLERANCE = 1e-6
 REACH = 12.0
 # The share without an answer that is few.
 FEW = 1e-3
-NATIVE = ("interior-point", "feature-space", "working-set", "active-set")
+NATIVE = ("interior-point", "feature-space", "working-set")
 EVERY = 50
 # Every so many problems one is of another family than the general one.
 SHARE = 8

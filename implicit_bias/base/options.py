@@ -15,7 +15,6 @@ SolverName: TypeAlias = Literal[
     "interior-point",
     "feature-space",
     "working-set",
-    "active-set",
     "one-group",
     CvxpyName,
     "highs",

@@ -18,7 +18,7 @@ working_set.py      more samples, or pairs of samples and rivals
 out_of_core.py      more samples than memory holds: rounds on some of them, the pricing of all
 row_blocks.py       the blocks of them that Dask reads
 rounds.py           rounds on some of the constraints: pricing, and the bounds for all of them
-active_set.py       from the solution of a similar problem; one group on one Gram matrix
+one_group.py        one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
@@ -46,11 +46,11 @@ from implicit_bias.solvers.solve import solve
 
 # The methods are imported on first use: they need torch or CVXPY.
 if TYPE_CHECKING:
-    from implicit_bias.solvers.active_set import ActiveSet, OneGroup
     from implicit_bias.solvers.cvxpy_solver import CvxpySolver
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
     from implicit_bias.solvers.linear_program import LinearProgram
+    from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
     from implicit_bias.solvers.working_set import WorkingSet
 

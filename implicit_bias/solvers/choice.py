@@ -26,7 +26,7 @@ from implicit_bias.solvers import base, costs
 from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
 
-# With fewer rows the fall-back of an active set is an interior point.
+# With fewer rows the fall-back of one Gram matrix is an interior point.
 INTERIOR_POINT_LIMIT = 3000
 # Entries of the cones of matrix norms that Clarabel takes: it factorises them, in hours and tens of
 # GiB where SCS takes seconds.
@@ -76,15 +76,13 @@ def structure_of(problem: MarginProblem) -> Structure:
     return "other" if groups is None else "maxima"
 
 
-def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> SolverName:
+def choose_solver(problem: MarginProblem) -> SolverName:
     """Return the name of the solver that "auto" takes for a problem.
 
     Parameters
     ----------
     problem : MarginProblem
         The problem.
-    start : Solution, optional
-        What it is to be solved from.
 
     Returns
     -------
@@ -93,8 +91,8 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
 
     Raises
     ------
-    TypeError, ValueError
-        No problem, or no start for it.
+    TypeError
+        Not a `MarginProblem`.
 
     Examples
     --------
@@ -105,15 +103,12 @@ def choose_solver(problem: MarginProblem, start: base.Start | None = None) -> So
     'one-group'
     """
     check_problem(problem, "choose_solver")
-    check_start(problem, start)
-    return choose(problem, start).solver
+    return choose(problem).solver
 
 
-def choose(problem: MarginProblem, start: base.Start | None = None) -> Choice:
+def choose(problem: MarginProblem) -> Choice:
     """Return what "auto" takes for a problem."""
     structure = structure_of(problem)
-    if structure == "gates" and start is not None:
-        return Choice("active-set", "a start")
     if structure == "maxima":
         return Choice("highs", "a norm of maxima is a linear program")
     if structure == "other":
@@ -225,7 +220,6 @@ def make_solver(
     name: str,
     problem: MarginProblem,
     options: MethodOptions,
-    start: base.Start | None = None,
     system: SystemName | None = None,
 ) -> base.Solver:
     """Return a solver of this name for a problem, with these options; an interior point's system.
@@ -239,7 +233,7 @@ def make_solver(
     common: dict[str, Any] = attributes(options, "tolerances", "max_iterations", "max_seconds")
     check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
-        chosen = choose(problem, start)
+        chosen = choose(problem)
         name, system = chosen.solver, chosen.system
     if name == "highs":
         return LinearProgram(**common)
@@ -248,9 +242,9 @@ def make_solver(
         from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 
         return CvxpySolver(backend=name, **common)
-    from implicit_bias.solvers.active_set import ActiveSet, OneGroup
     from implicit_bias.solvers.feature_space import FeatureSpace
     from implicit_bias.solvers.interior_point import InteriorPoint
+    from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.working_set import WorkingSet
 
     def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
@@ -263,7 +257,5 @@ def make_solver(
     if name == "working-set":
         return native(WorkingSet)
     few = len(problem.constraints) <= INTERIOR_POINT_LIMIT
-    whole: Callable[..., NativeSolver] = InteriorPoint if few else WorkingSet
-    if name == "one-group":
-        return native(OneGroup, fallback=native(whole))
-    return native(ActiveSet, fallback=native(whole))
+    fallback = native(InteriorPoint) if few else native(WorkingSet)
+    return native(OneGroup, fallback=fallback)

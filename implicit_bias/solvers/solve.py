@@ -85,13 +85,13 @@ def solve(
     problem : MarginProblem
         The problem.
     solver : str or Solver
-        A name: "auto", "interior-point", "feature-space", "working-set", "active-set",
-        "one-group", "highs", "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and,
-        where that one fails, another; ``stats.detail`` says why, and what was tried. HiGHS takes
-        norms that are sums of maxima, such as l1 and l_inf; the last four go through CVXPY and are
-        slow; OSQP takes hard margins of two classes and one group of Euclidean norm only. Or an
-        object, such as ``InteriorPoint(...)``, whose own options then count, and none of those
-        below but ``start`` and ``on_progress``.
+        A name: "auto", "interior-point", "feature-space", "working-set", "one-group", "highs",
+        "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails,
+        another; ``stats.detail`` says why, and what was tried. HiGHS takes norms that are sums of
+        maxima, such as l1 and l_inf; the last four go through CVXPY and are slow; OSQP takes hard
+        margins of two classes and one group of Euclidean norm only. Or an object, such as
+        ``InteriorPoint(...)``, whose own options then count, and none of those below but ``start``
+        and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -158,14 +158,14 @@ def solve(
     )
 
     posed = with_l1_for_single_entries(problem)
-    search = _Search(problem, posed, options, start, on_progress, deadline)
+    search = _Search(problem, posed, options, on_progress, deadline)
     automatic = isinstance(solver, str) and solver == "auto"
     others = automatic and max_iterations is None
     chosen, until = "", deadline
     if isinstance(solver, str):
         name, system = solver, None
         if automatic:
-            choice_made = choice.choose(posed, start)
+            choice_made = choice.choose(posed)
             name, system, chosen = choice_made.solver, choice_made.system, str(choice_made)
         if others and max_seconds is not None and choice_made.seconds < 0.5 * max_seconds:
             if choice.fallbacks(posed, name):
@@ -302,7 +302,6 @@ class _Search:
     problem: MarginProblem
     posed: MarginProblem  # the same program as methods take it
     options: choice.MethodOptions
-    start: Start | None
     on_progress: OnProgress
     deadline: Deadline
     late: bool = False
@@ -321,7 +320,7 @@ class _Search:
     ) -> Solver:
         """Return a solver that has the time that is left until then."""
         # Made first: that may load a large library.
-        made = choice.make_solver(name, self.posed, self.options, self.start, system)
+        made = choice.make_solver(name, self.posed, self.options, system)
         return replace(made, max_seconds=deadline.left)
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:

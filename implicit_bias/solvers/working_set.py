@@ -33,8 +33,8 @@ from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.constraints import Integers, spread
 from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.solvers import base, costs, interior_point
-from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
+from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Exchange, RowRounds
 from implicit_bias.solvers.scaled_problem import peak_memory
 

@@ -11,10 +11,10 @@ from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.norms import L1, L2, MaxOverGroups, Nuclear, Spectral, SumOverGroups
-from implicit_bias.solvers.active_set import OneGroup
 from implicit_bias.solvers.base import Answer, BoundsAt, Candidate, Start
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.iteration import NativeSolver, Run, Steps, follow
+from implicit_bias.solvers.one_group import OneGroup
 from oracles import check_judged, check_overlap
 from system import Panic
 
@@ -127,7 +127,6 @@ SUITED: dict[str, MarginProblem] = {
     "interior-point": PROBLEM,
     "feature-space": CLASSES,
     "working-set": CLASSES,
-    "active-set": PROBLEM,
     "one-group": replace(CLASSES, norm=L2()),
     "highs": replace(CLASSES, norm=L1()),
     "osqp": max_margin(*cloud(30, 5, shift=3.0)),

@@ -228,7 +228,7 @@ def test_a_bound_on_memory_is_a_bound_on_the_working_set(monkeypatch: pytest.Mon
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize("solver", [*cases.METHODS, "active-set"])
+@pytest.mark.parametrize("solver", cases.METHODS)
 @pytest.mark.parametrize("step", [1, 3])
 def test_ctrl_c_while_reporting(solver: str, step: int) -> None:
     lines: list[solvers.BoundsAt] = []

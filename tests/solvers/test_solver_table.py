@@ -85,8 +85,6 @@ ROWS = [
     Row("feature-space", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
     Row("feature-space", [*L2_ALONE, *MATRIX[:2], "groups"], 1e-7, 1e-7),
     Row("feature-space", cases.of_weights("l2", "l3", "spectral", "nuclear"), 1e-5, 1e-4),
-    Row("active-set", TWO, cases.SOLVE_TOL, cases.GAP_LIMIT),
-    Row("active-set", [*cases.of_weights("l2")[:2], *cases.of_weights("features")[:2]], 1e-5, 1e-4),
     Row("one-group", cases.of_weights("l2"), 1e-5, 1e-4),
     Row("highs", LINEAR, 1e-8, 1e-8),
     Row("highs", cases.of_weights("l1", "linf"), 1e-5, 1e-4),
@@ -120,11 +118,6 @@ def is_external(method: str) -> bool:
 
 
 def solved(problem: MarginProblem, method: str, tol: float, **options: Any) -> Solution:
-    """Solve; by the active set from dual variables near the best, which is what it is made for."""
-    if method == "active-set":
-        near = solve(problem, tol=1e-4)
-        alpha = near.alpha * np.random.default_rng(0).uniform(0.9, 1.1, near.alpha.shape)
-        options["start"] = replace(near, alpha=alpha, intercept=problem.no_offset)
     return solve(problem, **asked(method, tol, **options))
 
 
@@ -336,7 +329,7 @@ def test_inputs_that_are_all_0(method: str) -> None:
 MANY = ["gln", "sparse-gates", "svm-l2", "soft-not-separable"]
 LIMITS: list[tuple[str, int, Names]] = [
     *((system, limit, MANY) for system in SYSTEMS for limit in (1, 3, 5)),
-    *((method, 2, MANY) for method in (*cases.METHODS, "active-set", "clarabel", "ecos")),
+    *((method, 2, MANY) for method in (*cases.METHODS, "clarabel", "ecos")),
     ("scs", 30, MANY),
     *((f"{backend}-{way}", 2, ["gln"]) for backend in ("clarabel", "ecos") for way in FORMULATIONS),
     *((f"scs-{way}", 25, ["gln"]) for way in FORMULATIONS),
@@ -378,7 +371,6 @@ def test_iteration_limit_keeps_valid_bounds(name: str, method: str, limit: int) 
     [
         *((method, "layers-gated", "norm") for method in ("feature-space", *SYSTEMS)),
         ("highs", "l2", "norm"),
-        ("active-set", "l2", "two classes"),
         ("osqp", "l2", "quadratic"),
         ("osqp", "soft-linear", "quadratic programs only.*another solver"),
         *((f"osqp-{way}", "gln", "quadratic") for way in FORMULATIONS),

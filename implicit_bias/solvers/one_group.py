@@ -1,42 +1,28 @@
-r"""Active sets: the equations of the support vectors, from a start or from fewer rows.
+r"""One group on one Gram matrix: exchanges of the support vectors, from those of fewer rows.
 
-The KKT conditions (`interior_point`) with r = sum_g d_g Q_g alpha + e beta - b,
+The KKT conditions (`interior_point`) with a = d alpha and r = Q a + e beta - b,
 
-        r_p >= 0  where alpha_p = 0,   r_p = 0  where 0 < alpha_p < C_p,   r_p <= 0  where
-        alpha_p = C_p;   e' alpha = 0;   ||V_g|| = 1  where d_g > 0,  <= 1  where d_g = 0
+        r_p >= 0  where a_p = 0,   r_p = 0  where 0 < a_p < d C_p,   r_p <= 0  where a_p = d C_p;
+        e' a = 0;   a' Q a = d^2
 
-are equations once the sets are known: the free rows F, those at the box U, and the active groups
-A. Both methods here solve the equations of some sets, exchange what breaks its own set's
-conditions, all at once, and end where nothing does: Newton's method on conditions that are
-piecewise smooth. Each step costs a Cholesky factorisation of order |F|, bordered by the rest,
+are equations once the sets are known: the free rows F, and those at the box U. The equations of
+some sets are solved, what breaks its own set's conditions is exchanged, all at once, and where
+nothing does, the problem is solved: Newton's method on conditions that are piecewise smooth. Each
+step costs a Cholesky factorisation of order |F|, bordered by e,
 
-        [ Q(d)_FF  B ] [x]   [b']
-        [ B'       0 ] [y] = [c']
+        [ Q_FF  e ] [a]      [b']
+        [ e'    0 ] [beta] = [c']
 
-**From a start** (`ActiveSet`), of any number of groups. Written as projections, with any q_p,
-sigma > 0, the conditions are alpha_p = min(max(alpha_p - r_p / q_p, 0), C_p) and
-d_g = max(d_g + sigma (||V_g||^2 - 1), 0). The arguments of min and max say what is free and
-active; Newton's step takes the others to their bounds and solves for the rest, to first order:
-B has the columns U_A and e. Along a step alpha, d, V and U are linear, so the residual of the
-projections costs nothing to search; and F changes by a few rows, so the inner products of its
-inputs are kept (`_Seen`). Near the solution of a similar problem most sets are right at the start,
-and two steps reach rounding once all are.
-
-**From fewer rows** (`OneGroup`). With one group a = d alpha makes the equations linear: the hard
-margin does not need d, and where U is not empty a is linear in d, so that ||V(a)|| = d is a
-quadratic equation for it. All that this needs is Q, one Gram matrix: nothing passes through the
+The hard margin does not need d, and where U is not empty a is linear in d, so that ||V(a)|| = d is
+a quadratic equation for it. All that this needs is Q, one Gram matrix: nothing passes through the
 features but zeta = V(a), in the end. The first sets are those of an eighth of the rows, from which
 those of twice as many are found, and so on: most steps are on few rows. The exchanges need not
-converge. On Gram matrices of data they do, in a handful of steps.
-
-Where either makes no headway (a start too far away, inner products that have lost the digits that
-matter, data that are not separable) the fall-back solves.
+converge. On Gram matrices of data they do, in a handful of steps. Where they make no headway (inner
+products that have lost the digits that matter, data that are not separable) the fall-back solves.
 
 ======  ==========  ======================================================================
 alpha   (P,)        dual variables of rows scaled to norm 1 by nu_p; a = d alpha
-d       (G,)        group scales
-V       (M', D')    V_m = sum_p alpha_p y_p z_pm x_p, two classes
-U       (P, G)      U_g = Q_g alpha
+d       ()          group scale, ||V(a)||
 Q       (P, P)      (B B') o (X X') o (Z Z'), of one group
 e       (P, J)      of the intercept's equation; J = 0 without one
 ======  ==========  ======================================================================
@@ -44,8 +30,8 @@ e       (P, J)      of the intercept's equation; J = 0 without one
 The data are scaled as in `scaled_problem`. The rows are constraints, whose label vectors b_p are
 one more mask: <b_p, b_q> is y_p y_q, or <e_{y_n} - e_k, e_{y_m} - e_l> of many classes.
 
-Source: Qi and Sun (1993), semismooth Newton; Hintermueller, Ito and Kunisch (2002), its sets;
-Judice and Pires (1994), exchanges of many indices at once.
+Source: Judice and Pires (1994), exchanges of many indices at once; Hintermueller, Ito and Kunisch
+(2002), as a semismooth Newton method.
 """
 
 from __future__ import annotations
@@ -54,7 +40,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, TypeAlias, TypeVar, final
+from typing import ClassVar, TypeAlias, TypeVar, final
 
 import numpy as np
 import torch
@@ -68,13 +54,11 @@ from implicit_bias.problem.euclidean import euclidean_form
 from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.solvers.base import Answer, Start
-from implicit_bias.solvers.iteration import NativeSolver, Point, RowSolver, Run, Steps, nothing_yet
+from implicit_bias.solvers.iteration import NativeSolver, RowSolver, Run, Steps, nothing_yet
 from implicit_bias.solvers.scaled_problem import (
     TINY,
     Layout,
     ScaledProblem,
-    ScaledRows,
-    peak_memory,
 )
 
 # Rows of a Gram matrix computed at once.
@@ -95,8 +79,11 @@ Bounds: TypeAlias = Generator[tuple[float, float], None, Ended]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupportSolver(NativeSolver):
-    """A solver by active sets.
+class OneGroup(RowSolver):
+    """Exchanges of the support vectors of one group, from those of fewer rows.
+
+    What it does not take are more groups, samples of many classes that share a finite C, and a
+    Gram matrix without room.
 
     Parameters
     ----------
@@ -105,62 +92,6 @@ class SupportSolver(NativeSolver):
         and its own tolerances are those of this solver.
     aim : float
         The share of the tolerance to reach: the certificate rounds differently.
-    """
-
-    fallback: NativeSolver
-    aim: float = 0.9
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActiveSet(SupportSolver):
-    """Newton's method on the support vectors, where there is a start; two classes.
-
-    Parameters
-    ----------
-    max_steps : int
-        By then the fall-back would have been the better choice.
-    farthest : float
-        A start with a larger max_g ||V_g|| is too far away: at its own problem that was 1.
-    share : float
-        q_p as a share of the diagonal of Q(d): the smaller, the more margins decide over alpha.
-    ridge : float
-        Added to the diagonal, as a share of its mean, for free rows that depend on each other.
-    decrease : float
-        The share of the step's length by which the residual must fall.
-    halvings : int
-        How often the step's length is halved where it does not.
-    """
-
-    max_steps: int = 20
-    farthest: float = 2.0
-    share: float = 0.3
-    ridge: float = 1e-8
-    decrease: float = 0.2
-    halvings: int = 6
-
-    name: ClassVar[str] = "active-set"
-    # What `SolveStats.detail` says where Newton's method makes no headway.
-    fell_back: ClassVar[str] = "no headway from the start: the fall-back solved"
-
-    @property
-    def own_limit(self) -> int:
-        """Newton steps and iterations of the fall-back, at most."""
-        return self.max_steps + self.fallback.limit
-
-    def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
-        """Leave all to the steps: without a start or enough room the fall-back solves."""
-        return _FromStart(self, problem, start)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneGroup(SupportSolver, RowSolver):
-    """Exchanges of the support vectors of one group, from those of fewer rows.
-
-    What it does not take are more groups, samples of many classes that share a finite C, and a
-    Gram matrix without room.
-
-    Parameters
-    ----------
     max_steps, patience : int
         Steps on one level, and steps without fewer breaches than ever there, until it gives up.
     growths : tuple of float
@@ -181,6 +112,8 @@ class OneGroup(SupportSolver, RowSolver):
 
     takes_classes: ClassVar[bool] = True
 
+    fallback: NativeSolver
+    aim: float = 0.9
     max_steps: int = 50
     patience: int = 4
     growths: tuple[float, ...] = (math.inf, 0.25)
@@ -212,19 +145,16 @@ class OneGroup(SupportSolver, RowSolver):
         return sizes
 
 
-Method = TypeVar("Method", bound=SupportSolver)
-
-
 # --- bounds --------------------------------------------------------------------------------------
 
 
-class _OnSupport(Run, Generic[Method]):
+class _OnSupport(Run):
     """A method that may make no headway, its best bounds so far, and the fall-back.
 
     Bounds are those of the scaled problem, but ``told``, which are as good as any before.
     """
 
-    def __init__(self, solver: Method, problem: MarginProblem, start: Start | None) -> None:
+    def __init__(self, solver: OneGroup, problem: MarginProblem, start: Start | None) -> None:
         self.solver, self.problem, self.start = solver, problem, start
         self._deadline = Deadline.after(solver.max_seconds)
         self._at_work: Run | None = None  # the fall-back, from its first step on
@@ -400,177 +330,6 @@ class _Gram:
         return self.values.index_select(0, index).index_select(1, index)
 
 
-# --- from a start --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Point(Point):
-    """An iterate, or a direction."""
-
-    alpha: Tensor
-    d: Tensor
-    V: Tensor
-    U: Tensor
-    beta: Tensor  # (1,), or (0,) without an intercept
-
-
-@dataclass(frozen=True, eq=False)
-class _View:
-    """What the equations say of an iterate."""
-
-    margins: Tensor  # (P,)
-    squares: Tensor  # (G,), ||V_g||^2
-    at_C: Tensor  # (P,), rows that the projections take to C
-    free: Tensor  # (P,), and those that they take to no bound
-    active: Tensor  # (G,), groups that they take to no bound
-    floored: Tensor  # (G,), group scales, none too small
-    residual: float
-
-
-class _FromStart(_OnSupport[ActiveSet]):
-    """Newton's method from the start, then the fall-back if need be."""
-
-    def approach(self) -> Bounds[bool]:
-        """Newton steps until they converge or make no headway."""
-        if self.start is None:
-            return False
-        converged = yield from self._newton(self.start)
-        if not converged:
-            self.detail = self.solver.fell_back
-        return converged
-
-    def _newton(self, start: Start) -> Bounds[bool]:
-        """Newton's method; False where it makes no headway, or its system has no room."""
-        if not self._has_room(0):
-            return False
-        scaled = ScaledProblem(Layout.of_groups(self.problem), torch.device(self.solver.device))
-        self.pose(scaled)
-        self.seen = _Seen(scaled.rows)
-        alpha, d = scaled.start_alpha(start), scaled.scale * scaled.tensor(start.group_norms)
-        V = scaled.rows.dual_vectors(alpha)
-        point = _Point(alpha, d, V, scaled.rows.group_products(V), scaled.offset(start))
-        view = self.view(point)
-        if float(view.squares.max()) > self.solver.farthest**2:
-            return False
-        for _ in range(self.solver.max_steps):
-            # What clipping changes in V_g is at most what it takes: features have norm 1.
-            clipped = torch.minimum(point.alpha.clamp(min=0.0), scaled.C)
-            outside = float((point.alpha - clipped).abs().sum())
-            self.improve_lower(clipped, float(view.squares.max().sqrt()) + outside)
-            norm = float(torch.dot(point.d.abs(), view.squares.sqrt()))
-            self.improve_upper(norm, view.margins, point.alpha, point.d, point.beta)
-            yield self.own_bounds()
-            if self.solved:
-                return True
-            if not self._has_room(self.seen.size_with(view.free)):
-                return False
-            step = self.step(point, view)
-            found = None if step is None else self.search(point, view, step)
-            if found is None:
-                return False
-            point, view = found
-        return False
-
-    def _has_room(self, n_system: int) -> bool:
-        n_samples = self.problem.n_samples
-        return self.solver.fits(peak_memory(n_samples, self.problem, n_system, n_squares=3))
-
-    def view(self, point: _Point) -> _View:
-        """Return the sets of an iterate, and the residual of the projections."""
-        scaled, alpha, d = self.scaled, point.alpha, point.d
-        squares = scaled.rows.inner(point.V, point.V)
-        margins = point.U @ d + scaled.e @ point.beta
-        value = float(scaled.b @ torch.minimum(alpha.clamp(min=0.0), scaled.C))
-        # A group scale as the optimum has it: their sum is the value.
-        scale = max(float(d.clamp(min=0.0).sum()), value) / scaled.n_groups
-        floored = d.clamp(min=LEAST_SCALE * scale)
-        # Where the projections take alpha and d.
-        q = scaled.rows.curvature_diagonal(floored)
-        aim = alpha - (margins - scaled.b) / (self.solver.share * q).clamp(min=TINY)
-        aim_d = d + scale * (squares - 1.0)
-        change = torch.minimum(aim.clamp(min=0.0), scaled.C) - alpha
-        change_d = aim_d.clamp(min=0.0) - d
-        residual = float(q @ change.square()) / (float(q @ alpha.square()) + TINY)
-        residual += float(change_d.square().mean()) / (scale**2 + TINY)
-        weight = scaled.e.abs().T @ alpha.abs() + TINY
-        residual += float((scaled.e.T @ alpha / weight).square().sum())
-        at_C = aim >= scaled.C
-        free = (aim > 0.0) & ~at_C
-        return _View(margins, squares, at_C, free, aim_d > 0.0, floored, residual)
-
-    def step(self, point: _Point, view: _View) -> _Point | None:
-        """Newton's step for the sets of an iterate; None where rounding forbids it."""
-        scaled, everything, active = self.scaled, self.scaled.rows, view.active
-        # What leaves its set goes to its bound, and moves V (dV) and so the equations of the rest.
-        alpha = torch.where(view.at_C, scaled.C - point.alpha, -point.alpha)
-        alpha = torch.where(view.free, 0.0, alpha)
-        d = torch.where(active, 0.0, -point.d)
-        moving = torch.nonzero(alpha)[:, 0]
-        dV = everything.subset(moving).dual_vectors(alpha[moving])
-        beta = torch.zeros_like(point.beta)
-        index = torch.nonzero(view.free)[:, 0]
-        if len(index):
-            rows, U = everything.subset(index), point.U[index]
-            excess = (view.margins - scaled.b)[index]
-            b = -excess - rows.group_products(dV) @ point.d - U @ d
-            c = (0.5 * (1.0 - view.squares) - everything.inner(point.V, dV))[active]
-            c = torch.cat([c, -scaled.e.T @ (point.alpha + alpha)])
-            solved = _bordered(
-                lambda: self.seen.curvature(index, rows, view.floored * active),
-                torch.hstack([U[:, active], scaled.e[index]]),
-                b[:, None],
-                c[:, None],
-                (self.solver.ridge,),
-            )
-            if solved is None:
-                return None
-            alpha[index], multipliers = solved[0][:, 0], solved[1][:, 0]
-            d[active], beta = multipliers[: int(active.sum())], multipliers[int(active.sum()) :]
-            dV = dV + rows.dual_vectors(alpha[index])
-        return _Point(alpha, d, dV, everything.group_products(dV), beta)
-
-    def search(self, point: _Point, view: _View, step: _Point) -> tuple[_Point, _View] | None:
-        """Return the first point along a step that lowers the residual enough, or the best one.
-
-        None where none is better.
-        """
-        best = None
-        for length in 0.5 ** np.arange(self.solver.halvings + 1):
-            moved = point.moved(step, float(length))
-            seen = self.view(moved)
-            if seen.residual < (view.residual if best is None else best[1].residual):
-                best = moved, seen
-            if seen.residual <= (1.0 - self.solver.decrease * length) * view.residual:
-                break
-        return best
-
-
-class _Seen:
-    """The samples that were free so far, and the inner products of their inputs."""
-
-    def __init__(self, everything: ScaledRows) -> None:
-        self._everything = everything
-        X = everything.X
-        self._place = torch.full((len(X),), -1, device=X.device)  # (P,), where they stand here
-        self._X = X[:0]  # (S, D')
-        self._gram = _Gram(self._products, X)
-
-    def size_with(self, free: Tensor) -> int:
-        """S, once these samples (P,) are in it."""
-        return int((free | (self._place >= 0)).sum())
-
-    def curvature(self, index: Tensor, rows: ScaledRows, d: Tensor) -> Tensor:
-        """Q(d) of some samples (indices) and their rows, shape (F, F), by columns."""
-        new = index[self._place[index] < 0]
-        self._place[new] = len(self._X) + torch.arange(len(new), device=new.device)
-        self._X = torch.cat([self._X, self._everything.X[new]])
-        self._gram.extend(len(self._X))
-        return rows.masked(self._gram.of(self._place[index]), d).T
-
-    def _products(self, new: slice, until: slice, out: Tensor) -> None:
-        torch.mm(self._X[new], self._X[until].T, out=out)
-
-
 # --- from fewer rows -----------------------------------------------------------------------------
 
 # The sets of rows, as numbers: alpha_p = 0, free, and at the box.
@@ -591,7 +350,7 @@ class _Solved:
         return (self.a @ self.products).clamp(min=0.0).sqrt()
 
 
-class _ByLevels(_OnSupport[OneGroup]):
+class _ByLevels(_OnSupport):
     """Exchanges of the active set, then the fall-back if need be."""
 
     ungraded: _Solved | None = None  # the newest point of all rows

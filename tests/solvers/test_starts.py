@@ -1,0 +1,67 @@
+"""Starts: the answers of solves without one, from the solution of a similar problem."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cases
+from implicit_bias import MarginProblem, Status, solve
+from implicit_bias.solvers.base import Start
+from oracles import check_signs
+
+
+@pytest.mark.every(11)
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+@pytest.mark.parametrize("name", cases.SEPARABLE)
+def test_from_the_solution_with_other_inputs(name: str, noise: float) -> None:
+    """With noise on the inputs, each of its own size; without any from its own solution."""
+    problem = cases.separable(name)
+    factors = 1 + noise * np.random.default_rng(4).normal(size=problem.X.shape)
+    start = solve(replace(problem, X=problem.X * factors), tol=cases.SOLVE_TOL)
+    found = solve(problem, tol=cases.GAP_LIMIT, start=start)
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
+def test_growing_data_start_from_the_smaller_solution(solver: str) -> None:
+    problem = cases.separable("linear-n-greater-d+intercept")
+    first = solve(problem.subset(np.arange(50)))
+    found = solve(problem, solver, cases.SOLVE_TOL, start=first)
+    assert found.certificate.upper == pytest.approx(0.5149529253, rel=cases.OBJECTIVE_RTOL)
+    check_signs(problem, found.alpha)
+
+
+def start_of(problem: MarginProblem, alpha: float, scale: float) -> Start:
+    rng = np.random.default_rng(8)
+    return Start(
+        alpha=alpha * rng.random(problem.n_samples),
+        group_norms=scale * rng.random(problem.n_groups),
+        coef=np.zeros(problem.coef_shape),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "working-set"])
+@pytest.mark.parametrize(("alpha", "scale"), [(0, 0), (0, 1), (1, 0), (1e9, 1e-9), (1, 1e300)])
+@pytest.mark.parametrize("name", ["sparse-gates", "soft-not-separable"])
+def test_a_senseless_start_does_no_harm(name: str, alpha: float, scale: float, solver: str) -> None:
+    problem = cases.separable(name)
+    found = solve(problem, solver, tol=cases.GAP_LIMIT, start=start_of(problem, alpha, scale))
+    assert found.status is Status.OPTIMAL
+    assert found.certificate.upper == pytest.approx(cases.best(name).certificate.upper, rel=1e-7)
+
+
+def test_a_start_whose_bounds_are_far_apart_is_not_used() -> None:
+    problem, known = cases.separable("gln"), cases.best("gln")
+    far = replace(known, group_norms=100.0 * known.group_norms)
+    found, cold = (solve(problem, "interior-point", start=start) for start in (far, None))
+    np.testing.assert_array_equal(found.coef, cold.coef)
+
+
+@pytest.mark.every(8)
+@pytest.mark.parametrize("name", cases.HARD)
+def test_data_that_are_not_separable_are_proven_so(name: str) -> None:
+    found = solve(cases.twin(name), start=cases.best(name))
+    assert found.status is Status.NOT_SEPARABLE
