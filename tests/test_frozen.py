@@ -22,8 +22,6 @@ from implicit_bias.estimators.saved_models import load_model
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts, UnitGates
 from implicit_bias.protocols import lippl2022
-from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.store import Store
 from modules import known
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -66,15 +64,6 @@ def test_a_checkpoint_resumes(tmp_path: Path) -> None:
     assert (at_checkpoint[-1].step, later[-1].step) == (40, 80)
     assert later[-1].log_loss <= EXPECTED["longer"]["log_loss"] + 0.01
     assert later[-1].normalised_margin > at_checkpoint[-1].normalised_margin
-
-
-def test_a_store_is_complete_under_the_same_keys() -> None:
-    grid, store = Grid.read(FIXTURES / "grid.toml"), Store(FIXTURES / "store")
-    found = store.inventory(grid.by_key)
-    assert {key: grid.label(cell) for key, cell in grid.by_key.items()} == EXPECTED["cells"]
-    assert set(found.done) == set(EXPECTED["cells"])
-    assert not found.missing
-    assert not found.damaged
 
 
 def numbers(weights: Array, thresholds: Array) -> list[float]:

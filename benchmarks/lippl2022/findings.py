@@ -63,8 +63,7 @@ def origin(cells: pd.DataFrame) -> str:
 
 def _version(name: str) -> str:
     """Abbreviate a commit, and say whether files differed from it."""
-    name, dirty, _ = name.partition("-dirty")
-    return name[:12] + (" and changes" if dirty else "")
+    return name.removesuffix("+")[:12] + (" and changes" if name.endswith("+") else "")
 
 
 # --- tables ------------------------------------------------------------------------------------

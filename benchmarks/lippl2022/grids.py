@@ -16,38 +16,50 @@ odd, loops         other classes of digits
 fashion            Fashion-MNIST
 =================  ======================================================  =====================
 
-A grid is ``grids/NAME.toml``, its records are in ``STORE/NAME``, one file a cell, on the disk as
-soon as it is computed. The table of a grid has its records, packed; from there a store goes on that
-lacks them, and `exported` lays out those of all grids as `implicit_bias.runs.export` does.
+A grid is ``grids/NAME.toml``, and its table has a row a cell, as `implicit_bias.runs.cell` lays it
+out, with the columns below; `exported` makes tables of models and pairs of those of all grids. The
+cells that are kept were written as JSON, which `unpacked` reads.
+
+=================  =================================================================================
+column             meaning
+=================  =================================================================================
+cell               key of the cell
+status, error      "done"; or "failed", and why
+commit, ...        what computed it: commit, Python and libraries, machine, threads, and when
+=================  =================================================================================
 
 Source: Lippl, Abbott, Chung (2022), figures 2 to 5.
 """
 
 from __future__ import annotations
 
+import json
+import platform
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from datetime import UTC, datetime
+from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import joblib
 import pandas as pd
+import torch
 
-from benchmarks.harness import Experiment, Frames, Misuse, Options, Run, Verdict, option
+from benchmarks.harness import Experiment, Frames, Misuse, Options, Row, Run, Verdict, option
+from benchmarks.harness import commit as commit_here
 from benchmarks.lippl2022.as_published import gln_models, osqp_models, relu_models
 from benchmarks.lippl2022.further_models import limit_models, shallow_models
-from implicit_bias.base.atomic import write_atomically
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.runs.backends import LocalProcesses
-from implicit_bias.runs.cell import MoreModels, Origin, compute, no_more
-from implicit_bias.runs.export import tables
-from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.runner import run_grid
-from implicit_bias.runs.store import Record, Store, record_of
+from implicit_bias.runs.cell import MoreModels, compute, no_more, setting, tables
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.sweep import Axes, cells_of, keyed, read_grid
 
 GRIDS = Path(__file__).parent / "grids"
+# What the results depend on beside this package.
+DEPENDENCIES = ("cvxpy", "numpy", "scikit-learn", "scipy", "torch")
 
 # In the order in which they are computed, with the models that their cells have beside their own.
 MODELS: dict[str, MoreModels] = {
@@ -69,67 +81,25 @@ MODELS: dict[str, MoreModels] = {
 }
 
 
-@dataclass(frozen=True)
-class Part:
-    """A grid of the study and where its records are.
-
-    Attributes
-    ----------
-    name : str
-        From `MODELS`.
-    grid : Grid
-        Cells.
-    store : Store
-        Records.
-    """
-
-    name: str
-    grid: Grid
-    store: Store
-
-    @classmethod
-    def open(cls, name: str, folder: Path, *, quick: bool = False) -> Part:
-        """Read a grid, or with ``quick`` only the first value of each of its axes."""
-        grid = Grid.read(GRIDS / f"{name}.toml")
-        if quick:
-            grid = Grid({field: axis[:1] for field, axis in grid.axes.items()})
-        return cls(name, grid, Store(folder / name))
-
-    def records(self) -> list[Record]:
-        """Return what there is, finished and failed cells."""
-        stock = self.store.inventory(self.grid.by_key)
-        return [*stock.done.values(), *stock.failed.values()]
-
-
-def compute_missing(part: Part, run: Run[GridOptions]) -> None:
-    """Compute the missing cells of a part, a line each."""
-    retry = run.options.retry
-    backend = LocalProcesses(run.options.workers, partial(compute, more=MODELS[part.name]))
-    stock = part.store.inventory(part.grid.by_key)
-    settled = len(stock.done) + (0 if retry else len(stock.failed))
-    todo = len(part.grid.cells) - settled
-    run.say(f"{part.name}: {todo} of {len(part.grid.cells)} cells to compute")
-    labels = {key: part.grid.label(cell) for key, cell in part.grid.by_key.items()}
+def attempt(key: str, cell: RunConfig, more: MoreModels, commit: str | None) -> Row:
+    """Compute the row of a cell; that of a failed one has its error."""
     started = time.perf_counter()
-    with closing(run_grid(part.grid, part.store, backend, retry_failed=retry)) as records:
-        for count, record in enumerate(records, start=1):
-            outcome = record.outcome
-            errors = ", ".join(f"{r['model']} {r['validation_error']:.4f}" for r in outcome.models)
-            run.say(
-                f"{part.name} {count}/{todo} {time.perf_counter() - started:.0f} s: "
-                f"{labels[record.key]}; {outcome.seconds:.1f} s; {outcome.error or errors}"
-            )
-
-
-def restore(part: Part, packed: pd.DataFrame) -> int:
-    """Put packed records into a store that lacks them, and return how many."""
-    count = 0
-    for key, text in packed[["cell", "record"]].itertuples(index=False):
-        if not (target := part.store.file(key)).exists():
-            part.store.prepare()
-            write_atomically(target, partial(Path.write_text, data=text, encoding="utf-8"))
-            count += 1
-    return count
+    row: Row = {"cell": key, **setting(cell), "results": [], "pairs": []}
+    try:
+        row |= {**compute(cell, more), "status": "done", "error": None}
+    except Exception as error:
+        seconds = time.perf_counter() - started
+        row |= {"seconds": seconds, "status": "failed", "error": f"{type(error).__name__}: {error}"}
+    return {
+        **row,
+        "commit": commit,
+        "python": platform.python_version(),
+        "machine": platform.node(),
+        "system": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        **{name: metadata.version(name) for name in DEPENDENCIES},
+    }
 
 
 # --- an experiment of the harness --------------------------------------------------------------
@@ -142,27 +112,48 @@ class GridOptions(Options):
     workers: int | None = option(None, "processes (default: one a core)")
     retry: bool = option(False, "compute failed cells again")
     dirty: bool = option(False, "compute although files differ from the commit; rows say so")
-    store: Path | None = option(None, "folder of the records (default: store, in the results)")
 
 
 def exported(grids: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Lay out the records of grids as tables of cells, models and pairs, with a column ``grid``."""
+    """Lay out grids as tables of cells, models and pairs, with a column ``grid``."""
     frames: dict[str, list[pd.DataFrame]] = {}
-    for grid, packed in grids.items():
-        for name, frame in unpacked(packed).items():
+    for grid, kept in grids.items():
+        cells = unpacked(kept)
+        parts = {"cells": cells.drop(columns=["results", "pairs"]), **tables(cells)}
+        for name, frame in parts.items():
             if len(frame):
                 frames.setdefault(name, []).append(frame.assign(grid=grid))
     return {name: pd.concat(some, ignore_index=True) for name, some in frames.items()}
 
 
-def unpacked(packed: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
-    """Lay out packed records, which are verified, as tables of cells, models and pairs."""
-    return _unpacked(tuple(packed["cell"]), tuple(packed["record"]))
+def unpacked(kept: pd.DataFrame) -> pd.DataFrame:
+    """Lay out the cells of a table, which may each be a ``record`` of JSON, as columns."""
+    if "record" not in kept:
+        return kept
+    return pd.DataFrame([_row_of(*cell) for cell in kept[["cell", "record"]].to_numpy()])
 
 
-@lru_cache(maxsize=len(MODELS))
-def _unpacked(keys: tuple[str, ...], texts: tuple[str, ...]) -> Mapping[str, pd.DataFrame]:
-    return tables(map(record_of, keys, texts))
+def _row_of(key: str, text: str) -> Row:
+    record = json.loads(text)["record"]
+    outcome = record["outcome"]
+    columns = setting(RunConfig.from_metadata(record["setting"]))
+    origin = outcome["origin"]
+    return {
+        "cell": key,
+        **{name: columns[name] for name in record["setting"]},
+        **{name: outcome[name] for name in ("status", "error", "seconds")},
+        "warnings": "; ".join(outcome["warnings"]),
+        "results": [_numbers(row) for row in outcome["models"]],
+        "pairs": outcome["pairs"],
+        **origin.pop("dependencies"),
+        **origin,
+        "commit": origin["commit"].replace("-dirty", "+"),
+    }
+
+
+def _numbers(row: Row) -> Row:
+    """Read infinity, which JSON has as a word."""
+    return {name: float(value) if value == "inf" else value for name, value in row.items()}
 
 
 def clean_commit(run: Run[Any]) -> str | None:
@@ -173,8 +164,10 @@ def clean_commit(run: Run[Any]) -> str | None:
     Misuse
         Files differ from the commit, and the run is not a quick one, of which nothing is kept.
     """
-    commit = Origin.here().commit
-    if not run.quick and commit and commit.endswith("-dirty"):
+    commit = commit_here()
+    if commit == "unknown":
+        return None
+    if not run.quick and commit.endswith("+"):
         raise Misuse(
             "what is computed names its commit, and files differ from it: commit first. (A grid "
             "computes with --dirty, too, and its rows say so.)"
@@ -182,44 +175,69 @@ def clean_commit(run: Run[Any]) -> str | None:
     return commit
 
 
+def missing_cells(axes: Axes, frame: pd.DataFrame) -> dict[str, RunConfig]:
+    """Return the cells of a grid that a table lacks, by their keys.
+
+    They are told apart by the fields that the grid names: a key changes with each field that is
+    new.
+    """
+    known = set()
+    if len(frame):
+        known = set(zip(*(frame[field] for field in axes), strict=True))
+    missing = {}
+    for key, cell in keyed(cells_of(axes)).items():
+        columns = setting(cell)
+        if tuple(columns[field] for field in axes) not in known:
+            missing[key] = cell
+    return missing
+
+
 def _measure(name: str, run: Run[GridOptions]) -> Frames:
-    if not run.options.dirty:
-        clean_commit(run)
-    folder = run.options.store or run.file.parent / "store"
-    part = Part.open(name, folder, quick=run.quick)
-    if len(run.kept) and (restored := restore(part, run.kept)):
-        run.say(f"{restored} cells restored from {run.file}")
-    compute_missing(part, run)
-    records = part.records()
-    yield pd.DataFrame(
-        {
-            "cell": [record.key for record in records],
-            "record": [part.store.file(record.key).read_text("utf-8") for record in records],
-        }
-    )
+    commit = commit_here() if run.options.dirty else clean_commit(run)
+    axes = read_grid(GRIDS / f"{name}.toml")
+    if run.quick:
+        axes = {field: values[:1] for field, values in axes.items()}
+    frame = unpacked(run.kept)
+    if len(frame) and run.options.retry:
+        frame = frame[frame["status"] == "done"]
+    missing = missing_cells(axes, frame)
+    run.say(f"{name}: {len(missing)} of {len(cells_of(axes))} cells to compute")
+    parallel = joblib.Parallel(n_jobs=run.options.workers or -1, return_as="generator_unordered")
+    tasks = [
+        joblib.delayed(attempt)(key, cell, MODELS[name], commit) for key, cell in missing.items()
+    ]
+    for count, row in enumerate(parallel(tasks), start=1):
+        frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
+        errors = ", ".join(
+            f"{one['model']} {one['validation_error']:.4f}" for one in row["results"]
+        )
+        label = ", ".join(f"{field} {row[field]}" for field in axes if len(axes[field]) > 1)
+        said = row["error"] or errors
+        run.say(f"{name} {count}/{len(missing)}: {label}; {row['seconds']:.1f} s; {said}")
+        yield frame
 
 
 def _found(frame: pd.DataFrame) -> str:
-    cells = unpacked(frame)["cells"]
-    failed = int((cells["status"] != "done").sum())
+    frame = unpacked(frame)
+    failed = int((frame["status"] != "done").sum())
     return (
-        f"{len(frame)} cells, {cells['seconds'].sum() / 60:.0f} minutes of wall time; {failed} of "
-        f"{len(cells)} failed."
+        f"{len(frame)} cells, {frame['seconds'].sum() / 60:.0f} minutes of wall time; {failed} of "
+        f"{len(frame)} failed."
     )
 
 
 def _verdict(frame: pd.DataFrame) -> Verdict:
-    done = (unpacked(frame)["cells"]["status"] == "done").all()
+    done = (unpacked(frame)["status"] == "done").all()
     return Verdict.ANSWERED if done else Verdict.OPEN
 
 
 def _tabulate(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean errors and largest gaps; nothing if all cells failed."""
-    cells = unpacked(frame)["models"]
-    if cells.empty:
-        return cells
-    gaps = cells["gap"].where(cells["status"] == Status.OPTIMAL.label)
-    by_model = cells.assign(largest=gaps).groupby("model", sort=False)
+    models = tables(unpacked(frame))["models"]
+    if models.empty:
+        return models
+    gaps = models["gap"].where(models["status"] == Status.OPTIMAL.label)
+    by_model = models.assign(largest=gaps).groupby("model", sort=False)
     table = by_model.agg({"validation_error": "mean", "largest": "max"})
     largest = table["largest"].map("{:.1e}".format).replace("nan", "")
     return table.assign(cells=by_model.size(), largest=largest).reset_index()

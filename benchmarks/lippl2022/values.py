@@ -97,7 +97,7 @@ MOMENTUM_FREE = ("SVM-GLN", "SVM-L2", "SVM-L2 formula", "SVM-shallow", "SVM-RC")
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Results of the study, as `implicit_bias.runs.export` and published.py lay them out.
+    """Results of the study, as grids.py and published.py lay them out.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ def _with_a_fair_coin(frame: pd.DataFrame) -> pd.DataFrame:
 def _failed(cells: pd.DataFrame, names: dict[str, str], side: Side) -> pd.DataFrame:
     """One row for each model of a cell that failed as a whole."""
     failed = cells[cells["status"] == "failed"]
-    rows = failed.assign(model=failed["cell_models"].str.split(",")).explode("model")
+    rows = failed.assign(model=failed["models"].str.split(",")).explode("model")
     rows = rows[rows["model"].isin(list(names))]
     return rows.assign(
         model=rows["model"].map(names),

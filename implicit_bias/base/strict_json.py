@@ -61,15 +61,6 @@ def encode(value: Any, nonfinite: Callable[[float], Any] = as_words) -> Any:
     return value
 
 
-def decode(value: Any) -> Any:
-    """Undo `encode` for infinity; null stays None, for what is missing may have been no number."""
-    if isinstance(value, Mapping):
-        return {key: decode(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [decode(item) for item in value]
-    return float(value) if value in INFINITIES else value
-
-
 def loads(text: str, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
     """Read JSON text.
 

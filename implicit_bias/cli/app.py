@@ -18,7 +18,7 @@ from implicit_bias.cli.options import NETWORK_NAMES, SVM_NAMES, DocumentedComman
 from implicit_bias.cli.output import fail, out, show_warning
 from implicit_bias.cli.predict import predict
 from implicit_bias.cli.report import report
-from implicit_bias.cli.sweep import export, status, sweep
+from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
 from implicit_bias.cli.trajectory import trajectory
 from implicit_bias.runs.configuration import MODEL_NAMES, model_words
@@ -32,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-COMMANDS = (compare, fit, train, predict, certify, trajectory, report, sweep, status, export, data)
+COMMANDS = (compare, fit, train, predict, certify, trajectory, report, sweep, data)
 for command in COMMANDS:
     app.command(cls=DocumentedCommand, epilog=model_words(EXPLAINS.get(command, ())))(command)
 

@@ -13,7 +13,6 @@ import tempfile
 import textwrap
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.packaged import table_of
-from implicit_bias.base.validation import check_choice, existing_file
+from implicit_bias.base.validation import check_choice
 
 Subset: TypeAlias = Literal["train", "test"]
 FileState: TypeAlias = Literal["ok", "missing", "corrupt"]
@@ -191,16 +190,3 @@ def _parse_idx(content: bytes) -> NDArray[np.uint8]:
     """
     shape = struct.unpack_from(f">{content[3]}I", content, 4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
-
-
-def digest(file: str | Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
-    file = existing_file(file)
-    state = file.stat()
-    return _digest(file, (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size))
-
-
-@lru_cache(maxsize=16)
-def _digest(file: Path, state: tuple[int, ...]) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -9,9 +9,7 @@ comparison_folder.py  a comparison's configuration, models and report in a folde
 grading.py            certified bounds on a fitted model, and what they mean
 beside_svm.py         a network trained towards infinite time beside the SVM that it goes to
 trajectory.py         SVM-LC along the training of a ReLU network
-grid.py, cell.py      products of configurations, and the results of one of them
-store.py, runner.py   where results are kept, and how missing ones are computed
-backends.py           processes of this machine, or the workers of a Dask scheduler
-export.py             the results as tables
+cell.py               one cell of a sweep: the results of a configuration, as a row
+sweep.py              a grid of cells, computed in parallel, and kept in a file each
 ====================  ======================================================================
 """

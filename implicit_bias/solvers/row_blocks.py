@@ -182,7 +182,7 @@ def dask_array() -> ModuleType:
         import dask.array
     except ImportError as error:
         raise ImportError(
-            "data in blocks need Dask: pip install 'implicit-bias[cluster]'"
+            "data in blocks need Dask: pip install 'implicit-bias[dask]'"
         ) from error
     found: ModuleType = dask.array
     return found

@@ -1,11 +1,8 @@
 """The replication study, data side: as-published operators, further models, grids."""
 
-from collections.abc import Collection
 from contextlib import redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,12 +15,11 @@ from implicit_bias.estimators.svm import GatedSVC, HasGating
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.protocols import released_training
-from implicit_bias.runs.backends import Compute, Outcomes
-from implicit_bias.runs.cell import Origin, Outcome, compute, failure
+from implicit_bias.runs.cell import Row, compute
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
-from implicit_bias.runs.grid import Grid
 from implicit_bias.runs.models import ModelFactory
+from implicit_bias.runs.sweep import cells_of, read_grid
 from mnist import needs_mnist
 from modules import known
 
@@ -98,20 +94,18 @@ def small_setting(**changes: object) -> RunConfig:
     return RunConfig(**facts)  # type: ignore[arg-type]
 
 
-def outcome_of(grid: str, **changes: object) -> Outcome:
-    outcome = compute(small_setting(**changes), grids.MODELS[grid])
-    assert outcome.status == "done", outcome.traceback
-    return outcome
+def cell_of(grid: str, **changes: object) -> Row:
+    return compute(small_setting(**changes), grids.MODELS[grid])
 
 
 def test_svm_gln_published_has_other_groups() -> None:
-    outcome = outcome_of("gln", models=("svm-gln", "svm-l2"))
-    rows = {row["model"]: row for row in outcome.models}
+    cell = cell_of("gln", models=("svm-gln", "svm-l2"))
+    rows = {row["model"]: row for row in cell["results"]}
     further = ["svm-gln-published", "svm-l2-published", "svm-l2-formula"]
     assert list(rows) == ["svm-gln", "svm-l2", *further]
     assert all(row["status"] == "optimal" for row in rows.values())
     assert rows["svm-gln-published"]["norm"] != pytest.approx(rows["svm-gln"]["norm"], rel=1e-3)
-    assert len(outcome.pairs) == 10
+    assert len(cell["pairs"]) == 10
 
 
 def test_with_one_unit_the_folds_are_right() -> None:
@@ -126,8 +120,8 @@ def test_with_one_unit_the_folds_are_right() -> None:
 
 def test_osqp_gives_their_program_no_better_than_ours() -> None:
     """Any coefficients bound the optimum from above, up to the share of the free columns."""
-    outcome = outcome_of("osqp", models=("gd-gln",), train_size=40, units=2)
-    rows = {row["model"]: row for row in outcome.models}
+    cell = cell_of("osqp", models=("gd-gln",), train_size=40, units=2)
+    rows = {row["model"]: row for row in cell["results"]}
     ours, theirs = rows["svm-l2-published"], rows["svm-l2-osqp"]
     assert theirs["train_error"] == 0
     assert theirs["optimum"] == ours["optimum"]  # one and the same program
@@ -199,7 +193,7 @@ def test_a_shallow_gln_keeps_what_it_never_trains_and_its_program_has_the_rest()
 def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
     cell = {"models": ("svm-shallow",), "units": 1, "hyperplanes": 3}
     (svm, network), (_, plain) = (
-        outcome_of("shallow", **cell, momentum=momentum).models for momentum in (0.9, 0.0)
+        cell_of("shallow", **cell, momentum=momentum)["results"] for momentum in (0.9, 0.0)
     )
     assert network["model"] == plain["model"] == "gd-shallow"
     assert network["optimum"] == plain["optimum"] == svm["optimum"]
@@ -210,8 +204,8 @@ def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
 @pytest.mark.slow
 def test_the_limit_is_nearer_to_the_svm_than_finite_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(further_models, "LIMIT_STEPS", 500)
-    outcome = outcome_of("limit", models=("gd-gln", "svm-gln"), steps=1000)
-    finite, svm, limit = outcome.models
+    cell = cell_of("limit", models=("gd-gln", "svm-gln"), steps=1000)
+    finite, svm, limit = cell["results"]
     assert limit["model"] == "limit-gln"
     assert limit["optimum"] == svm["optimum"]
     assert 0 <= limit["excess"] < 0.02 < finite["excess"]
@@ -224,7 +218,7 @@ def test_every_grid_is_valid_and_known() -> None:
     files = {file.stem for file in (STUDY / "grids").glob("*.toml")}
     assert files == set(grids.MODELS)
     for name in files:
-        assert Grid.read(STUDY / "grids" / f"{name}.toml").cells
+        assert cells_of(read_grid(STUDY / "grids" / f"{name}.toml"))
 
 
 TINY = """
@@ -243,26 +237,13 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("gln", "odd"):
         (tmp_path / "grids" / f"{name}.toml").write_text(TINY)
     monkeypatch.setattr(grids, "GRIDS", tmp_path / "grids")
-    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
     return tmp_path
 
 
-class InThisProcess:
-    """A backend without processes, which take seconds each to start."""
-
-    def __init__(self, workers: int | None, compute: Compute) -> None:
-        self.compute = compute
-
-    def run(self, cells: Collection[RunConfig]) -> Outcomes:
-        """Yield each cell with its outcome."""
-        for cell in cells:
-            yield cell, self.compute(cell)
-
-
 def call(folder: Path, grid: str, *options: str) -> str:
-    places = ["--store", str(folder / "store"), "--folder", str(folder)]
+    words = ["lippl2022", grid, "--workers", "1", "--dirty", "--folder", str(folder), *options]
     with redirect_stdout(StringIO()) as output:
-        assert main(["lippl2022", grid, "--workers", "1", "--dirty", *places, *options]) == 0
+        assert main(words) == 0
     return output.getvalue()
 
 
@@ -288,37 +269,39 @@ def test_the_study_computes_goes_on_and_exports(tiny: Path) -> None:
     assert {"commit", "version", "numpy"} <= set(tables["cells"])
 
 
-def test_a_store_that_is_lost_goes_on_from_the_packed_records(tiny: Path) -> None:
-    call(tiny, "odd")
-    before = (out(tiny) / "odd.parquet").read_bytes()
-    (tiny / "store").rename(tiny / "lost")
-    output = call(tiny, "odd")
-    assert "2 cells restored" in output
-    assert "odd: 0 of 2 cells" in output
-    assert (out(tiny) / "odd.parquet").read_bytes() == before
-    files = {
-        folder: {file.name: file.read_bytes() for file in (tiny / folder).rglob("*.json")}
-        for folder in ("store", "lost")
-    }
-    assert files["store"] == files["lost"]
-    assert "restored" not in call(tiny, "odd")
+def test_a_kept_table_is_complete() -> None:
+    """Else an experiment would compute its cells again."""
+    for name in ("odd", "relu-seeds"):
+        axes = read_grid(STUDY / "grids" / f"{name}.toml")
+        file = STUDY.parent / "results" / "lippl2022" / f"{name}.parquet"
+        kept = grids.unpacked(pd.read_parquet(file))
+        assert not grids.missing_cells(axes, kept)
+        assert len(grids.missing_cells(axes, kept[1:])) == 1
 
 
 def test_failed_cells_are_to_compute_if_asked_for(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grids, "compute", lambda cell, more: failure("no memory", 0.0))
+    def fails(*_: object) -> Row:
+        raise ValueError("no solution")
+
+    monkeypatch.setattr(grids, "compute", fails)
     for options, count in (([], 2), ([], 0), (["--retry"], 2)):
         assert f"odd: {count} of 2 cells" in call(tiny, "odd", *options)
+    monkeypatch.undo()
+    monkeypatch.setattr(grids, "GRIDS", tiny / "grids")
+    kept = pd.read_parquet(out(tiny) / "odd.parquet")
+    assert kept["error"].tolist() == 2 * ["ValueError: no solution"]
+    call(tiny, "odd", "--retry")
+    assert (pd.read_parquet(out(tiny) / "odd.parquet")["status"] == "done").all()
 
 
-def test_a_dirty_tree_computes_no_records(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = replace(Origin.here(), commit="0123-dirty")
-    monkeypatch.setattr(grids, "Origin", SimpleNamespace(here=lambda: here))
+def test_a_dirty_tree_computes_no_cells(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "commit_here", lambda: "0123+")
     words = ["lippl2022", "odd", "--workers", "1", "--folder", str(tiny)]
     with pytest.raises(SystemExit), redirect_stdout(StringIO()):
         main(words)
-    assert not (tiny / "results" / "lippl2022" / "store").exists()
+    assert not (out(tiny) / "odd.parquet").exists()
     assert "2 of 2 cells" in call(tiny, "odd")  # with --dirty
 
 
@@ -336,9 +319,8 @@ def test_a_network_is_a_classifier_as_it_stands() -> None:
 
 @pytest.mark.slow
 @needs_mnist
-def test_quick_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_study(tmp_path: Path) -> None:
     """A cell of each published figure, and the published values to the digit."""
-    monkeypatch.setattr(grids, "LocalProcesses", InThisProcess)
     for name in ("gln", "shallow", "relu", "osqp"):
         call(tmp_path, name, "--quick")
     tables = exported(tmp_path, "gln", "shallow", "relu", "osqp")

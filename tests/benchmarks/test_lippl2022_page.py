@@ -60,7 +60,7 @@ class Study:
         """Add a cell: errors of its models, which differ from each other on a tenth."""
         key = f"{len(self.cells):020x}"
         setting = {"cell": key, "grid": grid, **SETTING, **changes}
-        self.cells.append({**setting, "status": "done", "cell_models": ",".join(errors)})
+        self.cells.append({**setting, "status": "done", "models": ",".join(errors)})
         of_model = {"train_error": 0.0, "unseen": 0, "dropped": 0.0, "seconds": 30.0}
         for name, error in errors.items():
             svm = name.startswith("svm")

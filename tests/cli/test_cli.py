@@ -27,8 +27,6 @@ from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.problem import C_in_words
 from implicit_bias.runs.configuration import MODEL_MEANINGS, PROTOCOL_DEFAULTS, RunConfig
 from implicit_bias.runs.data import load_data
-from implicit_bias.runs.grid import Grid
-from implicit_bias.runs.store import Store
 from implicit_bias.training.limit import Ending
 from mnist import DIGIT, check_released, needs_mnist
 from modules import known
@@ -333,7 +331,7 @@ def test_own_data_from_file_to_report_and_certificate(shell: Shell) -> None:
         "data = 'there/moons.csv'\ntarget = 'kind'\nstandardize = [false, true]\n"
         "models = ['svm-gln']\nunits = 6\n"
     )
-    swept = shell.json("sweep grid.toml --processes 1")
+    swept = shell.json("sweep grid.toml --workers 1")
     assert (swept["computed"], swept["failed"]) == (2, 0)
     wrong = shell("fit svm-gln --data there/moons.csv")
     assert wrong.status == 2
@@ -535,39 +533,25 @@ models = ["svm-gln", "svm-linear"]
 """
 
 
-@pytest.mark.slow
-def test_sweep_status_and_export(shell: Shell) -> None:
+def test_sweep(shell: Shell) -> None:
+    """Cells that fail have files that say why, and are computed again; the others are kept."""
     (shell.folder / "grid.toml").write_text(GRID)
-    done = shell("sweep grid.toml --processes 1 --json")
+    done = shell("sweep grid.toml --workers 1")
     assert done.status == 1
-    counts = {"cells": 4, "computed": 4, "done": 2, "failed": 2}
-    assert done.json == {"store": "implicit-bias-sweep", **counts}
-    assert "train_size 40, seed 1; done;" in done.err
-    assert "2 cells failed: `implicit-bias status grid.toml" in done.err
-    assert shell("sweep grid.toml --json").json["computed"] == 0
-    status = shell.json("status grid.toml")
-    assert (status["done"], status["missing"], status["damaged"]) == (2, 0, [])
-    assert list(status["failed"]) == ["train_size 5000, seed 1", "train_size 5000, seed 2"]
-    assert "train_size=5000" in status["failed"]["train_size 5000, seed 1"]
-    shown = shell("status grid.toml")
-    assert shown.status == 0
-    assert "train_size 5000, seed 2" in shown.out
+    assert "failed: train_size 5000, seed 1: ValueError: train_size=5000" in done.err
+    assert "2 of 4 cells failed" in done.err
+    errors = shell.folder / "implicit-bias-sweep" / "errors"
+    assert len(list(errors.iterdir())) == 2
+    assert "svm-linear" in done.out
+    again = shell("sweep grid.toml --workers 1 --json")
+    assert again.status == 1
+    counts = {"cells": 4, "computed": 2, "failed": 2}
+    assert again.json == {**counts, "folder": "implicit-bias-sweep"}
     (shell.folder / "grid.toml").write_text(GRID.replace("5000", "50"))
-    export = shell("export grid.toml --json")
-    assert export.json["rows"] == {"cells": 2, "models": 4, "pairs": 2}
-    assert "2 cells have no results yet" in export.err
-    table = pd.read_parquet(shell.folder / "implicit-bias-tables" / "models.parquet")
-    assert list(table["seed"]) == [1, 1, 2, 2]
+    assert shell.json("sweep grid.toml --workers 1")["computed"] == 2
+    table = pd.read_parquet(shell.folder / "implicit-bias-sweep" / "models.parquet")
+    assert list(table["train_size"]) == [40] * 4 + [50] * 4
     assert set(table["status"]) == {"optimal"}
-
-
-def test_a_sweep_that_leaves_cells_to_another_fails(shell: Shell) -> None:
-    grid, other = shell.folder / "grid.toml", Store(shell.folder / "there")
-    grid.write_text("seed = [1, 2]")
-    other.prepare()
-    assert all([other.claim(key) for key in Grid.read(grid).by_key])
-    done = shell("sweep grid.toml --store there")
-    assert (done.status, "2 cells" in done.err, "done 0" in done.out) == (1, True, True)
 
 
 def test_a_shell_completes_commands(shell: Shell) -> None:
@@ -651,13 +635,13 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
             (f"certify {name}.safetensors", 2, f"{name}.safetensors, with the options given: ")
             for name in ("remark", "positive")
         ),
-        ("sweep bad.toml", 2, "did you mean units"),
+        ("sweep bad.toml", 2, "did you mean 'units'"),
         ("sweep absent.toml", 2, "no such file: absent.toml"),
-        ("sweep good.toml --store .", 2, "no store"),
-        ("sweep good.toml --processes 0", 2, "at least 1"),
-        ("sweep good.toml --processes 2 --scheduler tcp://x:1", 2, "leave it out"),
-        ("status bad.toml", 2, "unknown key 'unit'"),
-        ("export good.toml", 1, "`sweep`"),
+        ("sweep good.toml --out .", 2, "no sweep"),
+        ("sweep good.toml --workers 0", 2, "equal to 1"),
+        ("sweep good.toml --backend dask", 2, "--address"),
+        ("sweep good.toml --address tcp://x:1", 2, "--backend dask"),
+        ("sweep good.toml --workers 2 --backend dask --address tcp://x:1", 2, "--workers"),
         ("train --norm linf", 2, "--to-limit"),
         ("train --chunk 5", 2, "--to-limit"),
         ("train --resume", 2, "--to-limit"),
@@ -713,7 +697,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "compare --train-size 20 --units 2 --models svm-linear",
         "train --train-size 20 --units 2 --steps 3",
         "fit --train-size 20 --units 2",
-        "sweep grid.toml --processes 1",
+        "sweep grid.toml --workers 1",
         "report",
     ],
 )

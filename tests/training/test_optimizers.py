@@ -1,6 +1,5 @@
-"""Optimizers by name: torch's own steps, signs by hand, and what names and keys depend on."""
+"""Optimizers by name: torch's own steps, signs by hand, and what names depend on."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +16,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN, Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.grid import cell_key
 from implicit_bias.training import TrainingConfig, train
 from implicit_bias.training.losses import LossName
 from implicit_bias.training.optimizers import OPTIMIZERS, SignDescent
@@ -145,15 +143,8 @@ def test_bad_use_is_refused() -> None:
         train(GLN([GATING], readout_bias=True), X, Y, TrainingConfig(optimizer="muon"))
 
 
-def test_the_default_leaves_keys_as_they_were() -> None:
-    """The key of a configuration without the field, from version 0.1.0's fixture of a store."""
-    keys = {cell_key(RunConfig(optimizer=name)) for name in OPTIMIZER_NAMES}
-    assert len(keys) == len(OPTIMIZER_NAMES)
-    fixture = Path(__file__).parents[1] / "fixtures" / "store" / "cells"
-    for file in fixture.iterdir():
-        setting = json.loads(file.read_text())["record"]["setting"]
-        assert "optimizer" not in setting
-        assert cell_key(RunConfig.from_metadata(setting)) == file.stem
+def test_only_sgd_trains_as_released() -> None:
+    assert RunConfig(protocol="lippl2022", dataset="mnist").trains_as_released
     assert not RunConfig(protocol="lippl2022", dataset="mnist", optimizer="adam").trains_as_released
 
 

@@ -1,0 +1,244 @@
+"""A sweep: compute the cells of a grid in parallel, and keep each in a file of its own.
+
+A grid is a TOML file whose keys are fields of `RunConfig`::
+
+    dataset = "digits"
+    units = [10, 20, 50]                        # an axis: H
+    seed = [1, 2, 3]                            # another one
+    models = ["gd-gln", "svm-gln", "svm-l2"]    # one value, which is a list
+
+A list is an axis, and all axes are crossed; the last one runs fastest. Where one value is a list
+already (``models``, ``positive``, ``classes``), a list of lists is an axis. What is not named keeps
+its default.
+
+================================  ==================================================================
+file                              what
+================================  ==================================================================
+FOLDER/cells/KEY.parquet          the row of a cell, see `cell`
+FOLDER/errors/KEY.txt             why a cell failed
+FOLDER/models.parquet, .csv       at the end: one row a cell and model
+FOLDER/pairs.parquet, .csv        one row a cell and pair of models
+================================  ==================================================================
+
+KEY is a hash of what the results depend on, so grids share cells. A file is written whole: a
+temporary name, flushed to the disk, then renamed. After kill -9 or a power cut a cell's file is
+there or not, and the next sweep computes what is missing, or has failed.
+"""
+
+import difflib
+import hashlib
+import json
+import tomllib
+import traceback
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import joblib
+import pandas as pd
+
+from implicit_bias.base.atomic import write_atomically, write_tables, write_text
+from implicit_bias.base.validation import existing_file
+from implicit_bias.runs.cell import Row, compute, tables
+from implicit_bias.runs.configuration import RunConfig, holds_list, typed
+
+# The values of each field that a grid names.
+Axes: TypeAlias = Mapping[str, tuple[Any, ...]]
+FIELDS = {field.name: field for field in fields(RunConfig)}
+# Seconds after which a process without work ends, also that of a sweep that was killed.
+IDLE_SECONDS = 30
+
+
+# --- a grid ------------------------------------------------------------------------------------
+
+
+def read_grid(file: str | Path) -> Axes:
+    """Read a grid.
+
+    Raises
+    ------
+    ValueError
+        Not TOML, an unknown key or name (the nearest known one is named), a value of another type.
+    OSError
+        A file that cannot be read.
+    """
+    file = existing_file(file)
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+        return {name: _axis(name, value) for name, value in values.items()}
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def cells_of(axes: Axes) -> list[RunConfig]:
+    """Return the configuration of each cell: the product of the axes.
+
+    Raises
+    ------
+    ValueError
+        Values that do not go together.
+    """
+    return [RunConfig(**dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
+
+
+def _axis(name: str, value: Any) -> tuple[Any, ...]:
+    """Return the values of a field, each of its type."""
+    if name not in FIELDS:
+        raise ValueError(f"unknown key {name!r}{_nearest(name, FIELDS)}")
+    is_axis = isinstance(value, list)
+    if holds_list(name):
+        is_axis = is_axis and all(isinstance(item, list) for item in value)
+    axis = tuple(typed(name, item) for item in (value if is_axis else [value]))
+    if not axis:
+        raise ValueError(f"{name} has no value: an axis needs at least one")
+    choices = FIELDS[name].metadata["choices"]
+    for one in axis:
+        for item in one if isinstance(one, tuple) else (one,):
+            if choices and isinstance(item, str) and item not in choices:
+                raise ValueError(f"{name} cannot be {item!r}{_nearest(item, choices)}")
+    return axis
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """Name the known word that is most like another one, or all of them."""
+    close = difflib.get_close_matches(word, known, 1)
+    if close:
+        return f": did you mean {close[0]!r}?"
+    return f": it is one of {', '.join(known)}"
+
+
+# --- the files of its cells --------------------------------------------------------------------
+
+
+def keyed(cells: Sequence[RunConfig]) -> dict[str, RunConfig]:
+    """Return cells by their keys: a hash of all that their results depend on.
+
+    Of a file of data its content counts, and not its name; the device changes no result.
+    """
+    digests = {}
+    for file in {cell.data for cell in cells}:
+        if file is not None:
+            digests[file] = hashlib.sha256(existing_file(file).read_bytes()).hexdigest()
+    found = {}
+    for cell in cells:
+        facts = cell.metadata()
+        del facts["device"]
+        if cell.data is not None:
+            facts["data"] = digests[cell.data]
+        text = json.dumps(facts, sort_keys=True)
+        found[hashlib.sha256(text.encode()).hexdigest()[:20]] = cell
+    return found
+
+
+def cell_file(folder: Path, key: str) -> Path:
+    """Return where the row of a cell is, or will be."""
+    return folder / "cells" / f"{key}.parquet"
+
+
+def error_file(folder: Path, key: str) -> Path:
+    """Return where a cell that fails says why."""
+    return folder / "errors" / f"{key}.txt"
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ValueError where a folder holds anything but a sweep: its tables could be replaced."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "cells").is_dir():
+        raise ValueError(f"{folder} holds no sweep: name an empty or new folder")
+
+
+def write_results(folder: Path, keys: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """Write the tables of those cells that are there, and return them."""
+    files = (cell_file(folder, key) for key in keys)
+    rows = [pd.read_parquet(file) for file in files if file.is_file()]
+    if not rows:
+        return {}
+    frames = tables(pd.concat(rows, ignore_index=True))
+    write_tables(folder, frames)
+    return frames
+
+
+# --- computing ---------------------------------------------------------------------------------
+
+
+def run_cells(
+    cells: Mapping[str, RunConfig],
+    folder: Path,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+) -> Generator[tuple[str, str | None], None, None]:
+    """Compute cells, and keep each as soon as it is there.
+
+    Only rows travel, and this process writes them: workers need not share its disk.
+
+    Parameters
+    ----------
+    cells : mapping from key to RunConfig
+        What to compute.
+    folder : Path
+        Of the sweep.
+    workers : int, optional
+        Processes of this machine; by default one per core.
+    address : str, optional
+        Dask scheduler to compute on, all of whose workers are used, such as tcp://10.0.0.1:8786.
+
+    Yields
+    ------
+    key : str
+        Of a cell whose file is there now.
+    error : str or None
+        The last line of what its error file says, if it failed.
+
+    Raises
+    ------
+    ImportError
+        Dask is missing; the message names the extra that has it.
+    OSError
+        No space left, no permission, or no scheduler answers.
+    RuntimeError
+        A worker process died.
+    """
+    with _backend(workers, address):
+        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        tasks = (joblib.delayed(_attempt)(key, cell) for key, cell in cells.items())
+        for key, row, error in parallel(tasks):
+            if row is None:
+                write_text(error_file(folder, key), error)
+                yield key, error.strip().rpartition("\n")[2]
+                continue
+            frame = pd.DataFrame([{"cell": key, **row}])
+            write_atomically(cell_file(folder, key), partial(frame.to_parquet, index=False))
+            error_file(folder, key).unlink(missing_ok=True)
+            yield key, None
+
+
+def _attempt(key: str, cell: RunConfig) -> tuple[str, Row | None, str]:
+    """Compute a cell in a worker; of one that fails return the traceback."""
+    try:
+        return key, compute(cell), ""
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # a panic of Rust, in which Clarabel is written, is no Exception
+        return key, None, traceback.format_exc()
+
+
+@contextmanager
+def _backend(workers: int | None, address: str | None) -> Iterator[None]:
+    """Let joblib compute in processes of this machine, or on the workers of a Dask scheduler."""
+    if address is None:
+        options = {"n_jobs": workers or -1, "idle_worker_timeout": IDLE_SECONDS}
+        with joblib.parallel_config("loky", **options):
+            yield
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError(
+            "a Dask cluster needs dask.distributed: pip install 'implicit-bias[dask]'"
+        ) from error
+    with Client(address) as client, joblib.parallel_config("dask", client=client):
+        yield
