@@ -35,27 +35,9 @@ shared units         One hidden part, with a readout (K, H) that has a row a cla
                      fewer, and in a GLN each unit has contexts of its own, the optimum is a lower
                      bound on the norm that the network needs.
 
-A GLN may have contexts of the readout, too, one unit of C_o. With one hidden layer
-
-    f(x) = sum_h w[o(x), h] <W_1[h, context_h(x)], x>,     w (C_o, H)
-
-and unit h has the matrix zeta_h = w_h (x) W_1[h], (C_o, C D), of rank one. By the inequality of the
-means 1/2 ||theta||^2 >= sum_h ||w_h|| ||W_1[h]||_F = sum_h ||zeta_h||_F, with equality at balanced
-units, so the network's program is
-
-    minimise  sum_h ||zeta_h||_F  over zeta_h of rank one,  subject to  y_n f(x_n) >= 1,
-
-which is not convex for C_o > 1. On matrices of rank one the Frobenius norm is the nuclear norm. The
-margin problem is the convex relaxation over all zeta_h, with sum_h of their nuclear norms and for
-dual norm max_h of the spectral norms of V_h, so that for every alpha >= 0
-
-    sum_n alpha_n / max_h ||V_h(alpha)||_2  <=  its optimum  <=  1/2 ||theta||^2
-
-of every theta with smallest margin 1. With one output context all of this is the SVM-GLN.
-
 Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5; Fiat, Malach, Shalev-Shwartz (2019) for
 frozen gates; Sahiner et al. (2021), "Vector-output ReLU neural network problems are copositive
-programs", for the nuclear norm of several outputs; that of gated readouts is derived here after it.
+programs", for the nuclear norm of several outputs.
 """
 
 from abc import ABC, abstractmethod
@@ -70,9 +52,9 @@ from torch import Tensor, nn
 from implicit_bias.base import validation
 from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array
-from implicit_bias.norms import InRows, Nuclear, SumOverGroups
+from implicit_bias.norms import Nuclear, SumOverGroups
 from implicit_bias.problem import BLOCK, Architecture
-from implicit_bias.problem.gating import GatedReadout, Gating, HyperplaneContexts, UnitGates
+from implicit_bias.problem.gating import Gating, HyperplaneContexts, UnitGates
 from implicit_bias.problem.margins import smallest_margins
 
 Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
@@ -113,8 +95,6 @@ class Network(nn.Module, ABC):
         Whether the classes share their hidden units; by default each has a network of its own.
     readout_bias : bool
         Add a trained scalar, initially 0, to each output. The network is then not homogeneous.
-    readout_contexts : int
-        C_o, the contexts of the readout, a row of weights each; one output only.
     init : {"orthogonal", "kaiming-normal"}, optional
         Initialisation of each weight matrix; that of the published networks where not given.
     dtype : torch.float64 or torch.float32
@@ -126,7 +106,7 @@ class Network(nn.Module, ABC):
     ------
     ValueError
         No hidden layer, a size below 1, one class, shared units of two classes with one output,
-        readout contexts and classes, an unknown ``init`` or ``dtype``.
+        an unknown ``init`` or ``dtype``.
 
     Attributes
     ----------
@@ -150,7 +130,6 @@ class Network(nn.Module, ABC):
         classes: int | None = None,
         shared: bool = False,
         readout_bias: bool = False,
-        readout_contexts: int = 1,
         init: Init | None = None,
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
@@ -168,9 +147,6 @@ class Network(nn.Module, ABC):
             validation.check_count(classes, "classes", 2, MOST_CLASSES)
         elif shared:
             raise ValueError("shared units need the number of classes: pass classes=K")
-        validation.check_count(readout_contexts, "readout_contexts")
-        if classes is not None and readout_contexts > 1:
-            raise ValueError("a readout with contexts has one output: leave classes out")
         validation.check_choice(init, "init", INITIALISERS)
         if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
@@ -182,10 +158,9 @@ class Network(nn.Module, ABC):
             return weights
 
         self.n_features, self.classes, self.shared = n_features, classes, shared
-        self.readout_contexts = readout_contexts
         rows = [width * count for width, count in zip(widths, contexts, strict=True)]
         # Network by network, so that the first one has the weights of a network of two classes.
-        rows.append(self.n_outputs // self.n_networks * readout_contexts)
+        rows.append(self.n_outputs // self.n_networks)
         sizes = list(zip(rows, [n_features, *widths], strict=True))
         drawn = [[initial(*size) for size in sizes] for _ in range(self.n_networks)]
         *hidden, readout = (torch.cat(parts) for parts in zip(*drawn, strict=True))
@@ -199,7 +174,7 @@ class Network(nn.Module, ABC):
         """Do once what training does not change: inputs (n, D) to the arguments of `forward`.
 
         Each tensor has the samples as first axis, so that ``tuple(t[batch] for t in prepared)``
-        is a batch. The last one is the readout's context (n, 1), where it has several.
+        is a batch.
         """
 
     def prepare_samples(self, X: ArrayLike, y: ArrayLike) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -216,9 +191,8 @@ class Network(nn.Module, ABC):
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
         """State of each hidden unit's gate, shape (n, H_1 + H_2 + ...), as it is now.
 
-        Whether the unit is on, or, in a GLN, its weight row h * C + c, with contexts of the readout
-        these in one more column. Two patterns of the same inputs are there to be compared entry by
-        entry.
+        Whether the unit is on, or, in a GLN, its weight row h * C + c. Two patterns of the same
+        inputs are there to be compared entry by entry.
         """
         if self.fixed_gates:  # which are prepared, layer by layer
             return torch.cat(prepared[1:], dim=1)
@@ -270,7 +244,7 @@ class Network(nn.Module, ABC):
                 "one of several classes by itself: use one network a class (shared=False)"
             )
         layers = self.hidden_layers(*prepared, detached=True)
-        outputs = self._read(layers[-1].detach(), prepared)[:, None]
+        outputs = self._read(layers[-1].detach())[:, None]
         if self.classes is None:
             return torch.cat([*layers, outputs], dim=1)
         by_unit = (_parts(layer, 1, self.classes).transpose(1, 2) for layer in layers)
@@ -278,7 +252,7 @@ class Network(nn.Module, ABC):
 
     def forward(self, *prepared: Tensor) -> Tensor:
         """Compute the outputs f(x), shape (n,) or (n, K), of prepared inputs."""
-        return self._read(self.hidden(*prepared), prepared)
+        return self._read(self.hidden(*prepared))
 
     def decision(self, X: ArrayLike) -> Array:
         """f(x) of inputs (n, D): float64 of shape (n,) or (n, K), without gradient."""
@@ -336,8 +310,6 @@ class Network(nn.Module, ABC):
         is known. Shared units have the freedom of the problem with two classes, whose coefficients
         have rank 1.
         """
-        if self.readout_contexts > 1:
-            return True
         if self.shared:
             return self.n_outputs > 2
         return self.n_networks > 1 and not self.same_gates
@@ -364,10 +336,6 @@ class Network(nn.Module, ABC):
         gating = self.gating()
         if self.shared:
             return Architecture(gating, norm=SumOverGroups(Nuclear(), gating.groups))
-        if self.readout_contexts > 1:
-            of_one_row = gating.groups[: len(gating.groups) // self.readout_contexts]
-            norm = InRows(SumOverGroups(Nuclear(), of_one_row), self.readout_contexts)
-            return Architecture(gating, norm=norm)
         return Architecture(gating, apart=self.classes is not None)
 
     def unit_groups(self) -> NDArray[np.int64]:
@@ -388,8 +356,7 @@ class Network(nn.Module, ABC):
         Shape (M, D), or (K, M, D) with classes. Row h * C + c is w_h W_1[h * C + c], of class k
         with the readout and the network of class k. Where the networks of the classes have
         different gates, M = K H, and class k has those in the rows k H + h. The readout's bias is
-        left out. With contexts of the readout (C_o M, D), row o * M + h * C + c is
-        w[o, h] W_1[h * C + c].
+        left out.
 
         Raises
         ------
@@ -406,22 +373,20 @@ class Network(nn.Module, ABC):
             own = np.zeros((len(coef), *coef.shape))
             own[np.diag_indices(len(coef))] = coef
             return own.reshape(len(coef), -1, self.n_features)
-        # Row-major: the rows of one context of the readout lie together.
-        return coef if self.classes is not None else coef.reshape(-1, self.n_features)
+        return coef if self.classes is not None else coef[0]
 
     def norm(self) -> float:
         """Norm of the weights to which margins are compared, homogeneous of the same degree as f.
 
         One hidden layer: sum_h ||zeta_h||, over all contexts of unit h, and over all classes or,
-        where they share it or the readout has contexts, as a nuclear norm; in any case the norm of
-        `architecture`. Deeper networks: (||theta||^2 / L)^(L/2) over all weights theta; with L = 2
-        this would be an upper bound of the former, equal where ||w_h|| = ||W_1[h]|| for all h. The
-        readout's bias is left out.
+        where they share it, as a nuclear norm; in any case the norm of `architecture`. Deeper
+        networks: (||theta||^2 / L)^(L/2) over all weights theta; with L = 2 this would be an upper
+        bound of the former, equal where ||w_h|| = ||W_1[h]|| for all h. The readout's bias is
+        left out.
         """
         with torch.no_grad():
             if self.has_margin_structure:
-                rows = self.shared or self.readout_contexts > 1  # of one unit
-                readout = self.readout.norm(dim=0) if rows else self.readout.abs().flatten()
+                readout = self.readout.norm(dim=0) if self.shared else self.readout.abs().flatten()
                 # Row-major: the C weight vectors of a unit lie together.
                 units = self.hidden_weights[0].reshape(len(readout), -1)
                 return (readout @ units.norm(dim=1)).item()
@@ -446,11 +411,9 @@ class Network(nn.Module, ABC):
         by_network = _parts(weights, 0, self.n_networks)
         return torch.einsum("nki,kji->nkj", own, by_network).flatten(1)
 
-    def _read(self, hidden: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+    def _read(self, hidden: Tensor) -> Tensor:
         """Readout (n,) or (n, K) of the last hidden layer, (n, H) or (n, K H)."""
-        if self.readout_contexts > 1:
-            outputs = (hidden * self.readout[prepared[-1][:, 0]]).sum(dim=1)
-        elif self.classes is None:
+        if self.classes is None:
             outputs = hidden @ self.readout[0]
         elif self.shared:
             outputs = hidden @ self.readout.T
@@ -489,16 +452,13 @@ class GLN(Network):
         The contexts of each hidden layer, all of the network's input. Not parameters.
     readout_bias : bool
         As in the published code; the network is then not homogeneous.
-    readout_gating : HyperplaneContexts, optional
-        Contexts of the readout, one unit; by default it has none. See the module's head.
     classes, shared, init, dtype, seed
         As in `Network`; the published initialisation is orthogonal.
 
     Raises
     ------
     ValueError
-        No gating, gatings of different input features, readout contexts of several units, or with
-        classes.
+        No gating, gatings of different input features.
     TypeError
         A gating that is no `HyperplaneContexts`.
     """
@@ -512,11 +472,9 @@ class GLN(Network):
         gatings: Sequence[HyperplaneContexts],
         *,
         readout_bias: bool = False,
-        readout_gating: HyperplaneContexts | None = None,
         **options: Unpack[NetworkOptions],
     ) -> None:
-        layers = (*gatings, *([] if readout_gating is None else [readout_gating]))
-        for gating in layers:
+        for gating in gatings:
             if not isinstance(gating, HyperplaneContexts):
                 raise TypeError(
                     f"a GLN has HyperplaneContexts as gatings, got {type(gating).__name__}: draw "
@@ -533,20 +491,13 @@ class GLN(Network):
             [gating.n_units for gating in gatings],
             [gating.n_contexts for gating in gatings],
             readout_bias=readout_bias,
-            readout_contexts=1 if readout_gating is None else readout_gating.n_contexts,
             **options,
         )
-        if readout_gating is not None:
-            GatedReadout(readout_gating, gatings[0])  # refuses contexts that do not fit
-        self.gatings, self.readout_gating = tuple(gatings), readout_gating
+        self.gatings = tuple(gatings)
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
-        """Return the inputs (n, D) and, for each layer, the weight row h * C + c of each unit.
-
-        The readout is a layer of one unit, where it has contexts.
-        """
-        layers = (*self.gatings, self.readout_gating)
-        columns = (gating.columns(X) for gating in layers if gating is not None)
+        """Return the inputs (n, D) and, for each layer, the weight row h * C + c of each unit."""
+        columns = (gating.columns(X) for gating in self.gatings)
         return self._as_inputs(X), *(torch.tensor(rows, device=self.device) for rows in columns)
 
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
@@ -554,10 +505,8 @@ class GLN(Network):
         rows = prepared[1 + layer][:, None].expand(-1, self.n_networks, -1)
         return own.gather(2, rows).flatten(1)
 
-    def _first_layer_gating(self) -> HyperplaneContexts | GatedReadout:
-        if self.readout_gating is None:
-            return self.gatings[0]
-        return GatedReadout(self.readout_gating, self.gatings[0])
+    def _first_layer_gating(self) -> HyperplaneContexts:
+        return self.gatings[0]
 
 
 @final

@@ -7,14 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 import pytest
 import torch
 
-from implicit_bias import LimitConfig, certify_run, solve, train_to_limit
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.stationarity import certify_network, layer_norms
+from implicit_bias.measure.stationarity import layer_norms
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
@@ -47,10 +45,6 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "gln-linear": lambda: GLN([contexts(1, 0)]),
     "gln-bias": lambda: GLN([contexts(4, 2)], readout_bias=True),
     "gln-deep": deep_gln,
-    "gln-readout": lambda: GLN([contexts(4, 2)], readout_gating=contexts(1, 2, seed=5)),
-    "gln-deep-readout": lambda: GLN(
-        [contexts(4, 2), contexts(3, 1, seed=1)], readout_gating=contexts(1, 1, seed=5)
-    ),
     "relu": lambda: ReLUNetwork(N_FEATURES, [4]),
     "relu-deep": lambda: ReLUNetwork(N_FEATURES, [4, 3, 2]),
     "frozen": lambda: drifted([4]),
@@ -135,9 +129,7 @@ def loop(network: Network, x: Array) -> tuple[list[float], Array]:
                 else:
                     units.append(max(0.0, products[0]))
             previous = np.array(units)
-        of_readout = network.readout_gating if isinstance(network, GLN) else None
-        row = k if of_readout is None else int(of_readout.contexts(x[None])[0, 0])
-        outputs.append(float(readout[row] @ previous + bias_of(network)[k]))
+        outputs.append(float(readout[k] @ previous + bias_of(network)[k]))
     return outputs, previous
 
 
@@ -344,116 +336,6 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
     assert not torch.equal(first.readout, other.readout)
 
 
-# --- contexts of the readout -----------------------------------------------------------------
-
-
-def separable() -> Array:
-    return np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
-
-
-def with_gated_readout() -> GLN:
-    return GLN([contexts(2)], readout_gating=contexts(1, seed=1), seed=2)
-
-
-def test_coefficients_of_a_gated_readout_are_of_rank_one() -> None:
-    network = with_gated_readout()
-    w, W = network.readout.detach().numpy(), network.hidden_weights[0].detach().numpy()
-    zeta = network.coef().reshape(2, 2, 2, N_FEATURES)  # contexts of readout, unit, of the unit
-    nuclear, spectral, gates = 0.0, 0.0, network.gating().gates(X)
-    problem = network.architecture().problem(X, separable())
-    V = problem.dual_vectors(np.arange(1.0, len(X) + 1)).reshape(zeta.shape)
-    for h in range(2):
-        matrix = np.outer(w[:, h], W[2 * h : 2 * h + 2])
-        np.testing.assert_allclose(zeta[:, h].reshape(2, -1), matrix, rtol=1e-12)
-        nuclear += float(np.linalg.norm(matrix, "nuc"))
-        spectral = max(spectral, float(np.linalg.norm(V[:, h].reshape(2, -1), 2)))
-    assert network.norm() == pytest.approx(nuclear)
-    assert problem.norm.value(network.coef()) == pytest.approx(nuclear)
-    assert problem.norm.dual(V.reshape(-1, N_FEATURES)) == pytest.approx(spectral)
-    np.testing.assert_array_equal(gates.sum(axis=1), 2.0)
-
-
-@pytest.mark.slow
-def test_a_gated_readout_is_bounded_by_its_relaxation() -> None:
-    y, network = separable(), with_gated_readout()
-    problem = network.architecture().problem(X, y)
-    assert network.relaxed
-    zeta = [cp.Variable((2, 2 * N_FEATURES)) for _ in range(2)]  # by loops over the samples
-    hidden, output = contexts(2).contexts(X), contexts(1, seed=1).contexts(X)[:, 0]
-    margins = [
-        y[n]
-        * sum(
-            zeta[h][output[n], N_FEATURES * hidden[n, h] : N_FEATURES * (hidden[n, h] + 1)] @ X[n]
-            for h in range(2)
-        )
-        for n in range(len(X))
-    ]
-    program = cp.Problem(cp.Minimize(sum(cp.normNuc(Z) for Z in zeta)), [cp.hstack(margins) >= 1])
-    optimum = float(program.solve(solver="CLARABEL"))
-    assert solve(problem).certificate.upper == pytest.approx(optimum, rel=1e-5)
-    train_to_limit(network, X, y, LimitConfig(steps=400))
-    bounds = certify_run(problem, network.coef())
-    assert bounds.lower <= optimum * (1 + 1e-6)
-    assert optimum * (1 - 1e-6) <= bounds.upper < 3 * optimum
-    assert bounds.lower > 0
-    found = certify_network(network, X, y)
-    assert found.certificate.lower <= optimum * (1 + 1e-6) <= found.certificate.upper * (1 + 2e-6)
-
-
-# --- many classes ------------------------------------------------------------------------------
-
-
-def test_groups_are_one_a_class_and_unit() -> None:
-    gln = NETWORKS["classes-gln"]()
-    assert gln.architecture().problem(X, Y, classes=K).n_groups == K * 4
-    np.testing.assert_array_equal(gln.unit_groups(), np.arange(K * 4))
-    assert NETWORKS["classes-gln-shared"]().architecture().problem(X, Y, classes=K).n_groups == 4
-    relu = NETWORKS["classes-relu"]()
-    assert relu.architecture().problem(X, Y, classes=K).n_groups == K * K * 4
-    expected = [k * K * 4 + k * 4 + h for k in range(K) for h in range(4)]
-    assert relu.unit_groups().tolist() == expected
-    relaxed = {name: make(name).relaxed for name in NETWORKS if "classes" in name}
-    exact = {name for name, value in relaxed.items() if not value}
-    assert exact == {"classes-gln", "classes-gln-bias", "classes-gln-deep"}
-
-
-def test_the_first_class_has_the_weights_of_a_network_of_two_classes() -> None:
-    many, one = GLN([contexts(4, 2)], classes=K, seed=5), GLN([contexts(4, 2)], seed=5)
-    first = len(one.hidden_weights[0])
-    assert torch.equal(many.hidden_weights[0][:first], one.hidden_weights[0])
-    assert torch.equal(many.readout[:1], one.readout)
-    blocks = many.hidden_weights[0].reshape(K, first, N_FEATURES)
-    assert not torch.equal(blocks[0], blocks[1])
-
-
-def test_smallest_margin_is_that_of_a_loop(network: Network) -> None:
-    inputs, labels = network.prepare_samples(*samples(network))
-    decision = network.decision(X) - bias_of(network)
-    expected = (
-        (decision * samples(network)[1]).min()
-        if network.classes is None
-        else min(f[y] - f[k] for f, y in zip(decision, Y, strict=True) for k in range(K) if k != y)
-    )
-    assert network.smallest_margin(network(*inputs), labels) == pytest.approx(expected)
-
-
-def test_a_unit_of_all_networks_predicts_by_itself() -> None:
-    network = NETWORKS["classes-gln-deep"]()
-    inputs = network.prepare(X)
-    outputs = network.unit_outputs(*inputs)
-    assert outputs.shape == (len(X), 4 + 3 + 1, K)
-    first, second = (layer.detach() for layer in network.hidden_layers(*inputs))
-    for k in range(K):
-        torch.testing.assert_close(outputs[:, :4, k], first[:, 4 * k : 4 * k + 4])
-        torch.testing.assert_close(outputs[:, 4:7, k], second[:, 3 * k : 3 * k + 3])
-    torch.testing.assert_close(outputs[:, 7], network(*inputs))
-    (gradient,) = torch.autograd.grad(outputs[:, 2, 1].sum(), network.hidden_weights[0])
-    moved = torch.nonzero(gradient.abs().sum(dim=1)).flatten().tolist()
-    assert set(moved) <= {(4 + 2) * 4 + c for c in range(4)}
-    with pytest.raises(ValueError, match="shared"):
-        NETWORKS["classes-gln-shared"]().unit_outputs(*inputs[:2])
-
-
 # --- refusals --------------------------------------------------------------------------------
 
 
@@ -466,8 +348,6 @@ def test_a_unit_of_all_networks_predicts_by_itself() -> None:
             r"all of the same inputs.*\[3, 5\]",
         ),
         (lambda: ReLUNetwork(N_FEATURES, []), "one hidden layer"),
-        (lambda: GLN([contexts(2)], readout_gating=contexts(2)), "one unit"),
-        (lambda: GLN([contexts(2)], readout_gating=contexts(1), classes=3), "one output"),
         (lambda: ReLUNetwork(N_FEATURES, [3, 0]), "n_units.*at least 1"),
         (lambda: ReLUNetwork(N_FEATURES, [4], shared=True), "classes"),
         (lambda: ReLUNetwork(N_FEATURES, [4], classes=1), "classes"),
@@ -485,8 +365,6 @@ def test_impossible_networks_are_refused(build: Callable[[], Network], message: 
 
 @pytest.mark.parametrize("gating", [[contexts(1)], NoGates(N_FEATURES)])
 def test_gatings_of_another_kind_are_refused(gating: Any) -> None:
-    with pytest.raises(TypeError, match="HyperplaneContexts"):
-        GLN([contexts(2)], readout_gating=gating)
     with pytest.raises(TypeError, match="HyperplaneContexts"):
         GLN([gating])
 

@@ -52,10 +52,9 @@ def _by_name(*classes: type[T]) -> dict[str, type[T]]:
 # What a file may name. Dataclasses are stored field by field.
 DATACLASSES: dict[str, type] = _by_name(
     *(gating.NoGates, gating.HyperplaneContexts, gating.GlobalContexts, gating.UnitGates),
-    gating.GatedReadout,
     *(norms.L1, norms.L2, norms.LInf, norms.Lp, norms.Spectral, norms.Nuclear),
-    *(norms.Schatten, norms.OverRows),
-    *(norms.SumOverGroups, norms.MaxOverGroups, norms.GroupNorm, norms.InRows),
+    norms.Schatten,
+    *(norms.SumOverGroups, norms.MaxOverGroups, norms.GroupNorm),
     *(problem.Architecture, certificate.Certificate, separability.Conflict),
     *(base.BoundsAt, base.Solution, base.SolveStats),
     *(training.TrainingConfig, training.HistoryPoint, training.TrainingResult),
@@ -302,8 +301,6 @@ def _encode_network(network: networks.Network, arrays: dict[str, NDArray[Any]]) 
     options: dict[str, Any] = {"dtype": str(network.dtype).removeprefix("torch.")}
     if isinstance(network, networks.GLN):
         options |= {"gatings": network.gatings, "readout_bias": network.readout_bias is not None}
-        if network.readout_gating is not None:
-            options["readout_gating"] = network.readout_gating
     else:
         widths = [len(layer) // network.n_networks for layer in network.hidden_weights]
         options |= {"n_features": network.n_features, "widths": widths}

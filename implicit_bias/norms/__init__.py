@@ -19,14 +19,10 @@ GroupNorm       sum_g ||zeta_g|| over groups   max_g ||V_g||   gradient descent 
 Spectral        largest singular value         Nuclear         spectral descent, Muon
 Nuclear         sum of singular values         Spectral        nuclear steepest descent
 Schatten(p)     l_p norm of singular values    Schatten(q)     steepest descent in it
-OverRows        a norm of the rows' norms      the same of     row- and column-normalised steps
-                                               their duals
 SumOverGroups   sum_g of a norm                max_g of its    gated networks of several outputs
                                                dual            (nuclear)
 MaxOverGroups   max_g of a norm                sum_g of its    Muon, over the layers
                                                dual
-InRows          a norm of coefficients         the same of     gated readouts
-                (R M, D) as (R, M, D)          its dual
 ==============  =============================  ==============  ===================================
 
 Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with two classes, which
@@ -47,14 +43,7 @@ of a module's parameters, and named.py norms by name and of one's own.
 
 from implicit_bias.norms.entries import L1, L2, LInf, Lp
 from implicit_bias.norms.group_norm import GroupNorm
-from implicit_bias.norms.groups import (
-    GroupL2,
-    InRows,
-    MaxOverGroups,
-    OverRows,
-    SumOverGroups,
-    as_groups,
-)
+from implicit_bias.norms.groups import GroupL2, MaxOverGroups, SumOverGroups, as_groups
 from implicit_bias.norms.matrices import Nuclear, OfSingularValues, Schatten, Spectral, as_matrix
 from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, entries_of, nuclear_groups
 from implicit_bias.norms.norm import (

@@ -1,106 +1,27 @@
-"""A norm of each part and one over them: groups of gate columns or features, rows of a matrix."""
+"""A norm of each group, of gate columns or of features, and one over these norms."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.rounding import Enclosure
-from implicit_bias.base.validation import Array, as_numbers, check_choice, check_count, detached
+from implicit_bias.base.validation import Array, as_numbers, detached
 from implicit_bias.norms.entries import INNER, L1, L2, Entrywise, LInf
-from implicit_bias.norms.matrices import as_matrix
-from implicit_bias.norms.norm import (
-    ConjugatedNorm,
-    Norm,
-    Partition,
-    Shape,
-    SumNorm,
-    UndividedNorm,
-    exactly,
-)
-
-
-class OverParts(ConjugatedNorm):
-    """A norm of each part of the coefficients, and a norm of entries over these norms.
-
-    Norms of entries grow with each absolute value, so that the dual norm is the same of the duals.
-    """
-
-    @abstractmethod
-    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
-        """Return the norm of a part, and that over the parts."""
-
-    @abstractmethod
-    def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return the parts of an array of the shape of coefficients."""
-
-    @final
-    def value(self, coef: Array) -> float:
-        """Norm of the parts' norms."""
-        inner, outer = self._norms()
-        return outer.value(np.array([inner.value(part) for part in self._parts(coef)]))
-
-    @final
-    def _bound(self, A: Enclosure) -> float:
-        return self._norms()[1].bound(exactly(self._bounds(A)))
-
-    def _bounds(self, A: Enclosure) -> Array:
-        """Return upper bounds on the norms of the parts, over an enclosure."""
-        parts = zip(self._parts(A.value), self._parts(A.radius), strict=True)
-        return np.array([self._norms()[0].bound(Enclosure(*part)) for part in parts])
-
-    @final
-    def maximiser(self, V: Array) -> Array:
-        """Return that of each part, times that of the parts' dual norms."""
-        inner, outer = self._norms()
-        parts, found = self._parts(V), np.zeros(V.shape)
-        shares = outer.maximiser(np.array([inner.dual(part) for part in parts]))
-        for share, part, places in zip(shares, parts, self._places(V.shape), strict=True):
-            if share:
-                np.put(found, places, share * inner.maximiser(part))
-        return found
-
-    @final
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return the groups of all parts, where the norm sums over them or is the largest entry."""
-        (inner, outer), parts = self._norms(), self._places(shape)
-        if outer.exponent != 1 and len(parts) > 1:
-            found = inner.partition(shape)
-            largest = found is not None and found.inner == "linf" and not found.groups.any()
-            return found if outer == LInf() and largest else None
-        whole, count, kind = np.zeros(shape, dtype=np.int64), 0, INNER[2.0]
-        for places in parts:
-            found = inner.partition(places.shape)
-            if found is None:
-                return None
-            np.put(whole, places, count + found.groups)
-            count, kind = count + int(found.groups.max()) + 1, found.inner
-        return Partition(whole, kind)
-
-    @final
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        inner, outer = self._norms()
-        atoms = [inner.atom(zeta[p.ravel()], p.shape, cp) for p in self._places(shape)]
-        if outer == L1():
-            return sum(atoms)
-        if outer == LInf():
-            return cp.maximum(*atoms, 0.0)
-        return outer.atom(cp.hstack(atoms), (1, len(atoms)), cp)
-
-    def _places(self, shape: Shape) -> list[NDArray[Any]]:
-        """Return the places of the parts' entries, in C order."""
-        return self._parts(np.arange(math.prod(shape)).reshape(shape))
+from implicit_bias.norms.norm import ConjugatedNorm, Partition, Shape, UndividedNorm, exactly
 
 
 @dataclass(frozen=True, eq=False)
-class _OverGroups(OverParts):
-    """One norm of each of the groups of gate columns, or of features."""
+class _OverGroups(ConjugatedNorm):
+    """One norm of each of the groups of gate columns, or of features, and one over these norms.
+
+    The norm over them grows with each of them, so that the dual norm is the same of the duals.
+    """
 
     norm: ConjugatedNorm
     groups: NDArray[np.int64]
@@ -116,8 +37,66 @@ class _OverGroups(OverParts):
             raise ValueError(f"axis must be -2 (gate columns) or -1 (features), got {self.axis!r}")
         object.__setattr__(self, "groups", as_groups(self.groups))
 
+    @property
+    @abstractmethod
+    def _outer(self) -> Entrywise:
+        """The norm over those of the groups."""
+
+    @final
+    def value(self, coef: Array) -> float:
+        """Norm of the groups' norms."""
+        return self._outer.value(np.array([self.norm.value(part) for part in self._parts(coef)]))
+
+    @final
+    def _bound(self, A: Enclosure) -> float:
+        return self._outer.bound(exactly(self._bounds(A)))
+
+    def _bounds(self, A: Enclosure) -> Array:
+        """Return upper bounds on the norms of the groups, over an enclosure."""
+        parts = zip(self._parts(A.value), self._parts(A.radius), strict=True)
+        return np.array([self.norm.bound(Enclosure(*part)) for part in parts])
+
+    @final
+    def maximiser(self, V: Array) -> Array:
+        """Return that of each group, times that of the groups' dual norms."""
+        parts = self._parts(V)
+        found = np.zeros(V.shape)
+        shares = self._outer.maximiser(np.array([self.norm.dual(part) for part in parts]))
+        for share, part, places in zip(shares, parts, self._places(V.shape), strict=True):
+            if share:
+                np.put(found, places, share * self.norm.maximiser(part))
+        return found
+
+    @final
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return the terms of all groups, where the norm sums them or is the largest entry."""
+        parts = self._places(shape)
+        if self._outer == LInf() and len(parts) > 1:
+            found = self.norm.partition(shape)
+            largest = found is not None and found.inner == "linf" and not found.groups.any()
+            return found if largest else None
+        whole, count, kind = np.zeros(shape, dtype=np.int64), 0, INNER[2.0]
+        for places in parts:
+            found = self.norm.partition(places.shape)
+            if found is None:
+                return None
+            np.put(whole, places, count + found.groups)
+            count, kind = count + int(found.groups.max()) + 1, found.inner
+        return Partition(whole, kind)
+
+    @final
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        atoms = [self.norm.atom(zeta[p.ravel()], p.shape, cp) for p in self._places(shape)]
+        return sum(atoms) if self._outer == L1() else cp.maximum(*atoms, 0.0)
+
+    def _places(self, shape: Shape) -> list[NDArray[Any]]:
+        """Return the places of the groups' entries, in C order."""
+        return self._parts(np.arange(math.prod(shape)).reshape(shape))
+
     @final
     def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the entries of each group, of an array of the shape of coefficients."""
         if array.shape[self.axis] != len(self.groups):
             columns = "features" if self.axis == -1 else "gate columns"
             raise ValueError(
@@ -135,7 +114,7 @@ class SumOverGroups(_OverGroups):
     Parameters
     ----------
     norm : Norm
-        That of each group: any of this module but `GroupNorm` and `InRows`.
+        That of each group: any of this module but `GroupNorm`.
     groups : array_like of int, shape (M,) or (D,)
         Group of each gate column (or feature), 0 .. G - 1, none left out.
     axis : {-2, -1}
@@ -169,8 +148,9 @@ class SumOverGroups(_OverGroups):
         """Return upper bounds on the groups' dual norms, shape (G,)."""
         return self.conjugate._bounds(V)
 
-    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
-        return self.norm, L1()
+    @property
+    def _outer(self) -> L1:
+        return L1()
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,58 +176,9 @@ class MaxOverGroups(_OverGroups, UndividedNorm):
         """The sum of the groups' dual norms."""
         return SumOverGroups(self.norm.conjugate, self.groups, self.axis)
 
-    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
-        return self.norm, LInf()
-
-
-@dataclass(frozen=True)
-class OverRows(OverParts, UndividedNorm):
-    """One norm of each row of the matrix K x MD, or of each column, and another one over them.
-
-    Parameters
-    ----------
-    inner : L1, L2, LInf or Lp
-        Of a row.
-    outer : L1, L2, LInf or Lp
-        Over the rows' norms.
-    of : {"rows", "columns"}
-        What has the inner norm.
-
-    Examples
-    --------
-    Steps that bring each row to Euclidean norm 1 are steepest descent in the largest row norm:
-
-    >>> import numpy as np
-    >>> from implicit_bias.norms import L2, LInf, OverRows
-    >>> norm, coef = OverRows(L2(), LInf()), np.array([[3.0, 4.0], [0.0, 1.0]])
-    >>> norm.value(coef), norm.dual(coef)
-    (5.0, 6.0)
-    >>> norm.maximiser(coef)
-    array([[0.6, 0.8],
-           [0. , 1. ]])
-    """
-
-    inner: Entrywise
-    outer: Entrywise
-    of: Literal["rows", "columns"] = "rows"
-
-    def __post_init__(self) -> None:
-        check_choice(self.of, "of", ("rows", "columns"))
-        for norm in (self.inner, self.outer):
-            if not isinstance(norm, Entrywise):
-                raise ValueError(f"rows and columns take L1, L2, LInf and Lp, got {norm!r}")
-
     @property
-    def conjugate(self) -> OverRows:
-        """The same of the dual norms."""
-        return OverRows(self.inner.conjugate, self.outer.conjugate, self.of)
-
-    def _norms(self) -> tuple[ConjugatedNorm, Entrywise]:
-        return self.inner, self.outer
-
-    def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
-        matrix = as_matrix(array)
-        return list(matrix if self.of == "rows" else matrix.T)
+    def _outer(self) -> LInf:
+        return LInf()
 
 
 def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norms
@@ -264,83 +195,6 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
     7.0
     """
     return SumOverGroups(L2(), cast(Any, groups), axis=-1)
-
-
-@dataclass(frozen=True, eq=False)
-class InRows(SumNorm):
-    """A norm that takes the coefficients of two classes as a matrix of several rows.
-
-    Of coefficients (R M, D), or (1, R M, D), it is the norm of (R, M, D): columns r M + m of the
-    gates are column m of row r.
-
-    Parameters
-    ----------
-    norm : Norm
-        Of coefficients (R, M, D).
-    n_rows : int
-        R.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from implicit_bias.norms import InRows, L2, Nuclear
-    >>> coef = np.array([[1.0, 0.0], [0.0, 1.0]])  # two rows of one gate column each
-    >>> InRows(Nuclear(), 2).value(coef), round(L2().value(coef), 4)
-    (2.0, 1.4142)
-    """
-
-    norm: Norm
-    n_rows: int
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.norm, Norm):
-            raise TypeError(
-                f"InRows takes one of implicit_bias.norms, such as L2(), got {self.norm!r}"
-            )
-        check_count(self.n_rows, "n_rows")
-
-    def maximiser(self, V: Array) -> Array:
-        """Return that of the rows."""
-        return self.norm.maximiser(self._folded(V)).reshape(V.shape)
-
-    def group_norms(self, coef: Array) -> Array:
-        """Return the terms of Omega, shape (G,)."""
-        return self.norm.group_norms(self._folded(coef))
-
-    def dual_norms(self, V: Array) -> Array:
-        """Return the terms of Omega_*, shape (G,)."""
-        return self.norm.dual_norms(self._folded(V))
-
-    def value_bound(self, coef: Array) -> float:
-        """Return an upper bound on Omega, as a real number."""
-        return self.norm.value_bound(self._folded(coef))
-
-    def dual_bounds(self, V: Enclosure) -> Array:
-        """Return upper bounds on the dual norms, shape (G,)."""
-        folded = Enclosure(self._folded(V.value), self._folded(V.radius))
-        return self.norm.dual_bounds(folded)
-
-    def partition(self, shape: Shape) -> Partition | None:
-        """Return that of the rows."""
-        found = self.norm.partition(self._folded_shape(shape))
-        return None if found is None else Partition(found.groups.reshape(shape), found.inner)
-
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
-        return self.norm.atom(zeta, self._folded_shape(shape), cp)
-
-    def _folded_shape(self, shape: Shape) -> Shape:
-        columns, rest = divmod(math.prod(shape[:-1]), self.n_rows)
-        if rest:
-            raise ValueError(
-                f"a norm of {self.n_rows} rows needs as many times the same gate columns, got "
-                f"coefficients {shape}"
-            )
-        return self.n_rows, columns, shape[-1]
-
-    def _folded(self, coef: Array) -> Array:
-        # Row-major: the columns of a row lie together.
-        return coef.reshape(self._folded_shape(coef.shape))
 
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:

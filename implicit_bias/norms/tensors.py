@@ -55,7 +55,7 @@ import torch
 from torch import Tensor
 
 from implicit_bias.base.validation import Array, check_choice, check_number
-from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, OfSingularValues, OverRows, Spectral
+from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, OfSingularValues, Spectral
 from implicit_bias.norms.entries import Entrywise
 
 Parameters: TypeAlias = Mapping[str, Tensor]
@@ -342,7 +342,6 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
     if isinstance(norm, Norm):
         named = [found for found in PARAMETER_NORMS.values() if found.inner == norm]
         over = norm.entries if isinstance(norm, OfSingularValues) else norm
-        over = norm.outer if isinstance(norm, OverRows) else over
         if not isinstance(over, Entrywise):
             raise ValueError(
                 f"{norm!r} does not say how the norms of several tensors are put together: pass "

@@ -24,12 +24,17 @@ Source: Tarzanagh, Li, Thrampoulidis, Oymak (2023), "Transformers as support vec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import as_finite, check_not_text, check_shape
-from implicit_bias.norms import GroupNorm, HasValueAndDual, InRows, Norm, as_norm
+from implicit_bias.base.rounding import Enclosure
+from implicit_bias.base.validation import Array, as_finite, check_not_text, check_shape
+from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_norm
 from implicit_bias.norms.entries import Entrywise
+from implicit_bias.norms.norm import Shape, SumNorm
 from implicit_bias.problem.margin_problem import MarginProblem
 
 
@@ -106,7 +111,7 @@ def attention_margin(
     differences = X[own][:, None] - X  # (N, T, D)
     chosen_norm = as_norm(norm)
     if not isinstance(chosen_norm, (Entrywise, GroupNorm)):  # which see (E, D) as it is
-        chosen_norm = InRows(chosen_norm, q.shape[1])
+        chosen_norm = NormOfScores(chosen_norm)
     return MarginProblem(
         differences[~own],
         np.ones(N * (T - 1)),
@@ -114,6 +119,62 @@ def attention_margin(
         C=C,
         norm=chosen_norm,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class NormOfScores(SumNorm):
+    """A norm of W' (E, D) as a matrix of E rows.
+
+    The problem has two classes, of which norms of matrices see the coefficients (1, E, D) as one
+    row; this one hands them over as (E, 1, D).
+
+    Parameters
+    ----------
+    norm : Norm
+        Of coefficients (E, 1, D).
+    """
+
+    norm: Norm
+
+    def maximiser(self, V: Array) -> Array:
+        """Return that of the matrix."""
+        return self.norm.maximiser(_as_matrix(V)).reshape(V.shape)
+
+    def group_norms(self, coef: Array) -> Array:
+        """Return the terms of the norm, shape (G,)."""
+        return self.norm.group_norms(_as_matrix(coef))
+
+    def dual_norms(self, V: Array) -> Array:
+        """Return the terms of the dual norm, shape (G,)."""
+        return self.norm.dual_norms(_as_matrix(V))
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on the norm, as a real number."""
+        return self.norm.value_bound(_as_matrix(coef))
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on the dual norms, shape (G,)."""
+        return self.norm.dual_bounds(Enclosure(_as_matrix(V.value), _as_matrix(V.radius)))
+
+    def partition(self, shape: Shape) -> Partition | None:
+        """Return that of the matrix."""
+        found = self.norm.partition(_matrix_shape(shape))
+        if found is None:
+            return None
+        return Partition(found.groups.reshape(shape), found.inner)
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Say it in CVXPY."""
+        return self.norm.atom(zeta, _matrix_shape(shape), cp)
+
+
+def _matrix_shape(shape: Shape) -> Shape:
+    """(E, 1, D) of coefficients (E, D) or (1, E, D)."""
+    return shape[-2], 1, shape[-1]
+
+
+def _as_matrix(coef: Array) -> Array:
+    return coef.reshape(_matrix_shape(coef.shape))
 
 
 def _as_places(best: ArrayLike, n_samples: int, n_tokens: int) -> NDArray[np.int64]:

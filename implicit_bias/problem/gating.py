@@ -10,8 +10,6 @@ HyperplaneContexts  H * C, context fastest   one-hot context of each unit      o
 GlobalContexts    contexts that occur        one-hot context of the network    one
 UnitGates         H (+ 1 always on)          0/1, or any function of a         one a unit
                                              projection (sigmoid, ...)
-GatedReadout      C_o * H * C, those of the  one-hot context of each unit,     one a unit
-                  hidden units fastest       in that of the readout
 NoGates           1                          the constant 1                    one
 ================  =========================  ================================  ===============
 
@@ -343,67 +341,6 @@ class GlobalContexts(Gating):
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
         """1 for each sample (n,) in a context that training never saw, else 0."""
         return (self.contexts(X) < 0).astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class GatedReadout(Gating):
-    """Contexts of hidden units whose readout has contexts, too.
-
-    Column ``o * H * C + h * C + c`` is 1 where the readout is in context o and unit h in c.
-
-    Parameters
-    ----------
-    readout : HyperplaneContexts
-        Contexts of the readout: one unit.
-    hidden : HyperplaneContexts
-        Contexts of the hidden units.
-
-    Raises
-    ------
-    ValueError
-        Readout contexts of several units, or of other inputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.array([[-1.0], [1.0]])
-    >>> hidden = HyperplaneContexts.random(X, 3, 1, random_state=0)
-    >>> readout = HyperplaneContexts.random(X, 1, 1, random_state=1)
-    >>> GatedReadout(readout, hidden).gates(X).shape  # 3 units of 2 contexts, in 2 of the readout
-    (2, 12)
-    """
-
-    readout: HyperplaneContexts
-    hidden: HyperplaneContexts
-
-    def __post_init__(self) -> None:
-        if self.readout.n_units != 1 or self.readout.n_features != self.hidden.n_features:
-            raise ValueError(
-                "a readout has contexts of one unit and of the network's inputs, got "
-                f"{self.readout.n_units} units of {self.readout.n_features} features"
-            )
-
-    @property
-    def n_features(self) -> int:
-        """D, the number of input features."""
-        return self.hidden.n_features
-
-    @property
-    def groups(self) -> NDArray[np.int64]:
-        """A unit has its columns in all contexts of the readout."""
-        return np.tile(self.hidden.groups, self.readout.n_contexts)
-
-    def gates(self, X: ArrayLike) -> sp.csr_array:
-        """One-hot contexts, shape (n, C_o * H * C), CSR with exactly H ones a row."""
-        size = len(self.hidden.groups)
-        # Broadcasts the readout's context (n, 1) over the units (n, H).
-        columns = size * self.readout.contexts(X) + self.hidden.columns(X)
-        return _one_hot(columns, self.readout.n_contexts * size)
-
-    def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Count the units in a context that training never saw: all, where the readout is."""
-        everything = self.readout.unseen(X) > 0
-        return np.where(everything, self.hidden.n_units, self.hidden.unseen(X))
 
 
 @dataclass(frozen=True, eq=False)

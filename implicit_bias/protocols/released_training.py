@@ -178,12 +178,10 @@ def train_as_released(
     TrainingDiverged
         An output became infinite or NaN.
     """
-    single = network.has_margin_structure and network.readout_contexts == 1
-    if network.dtype != torch.float32 or not single:
+    if network.dtype != torch.float32 or not network.has_margin_structure:
         raise ValueError(
-            "the released networks have one hidden layer, a readout without contexts and are "
-            f"float32, got {network.n_layers - 1} hidden layers, {network.readout_contexts} "
-            f"contexts of the readout and {network.dtype}"
+            "the released networks have one hidden layer and are float32, got "
+            f"{network.n_layers - 1} hidden layers and {network.dtype}"
         )
     config = lippl2022.training_config(momentum=momentum, seed=data_seed)
     run = _Released(network, X, y, config, record, on_epoch)
@@ -228,7 +226,7 @@ def train_from_released_start(
         Another network, or as `train_as_released` does.
     """
     start: GLN | ReLUNetwork
-    if isinstance(network, GLN) and network.has_margin_structure and network.readout_contexts == 1:
+    if isinstance(network, GLN) and network.has_margin_structure:
         start = released_gln(network.gatings[0], seed=seed)
     elif isinstance(network, ReLUNetwork) and network.has_margin_structure:
         width = len(network.hidden_weights[0])

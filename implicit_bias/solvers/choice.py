@@ -21,6 +21,7 @@ from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem, check_problem
+from implicit_bias.problem.attention import NormOfScores
 from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers import base, costs
 from implicit_bias.solvers.iteration import NativeSolver
@@ -195,8 +196,8 @@ def count_features(problem: MarginProblem) -> int:
 def _semidefinite_entries(problem: MarginProblem) -> int:
     """Entries of the cones that a matrix norm, or a sum or maximum of such, needs; else 0."""
     norm, (K, M, D) = problem.norm, problem.norm_shape
-    if isinstance(norm, norms.InRows):
-        K, norm = norm.n_rows, norm.norm
+    if isinstance(norm, NormOfScores):
+        K, M, norm = M, 1, norm.norm
     orders = np.array([K + M * D])
     if isinstance(norm, norms.SumOverGroups | norms.MaxOverGroups):
         orders = K + (D if norm.axis == -2 else M) * np.bincount(norm.groups)

@@ -18,8 +18,7 @@ from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.saved_models import FileError, load_model, save_model
 from implicit_bias.networks import GLN
-from implicit_bias.norms import L1, InRows
-from implicit_bias.problem.gating import GatedReadout, HyperplaneContexts
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
 from implicit_bias.training.losses import LOSSES, MarginLoss
 from modules import known, reloaded
@@ -29,7 +28,6 @@ MOONS = make_toy("moons", 60, noise=0.05)
 LABELS = np.where(MOONS.y > 0, "up", "down")
 FORMAT = "implicit-bias model 1"  # which has no checksum
 CONTEXTS = HyperplaneContexts.random(MOONS.X, 4, 1, random_state=0)
-READOUT = HyperplaneContexts.random(MOONS.X, 1, 1, random_state=1)
 
 
 def relu() -> ib.ReLUClassifier:
@@ -44,12 +42,7 @@ MODELS: dict[str, Callable[[], BinaryClassifier]] = {
     "gated-relu": lambda: ib.GatedReLUSVC(n_units=6, random_state=0),
     "linear": lambda: ib.GatedSVC(C=1.0),
     "hidden-layer": lambda: ib.HiddenLayerSVC(relu().fit(MOONS.X, LABELS), C=10.0),
-    "hidden-layer-gated": lambda: ib.HiddenLayerSVC(
-        GLN([CONTEXTS], readout_gating=READOUT, seed=0), C=1.0
-    ),
-    "gated-readout": lambda: ib.GatedSVC(
-        GatedReadout(READOUT, CONTEXTS), norm=InRows(L1(), 2), C=1.0
-    ),
+    "hidden-layer-gated": lambda: ib.HiddenLayerSVC(GLN([CONTEXTS], seed=0), C=1.0),
     "gln": lambda: ib.GLNClassifier((4, 3), 2, random_state=0, steps=50),
     "biased-gln": lambda: ib.GLNClassifier(
         4, random_state=0, steps=50, readout_bias=True, dtype="float32"

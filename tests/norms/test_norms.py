@@ -21,13 +21,11 @@ from implicit_bias.norms import (
     L2,
     GroupL2,
     GroupNorm,
-    InRows,
     LInf,
     Lp,
     MaxOverGroups,
     Norm,
     Nuclear,
-    OverRows,
     Schatten,
     Spectral,
     SumOverGroups,
@@ -128,17 +126,6 @@ def of(change: Callable[[Array], Array], pair: Pair) -> Pair:
     return lambda values: pair[0](change(values)), lambda values: pair[1](change(values))
 
 
-def of_lines(inner: Pair, outer: Pair, columns: bool = False) -> Pair:
-    """Norm of the norms of the rows of values (K, M, D), or of the columns of (K, M D)."""
-
-    def joined(values: Array, place: int) -> mpfr:
-        lines = values.reshape(len(values), -1)
-        lines = lines.T if columns else lines
-        return outer[place](numbers([inner[place](line) for line in lines]))
-
-    return partial(joined, place=0), partial(joined, place=1)
-
-
 def over(groups: Any, pair: Pair, axis: int = -2, outer: Pair | None = None) -> Pair:
     """Sum of a norm over groups, or another norm of these."""
     joins = ABSOLUTE if outer is None else outer
@@ -155,7 +142,7 @@ SPECTRAL, NUCLEAR = of(singular_values, LARGEST), of(singular_values, ABSOLUTE)
 SHAPE = (3, 4, 5)
 # One group of many columns and many of one, and the same of features.
 WIDE = np.repeat(np.arange(61), [60, *[1] * 60])
-GATES, FEATURES, OF_ROWS = np.array([0, 1, 0, 2]), np.array([1, 0, 0, 2, 1]), np.arange(6) % 3
+GATES, FEATURES = np.array([0, 1, 0, 2]), np.array([1, 0, 0, 2, 1])
 
 
 class Weighted:
@@ -208,10 +195,6 @@ class Case(NamedTuple):
     shape: tuple[int, ...] = SHAPE
 
 
-def in_rows(values: Array) -> Array:
-    return values.reshape(2, -1, values.shape[-1])
-
-
 def of_gates(norm: GroupNorm, shape: tuple[int, ...] = SHAPE) -> Case:
     """Return the sum over the groups of gates; apart, those of each class count."""
     definition = over(norm.groups, EUCLID)
@@ -226,11 +209,6 @@ CASES: dict[str, Case] = {
     "linf": Case(LInf(), LARGEST),
     **{f"lp{p}": Case(Lp(p), powers(p)) for p in EXPONENTS},
     **{f"schatten{p}": Case(Schatten(p), of(singular_values, powers(p))) for p in EXPONENTS},
-    "rows": Case(OverRows(L2(), L1()), of_lines(EUCLID, ABSOLUTE)),
-    "largest-row": Case(OverRows(L2(), LInf()), of_lines(EUCLID, LARGEST)),
-    "maxima-of-columns": Case(OverRows(LInf(), L1(), "columns"), of_lines(LARGEST, ABSOLUTE, True)),
-    "cubes-of-columns": Case(OverRows(LInf(), Lp(3), "columns"), of_lines(LARGEST, CUBES, True)),
-    "l1-of-columns": Case(OverRows(L1(), Lp(3.0), "columns"), of_lines(ABSOLUTE, CUBES, True)),
     "many-classes": Case(Lp(3.0), CUBES, (100, 2, 3)),
     "spectral": Case(Spectral(), SPECTRAL),
     "nuclear": Case(Nuclear(), NUCLEAR),
@@ -247,15 +225,6 @@ CASES: dict[str, Case] = {
     ),
     "nuclear-per-gate": Case(SumOverGroups(Nuclear(), GATES), over(GATES, NUCLEAR)),
     "layers": Case(MaxOverGroups(Spectral(), GATES), over(GATES, SPECTRAL, outer=LARGEST)),
-    "nuclear-in-rows": Case(
-        InRows(SumOverGroups(Nuclear(), OF_ROWS), 2), of(in_rows, over(OF_ROWS, NUCLEAR))
-    ),
-    "spectral-in-rows": Case(
-        InRows(SumOverGroups(Spectral(), np.arange(2)), 2),
-        of(in_rows, over(np.arange(2), SPECTRAL)),
-        (1, 4, 5),
-    ),
-    "l1-in-rows": Case(InRows(L1(), 2), ABSOLUTE),
     "gates": of_gates(GroupNorm(GATES)),
     "wide-gates": of_gates(GroupNorm(WIDE), (2, len(WIDE), 1)),
     "gates-apart": of_gates(GroupNorm(GATES, apart=True)),
@@ -268,8 +237,8 @@ USUAL = [name for name, case in CASES.items() if case.shape == SHAPE and name no
 UNSAID = ("own", "schatten1.5", "schatten3.0")
 # Not as sums over groups.
 NO_SUMS = {
-    *("lp1.5", "lp3.0", "spectral", "nuclear", "nuclear-per-gate", "layers", "nuclear-in-rows"),
-    *("largest-l1", "own", "own-with-atom", "largest-row"),
+    *("lp1.5", "lp3.0", "spectral", "nuclear", "nuclear-per-gate", "layers"),
+    *("largest-l1", "own", "own-with-atom"),
     *("l1-of-columns", "cubes-of-columns", *(f"schatten{p}" for p in EXPONENTS)),
 }
 
@@ -402,11 +371,6 @@ def test_names_and_objects_are_norms() -> None:
         Lp(0.5)
     with pytest.raises(ValueError, match="beyond the range"):
         Lp(10**400)
-    for rows in (0, -1, 1.5):
-        with pytest.raises(ValueError, match="n_rows"):
-            InRows(L2(), rows)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="InRows takes"):
-        InRows("l2", 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="axis"):
         SumOverGroups(L2(), GATES, axis=0)
     with pytest.raises(ValueError, match="GroupNorm"):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from implicit_bias import diagnose
-from implicit_bias.norms import L1, L2, LInf, Lp, Nuclear, OverRows, OwnNorm, Schatten, Spectral
+from implicit_bias.norms import L1, L2, LInf, Lp, Nuclear, OwnNorm, Schatten, Spectral
 from implicit_bias.norms.tensors import (
     PARAMETER_NORMS,
     ComposedNorm,
@@ -24,7 +24,6 @@ NORMS: dict[str, ParameterNorm] = {
     "lp": as_parameter_norm(Lp(3)),
     "sum-of-spectral": ComposedNorm(Spectral(), L1()),
     "schatten3": as_parameter_norm(Schatten(3)),
-    "rows": as_parameter_norm(OverRows(L2(), LInf())),
     "parts": as_parameter_norm({"conv": "spectral", "": "linf", "vector": Lp(3)}),
     "max-of-l2": ComposedNorm(L2(), LInf()),
     "l3-of-nuclear": ComposedNorm(Nuclear(), Lp(3)),

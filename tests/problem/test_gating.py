@@ -17,7 +17,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.problem.gating import (
     THRESHOLD_SCALE,
     WEIGHT_SCALE,
-    GatedReadout,
     Gating,
     GlobalContexts,
     HyperplaneContexts,
@@ -37,10 +36,6 @@ GATINGS: dict[str, Callable[[], Gating]] = {
     "global": lambda: GlobalContexts.collapse(
         HyperplaneContexts.random(X, 2, 3, random_state=0), X
     ),
-    "readout": lambda: GatedReadout(
-        HyperplaneContexts.random(X, 1, 1, random_state=1),
-        HyperplaneContexts.random(X, 3, 2, random_state=0),
-    ),
     "units": lambda: UnitGates.random(X, 6, random_state=0),
     "sigmoid": lambda: UnitGates.random(X, 6, firing="sigmoid", random_state=0),
     "published": lambda: lippl2022.draw_contexts(X, 4, 1, threshold="median", reference=X, seed=1),
@@ -51,23 +46,6 @@ GATINGS: dict[str, Callable[[], Gating]] = {
 @pytest.fixture(params=GATINGS)
 def gating(request: pytest.FixtureRequest) -> Gating:
     return GATINGS[request.param]()
-
-
-def test_a_gated_readout_has_each_joint_context() -> None:
-    hidden = HyperplaneContexts.random(X, 3, 2, random_state=0)
-    readout = HyperplaneContexts.random(X, 1, 1, random_state=1)
-    gating = GatedReadout(readout, hidden)
-    expected = np.zeros((len(TEST), 2, 3, 4))
-    for n, x in enumerate(TEST):
-        for h, c in enumerate(hidden.contexts(x[None])[0]):
-            expected[n, readout.contexts(x[None])[0, 0], h, c] = 1.0
-    np.testing.assert_array_equal(dense(gating.gates(TEST)), expected.reshape(len(TEST), -1))
-    np.testing.assert_array_equal(gating.groups.reshape(2, 3, 4)[1, 2], 2)
-    one_side = X[readout.contexts(X)[:, 0] == 0]
-    of_one = GatedReadout(
-        HyperplaneContexts.from_hyperplanes(one_side, readout.weights, readout.thresholds), hidden
-    )
-    np.testing.assert_array_equal(of_one.unseen(X), 3 * readout.contexts(X)[:, 0])
 
 
 # --- every gating ----------------------------------------------------------------------------

@@ -185,8 +185,7 @@ def test_wrong_networks() -> None:
     X, y = samples()
     with pytest.raises(ValueError, match="one unit"):
         released_shallow_gln(contexts(2, 1), seed=1)
-    gated = GLN([contexts(2, 1)], readout_gating=contexts(1, 1), dtype=torch.float32)
-    for network in (ReLUNetwork(D, [3]), ReLUNetwork(D, [3, 3], dtype=torch.float32), gated):
+    for network in (ReLUNetwork(D, [3]), ReLUNetwork(D, [3, 3], dtype=torch.float32)):
         with pytest.raises(ValueError, match="one hidden layer"):
             train_as_released(network, X, y)
 

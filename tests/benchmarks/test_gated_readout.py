@@ -1,0 +1,104 @@
+"""Readouts with contexts: gates by loops; the relaxation against CVXPY and a trained network."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.lippl2022.gated_readout import GatedReadout, NuclearNormOfUnits
+from implicit_bias import MarginProblem, solve
+from implicit_bias.base.validation import Array
+from implicit_bias.problem.gating import HyperplaneContexts, dense
+
+N_FEATURES = 5
+X = np.random.default_rng(0).normal(size=(23, N_FEATURES))
+Y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
+
+
+def contexts(n_units: int, n_hyperplanes: int = 1, seed: int = 0) -> HyperplaneContexts:
+    return HyperplaneContexts.random(X, n_units, n_hyperplanes, random_state=seed)
+
+
+def relaxation(gating: GatedReadout) -> MarginProblem:
+    return MarginProblem(X, Y, gating.gates(X), norm=NuclearNormOfUnits(gating))  # type: ignore[arg-type]
+
+
+def test_a_gated_readout_has_each_joint_context() -> None:
+    hidden, readout = contexts(3, 2), contexts(1, seed=1)
+    gating = GatedReadout(readout, hidden)
+    test = np.random.default_rng(1).normal(size=(40, N_FEATURES))
+    expected = np.zeros((len(test), 2, 3, 4))
+    for n, x in enumerate(test):
+        for h, c in enumerate(hidden.contexts(x[None])[0]):
+            expected[n, readout.contexts(x[None])[0, 0], h, c] = 1.0
+    np.testing.assert_array_equal(dense(gating.gates(test)), expected.reshape(len(test), -1))
+    np.testing.assert_array_equal(gating.groups.reshape(2, 3, 4)[1, 2], 2)
+    one_side = X[readout.contexts(X)[:, 0] == 0]
+    of_one = GatedReadout(
+        HyperplaneContexts.from_hyperplanes(one_side, readout.weights, readout.thresholds), hidden
+    )
+    np.testing.assert_array_equal(of_one.unseen(X), 3 * readout.contexts(X)[:, 0])
+
+
+def test_a_readout_has_one_unit() -> None:
+    with pytest.raises(ValueError, match="one unit"):
+        GatedReadout(contexts(2), contexts(2))
+
+
+def test_the_norm_is_that_of_the_matrix_of_each_unit() -> None:
+    """Written as loops over contexts of the readout, units and their contexts."""
+    gating = GatedReadout(contexts(1, seed=1), contexts(2))
+    rng = np.random.default_rng(2)
+    w, W = rng.normal(size=(2, 2)), rng.normal(size=(2, 2, N_FEATURES))
+    coef, V = np.zeros((2, 2, 2, N_FEATURES)), rng.normal(size=(2, 2, 2, N_FEATURES))
+    for o in range(2):
+        for h in range(2):
+            coef[o, h] = w[o, h] * W[h]
+    of_rank_one = sum(np.linalg.norm(w[:, h]) * np.linalg.norm(W[h]) for h in range(2))
+    spectral = max(np.linalg.norm(V[:, h].reshape(2, -1), 2) for h in range(2))
+    norm = NuclearNormOfUnits(gating)
+    assert norm.value(coef.reshape(1, -1, N_FEATURES)) == pytest.approx(of_rank_one)
+    assert norm.dual(V.reshape(1, -1, N_FEATURES)) == pytest.approx(spectral)
+
+
+def trained(gating: GatedReadout) -> Array:
+    """Coefficients of rank one of a network that gradient descent has trained, (C_o H C, D)."""
+    torch.manual_seed(0)
+    n_units, n_contexts = gating.hidden.n_units, gating.hidden.n_contexts
+    w = nn.Parameter(torch.randn(gating.readout.n_contexts, n_units, 1, 1).double())
+    W = nn.Parameter(torch.randn(n_units, n_contexts, N_FEATURES).double())
+    columns = torch.tensor(dense(gating.gates(X)))
+    inputs, labels = torch.tensor(X), torch.tensor(Y)
+    optimizer = torch.optim.SGD([w, W], lr=0.1)
+    for _ in range(3000):
+        outputs = ((columns @ (w * W).reshape(-1, N_FEATURES)) * inputs).sum(dim=1)
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.softplus(-labels * outputs).mean())
+        optimizer.step()
+    coef: Array = (w * W).detach().numpy().reshape(-1, N_FEATURES)
+    return coef
+
+
+@pytest.mark.slow
+def test_a_gated_readout_is_bounded_by_its_relaxation() -> None:
+    hidden, readout = contexts(2), contexts(1, seed=1)
+    gating = GatedReadout(readout, hidden)
+    zeta = [cp.Variable((2, 2 * N_FEATURES)) for _ in range(2)]  # by loops over the samples
+    chosen, output = hidden.contexts(X), readout.contexts(X)[:, 0]
+    margins = [
+        Y[n]
+        * sum(
+            zeta[h][output[n], N_FEATURES * chosen[n, h] : N_FEATURES * (chosen[n, h] + 1)] @ X[n]
+            for h in range(2)
+        )
+        for n in range(len(X))
+    ]
+    program = cp.Problem(cp.Minimize(sum(cp.normNuc(Z) for Z in zeta)), [cp.hstack(margins) >= 1])
+    optimum = float(program.solve(solver="CLARABEL"))
+    problem = relaxation(gating)
+    assert solve(problem).certificate.upper == pytest.approx(optimum, rel=1e-5)
+    coef = trained(gating)
+    margin = problem.margins(problem.decision(coef)).min()
+    assert margin > 0
+    assert optimum * (1 - 1e-6) <= problem.norm.value(coef[None]) / margin < 3 * optimum
