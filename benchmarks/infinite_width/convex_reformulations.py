@@ -20,11 +20,11 @@ import pandas as pd
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Row, Rows, Verdict, rows_of
 from benchmarks.infinite_width.clusters import clusters
+from benchmarks.infinite_width.regularised import LossName, certify_regularised
 from benchmarks.sizes import grid, sized
 from implicit_bias import solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.bounds.regularised import LossName, certify_regularised
 from implicit_bias.problem import MarginProblem, gated_linear
 from implicit_bias.report.style import BLUE, GREEN, VERMILION
 

@@ -13,7 +13,6 @@ separability.py     plain causes why nothing separates the samples, and cures
 gordan.py           proofs that nothing does, in rational numbers or by an overlap
 overlap.py          proofs that there is such a rational solution, in float64
 integers.py         what float64 hides of nearly dependent columns
-regularised.py      bounds of regularised losses
 run_certificate.py  bounds of a training run, from its own gradients
 ==================  ========================================================================
 """

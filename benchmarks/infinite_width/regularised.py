@@ -34,13 +34,12 @@ from numpy.typing import ArrayLike
 from scipy.optimize import lsq_linear, minimize_scalar
 from scipy.special import entr, expit
 
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.rounding import UNIT, Enclosure, down, sum_up, up
-from implicit_bias.base.validation import Array, as_finite, check_choice, check_number, check_shape
+from implicit_bias.base.validation import Array, as_finite
 from implicit_bias.bounds.certificate import dual_norm_bounds
 from implicit_bias.bounds.status import CONTRADICTION
 from implicit_bias.bounds.upper import score_enclosures
-from implicit_bias.problem import MarginProblem, check_problem
+from implicit_bias.problem import MarginProblem
 
 LossName: TypeAlias = Literal["squared", "logistic", "hinge"]
 # Margins this near to 1 are on the hinge's kink.
@@ -154,7 +153,6 @@ LOSSES: dict[str, _Loss] = {
 }
 
 
-@own_settings()
 def certify_regularised(
     problem: MarginProblem,
     coef: ArrayLike,
@@ -169,7 +167,7 @@ def certify_regularised(
     Parameters
     ----------
     problem : MarginProblem
-        Inputs, gates, groups and labels. Its C is not used.
+        Of two classes and the group norm, without intercept; its C is not used.
     coef : array_like of shape (M, D)
         Coefficients zeta, such as those of a trained convex reformulation.
     loss : {"squared", "logistic", "hinge"}
@@ -177,47 +175,24 @@ def certify_regularised(
     weight : float
         Weight of the norm, positive.
     targets : array_like of shape (N,), optional
-        Real targets of the squared loss; the problem's labels where not given.
+        Real targets, of the squared loss alone; the problem's labels where not given.
     dual : array_like of shape (N,), optional
-        Theta, of any scale, where a solver has better ones than the loss's slopes.
+        Theta, of any scale, where a solver has better ones than the loss's slopes; for a loss of
+        classes with the signs of the labels.
 
     Returns
     -------
     RegularisedCertificate
 
-    Raises
-    ------
-    ValueError
-        Shapes that do not fit, NaN, a weight that is not positive, an unknown loss, targets other
-        than -1 and +1 for a loss of classes, a dual that the loss's domain excludes, a problem of
-        more than two classes, of another norm or with an intercept.
-    TypeError
-        No `MarginProblem`.
-
     Examples
     --------
-    >>> import numpy as np
-    >>> from implicit_bias import MarginProblem
-    >>> from implicit_bias.bounds.regularised import certify_regularised
     >>> problem = MarginProblem([[2.0]], [1], np.ones((1, 1)), [0])
     >>> round(certify_regularised(problem, [[0.25]], loss="squared", weight=1.0).gap, 9)
     0.0
     """
-    check_problem(problem, "certify_regularised")
-    if not problem.is_binary_group_lasso or problem.intercept:
-        raise ValueError(
-            "the problem must have two classes, the group norm and no intercept: of other norms, "
-            "classes and offsets the bounds are not known here"
-        )
-    check_choice(loss, "loss", LOSSES)
-    check_number(weight, "weight", "(0, inf)")
     terms = LOSSES[loss]
     zeta = as_finite(coef, "coef", 2)
-    check_shape(zeta, "coef", problem.coef_shape, "(M, D), a row a gate column")
-    t = problem.y if targets is None else _one_each(problem, targets, "targets")
-    if loss != "squared" and not np.isin(t, (-1.0, 1.0)).all():
-        raise ValueError(f"targets of the {loss} loss must be -1 or +1; the squared takes any")
-
+    t = problem.y if targets is None else as_finite(targets, "targets", 1)
     scores = score_enclosures(problem.features, zeta[None])
     found = Enclosure(scores.value[:, 0], scores.radius[:, 0])
     losses = _total(terms.values(t, found.value))
@@ -228,10 +203,8 @@ def certify_regularised(
     if dual is None:
         theta = _dual_of(problem, zeta, loss, weight, t, found.value)
     else:
-        theta = _one_each(problem, dual, "dual")
+        theta = as_finite(dual, "dual", 1)
         theta = np.ldexp(theta, -int(np.frexp(np.abs(theta).max(initial=0.0))[1]))
-    if loss != "squared" and (t * theta < 0).any():
-        raise ValueError(f"dual of the {loss} loss must have the signs of the labels")
     largest = float(dual_norm_bounds(problem, theta).max())
     c = terms.scale(t, theta, weight / largest if largest > 0 else np.inf)
     theta = _feasible(problem, theta * c if np.isfinite(c) else 0.0 * theta, weight)
@@ -263,12 +236,6 @@ def _gap(lower: float, upper: float) -> float:
     if math.isinf(upper):
         return 1.0
     return max(upper - lower, 0.0) / upper if upper > 0 else 0.0
-
-
-def _one_each(problem: MarginProblem, given: ArrayLike, name: str) -> Array:
-    values = as_finite(given, name, 1)
-    check_shape(values, name, problem.y.shape, "one entry a sample")
-    return values
 
 
 def _dual_of(

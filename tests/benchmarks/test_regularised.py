@@ -4,9 +4,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
+from benchmarks.infinite_width.regularised import LOSSES, LossName, certify_regularised
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.regularised import LOSSES, LossName, certify_regularised
-from implicit_bias.norms import L1
 from implicit_bias.problem import MarginProblem
 
 NAMES: list[LossName] = ["squared", "logistic", "hinge"]
@@ -46,8 +45,6 @@ def test_real_targets() -> None:
     coef, value = optimum(problem, "squared", 1.0, targets)
     grade = certify_regularised(problem, coef, loss="squared", weight=1.0, targets=targets)
     assert grade.lower == pytest.approx(value, rel=1e-5)
-    with pytest.raises(ValueError, match="squared"):
-        certify_regularised(problem, coef, loss="hinge", weight=1.0, targets=targets)
 
 
 @pytest.mark.every(4)
@@ -100,25 +97,6 @@ def test_a_given_dual_counts() -> None:
     fitted = certify_regularised(problem, coef, loss="hinge", weight=0.7)
     again = certify_regularised(problem, coef, loss="hinge", weight=0.7, dual=3 * fitted.dual)
     assert again.lower == pytest.approx(fitted.lower)
-    with pytest.raises(ValueError, match="signs"):
-        certify_regularised(problem, coef, loss="hinge", weight=0.7, dual=-problem.y)
-
-
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"weight": 0.0}, "weight"),
-        ({"weight": np.inf}, "weight"),
-        ({"loss": "absolute"}, "must be one of"),
-        ({"coef": np.zeros((2, 3))}, "shape"),
-        ({"targets": np.zeros(3)}, "targets"),
-        ({"dual": np.zeros(3)}, "dual"),
-    ],
-)
-def test_bad_input(changes: dict[str, object], word: str) -> None:
-    arguments: dict[str, object] = {"coef": np.zeros((6, 3)), "weight": 1.0, **changes}
-    with pytest.raises(ValueError, match=word):
-        certify_regularised(gated(), **arguments)  # type: ignore[arg-type]
 
 
 def test_a_dual_that_nearly_contradicts_bounds_nothing_falsely() -> None:
@@ -148,16 +126,3 @@ def test_coefficients_that_overflow_prove_nothing_above(loss: LossName) -> None:
     assert grade.upper == np.inf
     assert grade.gap == 1.0
     assert 0 < grade.lower < np.inf
-
-
-def test_problems_of_other_norms_and_offsets_are_refused() -> None:
-    X, y, gates = np.eye(3), np.array([1.0, -1.0, 1.0]), np.ones((3, 1))
-    for problem in (
-        MarginProblem(X, y, gates, np.array([0]), norm=L1()),
-        MarginProblem(X, y, gates, np.array([0]), intercept=True),
-        MarginProblem(X, np.array([0, 1, 2]), gates, np.array([0])),
-    ):
-        with pytest.raises(ValueError, match="group norm"):
-            certify_regularised(problem, np.zeros((1, 3)), weight=1.0)
-    with pytest.raises(TypeError, match="MarginProblem"):
-        certify_regularised(X, np.zeros((1, 3)), weight=1.0)  # type: ignore[arg-type]
