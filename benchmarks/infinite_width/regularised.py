@@ -193,11 +193,12 @@ def certify_regularised(
     terms = LOSSES[loss]
     zeta = as_finite(coef, "coef", 2)
     t = problem.y if targets is None else as_finite(targets, "targets", 1)
-    scores = score_enclosures(problem.features, zeta[None])
-    found = Enclosure(scores.value[:, 0], scores.radius[:, 0])
-    losses = _total(terms.values(t, found.value))
-    norm = problem.norm.value(zeta)
-    upper = _total(terms.most(t, found)) + up(weight * problem.norm.value_bound(zeta))
+    with np.errstate(over="ignore", invalid="ignore"):  # of coefficients that overflow, see below
+        scores = score_enclosures(problem.features, zeta[None])
+        found = Enclosure(scores.value[:, 0], scores.radius[:, 0])
+        losses = _total(terms.values(t, found.value))
+        norm = problem.norm.value(zeta)
+        upper = _total(terms.most(t, found)) + up(weight * problem.norm.value_bound(zeta))
     if math.isinf(upper):  # coefficients that prove nothing above have no slopes either
         zeta, found = 0.0 * zeta, Enclosure(0.0 * t, 0.0 * t)
     if dual is None:
