@@ -3,6 +3,7 @@
     python -m benchmarks                              the studies and their experiments
     python -m benchmarks STUDY                        the experiments of one
     python -m benchmarks STUDY EXPERIMENT [--quick]   measure one; --help lists its options
+    python -m benchmarks STUDY COMMAND                what else a study has
     python -m benchmarks STUDY page                   write the page and draw the pictures again
     python -m benchmarks site                         build the documentation, docs/_build
 
@@ -18,6 +19,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
+from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
@@ -46,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _list([study], words[1:])
         if names[1] == PAGE:
             return _page(study, words[2:])
+        if names[1] in study.commands:
+            command = import_module(f"benchmarks.{study.name}.{names[1]}")
+            return int(command.main(words[2:]))
         return _run(study, study.entry(names[1]), words[2:])
     except UnknownName as error:
         print(f"error: {error}", file=sys.stderr)
@@ -65,6 +70,8 @@ def _list(studies: Sequence[Study], words: Sequence[str]) -> int:
         print(f"{study.name}: {study.title}")
         for entry in study.experiments:
             print(f"    {entry.command:{width}}  {entry.title} ({entry.cost})")
+        for name, title in study.commands.items():
+            print(f"    {name:{width}}  {title}")
         print(f"    {PAGE:{width}}  write {study.name}/README.md from the tables that are kept\n")
     print("python -m benchmarks STUDY EXPERIMENT [--quick] [--folder FOLDER]; --help has the rest")
     print("python -m benchmarks site                 build the documentation (a minute)")

@@ -207,6 +207,9 @@ class Study:
         The module of the study's folder that computes what these texts name, if any.
     numbered : tuple of str
         What the paper numbers: each is at the place of a statement.
+    commands : mapping of str to str
+        What else it does on the command line, a line each: by ``main(words)`` of the module of
+        this name.
     timed : bool
         Whether the tables are of times, so that their rows say at which commit of the project and
         on which machine they were measured.
@@ -224,6 +227,7 @@ class Study:
     pictures: tuple[Picture, ...] = ()
     findings: str = ""
     numbered: tuple[str, ...] = ()
+    commands: Mapping[str, str] = field(default_factory=dict)
     timed: bool = False
 
     @property

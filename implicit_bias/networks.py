@@ -96,7 +96,7 @@ class Network(nn.Module, ABC):
     readout_bias : bool
         Add a trained scalar, initially 0, to each output. The network is then not homogeneous.
     init : {"orthogonal", "kaiming-normal"}, optional
-        Initialisation of each weight matrix; that of the published networks where not given.
+        Initialisation of each weight matrix; the network's `default_init` where not given.
     dtype : torch.float64 or torch.float32
         Precision of weights and arithmetic.
     seed : int
@@ -118,7 +118,7 @@ class Network(nn.Module, ABC):
 
     fixed_gates: ClassVar[bool]
     same_gates: ClassVar[bool] = False
-    published_init: ClassVar[Init] = "kaiming-normal"
+    default_init: ClassVar[Init] = "kaiming-normal"
 
     @own_settings()
     def __init__(
@@ -135,7 +135,7 @@ class Network(nn.Module, ABC):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        init = self.published_init if init is None else init
+        init = self.default_init if init is None else init
         validation.check_count(n_features, "n_features")
         validation.check_flag(readout_bias, "readout_bias")
         validation.check_flag(shared, "shared")
@@ -451,9 +451,9 @@ class GLN(Network):
     gatings : sequence of HyperplaneContexts
         The contexts of each hidden layer, all of the network's input. Not parameters.
     readout_bias : bool
-        As in the published code; the network is then not homogeneous.
+        As in `Network`; the network is then not homogeneous.
     classes, shared, init, dtype, seed
-        As in `Network`; the published initialisation is orthogonal.
+        As in `Network`; the default initialisation is orthogonal.
 
     Raises
     ------
@@ -465,7 +465,7 @@ class GLN(Network):
 
     fixed_gates = True
     same_gates = True
-    published_init = "orthogonal"
+    default_init = "orthogonal"
 
     def __init__(
         self,
@@ -520,7 +520,7 @@ class ReLUNetwork(Network):
     widths : sequence of int
         Units of each hidden layer.
     classes, shared, init, dtype, seed
-        As in `Network`; the published initialisation is Kaiming normal.
+        As in `Network`; the default initialisation is Kaiming normal.
     """
 
     fixed_gates = False

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.lippl2022 import draws
 from implicit_bias.datasets import DATA_VARIABLE, Dataset, Split, load_mnist, split
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.protocols import lippl2022
 
 needs_mnist = pytest.mark.skipif(
     not (Path(os.environ.get(DATA_VARIABLE, "/nowhere")) / "mnist").is_dir(),
@@ -44,7 +44,7 @@ def contexts(
 ) -> HyperplaneContexts:
     """Draw contexts as published, with the medians of all images."""
     X = parts(train_size).train.X
-    return lippl2022.draw_contexts(
+    return draws.draw_contexts(
         X, n_units, n_hyperplanes, threshold=threshold, reference=mnist().X, seed=seed
     )
 

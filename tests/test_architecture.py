@@ -64,7 +64,6 @@ TRAIN = (
     [
         ("import implicit_bias", "torch sklearn cvxpy pandas matplotlib scipy"),
         (f"import implicit_bias.training.configuration; {CONFIGURE}", "torch"),
-        (f"import implicit_bias.protocols.lippl2022; {CONFIGURE}", "torch"),
         (SOLVE, "cvxpy sklearn pandas"),
         (TRAIN, "cvxpy sklearn sympy torch._dynamo"),
         ("import implicit_bias.report.words", "matplotlib"),

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from implicit_bias.protocols import lippl2022
 
 from cli.test_cli import Shell
 from implicit_bias import GLNClassifier, LimitConfig, Status, solve, train_to_limit
@@ -21,7 +22,6 @@ from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.saved_models import load_model
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts, UnitGates
-from implicit_bias.protocols import lippl2022
 from modules import known
 
 FIXTURES = Path(__file__).parent / "fixtures"

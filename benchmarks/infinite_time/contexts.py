@@ -6,7 +6,6 @@ Source: Lippl, Abbott, Chung (2022), section 5, for SVM-LC; the trajectory is no
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -29,14 +28,13 @@ class Sizes:
     """Data and width as published, numbers of samples, and seeds of networks."""
 
     dataset: str = "mnist"
-    protocol: Literal["default", "lippl2022"] = "lippl2022"
     units: int = 50
     steps: int = 3200
     samples: tuple[int, ...] = (500, 1000, 2000)
     seeds: int = 10
 
 
-QUICK = Sizes(dataset="digits", protocol="default", units=10, steps=100, samples=(100,), seeds=2)
+QUICK = Sizes(dataset="digits", units=10, steps=100, samples=(100,), seeds=2)
 
 
 def settings(sizes: Sizes) -> list[Row]:
@@ -48,7 +46,6 @@ def rows(sizes: Sizes, samples: int, seed: int) -> Rows:
     """Take the gates at some steps of one training, and solve for each."""
     config = RunConfig(
         dataset=sizes.dataset,
-        protocol=sizes.protocol,
         train_size=samples,
         units=sizes.units,
         steps=sizes.steps,

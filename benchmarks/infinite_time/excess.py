@@ -29,6 +29,8 @@ import torch
 from benchmarks import harness
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Experiment, Frames, Judged, Options, Rows, Run, Verdict
+from benchmarks.lippl2022 import draws
+from benchmarks.lippl2022.cells import Models, Setting
 from benchmarks.sizes import grid
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess
@@ -37,12 +39,8 @@ from implicit_bias.measure.stationarity import certify_network, kkt_measure
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.protocols import lippl2022
 from implicit_bias.report.figures.limit import decay_exponent
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, logarithmic
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import load_data
-from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training.limit import ComparisonPredictor, LimitConfig, train_to_limit
 from implicit_bias.training.minibatch import train
@@ -91,7 +89,7 @@ class ExcessOptions(Options):
 class Question:
     """A problem, its certified solution, and where predictions are compared."""
 
-    setting: RunConfig
+    setting: Setting
     contexts: HyperplaneContexts
     samples: Dataset
     problem: MarginProblem
@@ -99,11 +97,11 @@ class Question:
     reference: ComparisonPredictor
 
     @classmethod
-    def pose(cls, setting: RunConfig) -> Question:
+    def pose(cls, setting: Setting) -> Question:
         """Load the data, draw the contexts, and solve."""
-        data = load_data(setting)
-        samples, validation = data.parts.train, data.parts.validation
-        contexts = ModelFactory(setting, data).contexts
+        models = Models(setting)
+        samples, validation = models.data.parts.train, models.data.parts.validation
+        contexts = models.contexts
         architecture = Architecture(contexts)
         problem = architecture.problem(samples.X, samples.y)
         solution = _solved(problem)
@@ -139,7 +137,7 @@ class Question:
     def as_published(self, momentum: float) -> pd.DataFrame:
         """Train by the published protocol: a row, of the end."""
         network, samples = self.network(), self.samples
-        config = lippl2022.training_config(momentum=momentum)
+        config = draws.training_config(momentum=momentum)
         train(network, samples.X, samples.y, config)
         ended = certify_network(network, samples.X, samples.y, alpha=self.solution.alpha)
         differs = (network.decision(self.reference.X) > 0) != (self.reference.decision > 0)
@@ -167,10 +165,10 @@ class Question:
 def measure(run: Run[ExcessOptions]) -> Frames:
     """Train by all methods whose end is not in the table; a method's points are kept together."""
     asked = run.options
-    setting = RunConfig(dataset="mnist", protocol="lippl2022", train_size=500, split_seed=1)
+    setting = Setting(train_size=500)
     if run.quick:
         asked = replace(asked, units=(4,), seeds=(1, 2), steps=100, accelerated_steps=200)
-        setting = RunConfig(dataset="digits", train_size=100)
+        setting = Setting(dataset="digits", train_size=100)
     cases = {case.name: case for case in _cases(asked.steps, asked.accelerated_steps)}
 
     @lru_cache(maxsize=1)

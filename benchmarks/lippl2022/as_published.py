@@ -53,6 +53,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from benchmarks.lippl2022.cells import Fitted, Models
 from benchmarks.lippl2022.further_models import NetworkModel, in_contexts
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
@@ -67,8 +68,6 @@ from implicit_bias.problem.gating import (
     HyperplaneContexts,
     dense,
 )
-from implicit_bias.runs.cell import Fitted
-from implicit_bias.runs.models import ModelFactory
 
 # Eigenvalue of A put in the place of 0. Results do not change below 0.01.
 FREE = 1e-3
@@ -286,47 +285,47 @@ class LearnedGates:
         return np.asarray(self.network.gating().gates(X))
 
 
-def gln_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def gln_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Fit the SVMs as published and svm-l2-formula; move a gd-gln without momentum."""
-    if factory.config.threshold == "median" and not factory.config.momentum:
-        yield "gd-gln-redrawn", moved_to_drawn(factory, fitted["gd-gln"])
-    yield from published_svms(factory)
-    contexts = factory.contexts
-    yield "svm-l2-formula", _svm(factory, under_metric(contexts, formula_metric(contexts)))
+    if models.setting.threshold == "median" and not models.setting.momentum:
+        yield "gd-gln-redrawn", moved_to_drawn(models, fitted["gd-gln"])
+    yield from published_svms(models)
+    contexts = models.contexts
+    yield "svm-l2-formula", _svm(models, under_metric(contexts, formula_metric(contexts)))
 
 
-def moved_to_drawn(factory: ModelFactory, trained: BinaryClassifier) -> NetworkModel:
+def moved_to_drawn(models: Models, trained: BinaryClassifier) -> NetworkModel:
     """Move a network trained at medians to the thresholds as drawn: gd-gln-redrawn."""
-    train = factory.data.parts.train
+    train = models.data.parts.train
     assert isinstance(trained, GLNClassifier)
     assert isinstance(trained.network_, GLN)
-    drawn = ModelFactory(replace(factory.config, threshold="random"), factory.data).contexts
+    drawn = Models(replace(models.setting, threshold="random"), models.data).contexts
     return NetworkModel(in_contexts(trained.network_, drawn)).fit(train.X, train.y)
 
 
-def published_svms(factory: ModelFactory) -> Iterator[tuple[str, GatedSVC]]:
+def published_svms(models: Models) -> Iterator[tuple[str, GatedSVC]]:
     """Fit svm-gln-published and svm-l2-published."""
-    contexts = factory.contexts
-    yield "svm-gln-published", _svm(factory, Regrouped(contexts, folds(contexts)))
-    yield "svm-l2-published", _svm(factory, under_metric(contexts, metric(contexts)))
+    contexts = models.contexts
+    yield "svm-gln-published", _svm(models, Regrouped(contexts, folds(contexts)))
+    yield "svm-l2-published", _svm(models, under_metric(contexts, metric(contexts)))
 
 
-def _svm(factory: ModelFactory, gating: Gating) -> GatedSVC:
-    train = factory.data.parts.train
-    return GatedSVC(gating, **factory.svm_options()).fit(train.X, train.y)
+def _svm(models: Models, gating: Gating) -> GatedSVC:
+    train = models.data.parts.train
+    return GatedSVC(gating, **models.svm_options()).fit(train.X, train.y)
 
 
-def osqp_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def osqp_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Fit svm-l2-osqp beside the SVMs as published and the cell's moved network."""
-    train = factory.data.parts.train
-    yield "gd-gln-redrawn", moved_to_drawn(factory, fitted["gd-gln"])
-    yield from published_svms(factory)
-    yield "svm-l2-osqp", OsqpL2(factory.contexts).fit(train.X, train.y)
+    train = models.data.parts.train
+    yield "gd-gln-redrawn", moved_to_drawn(models, fitted["gd-gln"])
+    yield from published_svms(models)
+    yield "svm-l2-osqp", OsqpL2(models.contexts).fit(train.X, train.y)
 
 
-def relu_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def relu_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Fit svm-gates to the gates of the cell's gd-relu."""
-    train, relu = factory.data.parts.train, fitted["gd-relu"]
+    train, relu = models.data.parts.train, fitted["gd-relu"]
     assert isinstance(relu, HasGating)
     gates: HasHiddenLayer = LearnedGates(relu)
-    yield "svm-gates", HiddenLayerSVC(gates, **factory.svm_options()).fit(train.X, train.y)
+    yield "svm-gates", HiddenLayerSVC(gates, **models.svm_options()).fit(train.X, train.y)

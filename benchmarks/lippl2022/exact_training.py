@@ -38,10 +38,18 @@ import torch
 from benchmarks import catalogue, harness
 from benchmarks.catalogue import HOME
 from benchmarks.harness import Experiment, Row, Run, Verdict, growing, rows_of
+from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.as_published import Regrouped, by_osqp, folds
 from benchmarks.lippl2022.further_models import in_contexts, outputs
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
+from benchmarks.lippl2022.released_training import (
+    ReleasedTraining,
+    released_gln,
+    released_relu,
+    released_shallow_gln,
+    train_as_released,
+)
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.datasets import Dataset, Split, load_mnist, split
@@ -49,14 +57,6 @@ from implicit_bias.estimators.svm import GatedSVC
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts
-from implicit_bias.protocols import lippl2022
-from implicit_bias.protocols.released_training import (
-    ReleasedTraining,
-    released_gln,
-    released_relu,
-    released_shallow_gln,
-    train_as_released,
-)
 
 GLN_MODEL, SHALLOW, RELU = "GD-GLN", "GD-shallow", "GD-ReLU"
 # Released SVMs, and the networks that they are compared with.
@@ -133,7 +133,7 @@ class Images:
         self, n_units: int, n_hyperplanes: int, seed: int, median: bool
     ) -> HyperplaneContexts:
         """Draw hyperplanes, which do not depend on N; medians take longer than a training."""
-        return lippl2022.draw_contexts(
+        return draws.draw_contexts(
             self.split(500).train.X,
             n_units,
             n_hyperplanes,
@@ -325,9 +325,7 @@ def svm(cell: Cell, images: Images) -> GatedSVC:
     gating: Gating
     if cell.model == RELU:
         seed = cell.seed if cell.momentum else 1
-        gating = lippl2022.draw_unit_gates(
-            cell.hidden_units, reference=images.everything.X, seed=seed
-        )
+        gating = draws.draw_unit_gates(cell.hidden_units, reference=images.everything.X, seed=seed)
     else:
         contexts = images.contexts(cell)
         if cell.model == GLN_MODEL:

@@ -20,15 +20,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from benchmarks.lippl2022.cells import Fitted, Models
+from benchmarks.lippl2022.released_training import released_shallow_gln, train_as_released
 from implicit_bias import GLNSVC, LimitConfig, train_to_limit
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.networks import GLN, Network
 from implicit_bias.problem import Architecture
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts
-from implicit_bias.protocols.released_training import released_shallow_gln, train_as_released
-from implicit_bias.runs.cell import Fitted
-from implicit_bias.runs.models import ModelFactory
 from implicit_bias.training.driver import Result
 from implicit_bias.training.history import HistoryPoint
 
@@ -108,19 +107,19 @@ def in_contexts(network: GLN, contexts: HyperplaneContexts) -> GLN:
     return moved
 
 
-def shallow_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def shallow_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Train gd-shallow as released."""
-    samples, config = factory.data.parts.train, factory.config
-    network = released_shallow_gln(factory.contexts, seed=config.seed)
-    released = partial(train_as_released, momentum=config.momentum, data_seed=config.split_seed)
+    samples, setting = models.data.parts.train, models.setting
+    network = released_shallow_gln(models.contexts, seed=setting.seed)
+    released = partial(train_as_released, momentum=setting.momentum, data_seed=setting.split_seed)
     yield "gd-shallow", NetworkModel(network, released).fit(samples.X, samples.y)
 
 
-def limit_models(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
+def limit_models(models: Models, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
     """Train limit-gln beside the svm-gln of the cell, whose optimum is the limit's bound."""
-    samples, svm = factory.data.parts.train, fitted["svm-gln"]
+    samples, svm = models.data.parts.train, fitted["svm-gln"]
     assert isinstance(svm, GLNSVC)
     optimum = svm.solution_.certificate.lower
     training = partial(train_to_limit, config=LimitConfig(steps=LIMIT_STEPS), optimum=optimum)
-    network = GLN([factory.contexts], seed=factory.config.seed)
+    network = GLN([models.contexts], seed=models.setting.seed)
     yield "limit-gln", NetworkModel(network, training).fit(samples.X, samples.y)

@@ -42,6 +42,7 @@ import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
 from benchmarks.lippl2022.as_published import OsqpL2, metric, moved_to_drawn, operator, under_metric
+from benchmarks.lippl2022.cells import Models, Setting
 from benchmarks.lippl2022.grids import clean_commit
 from benchmarks.lippl2022.published import PublishedOptions, published_values
 from benchmarks.sizes import grid
@@ -49,9 +50,6 @@ from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import load_data
-from implicit_bias.runs.models import ModelFactory
 
 # Eigenvalue on the free directions: small enough for the bound, large enough for float64.
 FREE, TOLERANCE = 1e-4, 1e-9
@@ -65,18 +63,16 @@ DIGIT = 0.5 / 12_000
 APART = 0.01
 
 
-def configurations() -> list[RunConfig]:
+def settings() -> list[Setting]:
     """Return the cells: N = 500, two contexts, median thresholds."""
-    shared: Row = {"dataset": "mnist", "protocol": "lippl2022", "train_size": 500, "momentum": 0.0}
-    return [
-        RunConfig(**shared, **cell, models=("gd-gln",)) for cell in grid(units=WIDTHS, seed=SEEDS)
-    ]
+    cells = grid(units=WIDTHS, seed=SEEDS)
+    return [Setting(train_size=500, **cell, models=("gd-gln",)) for cell in cells]
 
 
-def measured(config: RunConfig, published: pd.DataFrame) -> Row:
+def measured(setting: Setting, published: pd.DataFrame) -> Row:
     """Solve their program by OSQP and with a certificate, and lay both side by side: a row."""
-    factory = ModelFactory(config, load_data(config))
-    contexts, parts = factory.contexts, factory.data.parts
+    models = Models(setting)
+    contexts, parts = models.contexts, models.data.parts
     train, images = parts.train, parts.validation
     theirs = OsqpL2(contexts).fit(train.X, train.y)
     gates = under_metric(contexts, metric(contexts, FREE))
@@ -87,13 +83,13 @@ def measured(config: RunConfig, published: pd.DataFrame) -> Row:
     margin = float((train.y * theirs.decision_function(train.X)).min())
     zeta = gates.combination @ ours.coef_
     free = _free_part(theirs.zeta_ / margin, A)
-    moved = moved_to_drawn(factory, factory.fit_one("gd-gln"))
+    moved = moved_to_drawn(models, models.fit_one("gd-gln"))
     signs = [np.sign(model.decision_function(images.X)) for model in (theirs, ours, moved)]
     return {
-        "train_size": config.train_size,
-        "units": config.units,
-        "hyperplanes": config.hyperplanes,
-        "seed": config.seed,
+        "train_size": setting.train_size,
+        "units": setting.units,
+        "hyperplanes": setting.hyperplanes,
+        "seed": setting.seed,
         "objective": float(np.square(np.linalg.norm(A @ theirs.zeta_) / margin)),
         "smallest_margin": margin,
         "bound": max(0.0, bound.lower**2 - (FREE * free) ** 2),
@@ -102,10 +98,10 @@ def measured(config: RunConfig, published: pd.DataFrame) -> Row:
         "ours_free": _free_part(zeta / bound.min_margin, A),
         "error": float(np.mean(signs[0] != images.y)),
         "ours_error": float(np.mean(signs[1] != images.y)),
-        "released": 1.0 - _released(published, config, "val_accuracy"),
+        "released": 1.0 - _released(published, setting, "val_accuracy"),
         "apart": float(np.mean(signs[0] != signs[1])),
         "agreement": float(np.mean(signs[0] == signs[2])),
-        "released_agreement": _released(published, config, "agreement_with_GD"),
+        "released_agreement": _released(published, setting, "agreement_with_GD"),
     }
 
 
@@ -116,15 +112,15 @@ def _free_part(zeta: Array, A: Array) -> float:
     return float(np.linalg.norm(null.T @ zeta))
 
 
-def _released(published: pd.DataFrame, config: RunConfig, metric: str) -> float:
+def _released(published: pd.DataFrame, setting: Setting, metric: str) -> float:
     """Return a released value of SVM-L2 at the thresholds of a cell; nan if there is none."""
     wanted = {
         "model": "SVM-L2",
-        "train_size": config.train_size,
-        "hidden_units": config.units,
-        "hyperplanes": config.hyperplanes,
-        "seed": config.seed,
-        "median_init": config.threshold == "median",
+        "train_size": setting.train_size,
+        "hidden_units": setting.units,
+        "hyperplanes": setting.hyperplanes,
+        "seed": setting.seed,
+        "median_init": setting.threshold == "median",
         "metric": metric,
     }
     rows = published[(published[list(wanted)] == pd.Series(wanted)).all(axis=1)]
@@ -133,10 +129,10 @@ def _released(published: pd.DataFrame, config: RunConfig, metric: str) -> float:
 
 def _measure(run: Run[PublishedOptions]) -> Frames:
     published, commit = published_values(run.options.published), clean_commit(run)
-    cells = configurations()[: 1 if run.quick else None]
+    cells = settings()[: 1 if run.quick else None]
     if run.quick:
         cells = [replace(cells[0], train_size=100)]
-    by_cell = {(config.units, config.seed): config for config in cells}
+    by_cell = {(setting.units, setting.seed): setting for setting in cells}
 
     def row(units: int, seed: int) -> Rows:
         with warnings.catch_warnings(action="ignore"):  # CVXPY's: the row says how good its end is
@@ -167,7 +163,7 @@ def _found(table: pd.DataFrame) -> str:
         f"**OSQP's solution is optimal to {SLACK:g} of its objective in "
         f"{int(optimal(table).sum())} of {len(table)} cells, and two optimal solutions disagree on "
         f"{percent(table['apart'].mean())} of the images.** {len(table)} of "
-        f"{len(configurations())} cells are measured. It is optimal among all solutions that use "
+        f"{len(settings())} cells are measured. It is optimal among all solutions that use "
         "the free directions no more than it does; its "
         f"objective is {objectives}{beside}. It repeats the released validation error to the "
         f"digit in {int(to_the_digit(table).sum())}. The two optimal solutions err on "
@@ -183,7 +179,7 @@ def _relative(table: pd.DataFrame) -> float:
 
 def _verdict(table: pd.DataFrame) -> Verdict:
     holds = optimal(table) & (table["apart"] > APART)
-    return Verdict.of(holds.sum() == len(configurations()), holds.mean() >= 0.5)
+    return Verdict.of(holds.sum() == len(settings()), holds.mean() >= 0.5)
 
 
 EXPERIMENT = Experiment(_measure, _found, pd.DataFrame, _verdict, options=PublishedOptions)

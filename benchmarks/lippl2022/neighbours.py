@@ -25,20 +25,17 @@ gap                   of the certificate
 Source: Lippl, Abbott, Chung (2022), introduction and section 4.2; the two means are derived here.
 """
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, growing
+from benchmarks.lippl2022.cells import Models, Setting
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.sizes import grid
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GLNSVC
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import Data, load_data
-from implicit_bias.runs.models import ModelFactory
 
 MODELS = ("svm-gln", "svm-l2")
 AXES: dict[str, tuple[Any, ...]] = {
@@ -76,26 +73,20 @@ def shape(predictors: AdditivePredictors) -> Row:
     }
 
 
-def cell(**setting: Any) -> ModelFactory:
+def cell(**setting: Any) -> Models:
     """Return what makes the models of a cell of the paper."""
-    config = RunConfig(dataset="mnist", protocol="lippl2022", models=MODELS, **setting)
-    return ModelFactory(config, _data(config.train_size))
-
-
-@lru_cache(maxsize=1)  # 0.4 GB, which take seconds to read
-def _data(train_size: int | None) -> Data:
-    return load_data(RunConfig(dataset="mnist", protocol="lippl2022", train_size=train_size))
+    return Models(Setting(models=MODELS, **setting))
 
 
 def rows(**setting: Any) -> Rows:
     """Solve both SVMs of a cell."""
-    factory = cell(**setting)
-    images = factory.data.parts.validation
-    for name, model in factory.fit():
+    models = cell(**setting)
+    images = models.data.parts.validation
+    for name, model in models.fit():
         assert isinstance(model, GLNSVC)
         yield {
             "model": name,
-            **shape(AdditivePredictors.from_coef(model.coef_, factory.config.units)),
+            **shape(AdditivePredictors.from_coef(model.coef_, models.setting.units)),
             "error": float(np.mean(model.predict(images.X) != images.y)),
             "gap": model.solution_.certificate.gap,
         }

@@ -209,7 +209,7 @@ def ours(models: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
 
 def of_paper(frame: pd.DataFrame, split_seed: int = 1) -> pd.Series[bool]:
     """Whether each row is of the paper's data and protocol, at any N, or of another split."""
-    published = (frame["dataset"] == "mnist") & (frame["protocol"] == "lippl2022")
+    published = frame["dataset"] == "mnist"
     classes = frame["positive"].isna() & frame["negative"].isna()
     return published & classes & (frame["split_seed"] == split_seed)
 
@@ -250,8 +250,8 @@ def exact_values(networks: pd.DataFrame, agreements: pd.DataFrame) -> pd.DataFra
 
 
 def other_draws(cells: pd.DataFrame) -> frozenset[str]:
-    """Cells of the protocol whose networks were trained with draws of their own."""
-    old = (cells["protocol"] == "lippl2022") & (cells["finished"] < EXACT_SINCE)
+    """Cells of MNIST whose networks were trained with draws of their own."""
+    old = (cells["dataset"] == "mnist") & (cells["finished"] < EXACT_SINCE)
     return frozenset(cells.loc[old, "cell"])
 
 

@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from benchmarks.drawing import Figure, mean_bars, subplots, tick_values
 from benchmarks.harness import Judged, Row, Rows
+from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.neighbours import MODELS, cell, shape
 from benchmarks.lippl2022.paired import Paired, Pairs, matched, minus, signed
@@ -49,7 +50,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC, MarginSVC
 from implicit_bias.problem.gating import HyperplaneContexts, UnitGates
-from implicit_bias.protocols import lippl2022
 from implicit_bias.report.style import BLACK, COLOURS, GREY, MARKERS, VERMILION
 
 NEAREST, QUARTERS = 10, 4
@@ -102,7 +102,7 @@ def rows(sizes: Sizes, **setting: Any) -> Rows:
     factory = drawn_once(train_size=sizes.train_size, **setting)
     parts, everything = factory.data.parts, factory.data.everything.X
     X, images = parts.train.X, parts.validation
-    units, seed = factory.config.units, factory.config.seed
+    units, seed = factory.setting.units, factory.setting.seed
     others = drawn_once(train_size=sizes.train_size, **setting | {"seed": seed + 1}).contexts
     known_by = {
         "known": known(factory.contexts, X, images.X),
@@ -110,11 +110,11 @@ def rows(sizes: Sizes, **setting: Any) -> Rows:
     }
     models = dict(factory.fit())
     if setting["hyperplanes"] == 1:
-        drawn = lippl2022.draw_contexts(
+        drawn = draws.draw_contexts(
             X, 2 * units, threshold="median", reference=everything, seed=seed
         )
         gates = {
-            RC: lippl2022.draw_unit_gates(2 * units, reference=everything, seed=seed),
+            RC: draws.draw_unit_gates(2 * units, reference=everything, seed=seed),
             GAUSSIAN: UnitGates(
                 drawn.weights[:, 0], drawn.thresholds[:, 0], ">", True, single_precision=True
             ),

@@ -49,18 +49,18 @@ from torch import Tensor, nn
 
 from benchmarks.drawing import Figure, common_legend, subplots
 from benchmarks.harness import Judged, Row, Rows, Verdict, otherwise
+from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.as_published import one_group
 from benchmarks.lippl2022.gln_predictors import AdditivePredictors
 from benchmarks.lippl2022.neighbours import cell, shape
 from benchmarks.lippl2022.paired import Pairs, minus, side_by_side, signed
+from benchmarks.lippl2022.released_training import released_gln, train_as_released
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.estimators.svm import GatedSVC, MarginSVC
 from implicit_bias.networks import GLN
-from implicit_bias.protocols import lippl2022
-from implicit_bias.protocols.released_training import released_gln, train_as_released
 from implicit_bias.report import style
 from implicit_bias.training.limit import LimitConfig, train_to_limit
 
@@ -202,7 +202,7 @@ def now(network: GLN | Masked) -> tuple[Array, float]:
 
 def descend(network: Masked, inputs: tuple[Tensor, Tensor], y: Tensor, look: Look) -> None:
     """Do the released number of steps, of the released sizes, each on all samples."""
-    released = lippl2022.training_config()
+    released = draws.training_config()
     optimizer, shown = torch.optim.SGD(network.parameters()), set(log_spaced(STEPS, POINTS))
     look(0, *now(network))
     for step in range(STEPS):

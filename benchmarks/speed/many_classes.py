@@ -23,6 +23,7 @@ from sklearn.svm import LinearSVC
 from benchmarks import harness
 from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
 from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option
+from benchmarks.lippl2022 import draws
 from benchmarks.speed import runs
 from benchmarks.speed.on_disk import measure_on_disk
 from benchmarks.speed.scaling import Point
@@ -31,7 +32,6 @@ from implicit_bias.base.processes import GIB, Pipe
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load, load_digits
 from implicit_bias.norms import GroupNorm
-from implicit_bias.protocols import lippl2022
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.cvxpy_solver import SAFETY
 
@@ -86,7 +86,7 @@ def _gated(units: int) -> Callable[[Case], MarginProblem]:
         """One GLN a class: groups of classes and units."""
         y: Any
         X, y = ten_digits(case.N)
-        contexts = lippl2022.draw_contexts(
+        contexts = draws.draw_contexts(
             X, units, 1, threshold="median", reference=load("mnist").X, seed=SEED
         )
         norm = GroupNorm(contexts.groups, apart=True)

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchmarks import harness
 from benchmarks.drawing import Figure, subplots, tick_values
+from benchmarks.lippl2022 import draws
 from benchmarks.speed import runs
 from benchmarks.words import markdown_table, span
 from implicit_bias.base.processes import Pipe
@@ -38,7 +39,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load, split_indices
 from implicit_bias.problem import MarginProblem
 from implicit_bias.problem.gating import GateMatrix, HyperplaneContexts
-from implicit_bias.protocols import lippl2022
 from implicit_bias.report.style import BLACK, BLUE, GREY, VERMILION
 from implicit_bias.solvers import INTERIOR_POINT_LIMIT, solve
 
@@ -100,7 +100,7 @@ def _samples(
     order = np.concatenate(split_indices(n, n - 1, 1, SEED))[:N]
     X, y = everything.X[order], everything.y[order]
     if dataset == "mnist":
-        contexts = lippl2022.draw_contexts(
+        contexts = draws.draw_contexts(
             X, H, n_hyperplanes, threshold="median", reference=everything.X, seed=SEED
         )
     else:

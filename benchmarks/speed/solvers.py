@@ -27,15 +27,13 @@ from sklearn.svm import SVC
 
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, option, rows_of
+from benchmarks.lippl2022.cells import Models, Setting
 from benchmarks.speed import runs
 from benchmarks.speed.runs import few_digits
 from benchmarks.words import span
 from implicit_bias import MarginProblem, Status, certify, solve
 from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import load_data
-from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.cvxpy_solver import FORMULATIONS, SAFETY, CvxpySolver, Formulation
@@ -75,18 +73,17 @@ class Cell:
         return self.model != "svm-gln"
 
     def problem(self) -> MarginProblem:
-        """Pose it: the published split and draws on MNIST."""
-        setting = RunConfig(
+        """Pose it: the published split and draws."""
+        setting = Setting(
             dataset=self.dataset,
-            protocol="lippl2022" if self.dataset == "mnist" else "default",
             train_size=self.N,
             units=self.H,
             hyperplanes=self.C.bit_length() - 1,
             models=(self.model,),
         )
-        data = load_data(setting)
-        train = data.parts.train
-        ((_, model),) = ModelFactory(setting, data).fit()
+        models = Models(setting)
+        train = models.data.parts.train
+        ((_, model),) = models.fit()
         view = model.margin_view()
         assert view is not None
         return view.architecture.problem(train.X, train.y)

@@ -26,7 +26,7 @@ from typer.core import TyperCommand
 
 from implicit_bias.cli.output import err, usage_errors
 from implicit_bias.runs import configuration
-from implicit_bias.runs.configuration import PROTOCOL_DEFAULTS, RunConfig, kinds
+from implicit_bias.runs.configuration import RunConfig, kinds
 
 if TYPE_CHECKING:
     from implicit_bias.runs.data import Data
@@ -108,11 +108,6 @@ def takes_config(
                 {field.name: _parsed(field, values.pop(field.name)) for field in some}
                 for some in (chosen, changed)
             )
-            for field in chosen:
-                if choices[field.name] is None:
-                    # By its protocol, which is known now.
-                    of_protocol = PROTOCOL_DEFAULTS.get(choices.get("protocol", ""), {})
-                    choices[field.name] = of_protocol.get(field.name, field.default)
             with usage_errors():
                 config = RunConfig(**choices)
             given = {name: value for name, value in given.items() if value is not None}
@@ -142,20 +137,17 @@ def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter
     flag = f"--{word}/--no-{word}" if kind is bool and field.default is None else f"--{word}"
     choices, words = field.metadata["choices"], FIELD_WORDS.get(field.name, "").rstrip(".")
     said = "; ".join(filter(None, (words, field.metadata["also"])))
-    # Where a protocol has its own default, what is not given is known once the protocol is.
-    of_protocol = any(field.name in defaults for defaults in PROTOCOL_DEFAULTS.values())
-    shown: bool | str = str(field.default) if of_protocol else True
     option = typer.Option(
         flag,
         help=f"{said}{': ' if choices else ''}{', '.join(choices)}.",
         rich_help_panel=field.metadata["group"],
-        show_default="as in the file" if of_file else shown,
+        show_default="as in the file" if of_file else True,
     )
     default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=None if of_protocol or of_file else default,
+        default=None if of_file else default,
         annotation=Annotated[kind | None, option],
     )
 

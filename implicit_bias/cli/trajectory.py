@@ -24,7 +24,7 @@ COLUMNS = {
 }
 
 
-@takes_config("Data", "units", "seed", "protocol", "Training", "Solver")
+@takes_config("Data", "units", "seed", "Training", "Solver")
 def trajectory(
     config: RunConfig,
     at: str = "0,10,30,100,300,1000,3200",

@@ -297,7 +297,7 @@ class GLNClassifier(NetworkClassifier):
         by online logistic regression on the outputs of the layer before it, as GLNs are usually
         trained (Veness et al. 2017, 2021; online is ``batch_size=1``).
     readout_bias : bool
-        Give the readout a bias, as the published protocol does; it breaks homogeneity.
+        Give the readout a bias, which breaks homogeneity.
     contexts : HyperplaneContexts, optional
         Contexts of one hidden layer to use instead of drawing any.
     steps, batch_size, learning_rate, momentum, optimizer, loss

@@ -1,4 +1,4 @@
-"""Runs: from a configuration (data, architecture, seeds, protocol) to fitted models and results.
+"""Runs: from a configuration (data, architecture, seeds, training) to fitted models and results.
 
 ====================  ======================================================================
 file                  what

@@ -1,7 +1,6 @@
 """One cell of a sweep: fit the models of a configuration, and compare them.
 
-A cell is one row of plain values. A study adds models of its own by the argument ``more`` of
-`compute`.
+A cell is one row of plain values.
 
 ============  ======================================================================================
 column        meaning
@@ -20,9 +19,8 @@ pairs         one mapping a pair of models: disagreement, what chance would give
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import chain
 from typing import Any, TypeAlias
 
 import pandas as pd
@@ -35,9 +33,6 @@ from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
 
 Row: TypeAlias = dict[str, Any]
-Fitted: TypeAlias = Mapping[str, BinaryClassifier]
-# Further models of a cell, fitted to its training samples, from those that its configuration names.
-MoreModels: TypeAlias = Callable[[ModelFactory, Fitted], Iterator[tuple[str, BinaryClassifier]]]
 
 # Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
 RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
@@ -47,21 +42,13 @@ OMITTED = ["interrupted", "steps", "planned_steps"]
 _data = lru_cache(maxsize=1)(load_data)  # all of MNIST is 380 MB
 
 
-def no_more(factory: ModelFactory, fitted: Fitted) -> Iterator[tuple[str, BinaryClassifier]]:
-    """Add no model to those that the configuration names."""
-    return iter(())
-
-
-def compute(config: RunConfig, more: MoreModels = no_more) -> Row:
+def compute(config: RunConfig) -> Row:
     """Compute a cell in this process.
 
     Parameters
     ----------
     config : RunConfig
         The cell.
-    more : callable
-        Yields further models by name, compared with the others: called with the factory of the
-        cell's models and those that the configuration names, fitted.
 
     Returns
     -------
@@ -79,7 +66,7 @@ def compute(config: RunConfig, more: MoreModels = no_more) -> Row:
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        comparison, seconds = _compared(config, more)
+        comparison, seconds = _compared(config)
     messages = dict.fromkeys(str(item.message) for item in caught)
     return {
         **setting(config),
@@ -102,23 +89,20 @@ def setting(config: RunConfig) -> Row:
     return columns
 
 
-def _compared(config: RunConfig, more: MoreModels) -> tuple[Comparison, dict[str, float]]:
+def _compared(config: RunConfig) -> tuple[Comparison, dict[str, float]]:
     """Fit and compare the models of a cell; the seconds that each took."""
     # Equal for cells that share their data.
     data = _data(RunConfig(**chosen(config, "Data", "class_weight")))
-    factory = ModelFactory(config, data)
     fitted: dict[str, BinaryClassifier] = {}
     seconds: dict[str, float] = {}
     start = time.perf_counter()
-    for name, model in chain(factory.fit(), more(factory, fitted)):
+    for name, model in ModelFactory(config, data).fit():
         if is_interrupted(model):
             raise KeyboardInterrupt
         fitted[name] = model
         seconds[name] = time.perf_counter() - start
         start = time.perf_counter()
-    # The models of the configuration in its order, then the others.
-    order = dict.fromkeys((*config.models, *fitted))
-    return data.compare({name: fitted[name] for name in order}), seconds
+    return data.compare({name: fitted[name] for name in config.models}), seconds
 
 
 def _results(comparison: Comparison, seconds: Mapping[str, float]) -> list[Row]:

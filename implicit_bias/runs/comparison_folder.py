@@ -209,7 +209,6 @@ def write_comparison(
         "hidden units": str(config.units),
         "hyperplanes a unit": str(config.hyperplanes),
         "thresholds": config.threshold,
-        "protocol": config.protocol,
         "C": str(config.C),
         **({"class weights": f"{weights} (in hinge losses: of no hard margin)"} if weights else {}),
         "training": f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "

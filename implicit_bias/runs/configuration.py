@@ -1,12 +1,5 @@
 """A run's configuration: everything that one comparison depends on.
 
-The protocol "lippl2022" is that of Lippl, Abbott, Chung (2022): their split, their random
-draws, thresholds at the median over all 60,000 images (validation images included), their
-training (mini-batch SGD in float32, a readout bias), repeated to the digit with their draws while
-steps, batch size and step size are the defaults; with others the package draws on its own. On a
-command line its momentum is 0 where none is given (`PROTOCOL_DEFAULTS`). Without it, thresholds
-come from the training samples alone, and networks are homogeneous and float64.
-
 The defaults, the choices and the help texts of the command line stand here and nowhere else, so
 this module imports neither torch nor numpy before a configuration is made; `runs.models` makes
 models of one.
@@ -24,7 +17,6 @@ from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get
 from implicit_bias.base import options, strict_json
 
 T = TypeVar("T")
-Protocol = Literal["default", "lippl2022"]
 
 # Each model, and what it is: a report says so below its title.
 MODEL_MEANINGS = {
@@ -41,10 +33,6 @@ MODEL_MEANINGS = {
 }
 MODEL_NAMES = tuple(MODEL_MEANINGS)
 
-# Defaults of a protocol where they are not those of the fields.
-PROTOCOL_DEFAULTS: Mapping[str, Mapping[str, float]] = {"lippl2022": {"momentum": 0.0}}
-# Hyperparameters whose defaults are those of the released experiments.
-RELEASED_TRAINING = ("steps", "batch_size", "learning_rate", "optimizer")
 # "sgd goes to l2, sign to linf, ..."
 LIMIT_NORMS = ", ".join(
     f"{name} goes to {limit.norm}" for name, limit in options.OPTIMIZER_LIMITS.items()
@@ -84,7 +72,7 @@ def option(
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Data, architecture, seeds and protocol of a comparison.
+    """Data, architecture, seeds and training of a comparison.
 
     ``implicit-bias compare --help`` prints what each field means. Of the defaults, those of
     training are the ones of `TrainingConfig` but for the momentum.
@@ -130,8 +118,6 @@ class RunConfig:
         Seed of gates, weights and batches.
     split_seed
         Seed of the training/validation split.
-    protocol
-        The package's own split, draws and training, or the published ones.
     C
         Weight of the hinge loss: a number, inf for the hard margin, or what cross-validation on the
         training samples finds best for each SVM.
@@ -151,7 +137,7 @@ class RunConfig:
     learning_rate
         Step size; a quarter from half way.
     momentum
-        Momentum of gradient descent (by the protocol lippl2022: 0).
+        Momentum of gradient descent.
     optimizer
         Optimizer.
     solver
@@ -187,7 +173,6 @@ class RunConfig:
     )
     seed: int = option(1, "Architecture", least=0)
     split_seed: int = option(1, "Data", least=options.SMALLEST_SEED, most=options.LARGEST_SEED)
-    protocol: Protocol = option("default", "Architecture", choices=get_args(Protocol))
     C: float | Literal["auto"] = option(math.inf, "Margin", choices=("auto",), within="(0, inf]")
     class_weight: tuple[str, ...] | None = option(None, "Margin")
     on_failure: options.OnFailure | None = option(
@@ -220,20 +205,12 @@ class RunConfig:
             _check(described, getattr(self, described.name))
         if len(set(self.models)) < len(self.models):
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
-        if self.protocol == "lippl2022" and self.dataset != "mnist":
-            raise ValueError("the protocol lippl2022 is defined for MNIST only: --dataset mnist")
         of_files = ("target", "encode", "missing", "ignore", "id")
         asked = [name for name in of_files if getattr(self, name) != self.defaults[name]]
         if self.data is None and asked:
             raise ValueError(f"{', '.join(asked)}: for a file of your own, named by --data FILE")
         if self.data is not None and self.dataset != "digits":
             raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
-        if self.protocol == "lippl2022" and (self.data is not None or self.standardize):
-            raise ValueError("the protocol lippl2022 has its own data, not standardized")
-        if self.protocol == "lippl2022" and self.classes is not None:
-            raise ValueError("the protocol lippl2022 is of two classes: leave classes out")
-        if self.protocol == "lippl2022" and self.threshold == "zero":
-            raise ValueError("the protocol lippl2022 has median and random thresholds only")
         from implicit_bias.solvers import Tolerances
         from implicit_bias.training.configuration import TrainingConfig
 
@@ -243,20 +220,11 @@ class RunConfig:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What each field is where nothing else is asked, by these data and this protocol."""
+        """What each field is where nothing else is asked, by these data."""
         of_fields = {field.name: field.default for field in fields(self)}
         own_file = self.data is not None
         own = {"standardize": own_file, "on_failure": "soft" if own_file else "warn"}
-        return of_fields | own | dict(PROTOCOL_DEFAULTS.get(self.protocol, {}))
-
-    @property
-    def trains_as_released(self) -> bool:
-        """Whether networks are trained exactly as in the released experiments.
-
-        By the protocol lippl2022, unless one of their hyperparameters is another.
-        """
-        same = (getattr(self, name) == getattr(RunConfig, name) for name in RELEASED_TRAINING)
-        return self.protocol == "lippl2022" and all(same)
+        return of_fields | own
 
     @property
     def solving(self) -> options.SolverOptions:

@@ -1,7 +1,7 @@
 """From a run's configuration and its data to its fitted models."""
 
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from implicit_bias.base.options import OPTIMIZER_LIMITS
@@ -10,14 +10,11 @@ from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
 from implicit_bias.networks import Network
 from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
-from implicit_bias.protocols import lippl2022
 from implicit_bias.runs.configuration import RunConfig, chosen
 from implicit_bias.runs.data import Data
 
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
-# Of the protocol lippl2022, whose training has been released.
-RELEASED_NETWORKS = ("gd-gln", "gd-relu")
 
 
 class ModelFactory:
@@ -26,7 +23,7 @@ class ModelFactory:
     Parameters
     ----------
     config : RunConfig
-        Architecture, seeds, protocol, training and solver.
+        Architecture, seeds, training and solver.
     data : Data
         From `load_data`.
     progress : bool
@@ -35,7 +32,6 @@ class ModelFactory:
 
     def __init__(self, config: RunConfig, data: Data, *, progress: bool = False) -> None:
         self.config, self.data, self.progress = config, data, progress
-        self.published = config.protocol == "lippl2022"
 
     def fit(self) -> Iterator[tuple[str, BinaryClassifier]]:
         """Fit the models of the configuration, and yield each once it is done.
@@ -63,25 +59,9 @@ class ModelFactory:
                 yield name, model
 
     def fit_one(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
-        """Return the model, fitted to the training samples.
-
-        A network that `RunConfig.trains_as_released` is trained on the CPU, by
-        `protocols.released_training`.
-        """
-        model, train = self.build(name, relu), self.data.parts.train
-        if not (self.config.trains_as_released and name in RELEASED_NETWORKS):
-            return model.fit(train.X, train.y)
-        from implicit_bias.protocols.released_training import train_from_released_start
-
-        assert isinstance(model, GLNClassifier | ReLUClassifier)
-        config = self.config
-        trainer = partial(
-            train_from_released_start,
-            seed=config.seed,
-            momentum=config.momentum,
-            data_seed=config.split_seed,
-        )
-        return model.set_params(device="cpu").fit_by(train.X, train.y, trainer)
+        """Return the model, fitted to the training samples."""
+        train = self.data.parts.train
+        return self.build(name, relu).fit(train.X, train.y)
 
     def build(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
         """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on."""
@@ -109,8 +89,7 @@ class ModelFactory:
     ) -> GLNClassifier | ReLUClassifier:
         """Return an unfitted network.
 
-        A ``homogeneous`` one, which can be trained towards the limit, has no readout bias, and is
-        float64, in any protocol.
+        A ``homogeneous`` one can be trained towards the limit.
 
         Raises
         ------
@@ -125,18 +104,15 @@ class ModelFactory:
                 f"{self.config.optimizer}: leave the optimizer out, and name the norm of its "
                 f"limit, {OPTIMIZER_LIMITS[self.config.optimizer].norm}"
             )
-        published = self.published and not homogeneous
         config, size = self.config, (self.config.units, self.config.hyperplanes)
         training = {
             **chosen(config, "Training", "device"),
-            "dtype": "float32" if published else "float64",
             "random_state": config.seed,
             "progress": self.progress,
         }
         match name:
             case "gd-gln":
-                contexts = self.contexts
-                return GLNClassifier(*size, contexts=contexts, readout_bias=published, **training)
+                return GLNClassifier(*size, contexts=self.contexts, **training)
             case "local-gln":
                 return GLNClassifier(*size, contexts=self.contexts, rule="local", **training)
             case "gd-relu":
@@ -146,7 +122,7 @@ class ModelFactory:
     def svm_options(self) -> dict[str, Any]:
         """Return the arguments of a margin classifier that say how to solve.
 
-        Without an intercept: the data have a constant feature, in the norm, as published.
+        Without an intercept: the data have a constant feature, in the norm.
         """
         own = {"class_weight": self.data.class_weight, "fit_intercept": False}
         return chosen(self.config, "Margin", "Solver") | own
@@ -156,20 +132,12 @@ class ModelFactory:
         """The contexts of the gated linear models, drawn once: they all share them."""
         config, X = self.config, self.data.parts.train.X
         size = (config.units, config.hyperplanes)
-        if not self.published:
-            rule, seed = config.threshold, config.seed
-            return HyperplaneContexts.random(X, *size, threshold=rule, random_state=seed)
-        rule = "median" if config.threshold == "median" else "random"
-        reference = self.data.everything.X
-        return lippl2022.draw_contexts(
-            X, *size, threshold=rule, reference=reference, seed=config.seed
+        return HyperplaneContexts.random(
+            X, *size, threshold=config.threshold, random_state=config.seed
         )
 
     def unit_gates(self) -> Gating:
         """Draw the gates of svm-rc."""
         units, rule, seed = self.config.units, self.config.threshold, self.config.seed
-        if self.published:
-            reference = self.data.everything.X
-            return lippl2022.draw_unit_gates(units, reference=reference, seed=seed)
         X = self.data.parts.train.X
         return UnitGates.random(X, units, threshold=rule, random_state=seed)

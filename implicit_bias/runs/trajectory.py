@@ -75,7 +75,7 @@ def context_trajectory(
     Parameters
     ----------
     config : RunConfig
-        Data, width, seeds, protocol, training and solver.
+        Data, width, seeds, training and solver.
     data : Data
         From `load_data`.
     steps : tuple of int

@@ -181,9 +181,7 @@ def dask_array() -> ModuleType:
     try:
         import dask.array
     except ImportError as error:
-        raise ImportError(
-            "data in blocks need Dask: pip install 'implicit-bias[dask]'"
-        ) from error
+        raise ImportError("data in blocks need Dask: pip install 'implicit-bias[dask]'") from error
     found: ModuleType = dask.array
     return found
 

@@ -48,7 +48,7 @@ def _make_plain(config: TrainingConfig | LimitConfig) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How to train; the defaults are the published protocol without momentum.
+    """How to train; the defaults are those of Lippl, Abbott, Chung (2022), without momentum.
 
     Parameters
     ----------

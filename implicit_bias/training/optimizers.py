@@ -89,7 +89,7 @@ def _muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
     if any(weights.ndim != 2 for weights in parameters):
         raise ValueError(
             "muon trains matrices only: build the network without a readout bias "
-            "(readout_bias=False, another protocol), or choose another optimizer"
+            "(readout_bias=False), or choose another optimizer"
         )
     groups = [
         # Undoes the factor by which torch lengthens the steps of tall matrices.

@@ -12,13 +12,12 @@ import pytest
 import torch
 
 from benchmarks.harness import Options, Run
+from benchmarks.lippl2022 import draws, further_models, learned_contexts
 from benchmarks.lippl2022 import exact_training as exact
-from benchmarks.lippl2022 import further_models, learned_contexts
+from benchmarks.lippl2022.released_training import released_relu
+from benchmarks.lippl2022.released_training import released_shallow_gln as shallow_gln
 from implicit_bias.datasets import Dataset
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.protocols import lippl2022
-from implicit_bias.protocols.released_training import released_relu
-from implicit_bias.protocols.released_training import released_shallow_gln as shallow_gln
 from mnist import needs_mnist
 
 RELEASED = """model,train_size,hidden_units,hyperplanes,seed,median_init,momentum,metric,value
@@ -44,7 +43,7 @@ def published() -> pd.DataFrame:
 
 def contexts(n_units: int, threshold: str = "median") -> HyperplaneContexts:
     X = np.random.default_rng(0).normal(size=(40, 5))
-    return lippl2022.draw_contexts(
+    return draws.draw_contexts(
         X,
         n_units,
         2,

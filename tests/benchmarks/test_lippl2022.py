@@ -1,26 +1,25 @@
 """The replication study, data side: as-published operators, further models, grids."""
 
+import json
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
-from benchmarks.lippl2022 import as_published, further_models, grids
+from benchmarks.harness import Row
+from benchmarks.lippl2022 import as_published, draws, further_models, grids, released_training
+from benchmarks.lippl2022.cells import Models, Setting, compute
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.protocols import released_training
-from implicit_bias.runs.cell import Row, compute
-from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.data import load_data
-from implicit_bias.runs.models import ModelFactory
-from implicit_bias.runs.sweep import cells_of, read_grid
-from mnist import needs_mnist
+from mnist import DIGIT, check_released, needs_mnist
 from modules import known
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
@@ -89,39 +88,47 @@ def test_the_formula_with_the_right_fold_has_no_free_direction(X: np.ndarray) ->
     np.testing.assert_allclose(C**2 * gates @ metric @ gates.T, agree - H / C + H * C, atol=1e-9)
 
 
-def small_setting(**changes: object) -> RunConfig:
-    facts = {"train_size": 80, "units": 4, "hyperplanes": 1, "steps": 30, "tol": 1e-8, **changes}
-    return RunConfig(**facts)  # type: ignore[arg-type]
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the released training see few samples."""
+    monkeypatch.setattr(released_training, "SAMPLES_SEEN", 20_000)
 
 
-def cell_of(grid: str, **changes: object) -> Row:
-    return compute(small_setting(**changes), grids.MODELS[grid])
+def small_setting(**changes: Any) -> Setting:
+    facts = {"dataset": "digits", "train_size": 80, "units": 4, "tol": 1e-8, "momentum": 0.9}
+    return Setting(**facts | changes)
+
+
+def outcome_of(grid: str, **changes: Any) -> Row:
+    outcome: Row = compute(small_setting(**changes), grids.MODELS[grid])["outcome"]
+    assert outcome["status"] == "done", outcome["error"]
+    return outcome
 
 
 def test_svm_gln_published_has_other_groups() -> None:
-    cell = cell_of("gln", models=("svm-gln", "svm-l2"))
-    rows = {row["model"]: row for row in cell["results"]}
+    outcome = outcome_of("gln", models=("svm-gln", "svm-l2"))
+    rows = {row["model"]: row for row in outcome["models"]}
     further = ["svm-gln-published", "svm-l2-published", "svm-l2-formula"]
     assert list(rows) == ["svm-gln", "svm-l2", *further]
     assert all(row["status"] == "optimal" for row in rows.values())
     assert rows["svm-gln-published"]["norm"] != pytest.approx(rows["svm-gln"]["norm"], rel=1e-3)
-    assert len(cell["pairs"]) == 10
+    assert len(outcome["pairs"]) == 10
 
 
 def test_with_one_unit_the_folds_are_right() -> None:
     """One unit has one fold: the published sum of norms is the right one."""
     setting = small_setting(units=1, hyperplanes=2)
-    factory = ModelFactory(setting, load_data(setting))
-    train = factory.data.parts.train
-    published = dict(as_published.published_svms(factory))["svm-gln-published"]
-    right = GatedSVC(factory.contexts, **factory.svm_options()).fit(train.X, train.y)
+    models = Models(setting)
+    train = models.data.parts.train
+    published = dict(as_published.published_svms(models))["svm-gln-published"]
+    right = GatedSVC(models.contexts, **models.svm_options()).fit(train.X, train.y)
     np.testing.assert_allclose(published.coef_, right.coef_, atol=1e-6)
 
 
 def test_osqp_gives_their_program_no_better_than_ours() -> None:
     """Any coefficients bound the optimum from above, up to the share of the free columns."""
-    cell = cell_of("osqp", models=("gd-gln",), train_size=40, units=2)
-    rows = {row["model"]: row for row in cell["results"]}
+    outcome = outcome_of("osqp", models=("gd-gln",), train_size=40, units=2)
+    rows = {row["model"]: row for row in outcome["models"]}
     ours, theirs = rows["svm-l2-published"], rows["svm-l2-osqp"]
     assert theirs["train_error"] == 0
     assert theirs["optimum"] == ours["optimum"]  # one and the same program
@@ -131,11 +138,11 @@ def test_osqp_gives_their_program_no_better_than_ours() -> None:
 def test_gates_only_sees_the_gates_alone() -> None:
     """The decision is a linear function of the 0/1 gates of the trained network."""
     setting = small_setting(models=("gd-relu",), units=8, on_failure="drop")
-    factory = ModelFactory(setting, load_data(setting))
-    fitted = dict(factory.fit())
+    models = Models(setting)
+    fitted = dict(models.fit())
     with pytest.warns(UserWarning, match="left out"):
-        ((name, svm),) = as_published.relu_models(factory, fitted)
-    X = factory.data.parts.validation.X
+        ((name, svm),) = as_published.relu_models(models, fitted)
+    X = models.data.parts.validation.X
     relu = fitted["gd-relu"]
     assert isinstance(relu, HasGating)
     gates = relu.gating().gates(X)
@@ -146,38 +153,34 @@ def test_gates_only_sees_the_gates_alone() -> None:
 def test_a_moved_network_keeps_its_weights_but_not_its_contexts() -> None:
     """Outputs written out: row h C + c of the contexts it is moved to, and the readout's bias."""
     setting = small_setting(models=("gd-gln",), hyperplanes=2)
-    factory = ModelFactory(setting, load_data(setting))
-    train, X = factory.data.parts.train, factory.data.parts.validation.X
-    (network,) = (model for _, model in factory.fit())
+    models = Models(setting)
+    train, X = models.data.parts.train, models.data.parts.validation.X
+    (network,) = (model for _, model in models.fit())
     assert isinstance(network, GLNClassifier)
-    moved = as_published.moved_to_drawn(factory, network)
-    drawn = HyperplaneContexts.random(train.X, 4, 2, threshold="random", random_state=setting.seed)
+    moved = as_published.moved_to_drawn(models, network)
+    reference, seed = models.data.everything.X, setting.seed
+    drawn = draws.draw_contexts(train.X, 4, 2, threshold="random", reference=reference, seed=seed)
     coef = network.network_.coef().reshape(4, 4, -1)
     chosen = drawn.contexts(X)
-    assert (chosen != factory.contexts.contexts(X)).any()
+    assert (chosen != models.contexts.contexts(X)).any()
     expected = sum(np.einsum("nd,nd->n", X, coef[h, chosen[:, h]]) for h in range(4))
     outputs = moved.decision_function(X)
-    np.testing.assert_allclose(outputs, expected + network.network_.readout_bias_value, atol=1e-6)
+    expected += network.network_.readout_bias_value
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)  # of float32
     assert isinstance(network.network_, GLN)
-    back = further_models.in_contexts(moved.network, factory.contexts)
+    back = further_models.in_contexts(moved.network, models.contexts)
     np.testing.assert_allclose(back.decision(X), network.decision_function(X), atol=1e-6)
 
 
 # --- further models ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the released training see few samples."""
-    monkeypatch.setattr(released_training, "SAMPLES_SEEN", 20_000)
-
-
 @pytest.mark.usefixtures("short")
 def test_a_shallow_gln_keeps_what_it_never_trains_and_its_program_has_the_rest() -> None:
     setting = small_setting(models=("svm-shallow",), units=1, hyperplanes=5, momentum=0.0)
-    factory = ModelFactory(setting, load_data(setting))
-    ((_, model),) = further_models.shallow_models(factory, {})
-    X, contexts = factory.data.parts.validation.X, factory.contexts
+    models = Models(setting)
+    ((_, model),) = further_models.shallow_models(models, {})
+    X, contexts = models.data.parts.validation.X, models.contexts
     view = known(model.margin_view())
     start = released_training.released_shallow_gln(contexts, seed=setting.seed)
     unseen = view.architecture.gating.unseen(X).astype(bool)
@@ -193,7 +196,7 @@ def test_a_shallow_gln_keeps_what_it_never_trains_and_its_program_has_the_rest()
 def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
     cell = {"models": ("svm-shallow",), "units": 1, "hyperplanes": 3}
     (svm, network), (_, plain) = (
-        cell_of("shallow", **cell, momentum=momentum)["results"] for momentum in (0.9, 0.0)
+        outcome_of("shallow", **cell, momentum=momentum)["models"] for momentum in (0.9, 0.0)
     )
     assert network["model"] == plain["model"] == "gd-shallow"
     assert network["optimum"] == plain["optimum"] == svm["optimum"]
@@ -204,8 +207,8 @@ def test_gd_shallow_is_compared_with_the_svm_of_its_program() -> None:
 @pytest.mark.slow
 def test_the_limit_is_nearer_to_the_svm_than_finite_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(further_models, "LIMIT_STEPS", 500)
-    cell = cell_of("limit", models=("gd-gln", "svm-gln"), steps=1000)
-    finite, svm, limit = cell["results"]
+    outcome = outcome_of("limit", models=("gd-gln", "svm-gln"))
+    finite, svm, limit = outcome["models"]
     assert limit["model"] == "limit-gln"
     assert limit["optimum"] == svm["optimum"]
     assert 0 <= limit["excess"] < 0.02 < finite["excess"]
@@ -218,20 +221,43 @@ def test_every_grid_is_valid_and_known() -> None:
     files = {file.stem for file in (STUDY / "grids").glob("*.toml")}
     assert files == set(grids.MODELS)
     for name in files:
-        assert cells_of(read_grid(STUDY / "grids" / f"{name}.toml"))
+        assert len(grids.settings(name, quick=True)) == 1
+    assert len(grids.settings("gln")) == 3 * 4 * 2 * 2 * 3 * 2
+    classes = {(cell.positive, cell.negative) for cell in grids.settings("odd")}
+    assert classes == {((1, 3, 5, 7, 9), (0, 2, 4, 6, 8))}
+
+
+def test_kept_records_are_those_of_the_grids() -> None:
+    """Nothing that is kept would be computed again."""
+    for name in ("gln", "odd", "fashion", "splits"):
+        table = harness.read(known_study(), known_study().entry(name))
+        kept = {Setting.of(grids.of_text(text)["setting"]) for text in table["record"]}
+        assert kept == set(grids.settings(name))
+
+
+def known_study() -> catalogue.Study:
+    return catalogue.study("lippl2022")
+
+
+def test_records_come_back_from_their_text() -> None:
+    record = {"a": [np.float64(1.5), float("inf")], "b": {"c": (1, 2), "d": None, "e": True}}
+    text = grids.as_text(record | {"f": float("nan")})
+    expected = {"a": [1.5, float("inf")], "b": {"c": [1, 2], "d": None, "e": True}, "f": None}
+    assert grids.of_text(text) == expected
+    assert "Infinity" not in text
 
 
 TINY = """
+dataset = "digits"
 train_size = [40, 60]
 units = 3
-steps = 5
 momentum = 0.0
 models = ["gd-gln", "svm-gln", "svm-l2"]
 """
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: None) -> Path:
     """Make a study of digits in two grids."""
     (tmp_path / "grids").mkdir()
     for name in ("gln", "odd"):
@@ -241,9 +267,9 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(folder: Path, grid: str, *options: str) -> str:
-    words = ["lippl2022", grid, "--workers", "1", "--dirty", "--folder", str(folder), *options]
+    words = ["lippl2022", grid, "--workers", "1", "--dirty", "--folder", str(folder)]
     with redirect_stdout(StringIO()) as output:
-        assert main(words) == 0
+        assert main([*words, *options]) == 0
     return output.getvalue()
 
 
@@ -266,38 +292,31 @@ def test_the_study_computes_goes_on_and_exports(tiny: Path) -> None:
     assert tables["models"].groupby("grid").size().to_dict() == {"gln": 14, "odd": 6}
     assert tables["pairs"].groupby("grid").size().to_dict() == {"gln": 42, "odd": 6}
     assert (tables["cells"]["status"] == "done").all()
-    assert {"commit", "version", "numpy"} <= set(tables["cells"])
-
-
-def test_a_kept_table_is_complete() -> None:
-    """Else an experiment would compute its cells again."""
-    for name in ("odd", "relu-seeds"):
-        axes = read_grid(STUDY / "grids" / f"{name}.toml")
-        file = STUDY.parent / "results" / "lippl2022" / f"{name}.parquet"
-        kept = grids.unpacked(pd.read_parquet(file))
-        assert not grids.missing_cells(axes, kept)
-        assert len(grids.missing_cells(axes, kept[1:])) == 1
+    assert {"commit", "kernel", "finished"} <= set(tables["cells"])
 
 
 def test_failed_cells_are_to_compute_if_asked_for(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: object) -> Row:
-        raise ValueError("no solution")
+    def failing(setting: Setting, more: object) -> Row:
+        origin = {"commit": "", "kernel": "", "finished": ""}
+        outcome = {"status": "failed", "error": "no memory", "seconds": 0.0, "origin": origin}
+        outcome |= {"models": [], "pairs": [], "warnings": []}
+        return {"key": setting.key, "setting": vars(setting), "outcome": outcome}
 
-    monkeypatch.setattr(grids, "compute", fails)
+    monkeypatch.setattr(grids, "compute", failing)
     for options, count in (([], 2), ([], 0), (["--retry"], 2)):
         assert f"odd: {count} of 2 cells" in call(tiny, "odd", *options)
-    monkeypatch.undo()
-    monkeypatch.setattr(grids, "GRIDS", tiny / "grids")
-    kept = pd.read_parquet(out(tiny) / "odd.parquet")
-    assert kept["error"].tolist() == 2 * ["ValueError: no solution"]
-    call(tiny, "odd", "--retry")
-    assert (pd.read_parquet(out(tiny) / "odd.parquet")["status"] == "done").all()
 
 
-def test_a_dirty_tree_computes_no_cells(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grids, "commit_here", lambda: "0123+")
+def test_a_cell_that_fails_says_why() -> None:
+    outcome = compute(small_setting(train_size=10**6))["outcome"]
+    assert outcome["status"] == "failed"
+    assert "ValueError" in outcome["error"]
+
+
+def test_a_dirty_tree_computes_no_records(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "commit", lambda: "0123+")
     words = ["lippl2022", "odd", "--workers", "1", "--folder", str(tiny)]
     with pytest.raises(SystemExit), redirect_stdout(StringIO()):
         main(words)
@@ -333,3 +352,36 @@ def test_quick_study(tmp_path: Path) -> None:
     assert accuracy["shallow", "svm-shallow"] == pytest.approx(0.737833, abs=1e-6)
     assert accuracy["relu", "svm-rc"] == pytest.approx(0.82475, abs=1e-6)
     assert accuracy["osqp", "svm-l2-osqp"] == pytest.approx(0.693667, abs=1e-4)
+
+
+@pytest.mark.slow
+@needs_mnist
+@pytest.mark.parametrize(
+    ("options", "accuracies"),
+    [
+        ("--units 20 --hyperplanes 2 --threshold random --seed 2", [0.83275, 0.83925]),
+        ("--units 10", [0.839, 0.849583]),
+        ("--units 10 --momentum 0.9", [0.8365, 0.849583]),
+    ],
+)
+def test_released_cells(options: str, accuracies: list[float]) -> None:
+    """`--seed`, `--threshold` and `--momentum` as released, and what they are if not given.
+
+    The network's accuracies are the released ones, and the SVM's with thresholds at medians.
+    """
+    words = f"lippl2022 cell --train-size 500 --hyperplanes 1 {options} --model gd-gln"
+    with redirect_stdout(StringIO()) as output:
+        assert main([*words.split(), "--model", "svm-gln", "--json"]) == 0
+    rows = json.loads(output.getvalue())["models"]
+    assert [row["model"] for row in rows] == ["gd-gln", "svm-gln"]
+    check_released([1 - row["error"] for row in rows], accuracies, DIGIT)
+
+
+@pytest.mark.slow
+@needs_mnist
+def test_the_optimum_of_a_published_cell() -> None:
+    svm = Models(Setting(train_size=500, units=10)).fit_one("svm-gln")
+    solution = known(svm.margin_view()).solution
+    assert solution is not None
+    assert solution.certificate.lower == pytest.approx(1.711793418, rel=1e-6)
+    assert solution.certificate.gap < 1e-6

@@ -25,10 +25,9 @@ from implicit_bias.cli import main
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.problem import C_in_words
-from implicit_bias.runs.configuration import MODEL_MEANINGS, PROTOCOL_DEFAULTS, RunConfig
+from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.training.limit import Ending
-from mnist import DIGIT, check_released, needs_mnist
 from modules import known
 from system import limited, python
 
@@ -107,7 +106,7 @@ def test_compare_writes_everything_and_report_writes_it_again(
     assert [row["model"] for row in result["models"]] == ["gd-gln", "svm-gln", "svm-l2"]
     assert len(result["pairs"]) == 3
     assert result["setting"]["C"] == "inf"
-    assert result["setting"]["momentum"] == 0.9 != PROTOCOL_DEFAULTS["lippl2022"]["momentum"]
+    assert result["setting"]["momentum"] == 0.9
     assert (svm["status"], network["optimum"]) == ("optimal", svm["optimum"])
     assert svm["gap"] <= 1e-6
     assert {file.stem for file in (report / "models").iterdir()} == {"gd-gln", "svm-gln", "svm-l2"}
@@ -611,10 +610,8 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("compare --data .", 1, "a folder"),
         ("predict own.safetensors own.csv", 2, "--data"),
         ("compare --momentum 2", 2, "momentum"),
-        ("compare --protocol lippl2022", 2, "MNIST only"),
         ("compare --solver gurobi", 2, "solver"),
         ("fit svm-linear --classes 1,2 --positive 3", 2, "classes"),
-        ("fit svm-linear --dataset mnist --protocol lippl2022 --classes all", 2, "two classes"),
         ("trajectory --steps 5 --at 100", 2, "--at"),
         ("trajectory --steps 5 --at 5 --out good.toml", 1, "good.toml is a file"),
         ("fit gd-gln", 2, "svm-gln"),
@@ -760,33 +757,6 @@ def test_data_lists_and_finds_corruption(tmp_path: Path) -> None:
     states = {(f["dataset"], f["file"]): f["state"] for f in json.loads(done.stdout)["files"]}
     assert states["mnist", "t10k-labels-idx1-ubyte"] == "corrupt"
     assert len(states) == 8
-
-
-# --- published cells -----------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@needs_mnist
-@pytest.mark.parametrize(
-    ("options", "accuracies"),
-    [
-        ("--units 20 --hyperplanes 2 --threshold random --seed 2", [0.83275, 0.83925]),
-        ("--units 10", [0.839, 0.849583]),
-        ("--units 10 --momentum 0.9", [0.8365, 0.849583]),
-    ],
-)
-def test_released_cells(shell: Shell, options: str, accuracies: list[float]) -> None:
-    """`--seed`, `--threshold` and `--momentum` as released, and what they are if not given.
-
-    The network's accuracies are the released ones, and the SVM's with thresholds at medians.
-    """
-    compare = "compare --dataset mnist --protocol lippl2022 --train-size 500"
-    result = shell.json(f"{compare} --models gd-gln,svm-gln {options}")
-    check_released([1 - row["error"] for row in result["models"]], accuracies, DIGIT)
-    if options == "--units 10":
-        assert result["setting"]["momentum"] == 0
-        assert result["models"][1]["optimum"] == pytest.approx(1.711793418, rel=1e-6)
-        assert result["models"][1]["gap"] < 1e-6
 
 
 # --- towards the limit ---------------------------------------------------------------------------

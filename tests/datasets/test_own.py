@@ -453,7 +453,6 @@ def test_garments_by_name() -> None:
         {"missing": "drop"},
         {"ignore": ("id",)},
         {"data": "a.csv", "dataset": "moons"},
-        {"dataset": "mnist", "protocol": "lippl2022", "standardize": True},
     ],
 )
 def test_contradictory_choices_are_refused(options: dict[str, Any]) -> None:

@@ -24,7 +24,6 @@ from implicit_bias.problem.gating import (
     UnitGates,
     _median,
 )
-from implicit_bias.protocols import lippl2022
 
 X, _ = cloud(40, 5)
 TEST, _ = cloud(60, 5, seed=9)
@@ -38,8 +37,12 @@ GATINGS: dict[str, Callable[[], Gating]] = {
     ),
     "units": lambda: UnitGates.random(X, 6, random_state=0),
     "sigmoid": lambda: UnitGates.random(X, 6, firing="sigmoid", random_state=0),
-    "published": lambda: lippl2022.draw_contexts(X, 4, 1, threshold="median", reference=X, seed=1),
-    "published-units": lambda: lippl2022.draw_unit_gates(4, reference=X, seed=1),
+    "single-precision": lambda: HyperplaneContexts.from_hyperplanes(
+        X, TEST[:4, None], np.zeros((4, 1)), single_precision=True
+    ),
+    "single-precision-units": lambda: UnitGates(
+        TEST[:4], np.zeros(4), ">=", always_on=True, single_precision=True
+    ),
 }
 
 

@@ -143,11 +143,6 @@ def test_bad_use_is_refused() -> None:
         train(GLN([GATING], readout_bias=True), X, Y, TrainingConfig(optimizer="muon"))
 
 
-def test_only_sgd_trains_as_released() -> None:
-    assert RunConfig(protocol="lippl2022", dataset="mnist").trains_as_released
-    assert not RunConfig(protocol="lippl2022", dataset="mnist", optimizer="adam").trains_as_released
-
-
 def test_a_classifier_trained_by_name_is_saved_as_data(tmp_path: Path) -> None:
     model = GLNClassifier(4, steps=5, optimizer="sign", random_state=0).fit(X, Y)
     found = reloaded(model, tmp_path)

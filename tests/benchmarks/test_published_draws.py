@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.lippl2022 import draws
 from implicit_bias.networks import GLN
-from implicit_bias.protocols import lippl2022
 from implicit_bias.training import TrainingConfig, train
 from mnist import contexts, needs_mnist, parts
 
@@ -40,7 +40,7 @@ def test_published_contexts(seed: int, n_units: int, k: int, threshold: Any) -> 
         projections = layer(torch.tensor(train, dtype=torch.float32))
         fires = (projections > thresholds).numpy().reshape(100, n_units, k)
     state = torch.get_rng_state()
-    fitted = lippl2022.draw_contexts(
+    fitted = draws.draw_contexts(
         train, n_units, k, threshold=threshold, reference=IMAGES, seed=seed
     )
     assert torch.equal(state, torch.get_rng_state())
@@ -65,24 +65,24 @@ def test_published_units(n: int, n_units: int) -> None:
     thresholds = torch.stack([torch.median(column) for column in projections.unbind(1)])
     on = (projections >= thresholds).double().numpy()
     state = torch.get_rng_state()
-    fitted = lippl2022.draw_unit_gates(n_units, reference=images, seed=3)
+    fitted = draws.draw_unit_gates(n_units, reference=images, seed=3)
     assert torch.equal(state, torch.get_rng_state())
     np.testing.assert_array_equal(fitted.weights, weights.double().numpy())
     np.testing.assert_array_equal(fitted.thresholds, thresholds.double().numpy())
     np.testing.assert_array_equal(fitted.gates(images), np.column_stack([on, np.ones(n)]))
     # The lower median fires at itself: one sample more than half are on.
     assert set(on.sum(axis=0)) == {n // 2 + 1}
-    bare = lippl2022.draw_unit_gates(n_units, reference=images, seed=3, always_on=False)
+    bare = draws.draw_unit_gates(n_units, reference=images, seed=3, always_on=False)
     np.testing.assert_array_equal(bare.gates(images), on)
 
 
 def test_published_thresholds_are_two() -> None:
     with pytest.raises(ValueError, match="threshold"):
-        lippl2022.draw_contexts(IMAGES, 2, threshold="zero", reference=IMAGES, seed=1)  # type: ignore[arg-type]
+        draws.draw_contexts(IMAGES, 2, threshold="zero", reference=IMAGES, seed=1)  # type: ignore[arg-type]
 
 
 def test_published_protocol() -> None:
-    config = lippl2022.training_config(momentum=0.9, seed=3)
+    config = draws.training_config(momentum=0.9, seed=3)
     assert config == TrainingConfig(momentum=0.9, seed=3)
     assert (config.steps, config.batch_size, config.loss) == (3200, 128, "logistic")
     assert [config.step_size(step) for step in (0, 1599, 1600, 3199)] == [0.04, 0.04, 0.01, 0.01]
@@ -100,7 +100,7 @@ def test_published_accuracy(momentum: float, published: float) -> None:
     for seed in (1, 2, 3):
         gating = contexts(seed=seed, threshold="random")
         network = GLN([gating], readout_bias=True, dtype=torch.float32, seed=seed)
-        config = lippl2022.training_config(momentum=momentum, seed=seed)
+        config = draws.training_config(momentum=momentum, seed=seed)
         train(network, parts().train.X, parts().train.y, config)
         accuracies.append(np.mean(unseen.y * network.decision(unseen.X) > 0))
     assert np.mean(accuracies) == pytest.approx(published, abs=0.01)

@@ -5,7 +5,7 @@ minimise  -mean_n [t_n log p_n + (1 - t_n) log(1 - p_n)],    p_n = sigmoid(f(x_n
 by stochastic gradient descent in float32. All random draws are those of the released code, in its
 order, so that the released validation accuracies come out to the digit.
 
-Their order is the table of `lippl2022`. Batches are pieces of 128 of an epoch's permutation, the
+Their order is the table of `draws`. Batches are pieces of 128 of an epoch's permutation, the
 last one shorter. Each network sees 400,000 samples; the step size 0.04 is multiplied by 0.25 after
 half of the epochs.
 
@@ -30,10 +30,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from benchmarks.lippl2022 import draws
 from implicit_bias.base.validation import Array, torch_generator
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import THRESHOLD_SCALE, WEIGHT_SCALE, HyperplaneContexts
-from implicit_bias.protocols import lippl2022
 from implicit_bias.training.configuration import TrainingConfig
 from implicit_bias.training.driver import Ending, drive
 from implicit_bias.training.minibatch import MiniBatches, TrainingResult, threads
@@ -65,7 +65,7 @@ def released_gln(contexts: HyperplaneContexts, *, seed: int) -> GLN:
     Parameters
     ----------
     contexts : HyperplaneContexts
-        Of the same seed: ``lippl2022.draw_contexts(..., seed=seed)``.
+        Of the same seed: ``draws.draw_contexts(..., seed=seed)``.
     seed : int
         The context seed of the released tables.
 
@@ -183,7 +183,7 @@ def train_as_released(
             "the released networks have one hidden layer and are float32, got "
             f"{network.n_layers - 1} hidden layers and {network.dtype}"
         )
-    config = lippl2022.training_config(momentum=momentum, seed=data_seed)
+    config = draws.training_config(momentum=momentum, seed=data_seed)
     run = _Released(network, X, y, config, record, on_epoch)
     with threads(1):  # their number changes the order of the sums
         found = drive(run, TrainingResult, on_point=None, progress=False)

@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from implicit_bias import GLNSVC, GLNClassifier, MarginProblem, certify, compare
-from implicit_bias.base.validation import Array
-from implicit_bias.networks import GLN, ReLUNetwork
-from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.protocols import lippl2022
-from implicit_bias.protocols.released_training import (
+from benchmarks.lippl2022 import draws
+from benchmarks.lippl2022.released_training import (
     ReleasedTraining,
     released_gln,
     released_relu,
     released_shallow_gln,
     train_as_released,
 )
+from implicit_bias import GLNSVC, GLNClassifier, MarginProblem, certify, compare
+from implicit_bias.base.validation import Array
+from implicit_bias.networks import GLN, ReLUNetwork
+from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.minibatch import TrainingDiverged
 from mnist import DIGIT, IMAGE, check_released, needs_mnist, parts
 from mnist import contexts as published
@@ -36,7 +36,7 @@ def samples() -> tuple[Array, Array]:
 
 def contexts(n_units: int, n_hyperplanes: int, seed: int = 3) -> HyperplaneContexts:
     X, _ = samples()
-    return lippl2022.draw_contexts(
+    return draws.draw_contexts(
         X, n_units, n_hyperplanes, threshold="random", reference=X, seed=seed
     )
 

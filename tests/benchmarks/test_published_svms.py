@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.lippl2022 import draws
 from implicit_bias import MarginProblem, Solution, Status, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import gated_linear
 from implicit_bias.problem.gating import Gating, NoGates, UnitGates
-from implicit_bias.protocols import lippl2022
 from mnist import mnist, needs_mnist, parts
 
 pytestmark = [pytest.mark.slow, needs_mnist]
@@ -74,7 +74,7 @@ def svm_rc(gating: UnitGates, gates: Array) -> float:
     ("n_units", "seed", "published"), [cell for cell in RC_CELLS if cell[:2] not in ON_THE_EDGE]
 )
 def test_svm_rc(n_units: int, seed: int, published: float) -> None:
-    gating = lippl2022.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
+    gating = draws.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
     found = svm_rc(gating, gating.gates(parts().train.X))
     assert found == pytest.approx(published, abs=ACCURACY_ATOL)
 
@@ -91,7 +91,7 @@ def test_svm_rc_on_the_edge_of_a_gate(n_units: int, gate: float, exact: float) -
     """
     seed = 2
     published = PUBLISHED_RC[n_units][seed - 1]
-    gating = lippl2022.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
+    gating = draws.draw_unit_gates(n_units, reference=mnist().X, seed=seed)
     X = parts().train.X
     inputs = torch.tensor(X, dtype=torch.float32)
     weights = torch.tensor(gating.weights, dtype=torch.float32)
