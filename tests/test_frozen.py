@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from implicit_bias.protocols import lippl2022
 
 from cli.test_cli import Shell
 from implicit_bias import GLNClassifier, LimitConfig, Status, solve, train_to_limit
@@ -73,20 +72,16 @@ def numbers(weights: Array, thresholds: Array) -> list[float]:
 def draws() -> dict[str, list[float]]:
     X = MOONS.X
     contexts = HyperplaneContexts.random(X, 5, 2, random_state=3)
-    published = lippl2022.draw_contexts(X, 5, 2, threshold="random", reference=X, seed=2)
     gates = UnitGates.random(X, 5, random_state=3)
     orthogonal = UnitGates.random(X, 2, init="orthogonal", random_state=3)
-    published_gates = lippl2022.draw_unit_gates(2, reference=X, seed=2)
 
     def first(weights: torch.Tensor) -> list[float]:
         return [*weights.detach().numpy().ravel()[:4].tolist(), 0.0, 0.0]
 
     return {
         "contexts": numbers(contexts.weights, contexts.thresholds),
-        "published contexts": numbers(published.weights, published.thresholds),
         "unit gates": numbers(gates.weights, gates.thresholds),
         "orthogonal": numbers(orthogonal.weights, orthogonal.thresholds),
-        "published gates": numbers(published_gates.weights, published_gates.thresholds),
         "GLN": first(GLN([contexts], seed=4).hidden_weights[0]),
         "ReLUNetwork": first(ReLUNetwork(3, [5], seed=4).hidden_weights[0]),
     }

@@ -32,8 +32,8 @@ def main(words: Sequence[str]) -> int:
     rows = []
     for model in comparison.models:
         # An SVM whose samples nothing separates has no predictor.
-        error = None if math.isnan(model.error) else model.error
-        rows.append({"model": model.name, "error": error})
+        wrong = None if math.isnan(model.error) else model.error
+        rows.append({"model": model.name, "error": wrong})
     if as_json:
         print(json.dumps({"models": rows}))
     else:

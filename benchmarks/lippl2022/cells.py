@@ -119,7 +119,7 @@ class Setting:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Read a setting from a table or a record, which may hold more than a setting has."""
-        found = {}
+        found: dict[str, Any] = {}
         for field in fields(cls):
             if field.name in values:
                 value = values[field.name]

@@ -95,7 +95,13 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small_setting(**changes: Any) -> Setting:
-    facts = {"dataset": "digits", "train_size": 80, "units": 4, "tol": 1e-8, "momentum": 0.9}
+    facts: dict[str, Any] = {
+        "dataset": "digits",
+        "train_size": 80,
+        "units": 4,
+        "tol": 1e-8,
+        "momentum": 0.9,
+    }
     return Setting(**facts | changes)
 
 

@@ -27,7 +27,6 @@ SEEDS = (1, 2, 3)
 
 SETTING = {
     "dataset": "mnist",
-    "protocol": "lippl2022",
     "positive": None,
     "negative": None,
     "train_size": 500,

@@ -10,6 +10,7 @@ import pytest
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs.cell import compute, tables
 from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.models import ModelFactory
 
 
 def test_a_cell_has_results_of_models_and_pairs() -> None:
@@ -48,9 +49,12 @@ def test_warnings_are_part_of_the_row() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_errors_are_for_the_caller(error: type[BaseException]) -> None:
-    def stop(*_: object) -> Iterator[tuple[str, BinaryClassifier]]:
+def test_errors_are_for_the_caller(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(factory: ModelFactory) -> Iterator[tuple[str, BinaryClassifier]]:
         raise error("stopped")
 
+    monkeypatch.setattr(ModelFactory, "fit", stop)
     with pytest.raises(error, match="stopped"):
-        compute(RunConfig(train_size=40, models=("svm-linear",)), stop)
+        compute(RunConfig(train_size=40, models=("svm-linear",)))

@@ -110,8 +110,8 @@ def test_bad_grids_are_refused(text: str, message: str, tmp_path: Path) -> None:
 
 
 def test_values_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
-    axes = read_grid(grid_of(tmp_path, 'protocol = ["default", "lippl2022"]'))
-    with pytest.raises(ValueError, match="MNIST only"):
+    axes = read_grid(grid_of(tmp_path, 'models = ["gd-gln", "gd-gln"]'))
+    with pytest.raises(ValueError, match="one twice"):
         cells_of(axes)
 
 
