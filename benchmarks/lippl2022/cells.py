@@ -26,6 +26,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache, partial
+from importlib import metadata
 from itertools import chain
 from typing import Any, Literal, Self, TypeAlias
 
@@ -42,6 +44,7 @@ from benchmarks import harness
 from benchmarks.harness import Row
 from benchmarks.lippl2022 import draws
 from benchmarks.lippl2022.released_training import train_from_released_start
+from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import Comparison, compare, is_interrupted
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split
@@ -66,6 +69,8 @@ MODEL_NAMES = (
 HOMOGENEOUS = ("fashion-mnist",)
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
+# What the results depend on beside this project.
+DEPENDENCIES = ("cvxpy", "numpy", "scikit-learn", "scipy", "torch")
 # Columns of a comparison whose names would clash with fields of `Setting`, or be unclear there.
 RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
 # Columns of trainings, whose lengths the protocol sets.
@@ -311,6 +316,9 @@ def compute(setting: Setting, more: MoreModels = no_more) -> Row:
         outcome["seconds"] = time.perf_counter() - start
     outcome["warnings"] = list(dict.fromkeys(str(item.message) for item in caught))
     outcome["origin"] = {
+        "version": VERSION,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in DEPENDENCIES},
         "commit": harness.commit(),
         "kernel": harness.kernel(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

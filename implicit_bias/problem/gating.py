@@ -51,7 +51,7 @@ GateMatrix: TypeAlias = Array | sp.csr_array
 Threshold: TypeAlias = ThresholdRule | Array
 GateFunction: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Array]
 
-# Standard deviations of the published draws: only their ratio matters, because a
+# Standard deviations of the draws of the source: only their ratio matters, because a
 # hyperplane does not change when its normal and its threshold are scaled together.
 WEIGHT_SCALE = 36.0
 # 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
@@ -148,7 +148,7 @@ class HyperplaneContexts(Gating):
     occurs : ndarray of bool, shape (H, C)
         The contexts that occurred in the data the gating was fitted on.
     single_precision : bool
-        Project in float32, as the published code does; a sample within rounding of a hyperplane
+        Project in float32; a sample within rounding of a hyperplane
         may then fall on its other side.
 
     Examples
@@ -292,7 +292,7 @@ class GlobalContexts(Gating):
 
     The network of one layer ("shallow GLN") has one weight vector for each joint context. Of
     the C^H contexts few occur, and only these get a column; elsewhere every gate is 0 and the
-    prediction is 0, an error by either label, as in the published code.
+    prediction is 0, an error by either label.
 
     Parameters
     ----------

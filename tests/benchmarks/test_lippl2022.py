@@ -298,7 +298,7 @@ def test_the_study_computes_goes_on_and_exports(tiny: Path) -> None:
     assert tables["models"].groupby("grid").size().to_dict() == {"gln": 14, "odd": 6}
     assert tables["pairs"].groupby("grid").size().to_dict() == {"gln": 42, "odd": 6}
     assert (tables["cells"]["status"] == "done").all()
-    assert {"commit", "kernel", "finished"} <= set(tables["cells"])
+    assert {"commit", "kernel", "finished", "version", "numpy"} <= set(tables["cells"])
 
 
 def test_failed_cells_are_to_compute_if_asked_for(
