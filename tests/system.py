@@ -38,10 +38,10 @@ def retold(file: Path, kind: str, change: Callable[[Any, dict[str, Any]], object
 
 
 @contextmanager
-def limited(size: int, kind: str = "RLIMIT_FSIZE") -> Iterator[None]:
-    """Let no file grow above a size, as on a full disk; or limit something else."""
+def limited(size: int) -> Iterator[None]:
+    """Let no file grow above a size, as on a full disk."""
     resource = pytest.importorskip("resource")
-    number = getattr(resource, kind)
+    number = resource.RLIMIT_FSIZE
     limits = resource.getrlimit(number)
     resource.setrlimit(number, (size, limits[1]))
     try:

@@ -87,12 +87,10 @@ def sweep(
 def _print_means(models: pd.DataFrame, axes: Sequence[str]) -> None:
     """Print a row for each model and each value of the axes: means over seeds."""
     keys = [*axes, "model"]
-    grouped = models.groupby(keys, sort=False, dropna=False)
-    means = grouped.agg(
+    means = models.groupby(keys, sort=False, dropna=False).agg(
         cells=("cell", "size"), error=("validation_error", "mean"), excess=("excess", "mean")
     )
     rows = []
-    for row in means.reset_index().to_dict("records"):
-        names = [str(row[key]) for key in keys]
-        rows.append([*names, str(row["cells"]), percent(row["error"]), percent(row["excess"])])
+    for *names, cells, error, excess in means.reset_index().to_numpy().tolist():
+        rows.append([*map(str, names), str(cells), percent(error), percent(excess)])
     print_table(*keys, "cells", "mean error", "mean excess", rows=rows)

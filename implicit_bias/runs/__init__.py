@@ -9,7 +9,6 @@ comparison_folder.py  a comparison's configuration, models and report in a folde
 grading.py            certified bounds on a fitted model, and what they mean
 beside_svm.py         a network trained towards infinite time beside the SVM that it goes to
 trajectory.py         SVM-LC along the training of a ReLU network
-cell.py               one cell of a sweep: the results of a configuration, as a row
-sweep.py              a grid of cells, computed in parallel, and kept in a file each
+sweep.py              a grid of configurations, computed in parallel, and kept in a file each
 ====================  ======================================================================
 """

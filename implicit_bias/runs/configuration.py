@@ -289,9 +289,9 @@ def typed(name: str, value: Any) -> Any:
     """
     for kind in kinds(name):
         if kind is float and type(value) in (int, float, str):
-            # Also text, because JSON has "inf", and 1e-6 is text to YAML.
+            # Also text, because JSON has "inf".
             with suppress(ValueError, OverflowError):
-                if "_" not in str(value) and not math.isnan(number := float(value)):
+                if not math.isnan(number := float(value)):
                     return number
         elif get_origin(kind) is tuple and isinstance(value, list | tuple):
             if all(type(item) is get_args(kind)[0] for item in value):

@@ -14,26 +14,44 @@ its default.
 ================================  ==================================================================
 file                              what
 ================================  ==================================================================
-FOLDER/cells/KEY.parquet          the row of a cell, see `cell`
+FOLDER/cells/KEY.parquet          a cell: one row, with the columns below
 FOLDER/errors/KEY.txt             why a cell failed
-FOLDER/models.parquet, .csv       at the end: one row a cell and model
-FOLDER/pairs.parquet, .csv        one row a cell and pair of models
+FOLDER/models.parquet, .csv       at the end: one row per cell and model
+FOLDER/pairs.parquet, .csv        one row per cell and pair of models
 ================================  ==================================================================
 
 KEY is a hash of what the results depend on, so grids share cells. A file is written whole: a
 temporary name, flushed to the disk, then renamed. After kill -9 or a power cut a cell's file is
 there or not, and the next sweep computes what is missing, or has failed.
+
+============  ======================================================================================
+column        meaning
+============  ======================================================================================
+cell          KEY
+dataset, ...  the fields of `RunConfig`; lists are text, joined by commas; C is NaN for "auto"
+version       of this package
+seconds       wall time of the cell
+warnings      each warning once, such as a solve that did not end optimal
+results       one mapping per model: errors on validation and training samples, certified bounds
+              ``lower`` and ``upper`` on the norm at margin 1, their gap, excess over the optimum,
+              margin, units, support vectors, status, seconds of its fit
+pairs         one mapping per pair of models: disagreement, what chance would give, their ratio,
+              kappa
+============  ======================================================================================
 """
 
 import difflib
 import hashlib
 import json
+import math
+import time
 import tomllib
 import traceback
+import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -43,14 +61,24 @@ import pandas as pd
 
 from implicit_bias.base.atomic import write_atomically, write_tables, write_text
 from implicit_bias.base.validation import existing_file
-from implicit_bias.runs.cell import Row, compute, tables
-from implicit_bias.runs.configuration import RunConfig, holds_list, typed
+from implicit_bias.base.version import VERSION
+from implicit_bias.comparison import Comparison, is_interrupted
+from implicit_bias.estimators.base import BinaryClassifier
+from implicit_bias.runs.configuration import RunConfig, chosen, holds_list, typed
+from implicit_bias.runs.data import load_data
+from implicit_bias.runs.models import ModelFactory
 
 # The values of each field that a grid names.
 Axes: TypeAlias = Mapping[str, tuple[Any, ...]]
+Row: TypeAlias = dict[str, Any]
+
 FIELDS = {field.name: field for field in fields(RunConfig)}
-# Seconds after which a process without work ends, also that of a sweep that was killed.
-IDLE_SECONDS = 30
+# Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
+RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
+# An interrupted cell is no result, so in those that are kept these are the configuration's.
+OMITTED = ["interrupted", "steps", "planned_steps"]
+
+_data = lru_cache(maxsize=1)(load_data)  # all of MNIST is 380 MB
 
 
 # --- a grid ------------------------------------------------------------------------------------
@@ -109,6 +137,96 @@ def _nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f": did you mean {close[0]!r}?"
     return f": it is one of {', '.join(known)}"
+
+
+# --- a cell --------------------------------------------------------------------------------------
+
+
+def compute(config: RunConfig) -> Row:
+    """Compute a cell in this process.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The cell.
+
+    Returns
+    -------
+    dict
+        The row of the module's head, but for ``cell``.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C, also where a solver or a training answered it with what it had so far: that is
+        no result.
+    Exception
+        Whatever data, training or solver raise.
+    """
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        comparison, seconds = _compared(config)
+    messages = dict.fromkeys(str(item.message) for item in caught)
+    return {
+        **setting(config),
+        "version": VERSION,
+        "seconds": time.perf_counter() - start,
+        "warnings": "; ".join(messages),
+        "results": _results(comparison, seconds),
+        "pairs": comparison.pair_frame().to_dict("records"),
+    }
+
+
+def setting(config: RunConfig) -> Row:
+    """Return the fields of a configuration as columns of a table."""
+    columns = dict(vars(config))
+    for name, value in columns.items():
+        if isinstance(value, tuple):
+            columns[name] = ",".join(map(str, value))
+    if config.C == "auto":
+        columns["C"] = math.nan
+    return columns
+
+
+def _compared(config: RunConfig) -> tuple[Comparison, dict[str, float]]:
+    """Fit and compare the models of a cell; the seconds that each took."""
+    # Equal for cells that share their data.
+    data = _data(RunConfig(**chosen(config, "Data", "class_weight")))
+    fitted: dict[str, BinaryClassifier] = {}
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+    for name, model in ModelFactory(config, data).fit():
+        if is_interrupted(model):
+            raise KeyboardInterrupt
+        fitted[name] = model
+        seconds[name] = time.perf_counter() - start
+        start = time.perf_counter()
+    return data.compare({name: fitted[name] for name in config.models}), seconds
+
+
+def _results(comparison: Comparison, seconds: Mapping[str, float]) -> list[Row]:
+    frame = comparison.model_frame().drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
+    rows: list[Any] = frame.to_dict("records")
+    for row, model in zip(rows, comparison.models, strict=True):
+        if model.margin is not None:
+            row["lower"] = model.margin.certificate.lower
+            row["upper"] = model.margin.certificate.upper
+        row["seconds"] = seconds[model.name]
+    return rows
+
+
+def tables(cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Lay out the rows of cells as tables: one row a model, and one row a pair of models.
+
+    Each row begins with the columns of its cell; ``seconds`` and ``status`` of a model are its own.
+    """
+    found: dict[str, list[Any]] = {"models": [], "pairs": []}
+    for cell in cells.to_dict("records"):
+        results, pairs = cell.pop("results"), cell.pop("pairs")
+        found["models"] += [{**cell, **row} for row in results]
+        found["pairs"] += [{**cell, **row} for row in pairs]
+    return {name: pd.DataFrame(rows) for name, rows in found.items()}
 
 
 # --- the files of its cells --------------------------------------------------------------------
@@ -202,6 +320,8 @@ def run_cells(
     RuntimeError
         A worker process died.
     """
+    if not cells:
+        return
     with _backend(workers, address):
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         tasks = (joblib.delayed(_attempt)(key, cell) for key, cell in cells.items())
@@ -220,9 +340,7 @@ def _attempt(key: str, cell: RunConfig) -> tuple[str, Row | None, str]:
     """Compute a cell in a worker; of one that fails return the traceback."""
     try:
         return key, compute(cell), ""
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException:  # a panic of Rust, in which Clarabel is written, is no Exception
+    except Exception:
         return key, None, traceback.format_exc()
 
 
@@ -230,15 +348,18 @@ def _attempt(key: str, cell: RunConfig) -> tuple[str, Row | None, str]:
 def _backend(workers: int | None, address: str | None) -> Iterator[None]:
     """Let joblib compute in processes of this machine, or on the workers of a Dask scheduler."""
     if address is None:
-        options = {"n_jobs": workers or -1, "idle_worker_timeout": IDLE_SECONDS}
-        with joblib.parallel_config("loky", **options):
+        # Processes without work end after a while, also those of a sweep that was killed.
+        with joblib.parallel_config("loky", n_jobs=workers or -1, idle_worker_timeout=30):
             yield
         return
     try:
-        from distributed import Client
+        from distributed import Client, KilledWorker
     except ImportError as error:
         raise ImportError(
             "a Dask cluster needs dask.distributed: pip install 'implicit-bias[dask]'"
         ) from error
-    with Client(address) as client, joblib.parallel_config("dask", client=client):
-        yield
+    try:
+        with Client(address) as client, joblib.parallel_config("dask", client=client):
+            yield
+    except KilledWorker as error:
+        raise RuntimeError(f"{error} Workers with more memory may compute it.") from error

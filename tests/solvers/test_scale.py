@@ -12,8 +12,8 @@ import torch
 
 import cases
 from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, solvers
-from implicit_bias.runs.cell import compute
 from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.sweep import compute
 from implicit_bias.solvers.newton import FeatureNewton, Newton
 from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
 from implicit_bias.solvers.working_set import WorkingSet
