@@ -16,7 +16,6 @@ from implicit_bias.cli.fit import fit
 from implicit_bias.cli.interruption import INTERRUPTED, STOPPED
 from implicit_bias.cli.options import NETWORK_NAMES, SVM_NAMES, DocumentedCommand
 from implicit_bias.cli.output import fail, out, show_warning
-from implicit_bias.cli.predict import predict
 from implicit_bias.cli.report import report
 from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
@@ -32,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-COMMANDS = (compare, fit, train, predict, certify, trajectory, report, sweep, data)
+COMMANDS = (compare, fit, train, certify, trajectory, report, sweep, data)
 for command in COMMANDS:
     app.command(cls=DocumentedCommand, epilog=model_words(EXPLAINS.get(command, ())))(command)
 

@@ -28,17 +28,14 @@ def fit_and_save(config: RunConfig, file: Path | None, as_json: bool) -> None:
     from implicit_bias.bounds.certificate import Status
     from implicit_bias.comparison import is_interrupted
     from implicit_bias.estimators.saved_models import save_model
-    from implicit_bias.runs.command import written
     from implicit_bias.runs.comparison_folder import MODEL_SUFFIX
     from implicit_bias.runs.grading import grade
     from implicit_bias.runs.models import ModelFactory
 
     file = output.new_file(file or Path(f"{config.models[0]}{MODEL_SUFFIX}"))
     [(_, model)] = ModelFactory(config, data, progress=True).fit()
-    save_model(file, model, config.metadata(), data.parts.train.preparation)
+    save_model(file, model, config.metadata())
     print_grade(file, grade(model, data.parts.train, solving=None), as_json)
-    if config.data is not None and not as_json:
-        output.show(f"On other rows with these columns: {written('predict', file, 'FILE')}")
     if is_interrupted(model):
         raise typer.Exit(INTERRUPTED)
     view = model.margin_view()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from implicit_bias.cli.output import err, usage_errors
+from implicit_bias.cli.output import err, usage_errors, warn
 from implicit_bias.runs import configuration
 from implicit_bias.runs.configuration import RunConfig, kinds
 
@@ -177,20 +177,21 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 
 def load_data(config: RunConfig) -> "Data":
     """Load the data of a configuration, or refuse what the user asked of them."""
-    from implicit_bias.runs.data import load_data
+    from implicit_bias.runs.data import load_data, rows_left_out
 
     with usage_errors():
         data = load_data(config)
-    if config.data is not None:
-        own = data.everything
-        scaled = (
-            ", scaled to mean 0 and variance 1 over the training samples, which changes the "
-            "geometry (--no-standardize leaves them as they are)"
+    if data.table is not None:
+        said = (
+            f"{data.everything.name}: {len(data.everything)} samples of "
+            f"{data.parts.train.n_features} inputs, the constant 1 included"
         )
-        err.print(
-            f"{own.name}: {len(own)} samples of {own.n_features} inputs, the constant 1 included"
-            f"{scaled if config.standardize else ''}",
-            highlight=False,
-            markup=False,
-        )
+        if config.standardize:
+            said += (
+                ", numbers scaled to mean 0 and variance 1 over the training samples, which "
+                "changes the geometry (--no-standardize leaves them as they are)"
+            )
+        err.print(said, highlight=False, markup=False)
+        if left_out := rows_left_out(data.table):
+            warn(f"{data.everything.name}: left out {left_out}")
     return data

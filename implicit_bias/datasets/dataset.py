@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
 from implicit_bias.base.validation import Array
-from implicit_bias.datasets.preparation import Preparation, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +40,9 @@ class Dataset:
         Height and width in pixels, if a row of X (without the constant) is an image in C order.
     has_constant : bool
         Whether the last column of X is the constant 1.
-    complete : bool
-        Whether no value of X is missing. If not, NaN stands for those that are; see `filled`.
     carried : mapping from name to ndarray of shape (n,)
         What is known of each sample and is no input: of a file the number of its row, from 1, and
         what names it.
-    preparation : Preparation, optional
-        How X was made of the columns of a file.
 
     Raises
     ------
@@ -69,17 +64,12 @@ class Dataset:
     class_names: tuple[str, ...]
     image_shape: tuple[int, int] | None = None
     has_constant: bool = True
-    complete: bool = True
     carried: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
-    preparation: Preparation | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        validation.check_flag(self.complete, "complete")
         validation.check_flag(self.has_constant, "has_constant")
         if not isinstance(self.name, str):
             raise TypeError(f"name must be text, got {self.name!r:.99}")
-        if not isinstance(self.preparation, Preparation | None):
-            raise TypeError(f"preparation must be a Preparation, got {self.preparation!r:.99}")
         if not isinstance(self.carried, Mapping):
             raise TypeError(
                 f"carried must be a mapping from names to arrays, got {self.carried!r:.99}"
@@ -87,12 +77,7 @@ class Dataset:
         for name in ("class_names", "image_shape"):
             if np.ndim(given := getattr(self, name)) != 1 and given is not None:
                 raise TypeError(f"{name} must be a list, got {given!r:.99}")
-        if self.complete:
-            X = validation.owned(validation.as_finite(self.X, "X", 2), self.X)
-        else:  # all but the missing values are checked
-            X = np.array(self.X, dtype=np.float64)
-            validation.as_finite(np.where(np.isnan(X), 0.0, X), "X", 2)
-            X.setflags(write=False)
+        X = validation.owned(validation.as_finite(self.X, "X", 2), self.X)
         labels, classes = validation.as_class_labels(self.y, len(X), self.classes)
         if classes != self.classes or len(self.class_names) < 2:
             raise ValueError(
@@ -145,13 +130,6 @@ class Dataset:
         X.setflags(write=False)  # nobody else has it, so it need not be copied
         carried = {name: values[rows] for name, values in self.carried.items()}
         return replace(self, X=X, y=self.y[rows], carried=carried)
-
-    def after(self, step: Step) -> Dataset:
-        """Return the samples with the inputs that a step makes of theirs."""
-        X, made = step(self.X), self.preparation
-        X.setflags(write=False)
-        made = made and replace(made, steps=(*made.steps, step))
-        return replace(self, X=X, complete=not np.isnan(X).any(), preparation=made)
 
 
 @dataclass(frozen=True)
@@ -262,26 +240,6 @@ def split(
     return Split(train, held_out)
 
 
-def filled(parts: Split) -> Split:
-    """Replace each missing value, NaN, by the median of its feature over the training samples.
-
-    The validation samples get the same numbers, so that nothing is learned of them. A feature
-    without any value in training becomes 0.
-
-    Examples
-    --------
-    >>> X = np.array([[1.0], [2.0], [5.0], [np.nan]])
-    >>> data = Dataset("gap", X, [-1, 1, 1, 1], ("a", "b"), has_constant=False, complete=False)
-    >>> filled(Split(data, data)).train.X.tolist()
-    [[1.0], [2.0], [5.0], [2.0]]
-    """
-    from sklearn.impute import SimpleImputer
-
-    fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(parts.train.X)
-    step = Step(fill=fill.statistics_)
-    return Split(parts.train.after(step), parts.validation.after(step))
-
-
 def standardized(parts: Split) -> Split:
     """Shift and scale each feature to mean 0 and variance 1 over the training samples.
 
@@ -298,17 +256,21 @@ def standardized(parts: Split) -> Split:
 
     if not isinstance(parts, Split):
         raise TypeError(f"parts must be a Split, got {parts!r:.99}: pass split(dataset, size)")
-    D, inputs = parts.train.n_features, parts.train.n_features - parts.train.has_constant
-    if not inputs:
+    n_inputs = parts.train.n_features - parts.train.has_constant
+    if not n_inputs:
         return parts
     with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
-        scaler = StandardScaler().fit(parts.train.X[:, :inputs])
-    if not np.isfinite(scaler.scale_).all():
+        scaler = StandardScaler().fit(parts.train.X[:, :n_inputs])
+    if not np.isfinite(scaler.var_).all():
         raise ValueError(
-            f"input {int(np.argmin(np.isfinite(scaler.scale_)))} (counted from 0) is so large that "
+            f"input {int(np.argmin(np.isfinite(scaler.var_)))} (counted from 0) is so large that "
             "its squares overflow: give it in a larger unit"
         )
-    shift, scale = np.zeros(D), np.ones(D)
-    shift[:inputs], scale[:inputs] = scaler.mean_, scaler.scale_
-    step = Step(shift=shift, scale=scale)
-    return Split(parts.train.after(step), parts.validation.after(step))
+
+    def scaled(part: Dataset) -> Dataset:
+        X = part.X.copy()
+        X[:, :n_inputs] = scaler.transform(X[:, :n_inputs])
+        X.setflags(write=False)  # nobody else has it, so it need not be copied
+        return replace(part, X=X)
+
+    return Split(scaled(parts.train), scaled(parts.validation))

@@ -1,14 +1,9 @@
-"""Labels as classes: their names, and which of them are +1 and -1, or 0 .. K - 1.
-
-Names are as one sees them: white space around them, and signs without width, do not count.
-"""
+"""Labels as classes: their names, and which of them are +1 and -1, or 0 .. K - 1."""
 
 from __future__ import annotations
 
 import difflib
-import re
-import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,10 +17,6 @@ ClassName: TypeAlias = str | int
 MOST_FRACTIONS = 20
 # What stands for all classes.
 ALL = ("all",)
-# Around a name: white space, and signs without width, such as a byte order mark.
-UNSEEN = re.compile(r"^[\s\u200b\u2060\ufeff]+|[\s\u200b\u2060\ufeff]+$")
-# Share of a common label's samples up to which one like it may be a slip.
-RARE = 0.1
 # Names listed in an error.
 LISTED = 10
 
@@ -38,46 +29,21 @@ def class_names(labels: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
     ValueError
         Labels that are fractions with many different values.
     """
-    if labels.dtype.kind in "UO":
-        values = [_seen(v) if isinstance(v, str) else v for v in labels.tolist()]
-        labels = np.array(values, dtype=object)
     classes, numbers = np.unique(labels, return_inverse=True)
-    fractions = classes.dtype.kind == "f" and not (classes == np.floor(classes)).all()
-    if fractions and len(classes) > MOST_FRACTIONS:
-        raise ValueError(
-            f"the labels are {len(classes)} different fractions, which are no classes: name a "
-            "column of classes as the target"
-        )
-    text = [label_text(label) for label in classes.tolist()]
-    if len(set(text)) < len(text):
-        text = [repr(c) for c in classes.tolist()]
-    if odd := [name for name in text if not name or any(ord(sign) < 32 for sign in name)]:
-        raise ValueError(
-            f"{odd[0][:50]!r} is no name of a class: is a label missing, or a quote not closed?"
-        )
-    return tuple(text), numbers.astype(np.int64)
+    if classes.dtype.kind == "f" and len(classes) > MOST_FRACTIONS:
+        if (classes != np.floor(classes)).any():
+            raise ValueError(
+                f"the labels are {len(classes)} different fractions, which are no classes: name a "
+                "column of classes as the target"
+            )
+    return tuple(label_text(label) for label in classes.tolist()), numbers.astype(np.int64)
 
 
 def label_text(label: object) -> str:
     """Write a label: 1.0 as 1, as the user would, and whole numbers with all their digits."""
-    return f"{label + 0.0:.12g}" if isinstance(label, float) else str(label)
-
-
-def alike(names: Sequence[str], numbers: NDArray[np.int64]) -> Iterator[str]:
-    """Ask of rare labels whether they are common ones, of other capitals or spaces."""
-    counts, common = np.bincount(numbers, minlength=len(names)), dict[str, int]()
-    for k in np.argsort(-counts, kind="stable").tolist():
-        other = common.setdefault("".join(names[k].casefold().split()), k)
-        if other != k and counts[k] <= RARE * counts[other]:
-            yield (
-                f"{names[k]!r} is the label of {counts[k]} of the samples, and {names[other]!r} of "
-                f"{counts[other]}: if these are one class, write them alike"
-            )
-
-
-def _seen(name: str) -> str:
-    """Return what one sees of a name, which is what tells classes apart."""
-    return UNSEEN.sub("", unicodedata.normalize("NFC", name))
+    if isinstance(label, float) and label.is_integer():
+        label = int(label)
+    return str(label)
 
 
 def two_classes(
@@ -107,26 +73,24 @@ def two_classes(
     Raises
     ------
     ValueError
-        More than two classes and no ``positive``, one class only, an unknown name, or a class on
-        both sides.
+        More than two classes and no ``positive``, an unknown name, or a class on both sides.
     """
-    if len(names) < 2:
-        raise ValueError(f"there is one class only, {', '.join(names)}: two are needed")
-    if positive is None and negative is None and len(names) > 2:
-        raise ValueError(
-            f"there are {len(names)} classes ({listed(names)}): name those of +1 by --positive "
-            "(in Python positive=[...]), and the rest are -1; or keep all apart by --classes all "
-            "(classes=['all'])"
-        )
-    chosen = [
-        None if asked is None else {find_class(name, names) for name in asked}
-        for asked in (negative, positive)
-    ]
     everything = set(range(len(names)))
-    minus, plus = chosen
-    if plus is None:
-        plus = {len(names) - 1} if minus is None else everything - minus
-    if minus is None:
+    if positive is not None:
+        plus = {find_class(name, names) for name in positive}
+    if negative is not None:
+        minus = {find_class(name, names) for name in negative}
+    if positive is None and negative is None:
+        if len(names) > 2:
+            raise ValueError(
+                f"there are {len(names)} classes ({listed(names)}): name those of +1 by "
+                "--positive (in Python positive=[...]), and the rest are -1; or keep all apart by "
+                "--classes all (classes=['all'])"
+            )
+        minus, plus = {0}, {1}
+    elif positive is None:
+        plus = everything - minus
+    elif negative is None:
         minus = everything - plus
     if common := sorted(minus & plus):
         both = ", ".join(names[k] for k in common)
@@ -136,8 +100,11 @@ def two_classes(
             "no class is left for the other side: name one at least, and leave one out of the names"
         )
     signs = np.isin(numbers, list(plus)).astype(np.float64) - np.isin(numbers, list(minus))
-    joined = [", ".join(names[k] for k in sorted(side)) for side in (minus, plus)]
-    return signs, (joined[0], joined[1])
+    called = (
+        ", ".join(names[k] for k in sorted(minus)),
+        ", ".join(names[k] for k in sorted(plus)),
+    )
+    return signs, called
 
 
 def several_classes(
@@ -172,16 +139,18 @@ def several_classes(
     >>> labels.tolist(), chosen.tolist(), called
     ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
     """
-    asked = set() if tuple(classes) == ALL else {find_class(name, names) for name in classes}
-    places = list(range(len(names))) if tuple(classes) == ALL else sorted(asked)
+    places = list(range(len(names)))
+    if tuple(classes) != ALL:
+        places = sorted({find_class(name, names) for name in classes})
     if len(places) < 2:
         raise ValueError(f"name two classes or more, of {listed(names)}; or all")
     place_of = np.full(len(names), -1)
     place_of[places] = np.arange(len(places))
     chosen = place_of[numbers] >= 0
-    labels = place_of[numbers[chosen]]
-    signs_or_places = labels if len(places) > 2 else 2.0 * labels - 1.0
-    return signs_or_places, chosen, tuple(names[k] for k in places)
+    labels: NDArray[Any] = place_of[numbers[chosen]]
+    if len(places) == 2:
+        labels = 2.0 * labels - 1.0
+    return labels, chosen, tuple(names[k] for k in places)
 
 
 def select(
@@ -210,14 +179,12 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
     ValueError
         No class, or several, of that name.
     """
-    text = _seen(str(asked))
+    text = str(asked)
     if text in names:
         return list(names).index(text)
     alike = [k for k, name in enumerate(names) if name.casefold() == text.casefold()]
     if len(alike) == 1:
         return alike[0]
-    if text.isdecimal() and str(int(text)) in names:  # 01 in the file was read as 1
-        return list(names).index(str(int(text)))
     raise ValueError(
         f"no class is called {text!r}: the classes are {listed(names, text)}; on a command line "
         "several are separated by commas"
@@ -226,10 +193,14 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
 
 def listed(names: Sequence[str], near: str | None = None) -> str:
     """Join names, the ones most like ``near`` first, and ask for those; of many only some."""
-    folded = {name.casefold(): name for name in names}
-    found = difflib.get_close_matches(near.casefold(), folded, 2) if near else []
-    close = [folded[name] for name in found]
+    close = list[str]()
+    if near:
+        folded = {name.casefold(): name for name in names}
+        close = [folded[name] for name in difflib.get_close_matches(near.casefold(), folded, 2)]
     ordered = [*close, *(name for name in names if name not in close)]
-    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
-    asked = f" (did you mean {' or '.join(close)}?)" if close else ""
-    return ", ".join(ordered[:LISTED]) + more + asked
+    text = ", ".join(ordered[:LISTED])
+    if len(names) > LISTED:
+        text += f", ... ({len(names)} in all)"
+    if close:
+        text += f" (did you mean {' or '.join(close)}?)"
+    return text

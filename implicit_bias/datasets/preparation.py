@@ -1,190 +1,136 @@
-"""What becomes of the columns of a file before a model sees them, kept for further rows.
+"""Columns of a table as inputs, by scikit-learn's `ColumnTransformer`.
 
-Each text of a column of texts becomes an input of 0 and 1, a date the days since the first of its
-file, and a constant 1 is appended. Then come steps that fill in what is missing, or shift and scale
-each input. The texts and first dates are those of the whole file, the numbers of the steps those of
-its training samples.
+===========================  =======================================================
+column                       inputs
+===========================  =======================================================
+numbers, decimals too        the number, or the median for a missing one; standardised
+text, booleans, categories   1 for the value that stands there, 0 for each other one;
+                             a missing value is a value of its own
+===========================  =======================================================
+
+Medians, means, scales and the values of text are those of the training rows alone, so that nothing
+is learned of the rows that are held out. A constant 1 is the last input, because no model of the
+command line has an offset outside its norm.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import Array, as_numbers
+from implicit_bias.datasets.labels import listed
 
 if TYPE_CHECKING:
     import pandas as pd
+    from sklearn.compose import ColumnTransformer
 
-# The texts of a column, each an input, and None for a missing one; None where it has numbers; of
-# dates the first one, alone.
-Texts: TypeAlias = tuple[str | None, ...] | str | None
+# Larger numbers have squares that overflow, so that they cannot be standardised.
+LARGEST = 1e150
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What each input is changed by: (x - shift) / scale, with ``fill`` for an x that is missing.
+def numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column as float64 or as text, with NaN for each value that is missing.
 
-    Attributes
-    ----------
-    fill, shift, scale : ndarray of shape (D,), or float
-        Of each input, or of all; ``fill`` is NaN where nothing is filled in.
+    Raises
+    ------
+    ValueError
+        Neither numbers nor text; or numbers among which there is a value that is none, or infinite.
     """
-
-    fill: Array | float = np.nan
-    shift: Array | float = 0.0
-    scale: Array | float = 1.0
-
-    def __call__(self, X: Array) -> Array:
-        """Return the changed inputs (n, D)."""
-        return np.asarray((np.where(np.isnan(X), self.fill, X) - self.shift) / self.scale)
-
-
-@dataclass(frozen=True, eq=False)
-class Preparation:
-    """What was done to the rows of a file; called with rows of the same columns, it does it again.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The columns that became inputs, in their order; empty where they have no names.
-    texts : tuple
-        Of each of these columns its texts, its first date, or None.
-    labels : ndarray of shape (K,)
-        The classes, -1 before +1, as the file has them; of several in one class their names.
-    constant : bool
-        Whether a constant 1 was appended.
-    steps : tuple of Step
-        What follows, in this order.
-    """
-
-    names: tuple[str, ...]
-    texts: tuple[Texts, ...]
-    labels: NDArray[Any]
-    constant: bool
-    steps: tuple[Step, ...] = ()
-
-    def __call__(self, rows: ArrayLike | pd.DataFrame) -> Array:
-        """Return the inputs (n, D) of rows with the columns of the file.
-
-        Parameters
-        ----------
-        rows : DataFrame or array_like of shape (n, d)
-            A frame has at least the columns ``names``, in any order.
-
-        Raises
-        ------
-        ValueError
-            A column is missing or holds no numbers, or a whole number that float64 would round; a
-            value is missing that no step fills in, or there is another number of inputs.
-
-        Warns
-        -----
-        UserWarning
-            A text that the file does not have: all inputs of its column are 0 then.
-        """
-        import pandas as pd
-
-        if not self.names:
-            inputs = as_numbers(rows, "rows")
-        elif isinstance(rows, pd.DataFrame):
-            inputs = encode(self._columns(rows), self.texts)
-        else:
-            raise ValueError(f"pass a pandas frame with the columns {', '.join(self.names)}")
-        if self.constant:
-            inputs = np.column_stack([inputs, np.ones(len(inputs))])
-        for step in self.steps:
-            inputs = step(inputs)
-        if len(bad := np.flatnonzero(~np.isfinite(inputs).all(axis=1))):
-            raise ValueError(
-                f"{len(bad)} rows lack a value or have an infinite one, the first is row "
-                f"{bad[0] + 1}: fill it in, or leave these rows out"
-            )
-        return inputs
-
-    def _columns(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the columns that are inputs, in their order; of one name the first comes first."""
-        places: dict[str, list[int]] = {}
-        for place, name in enumerate(map(str, rows.columns)):
-            places.setdefault(name, []).append(place)
-        chosen = [places[name].pop(0) if places.get(name) else -1 for name in self.names]
-        if lacking := [n for n, place in zip(self.names, chosen, strict=True) if place < 0]:
-            raise ValueError(f"columns are missing: {', '.join(lacking)}")
-        return rows.iloc[:, chosen]
-
-
-def texts_of(column: pd.Series[Any], missing: bool) -> tuple[str | None, ...]:
-    """Return the texts of a column, in the order of the alphabet; last None for a missing one.
-
-    Parameters
-    ----------
-    column : Series
-        The column.
-    missing : bool
-        Whether what is missing is a text of its own.
-    """
-    found = _stripped(column)
-    lacking = (None,) if missing and bool(found.isna().any()) else ()
-    return (*sorted(set(found.dropna())), *lacking)
-
-
-def first_date(column: pd.Series[Any]) -> str:
-    """Return the first of a column's dates, of which one at least is there, as text."""
-    return str(_dates(column).min())
-
-
-def encode(columns: pd.DataFrame, texts: Sequence[Texts]) -> Array:
-    """Return the inputs (n, D) of some columns, of which some hold texts; NaN where one is missing.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> rows = pd.DataFrame({"size": [1.5, 2.0], "colour": ["red", "blue"]})
-    >>> encode(rows, (None, ("blue", "red"))).tolist()
-    [[1.5, 0.0, 1.0], [2.0, 1.0, 0.0]]
-    """
-    pairs = zip((columns.iloc[:, n] for n in range(columns.shape[1])), texts, strict=True)
-    parts = [part for column, known in pairs for part in _inputs(column, known)]
-    return np.column_stack(parts).astype(np.float64) if parts else np.empty((len(columns), 0))
-
-
-def _inputs(column: pd.Series[Any], texts: Texts) -> Iterator[Array]:
     import pandas as pd
 
-    if texts is None:
-        yield as_numbers(column, str(column.name))
-        return
-    if isinstance(texts, str):
-        days = (_dates(column) - pd.Timestamp(texts)) / pd.Timedelta(days=1)
-        yield np.asarray(days, dtype=np.float64)
-        return
-    found = _stripped(column)
-    unknown = sorted(set(found.dropna()) - set(texts))
-    if unknown or (found.isna().any() and None not in texts):
-        what = f"the texts {', '.join(unknown)}" if unknown else "missing texts"
-        warnings.warn(
-            f"{column.name} has {what}, which the model has not seen: it takes them for none of "
-            "those that it knows",
-            stacklevel=2,
+    if not is_text(column):
+        numbers = as_numbers(column, f"column {column.name!r}")
+        _refuse_spoilt(column, column.notna() & ~(np.abs(numbers) < LARGEST))
+        return pd.Series(numbers, column.index, name=column.name)
+    text = as_text(column)
+    # Where most of the different values are numbers, the others are slips of the pen.
+    different = pd.Series(text.dropna().unique(), dtype=object)
+    if pd.to_numeric(different, errors="coerce").notna().mean() > 0.5:
+        is_number = pd.to_numeric(text, errors="coerce").notna()
+        _refuse_spoilt(text, text.notna() & ~is_number)
+    return text
+
+
+def _refuse_spoilt(column: pd.Series[Any], spoilt: pd.Series[bool]) -> None:
+    if spoilt.any():
+        value = column[spoilt].tolist()[0]
+        raise ValueError(
+            f"column {column.name!r} has numbers, but {value!r} in row {spoilt.idxmax()}, counted "
+            f"from 1 below the names ({spoilt.sum()} such rows of {len(column)}): write a finite "
+            "number with a decimal point, or nothing where it is missing; if these are codes and "
+            "no numbers, write a letter before each"
         )
-    for text in texts:
-        yield np.asarray(found.isna() if text is None else found == text, dtype=np.float64)
 
 
-def _stripped(column: pd.Series[Any]) -> pd.Series[Any]:
-    return column.astype(object).map(lambda value: str(value).strip(), na_action="ignore")
+def is_text(column: pd.Series[Any]) -> bool:
+    """Whether a column has text, booleans or categories; False for numbers.
+
+    Raises
+    ------
+    ValueError
+        Neither: dates, lists, bytes, complex numbers.
+    """
+    from pandas.api.types import infer_dtype
+
+    kind = infer_dtype(column, skipna=True)
+    if kind in ("string", "boolean", "categorical"):
+        return True
+    if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+        return False
+    raise ValueError(
+        f"column {column.name!r} has {kind} values ({column.dtype}), which are neither numbers nor "
+        "text: convert it, or leave it out by --id (in Python id=[...])"
+    )
 
 
-def _dates(column: pd.Series[Any]) -> pd.Series[Any]:
-    import pandas as pd
+def as_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return the values as text, and NaN for each that is missing, by None or pd.NA, too."""
+    text = column.astype(object).where(column.notna(), np.nan)
+    return text.map(str, na_action="ignore").astype(object)
 
-    texts = _stripped(column)
-    dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-    if len(odd := texts[dates.isna() & texts.notna()]):
-        raise ValueError(f"{column.name} holds no dates as 2020-01-31, but {odd.iloc[0]!r}")
-    return dates
+
+def text_columns(columns: pd.DataFrame) -> tuple[str, ...]:
+    """Return the names of the columns that become an input for each value."""
+    return tuple(columns.select_dtypes(exclude="number").columns)
+
+
+def column_transformer(columns: pd.DataFrame, *, standardize: bool) -> ColumnTransformer:
+    """Return what makes inputs of columns of float64 and of text; it is not fitted yet."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    # A column without any number in the training rows becomes 0.
+    impute = SimpleImputer(strategy="median", keep_empty_features=True)
+    for_numbers = make_pipeline(impute, StandardScaler()) if standardize else impute
+    # `warn_of_unseen` names the values that the encoder ignores.
+    for_text = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    numbers = columns.select_dtypes("number").columns
+    return ColumnTransformer(
+        [("numbers", for_numbers, numbers), ("text", for_text, list(text_columns(columns)))]
+    )
+
+
+def inputs_of(columns: pd.DataFrame, transformer: ColumnTransformer) -> Array:
+    """Return the inputs (n, D) of rows, the constant 1 included, by a fitted transformer."""
+    inputs = transformer.transform(columns)
+    return np.column_stack([inputs, np.ones(len(columns))])
+
+
+def warn_of_unseen(train: pd.DataFrame, other: pd.DataFrame, table: str) -> None:
+    """Warn of texts that no training row has: all inputs of their column are 0."""
+    for name in text_columns(train):
+        unseen = other[name][~other[name].isin(train[name])]
+        if len(unseen):
+            values = [repr(value) for value in unseen.unique()]
+            warnings.warn(
+                f"{table}: column {name!r} has values in {len(unseen)} of {len(other)} validation "
+                f"rows that no training row has: {listed(values)} (the first in row "
+                f"{unseen.index[0]}). All inputs of the column are 0 there; a column that names "
+                "rows is left out by --id (in Python id=[...])",
+                stacklevel=3,
+            )

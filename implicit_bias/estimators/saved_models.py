@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias import estimators, infinite_width, networks, norms, problem, training
@@ -24,16 +24,12 @@ from implicit_bias.base.tensors import FileError as FileError
 from implicit_bias.base.tensors import TensorFormat, Tensors
 from implicit_bias.base.version import VERSION
 from implicit_bias.bounds import certificate, separability
-from implicit_bias.datasets.preparation import Preparation, Step
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.search import SearchOfC
 from implicit_bias.problem import gating
 from implicit_bias.solvers import base
 from implicit_bias.training import limit, losses
 from implicit_bias.training.driver import Ending
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 T = TypeVar("T")
 MODELS = TensorFormat(
@@ -61,7 +57,7 @@ DATACLASSES: dict[str, type] = _by_name(
     *(training.OwnLoop, training.OwnResult),
     *(limit.LimitConfig, limit.LimitPoint, limit.LimitResult),
     *(infinite_width.InfiniteWidthProblem, infinite_width.InfiniteWidthSolution),
-    *(Preparation, Step, SearchOfC),
+    SearchOfC,
 )
 # What older files call them, their fields, and fitted attributes; "" is no attribute any more.
 DATACLASSES |= {"Progress": base.BoundsAt, "Structure": problem.Architecture}
@@ -81,41 +77,17 @@ CLASSIFIERS: dict[str, type[BinaryClassifier]] = _by_name(
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A loaded model, the facts saved with it, and the version that wrote it.
-
-    ``preparation`` makes its inputs of the columns of a file; None where it takes them as they are.
-    """
+    """A loaded model, the facts saved with it, and the version that wrote it."""
 
     model: BinaryClassifier
     facts: Mapping[str, Any]
     version: str
-    preparation: Preparation | None = None
-
-    def predict(self, X: ArrayLike | pd.DataFrame) -> NDArray[Any]:
-        """Return the class (n,) of each sample, as the file that the model was fitted to has it.
-
-        Parameters
-        ----------
-        X : DataFrame or array_like of shape (n, D)
-            Of a model that the command line fitted to a file: a table of rows as they are there.
-            Else what ``model.predict`` takes.
-
-        Raises
-        ------
-        ValueError
-            The table lacks a column or a value; see `Preparation`.
-        """
-        if self.preparation is None:
-            return self.model.predict(X)
-        found = self.model.predict(self.preparation(X))
-        return np.asarray(self.preparation.labels[np.searchsorted(self.model.classes_, found)])
 
 
 def save_model(
     path: str | Path,
     model: BinaryClassifier,
     facts: Mapping[str, Any] | None = None,
-    preparation: Preparation | None = None,
 ) -> None:
     """Write a fitted classifier to a file, replacing it only once all is written.
 
@@ -127,8 +99,6 @@ def save_model(
         One of this package's classifiers, fitted.
     facts : mapping, optional
         Anything JSON can hold: how the model was made.
-    preparation : Preparation, optional
-        How its inputs were made of the columns of a file: ``Dataset.preparation``.
 
     Raises
     ------
@@ -156,7 +126,6 @@ def save_model(
         "version": VERSION,
         "model": _encode(model, arrays),
         "facts": dict(facts or {}),
-        "preparation": _encode(preparation, arrays),
     }
     MODELS.write(path, arrays, header)
 
@@ -187,10 +156,7 @@ def _decode_model(header: dict[str, Any], arrays: Tensors) -> SavedModel:
     _check_predictor(model, arrays)
     if not isinstance(header["facts"], dict):
         raise ValueError("its facts are not a mapping")
-    preparation = _decode(header.get("preparation"), arrays)
-    if not isinstance(preparation, Preparation | None):
-        raise ValueError("its preparation is none")
-    return SavedModel(model, header["facts"], str(header["version"]), preparation)
+    return SavedModel(model, header["facts"], str(header["version"]))
 
 
 def _check_predictor(model: BinaryClassifier, arrays: Tensors) -> None:

@@ -22,7 +22,8 @@ from implicit_bias.base import strict_json
 from implicit_bias.base.atomic import free_path, write_text
 from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
-from implicit_bias.datasets.preparation import Preparation
+from implicit_bias.datasets.preparation import text_columns
+from implicit_bias.datasets.table import Table
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.saved_models import load_model, save_model
@@ -31,7 +32,7 @@ from implicit_bias.report.words import names_of
 from implicit_bias.runs import command
 from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, chosen, group
-from implicit_bias.runs.data import Data
+from implicit_bias.runs.data import Data, rows_left_out
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.training.limit import LimitConfig, LimitResult
 
@@ -88,8 +89,7 @@ def fit_comparison(
     write_text(folder / command.CONFIG_FILE, strict_json.dumps(config.metadata(), indent=2))
     for name, model in ModelFactory(config, data, progress=True).fit():
         fitted[name] = model
-        made = data.parts.train.preparation
-        save_model(model_file(folder, name), model, config.metadata(), made)
+        save_model(model_file(folder, name), model, config.metadata())
         on_model(name)
     return {name: fitted[name] for name in config.models}
 
@@ -110,7 +110,7 @@ def train_and_save(
         samples.y,
         lambda network, X, y: train_beside_svm(network, X, y, limit, **goals)[0],
     )
-    save_model(file, classifier, config.metadata(), samples.preparation)
+    save_model(file, classifier, config.metadata())
     assert isinstance(classifier.training_, LimitResult)
     name = re.sub(rf"{command.LIMIT_SUFFIX}(?=(-\d+)?$)", "", file.stem)
     return classifier, write_limit(file.parent, name, classifier.training_)
@@ -202,10 +202,10 @@ def write_comparison(
     weights = ", ".join(config.class_weight or ())
     facts = {
         "intercept": "none: the inputs carry a constant 1, which counts in the norm"
-        if data.everything.has_constant
+        if data.parts.train.has_constant
         else "none",
         "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
-        **_cleaning(config, data.everything.preparation),
+        **_preparation(config, data.table),
         "hidden units": str(config.units),
         "hyperplanes a unit": str(config.hyperplanes),
         "thresholds": config.threshold,
@@ -237,20 +237,19 @@ def write_comparison(
     return comparison, page
 
 
-def _cleaning(config: RunConfig, preparation: Preparation | None) -> dict[str, str]:
-    """Say what was done to the columns of a file of the user's own."""
-    missing = {"drop": "their samples are left out", "median": "medians of the training samples"}
-    columns = () if preparation is None else zip(preparation.names, preparation.texts, strict=True)
-    encoded = [
-        f"{name} as {f'days since {known[:10]}' if type(known) is str else '0 or 1 for each text'}"
-        for name, known in columns
-        if known is not None
-    ]
-    facts = {"encoded": ", ".join(encoded)} if encoded else {}
-    if config.missing in missing:
-        facts["missing values"] = missing[config.missing]
-    if config.ignore:
-        facts["columns left out"] = ", ".join(config.ignore)
+def _preparation(config: RunConfig, table: Table | None) -> dict[str, str]:
+    """Say what was done to the rows and columns of a file of the user's own."""
+    facts = dict[str, str]()
+    if table is None:
+        return facts
+    if text := text_columns(table.inputs):
+        facts["0 or 1 for each value of"] = ", ".join(text)
+    if config.missing == "median":
+        facts["missing numbers"] = "medians of the training samples"
+    if left_out := rows_left_out(table):
+        facts["rows left out"] = left_out
+    if config.id:
+        facts["columns that are no inputs"] = ", ".join(config.id)
     return facts
 
 

@@ -82,28 +82,24 @@ class RunConfig:
     dataset
         Data set.
     data
-        A file of your own instead: CSV, TSV, Parquet, NPZ, or libsvm's text.
+        A table of your own instead: CSV, TSV or Parquet.
     target
-        Its column (or array) that holds the labels.
+        Its column that holds the labels.
     positive
         Classes that are +1, such as 0,1,2 or sneaker (default 0,1,2,3,4; the second of two).
     negative
         Classes that are -1, such as 7,8 (default 5,6,7,8,9; all others where names are given).
     classes
         Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all.
-    encode
-        Make of each column of text one input of 0 and 1 for each different text, and of one of
-        dates, such as 2020-01-31, the days since its first.
-    missing
-        Samples that lack a value: none may, leave them out, or fill in the median of the training
-        samples.
-    ignore
-        Columns of your file that are no inputs, such as remark,date.
     id
-        Columns of your file that name its rows: no inputs, but carried along to predictions.csv.
+        Columns of your file that are no inputs, such as name,remark: they are carried along to
+        predictions.csv.
+    missing
+        Rows that lack a value: none may, leave them out, or fill in the median of the training
+        samples. Rows without a label are left out with drop and median.
     standardize
-        Scale each input to mean 0 and variance 1 over the training samples (default: a file of your
-        own is scaled, a built-in data set is not).
+        Scale each input to mean 0 and variance 1 over the training samples (default: the numbers of
+        a file of your own are scaled, a built-in data set is not).
     train_size
         Training samples N (default 1000, at most 4/5 of the data).
     models
@@ -159,10 +155,8 @@ class RunConfig:
     positive: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
     negative: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
     classes: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
-    encode: bool = option(False, "Data")
-    missing: options.Missing = option("refuse", "Data", choices=get_args(options.Missing))
-    ignore: tuple[str, ...] = option((), "Data")
     id: tuple[str, ...] = option((), "Data")
+    missing: options.Missing = option("refuse", "Data", choices=get_args(options.Missing))
     standardize: bool | None = option(None, "Data")
     train_size: int | None = option(None, "Data")
     models: tuple[str, ...] = option(("gd-gln", "svm-gln", "svm-l2"), "Models", choices=MODEL_NAMES)
@@ -205,7 +199,7 @@ class RunConfig:
             _check(described, getattr(self, described.name))
         if len(set(self.models)) < len(self.models):
             raise ValueError(f"models names one twice: {', '.join(self.models)}")
-        of_files = ("target", "encode", "missing", "ignore", "id")
+        of_files = ("target", "id", "missing")
         asked = [name for name in of_files if getattr(self, name) != self.defaults[name]]
         if self.data is None and asked:
             raise ValueError(f"{', '.join(asked)}: for a file of your own, named by --data FILE")

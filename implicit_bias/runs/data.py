@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from implicit_bias.base.validation import check_number
 from implicit_bias.datasets.catalogue import load
-from implicit_bias.datasets.dataset import Dataset, Split, filled, split, standardized
+from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
 from implicit_bias.datasets.labels import find_class
-from implicit_bias.datasets.own import load_own
+from implicit_bias.datasets.table import Table, load_own
 from implicit_bias.runs.configuration import RunConfig, chosen
 
 if TYPE_CHECKING:
@@ -23,11 +23,16 @@ DEFAULT_TRAIN_SIZE = 1000
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The data of a configuration: all samples, the split, and the weights of the classes."""
+    """The data of a configuration: all samples, the split, and the weights of the classes.
+
+    ``everything`` has no inputs where the data are a ``table`` of the user's own, since these are
+    made by what its training rows have.
+    """
 
     everything: Dataset
     parts: Split
     class_weight: ClassWeight = None
+    table: Table | None = None
 
     def compare(self, models: Mapping[str, BinaryClassifier]) -> Comparison:
         """Compare models that were fitted to the training samples, on the validation samples."""
@@ -35,7 +40,7 @@ class Data:
 
         train, validation = self.parts.train, self.parts.validation
         found = compare(models, validation.X, validation.y, train=(train.X, train.y))
-        return replace(found, own=None if validation.preparation is None else self.parts)
+        return replace(found, own=None if self.table is None else self.parts)
 
 
 def load_data(config: RunConfig) -> Data:
@@ -50,19 +55,40 @@ def load_data(config: RunConfig) -> Data:
         that is no data set (see `load_own`).
     """
     classes = chosen(config, "positive", "negative", "classes")
+    table: Table | None = None
     if config.data is None:
         everything = load(config.dataset, **classes)
     else:
-        cleaning = chosen(config, "encode", "missing", "ignore", "id")
-        everything = load_own(config.data, config.target, **classes, **cleaning)
+        table = load_own(config.data, config.target, **classes, **chosen(config, "id", "missing"))
+        everything = table.samples
+    weights = class_weights(config.class_weight, everything)
     size = config.train_size
     if size is None:
         size = min(DEFAULT_TRAIN_SIZE, len(everything) * 4 // 5)
-    parts = split(everything, size, seed=config.split_seed)
-    if not everything.complete:
-        parts = filled(parts)
-    weights = class_weights(config.class_weight, everything)
-    return Data(everything, standardized(parts) if config.standardize else parts, weights)
+    if table is not None:
+        parts = table.split(size, seed=config.split_seed, standardize=bool(config.standardize))
+    else:
+        parts = split(everything, size, seed=config.split_seed)
+        if config.standardize:
+            parts = standardized(parts)
+    return Data(everything, parts, weights, table)
+
+
+def rows_left_out(table: Table) -> str:
+    """Say how many rows of a file are left out, and why; empty for none."""
+    reasons = []
+    if table.n_unlabelled:
+        reasons.append(f"{_rows(table.n_unlabelled)} without a label")
+    if table.n_incomplete:
+        reasons.append(f"{_rows(table.n_incomplete)} with another value missing")
+    if not reasons:
+        return ""
+    left_out = table.n_unlabelled + table.n_incomplete
+    return f"{left_out} of {_rows(table.n_rows)}: {', '.join(reasons)}"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def class_weights(given: Sequence[str] | None, data: Dataset) -> ClassWeight:

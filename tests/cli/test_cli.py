@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -338,7 +339,7 @@ def test_own_data_from_file_to_report_and_certificate(shell: Shell) -> None:
     assert wrong.err.count("\n") == 1
 
 
-OWN = "--data own.csv --target kind --positive good --id name"
+OWN = "--data own.csv --target kind --positive good --id name --missing drop"
 
 
 @pytest.fixture(scope="module")
@@ -349,10 +350,11 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, pd.DataFrame
     kinds = np.where(x[:, 0] + rng.normal(size=60) > 0, "good", rng.choice(["bad", "Late"], 60))
     table = pd.DataFrame({"name": [f"C-{n}" for n in range(60)], "age": 40 + 9 * x[:, 0]})
     table = table.assign(debt=1000 * x[:, 1], city=rng.choice(["Bonn", "Ulm"], 60), kind=kinds)
-    table["day"] = rng.choice(["2020-01-30", "2020-01-31"], 60)
+    table.loc[[3, 4], "kind"] = None
+    table.loc[5, "age"] = np.nan
     table.to_csv(there.folder / "own.csv", index=False)
     models = "--models gd-gln,svm-gln --units 2 --steps 50"
-    return there, table, there(f"compare {OWN} --encode {models}")
+    return there, table, there(f"compare {OWN} {models}")
 
 
 @pytest.mark.slow
@@ -368,10 +370,7 @@ def test_predictions_name_the_rows_of_the_file(
     assert (found["label in the file"].to_numpy() == rows["kind"].to_numpy()).all()
     assert set(found["true label"]) | set(found["svm-gln"]) <= {"good", "Late, bad"}
     assert ((found["gd-gln"] != found["svm-gln"]) == found["models differ"]).all()
-    saved = load_model(folder / "models" / "svm-gln.safetensors")
-    assert (saved.predict(rows) == found["svm-gln"]).all()
-    scores = saved.model.decision_function(known(saved.preparation)(rows))
-    assert found["svm-gln: score of good"].to_numpy() == pytest.approx(scores)
+    assert ((found["svm-gln: score of good"] > 0) == (found["svm-gln"] == "good")).all()
     setting = json.loads((folder / "setting.json").read_text())
     assert "dataset" not in setting
     assert setting["data"].endswith("own.csv")
@@ -395,60 +394,22 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     assert first < done.out.index("Always answering “") < done.out.index("There is no limit")
     page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
     assert "the two differ on" in page
-    assert "city as 0 or 1 for each text, day as days since 2020-01-30" in page
+    assert re.search("0 or 1 for each value of.*city", page, re.DOTALL)
+    for said in (page, done.err):
+        assert "3 of 60 rows: 2 rows without a label, 1 row with another value missing" in said
     for said in (page, done.out):
         assert "No hard margin: nothing separates" in said
-    refused = there(f"fit svm-linear {OWN} --encode --on-failure raise")
+    refused = there(f"fit svm-linear {OWN} --on-failure raise")
     assert (refused.status, refused.out) == (1, "")
     assert "not separable" in refused.err
-    stopped = there(f"fit svm-linear {OWN} --encode --on-failure warn --out warned.safetensors")
+    stopped = there(f"fit svm-linear {OWN} --on-failure warn --out warned.safetensors")
     assert (stopped.status, "solved" in stopped.err) == (1, False)
-
-
-@pytest.mark.slow
-def test_a_model_of_a_file_predicts_another(noisy: tuple[Shell, pd.DataFrame, Finished]) -> None:
-    there, table, _ = noisy
-    fit = f"fit svm-linear {OWN} --encode --C 1 --class-weight good=2 --out soft.safetensors"
-    fitted = there(fit)
-    assert fitted.status == 0
-    file = there.folder / "soft.safetensors"
-    before = file.read_bytes()
-    assert there.json(fit)["file"] == "soft-2.safetensors"
-    assert file.read_bytes() == before
-    assert "predict soft.safetensors FILE" in fitted.out
-    table[::-1].to_csv(there.folder / "new.csv", index=False)
-    wrong = there.json("predict soft.safetensors new.csv")["wrong"]
-    found = pd.read_csv(there.folder / "predictions.csv")
-    assert list(found) == ["row", "name", "true label", "soft", "soft: score of good"]
-    assert ((found["soft: score of good"] > 0) == (found["soft"] == "good")).all()
-    assert (found["name"].to_numpy() == table["name"][::-1].to_numpy()).all()
-    good = found["true label"] == "good"
-    assert wrong == (good != (found["soft"] == "good")).sum() < 30
-    (there.folder / "predictions-2.csv").write_text("mine")
-    again = there("predict soft.safetensors new.csv")
-    assert (again.status, "predictions.csv is kept" in again.err) == (0, True)
-    assert "Predictions: predictions-3.csv" in again.out
-    assert (there.folder / "predictions-2.csv").read_text() == "mine"
-    assert pd.read_csv(there.folder / "predictions-3.csv").equals(found)
-    table[["day", "city", "debt", "age"]].to_parquet(there.folder / "bare.parquet")
-    bare = there("predict soft.safetensors bare.parquet --out bare.csv")
-    assert (bare.status, "wrong" in bare.out) == (0, False)
-    both = pd.read_csv(there.folder / "bare.csv").merge(
-        found.assign(row=60 - found.index), on="row"
-    )
-    assert (both["soft_x"] == both["soft_y"]).all()
-    table[["city", "age"]].to_csv(there.folder / "less.csv", index=False)
-    less = there("predict soft.safetensors less.csv --out less.out")
-    assert (less.status, "columns are missing: debt" in less.err) == (2, True)
-    assert "kept" not in there("predict soft.safetensors less.csv").err
-    assert "fitted to" in there("predict soft.safetensors own.csv").out
-    assert "fitted to" not in again.out
 
 
 @pytest.mark.slow
 def test_C_is_chosen_and_shown(noisy: tuple[Shell, pd.DataFrame, Finished]) -> None:
     there, _, _ = noisy
-    auto = f"{OWN} --encode --units 2 --C auto --class-weight balanced"
+    auto = f"{OWN} --units 2 --C auto --class-weight balanced"
     assert "5-fold cross-validation" in there(f"fit svm-linear {auto} --out auto.safetensors").out
     done = there(f"compare {auto} --models gd-gln,svm-gln --steps 50 --out auto")
     assert "svm-gln: C = " in done.out
@@ -608,7 +569,6 @@ def test_what_is_wrong_with_data_is_said_at_once(shell: Shell) -> None:
         ("fit svm-linear --dataset blobs --class-weight spam=2", 2, "no class is called 'spam'"),
         ("compare --dataset blobs --class-weight +1=-1", 2, "weight"),
         ("compare --data .", 1, "a folder"),
-        ("predict own.safetensors own.csv", 2, "--data"),
         ("compare --momentum 2", 2, "momentum"),
         ("compare --solver gurobi", 2, "solver"),
         ("fit svm-linear --classes 1,2 --positive 3", 2, "classes"),

@@ -14,9 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
 from implicit_bias.base.options import DATASET_NAMES, TOY_KINDS, ToyKind
-from implicit_bias.datasets import DataError, Dataset, files, load, make_toy, split, split_indices
+from implicit_bias.datasets import (
+    DataError,
+    Dataset,
+    Split,
+    files,
+    load,
+    make_toy,
+    split,
+    split_indices,
+    standardized,
+)
 from implicit_bias.datasets.files import DATA_VARIABLE, KNOWN, data_status, download
 from implicit_bias.datasets.images import GARMENT_NAMES, load_digits, load_fashion_mnist, load_mnist
 from system import python
@@ -345,6 +356,11 @@ def test_real_files() -> None:
     fashion = load_fashion_mnist(subset="test", positive=[0], negative=[9])
     assert fashion.X.shape == (2_000, 785)
     assert fashion.class_names == (GARMENT_NAMES[9], GARMENT_NAMES[0])
+    sneakers = load_fashion_mnist(subset="test", positive=["sneaker"])
+    assert sneakers.class_names[1] == "Sneaker"
+    assert int((sneakers.y == 1).sum()) == 1000
+    assert len(sneakers) == 10_000
+    assert len(load_fashion_mnist(subset="test", positive=["bag"], negative=["Ankle boot"])) == 2000
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -403,11 +419,32 @@ def test_refused(call: Callable[..., object], arguments: dict[str, Any], message
 
 @pytest.mark.parametrize(
     "name",
-    ["complete", "has_constant", "carried", "class_names", "image_shape", "name", "preparation"],
+    ["has_constant", "carried", "class_names", "image_shape", "name"],
 )
 def test_wrong_types_are_named(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         dataset(**{name: 3.5})
+
+
+def test_what_is_carried_has_a_value_for_each_sample() -> None:
+    with pytest.raises(ValueError, match="row"):
+        dataset(carried={"row": np.arange(3)})
+
+
+def test_standardized_by_training_samples_alone() -> None:
+    parts = split(make_toy("moons", 50), 30)
+    scaled = standardized(parts)
+    scaler = StandardScaler().fit(parts.train.X[:, :-1])
+    for part, raw in ((scaled.train, parts.train), (scaled.validation, parts.validation)):
+        np.testing.assert_allclose(part.X[:, :-1], scaler.transform(raw.X[:, :-1]))
+        assert (part.X[:, -1] == 1).all()
+    np.testing.assert_allclose(scaled.train.X[:, :-1].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scaled.train.X[:, :-1].std(axis=0), 1)
+    flat = dataset(X=np.ones((2, 2)))
+    assert not standardized(Split(flat, flat)).train.X[:, 0].any()
+    huge = dataset(X=np.array([[1e200, 1.0], [3e200, 1.0]]))
+    with pytest.raises(ValueError, match="overflow"):
+        standardized(Split(huge, huge))
 
 
 def test_labels_fit_the_named_classes() -> None:

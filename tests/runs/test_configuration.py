@@ -46,7 +46,7 @@ def test_metadata_come_back() -> None:
 def test_metadata_that_are_no_configuration_are_refused() -> None:
     for metadata, match in (
         ({"unit": 5}, "has no 'unit'"),
-        ({"encode": "yes"}, "encode cannot be 'yes'"),
+        ({"target": 3}, "target cannot be 3"),
         ({"positive": [None]}, "positive cannot be"),
         ({"classes": [{}]}, "classes cannot be"),
         ({"class_weight": [1]}, "class_weight cannot be"),

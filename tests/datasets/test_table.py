@@ -1,0 +1,344 @@
+"""Tables of the user's own: read by pandas, and prepared by what the training rows have."""
+
+import gzip
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from implicit_bias.datasets import load_own
+from implicit_bias.datasets.preparation import text_columns
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.data import load_data, rows_left_out
+
+RNG = np.random.default_rng(0)
+KINDS = np.array(["Cat", "dog", "emu"] * 10)
+TABLE = pd.DataFrame(RNG.integers(-5, 5, size=(30, 3)) / 4, columns=["a", "b", "c"])
+TABLE = TABLE.assign(kind=KINDS)
+
+
+def put(folder: Path, content: Any, suffix: str = ".csv") -> Path:
+    """Write text, bytes or a table into a file."""
+    file = folder / f"own{suffix}"
+    if isinstance(content, str):
+        file.write_text(content, "utf-8")
+    elif isinstance(content, bytes):
+        file.write_bytes(content)
+    elif suffix == ".parquet":
+        content.to_parquet(file)
+    else:
+        content.to_csv(file, index=False, sep="\t" if ".tsv" in suffix else ",")
+    return file
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".parquet"])
+def test_every_format_gives_the_same_rows(suffix: str, tmp_path: Path) -> None:
+    table = load_own(put(tmp_path, TABLE, suffix), "kind", positive=["EMU"], negative=["Cat"])
+    kept = KINDS != "dog"
+    np.testing.assert_array_equal(table.inputs, TABLE[["a", "b", "c"]][kept])
+    np.testing.assert_array_equal(table.samples.y, np.where(KINDS == "emu", 1, -1)[kept])
+    assert table.samples.class_names == ("Cat", "emu")
+    assert table.inputs.index.tolist() == (np.flatnonzero(kept) + 1).tolist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffa,b,kind\n1,2.5,x\n3,4,y\n",
+        '\ufeff"a","b","kind"\r\n"1","2.5","x"\r\n"3","4","y"\r\n',
+        "a, b, kind\n1, 2.5, x\n\n 3,4,y\n",
+        "a,b,kind\n1,2.5,x,\n3,4,y,\n",  # a comma more in each row
+        "a,a,kind\n1,2.5,x\n3,4,y",
+        '"a\nb",b,kind\n1,2.5,x\n3,4,y\n',
+    ],
+)
+def test_tables_that_are_read_right(text: str, tmp_path: Path) -> None:
+    table = load_own(put(tmp_path, text), "kind")
+    assert table.inputs.to_numpy().tolist() == [[1, 2.5], [3, 4]]
+    assert table.samples.y.tolist() == [-1, 1]
+
+
+def column(values: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame({"a": values, "b": 1.5, "kind": [*"xy", *(len(values) - 2) * "x"]})
+
+
+DAY = pd.Timestamp("2020-01-01")
+LISTS = pd.Series([[1]] * 30)
+# Contents of a CSV file that has the target kind, and what is said of them.
+REFUSED = [
+    ("a,b,kind\n1,2,3,x\n4,5,6,y\n", "more fields than the 3 names"),
+    ("a,b,kind\n1,2,3,4,x\n4,5,6,7,y\n", "more fields than the 3 names"),
+    ("a,b,kind\n1,2,3,x\n4,5,y\n", "more fields than the 3 names"),
+    ("a,b,kind\n1,2,x\n4,5,6,y\n", "line 3"),
+    ("a,b,kind\n1,2,x\n4,5\n", r"missing in kind \(1 of 2 rows\)"),
+    ("a,kind,b,kind\n1,x,2,y\n3,y,4,x\n", "several columns are called 'kind'"),
+    ("a,kind,b, kind \n1,x,2,y\n3,y,4,x\n", "several columns are called 'kind'"),
+    (",a,kind\n0,1,x\n1,2,y\n", "no name"),
+    ("a;b;kind\n1;2;x\n3;4;y\n", "no column is called 'kind': there are a;b;kind"),
+    ('a,kind\n1,"x\n2,y\n', "EOF inside string"),
+    ("a,kind\n9007199254740993,x\n9007199254740992,y\n", "a' has whole numbers beyond"),
+    ("a,kind\n" + "".join(f"{n},{n / 7}\n" for n in range(50)), "fractions"),
+    ("", "No columns"),
+    ("a,kind\n", "no rows"),
+    (TABLE, "3 classes"),
+    (TABLE.assign(a=TABLE["a"].where(TABLE["a"] > 0)), r"missing in a \(.* of 30 rows"),
+    (TABLE[["kind"]], "no inputs"),
+    (TABLE[TABLE["kind"] == "dog"], "two classes .* 10 of its 10 .*: dog"),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "options", "message"),
+    [
+        *((content, ".csv", {"target": "kind"}, message) for content, message in REFUSED),
+        (TABLE, ".csv", {"target": "kinds"}, "'kinds': there are kind"),
+        (TABLE, ".csv", {}, "--target"),
+        (TABLE, ".csv", {"target": "kind", "id": ["ax"]}, "'ax'"),
+        (TABLE, ".csv", {"target": "kind", "id": ["kind"]}, "target"),
+        (TABLE, ".csv", {"target": "kind", "id": "a"}, "list"),
+        (TABLE, ".csv", {"target": "kind", "missing": "mean"}, "missing"),
+        (TABLE, ".csv", {"target": "kind", "positive": "xy"}, "positive"),
+        (TABLE, ".csv", {"target": "kind", "negative": "xy"}, "negative"),
+        (TABLE, ".csv", {"target": "kind", "classes": "xy"}, "classes"),
+        (TABLE, ".csv", {"target": "kind", "classes": ["dog"]}, "two classes or more"),
+        ("", ".npz", {"target": "kind"}, "ending"),
+        (column([None] * 3), ".csv", {"target": "kind", "missing": "drop"}, "0 of its 3 rows"),
+        (TABLE.assign(a=DAY), ".parquet", {"target": "kind"}, "'a' has datetime64 values"),
+        (TABLE.assign(a=LISTS), ".parquet", {"target": "kind"}, "'a' has mixed values"),
+        (TABLE.assign(kind=[b"x", b"y"] * 15), ".parquet", {"target": "kind"}, "'kind' has bytes"),
+    ],
+)
+def test_what_could_be_misread_is_refused(
+    content: Any, suffix: str, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        load_own(put(tmp_path, content, suffix), **options)
+
+
+@pytest.mark.parametrize(
+    ("values", "spoilt", "row"),
+    [
+        *(
+            ([*range(100, 110), odd], odd, 11)
+            for odd in ("2,000", "99,5", "1\u00a0500", "\u22121.5")
+        ),
+        *(([*range(100, 110), odd, 3], odd, 11) for odd in ("15 %", "$20", "?", "1_0")),
+        (["1", "", "2", "?", "3", "?"], "?", 4),
+        ([1.5, -np.inf, 2.0, np.inf], -np.inf, 2),
+        ([1.5, 2.0, 1e200], 1e200, 3),
+    ],
+)
+def test_the_value_that_spoils_a_column_of_numbers_is_shown(
+    values: list[Any], spoilt: Any, row: int, tmp_path: Path
+) -> None:
+    said = re.escape(f"own.csv: column 'a' has numbers, but {spoilt!r} in row {row},")
+    with pytest.raises(ValueError, match=said):
+        load_own(put(tmp_path, column(values)), "kind", missing="median")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_damaged_files_are_named(suffix: str, packed: str, tmp_path: Path) -> None:
+    """Cut, not text, or empty."""
+    file = tmp_path / f"own{suffix}{packed}"
+    table = pd.DataFrame(RNG.standard_normal((300, 4))).to_csv(index=False).encode()
+    contents = [gzip.compress(table)[:-30], gzip.compress(b""), gzip.compress(b"\xff\xfe\0" * 9)]
+    if not packed:
+        contents += [b"\xff\xfe\0" * 9, b"PAR1junkPAR1", b""]
+    for content in contents:
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=re.escape(str(file))):
+            load_own(file, "kind")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        load_own(tmp_path / "absent.csv", "y")
+
+
+def test_many_classes_of_a_file(tmp_path: Path) -> None:
+    file = put(tmp_path, "legs,kind\n6,bee\n4,cow\n2,owl\n4,Cat\n6,bee\n")
+    beasts = load_own(file, "kind", classes=["all"]).samples
+    assert beasts.class_names == ("Cat", "bee", "cow", "owl")
+    assert beasts.y.tolist() == [1, 2, 3, 0, 1]
+    some = load_own(file, "kind", classes=["owl", "cat", "bee"])
+    assert some.samples.class_names == ("Cat", "bee", "owl")
+    assert some.samples.y.tolist() == [1, 2, 0, 1]
+    assert some.inputs["legs"].tolist() == [6, 2, 4, 6]
+    with pytest.raises(ValueError, match="apart"):
+        load_own(file, "kind", classes=["all"], positive=["bee"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "y", "names"),
+    [
+        ([2.0, 1.0, 1.0, np.nan], [1, -1, -1], ("1", "2")),
+        ([True, False, True, None], [1, -1, 1], ("False", "True")),
+        ([Decimal("1.5"), Decimal("2.5"), None, Decimal("2.5")], [-1, 1, 1], ("1.5", "2.5")),
+        (pd.Categorical(["b", None, "a", "b"], categories=["b", "a"]), [1, -1, 1], ("a", "b")),
+    ],
+)
+def test_labels_of_every_kind(
+    labels: Any, y: list[int], names: tuple[str, str], tmp_path: Path
+) -> None:
+    table = pd.DataFrame({"a": [1.0, 2, 3, 4], "kind": labels})
+    found = load_own(put(tmp_path, table, ".parquet"), "kind", missing="drop").samples
+    assert (found.class_names, found.y.tolist()) == (names, y)
+
+
+# --- preparation -----------------------------------------------------------------------------
+
+
+def prepared_by_loops(
+    train: pd.DataFrame, rows: pd.DataFrame, *, standardize: bool
+) -> np.ndarray[Any, Any]:
+    """Prepare rows as the head of the module says, column after column."""
+    inputs = []
+    for name in ("age", "debt"):
+        known = [float(value) for value in train[name] if not pd.isna(value)]
+        median = float(np.median(known))
+        filled = [median if pd.isna(value) else float(value) for value in train[name]]
+        values = [median if pd.isna(value) else float(value) for value in rows[name]]
+        shift, scale = (np.mean(filled), np.std(filled)) if standardize else (0.0, 1.0)
+        inputs.append([(value - shift) / scale for value in values])
+    for name in ("city", "member"):
+        texts = ["missing" if pd.isna(value) else str(value) for value in train[name]]
+        shown = ["missing" if pd.isna(value) else str(value) for value in rows[name]]
+        # The missing one comes last.
+        for text in sorted(set(texts), key=lambda text: (text == "missing", text)):
+            inputs.append([float(value == text) for value in shown])
+    inputs.append([1.0] * len(rows))
+    return np.array(inputs).T
+
+
+CLIENTS = pd.DataFrame(
+    {
+        "number": [f"C-{n}" for n in range(60)],
+        "city": RNG.choice(["Bonn", "Kiel", "Ulm"], 60),
+        "age": RNG.integers(20, 60, 60).astype(float),
+        "member": RNG.choice([True, False], 60),
+        "kind": np.tile(["good", "late", "bad"], 20),
+        "debt": [Decimal(int(n)) / 8 for n in RNG.integers(0, 99, 60)],
+    }
+)
+GAPS = CLIENTS.astype({"member": object})
+GAPS.loc[RNG.choice(60, 20, replace=False), "age"] = np.nan
+GAPS.loc[RNG.choice(60, 20, replace=False), "city"] = None
+GAPS.loc[RNG.choice(60, 20, replace=False), "member"] = None
+GAPS.loc[[5, 6], "debt"] = None
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("content", [CLIENTS, GAPS], ids=["complete", "with gaps"])
+def test_inputs_by_loops(
+    content: pd.DataFrame, standardize: bool, suffix: str, tmp_path: Path
+) -> None:
+    """Of training and validation rows, by what the training rows have alone."""
+    table = load_own(
+        put(tmp_path, content, suffix), "kind", classes=["all"], id=["number"], missing="median"
+    )
+    parts = table.split(40, 20, standardize=standardize)
+    assert text_columns(table.inputs) == ("city", "member")
+    train = content.loc[parts.train.carried["row"] - 1]
+    for part in (parts.train, parts.validation):
+        rows = content.loc[part.carried["row"] - 1]
+        expected = prepared_by_loops(train, rows, standardize=standardize)
+        np.testing.assert_allclose(part.X, expected, rtol=1e-12, atol=1e-12)
+        assert [part.names[label] for label in part.y] == rows["kind"].tolist()
+        assert part.carried["number"].tolist() == rows["number"].tolist()
+        assert part.has_constant
+    assert set(parts.train.carried["row"]) | set(parts.validation.carried["row"]) == {*range(1, 61)}
+
+
+def test_labels_that_share_a_class_are_carried_along(tmp_path: Path) -> None:
+    table = load_own(put(tmp_path, CLIENTS), "kind", positive=["bad"], id=["number"])
+    assert (table.samples.carried["label in the file"] == CLIENTS["kind"]).all()
+    two = load_own(put(tmp_path, CLIENTS), "kind", classes=["good", "bad"], id=["number", "age"])
+    assert list(two.samples.carried) == ["row", "number", "age"]
+    assert len(two.samples) == 40
+
+
+def test_values_that_no_training_row_has_are_told(tmp_path: Path) -> None:
+    """With their column and value; their inputs are 0."""
+    content = TABLE.assign(kind=KINDS == "dog", city=["Bonn", "Kiel"] * 15, n=range(30))
+    plain = load_own(put(tmp_path, content), "kind").split(20)
+    row = int(plain.validation.carried["row"][2])
+    content.loc[row - 1, "city"] = "Rom"
+    with pytest.warns(UserWarning, match=rf"'city' .* in 1 of 6 .*: 'Rom' \(.* row {row}\)"):
+        parts = load_own(put(tmp_path, content), "kind").split(20)
+    assert parts.validation.X[:, 4:6].sum(axis=1).tolist() == [1, 1, 0, 1, 1, 1]
+    np.testing.assert_array_equal(parts.train.X, plain.train.X)
+    content.loc[row - 1, "city"] = None
+    with pytest.warns(UserWarning, match=r"'city'.*: nan \("):
+        load_own(put(tmp_path, content), "kind", missing="median").split(20)
+
+
+def test_columns_without_any_or_with_one_value_in_training(tmp_path: Path) -> None:
+    """Become 0, and nothing is divided by 0."""
+    content = TABLE.assign(kind=KINDS == "dog", one=3.0)
+    train = load_own(put(tmp_path, content), "kind").split(20).train.carried["row"]
+    content.loc[train - 1, "a"] = np.nan
+    parts = load_own(put(tmp_path, content), "kind", missing="median").split(20)
+    assert not parts.train.X[:, [0, 3]].any()
+    assert not parts.validation.X[:, 3].any()
+
+
+# --- rows that are left out ------------------------------------------------------------------
+
+
+def test_rows_left_out_are_counted(tmp_path: Path) -> None:
+    """Without a label (None is a missing value to pandas), and with another gap."""
+    content = TABLE.assign(kind=["None", "x", "y"] * 10)
+    content.loc[[0, 1, 2], "a"] = np.nan  # of which one lacks its label, too
+    file = put(tmp_path, content)
+    with pytest.raises(ValueError, match=r"in a \(3 of 30 rows\), kind \(10 of 30 rows\)"):
+        load_own(file, "kind")
+    dropped, filled = (load_own(file, "kind", missing=how) for how in ("drop", "median"))
+    assert (dropped.n_rows, dropped.n_unlabelled, dropped.n_incomplete) == (30, 10, 2)
+    assert (filled.n_rows, filled.n_unlabelled, filled.n_incomplete) == (30, 10, 0)
+    assert (len(dropped.samples), len(filled.samples)) == (18, 20)
+    assert dropped.samples.carried["row"].tolist() == [k for k in range(4, 31) if k % 3 != 1]
+    assert rows_left_out(dropped).startswith("12 of 30 rows: 10 rows without a label, 2 rows")
+    whole = load_own(put(tmp_path, TABLE), "kind", classes=["all"])
+    assert rows_left_out(whole) == ""
+    file = put(tmp_path, content.assign(kind=["None", "x", "None"] * 10))
+    with pytest.raises(ValueError, match="two classes .* 9 of its 30 .*20 rows lack .*: x$"):
+        load_own(file, "kind", missing="drop")
+
+
+# --- by a configuration ----------------------------------------------------------------------
+
+
+def test_a_configuration_prepares_its_file(tmp_path: Path) -> None:
+    file = put(tmp_path, GAPS)
+    options: dict[str, Any] = {"missing": "median", "id": ("number",), "train_size": 40}
+    config = RunConfig(data=str(file), target="kind", positive=("bad",), **options)
+    parts = load_data(config).parts
+    raw = load_data(RunConfig(**{**vars(config), "standardize": False})).parts
+    table = load_own(file, "kind", positive=["bad"], missing="median", id=["number"])
+    np.testing.assert_array_equal(parts.train.X, table.split(40).train.X)
+    np.testing.assert_array_equal(raw.train.X, table.split(40, standardize=False).train.X)
+    assert len(load_data(RunConfig(**{**vars(config), "train_size": None})).parts.train) == 48
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target": "y"},
+        {"missing": "drop"},
+        {"id": ("name",)},
+        {"data": "a.csv", "dataset": "moons"},
+        {"dataset": "mnist", "protocol": "lippl2022", "standardize": True},
+    ],
+)
+def test_contradictory_choices_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"data|--data"):
+        RunConfig(**options)
