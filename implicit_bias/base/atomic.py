@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Paths of one name, with numbers behind it.
 MOST_PATHS = 10_000
-# So begins text that a spreadsheet computes; a number is what it says.
-FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
@@ -134,22 +130,9 @@ def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list
     for name, frame in frames.items():
         parquet, csv = Path(folder) / f"{name}.parquet", Path(folder) / f"{name}.csv"
         write_atomically(parquet, partial(frame.to_parquet, index=False))
-        write_csv(csv, frame)
+        write_atomically(csv, partial(frame.to_csv, index=False))
         files += [parquet, csv]
     return files
-
-
-def write_csv(path: str | Path, frame: pd.DataFrame) -> None:
-    """Write a table as CSV, with an apostrophe before text that a spreadsheet would compute."""
-    # A carriage return ends a line for readers, but Python before 3.13 quotes it by request only.
-    returns = frame.map(lambda value: isinstance(value, str) and "\r" in value).to_numpy().any()
-    quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
-    write = partial(frame.map(_no_formula).to_csv, index=False, quoting=quoting)
-    write_atomically(path, write)
-
-
-def _no_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def _flush(path: Path) -> None:
