@@ -7,7 +7,7 @@ kappa. With K classes chance gives
     p (1 - q) + q (1 - p) + p q (K - 2) / (K - 1),
 
 the last term for two wrong answers that differ, each spread evenly over the K - 1 wrong classes;
-with K = 2 it is 0. What is taken for what is in the confusion matrix of each model.
+with K = 2 it is 0.
 
 On the training samples, for the models with a margin problem (SVMs, and networks of one hidden
 layer): the smallest margin at norm 1, the norm at margin 1, its excess over the certified optimum
@@ -220,10 +220,6 @@ class ModelResult:
         Steps that a network was to be trained for; 0 for an SVM.
     interrupted : bool
         See `is_interrupted`.
-    confusion : ndarray of int, shape (K, K), or None
-        Evaluation samples of each class (row) by the class that the model gives them (column), in
-        the order of ``Comparison.classes``. Those that it is undecided on are in no column. None
-        without a predictor.
     predicted : ndarray of shape (n,)
         The class that it gives each evaluation sample; None where it is undecided.
     wrong : ndarray of bool, shape (n,)
@@ -245,7 +241,6 @@ class ModelResult:
     unseen: int = 0
     planned_steps: int = 0
     interrupted: bool = False
-    confusion: NDArray[np.int64] | None = field(default=None, repr=False)
     predicted: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=object), repr=False)
     wrong: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)
     train_wrong: Count | None = None
@@ -559,19 +554,6 @@ class Comparison:
         X = self.of.X
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
-    def confusion_frame(self) -> pd.DataFrame:
-        """One row a model, a class and a class that it is given: the number of samples."""
-        import pandas as pd
-
-        rows = [
-            {"model": model.name, "class": true, "predicted": predicted, "samples": int(count)}
-            for model in self.models
-            if model.confusion is not None
-            for true, counts in zip(self.classes.tolist(), model.confusion, strict=True)
-            for predicted, count in zip(self.classes.tolist(), counts, strict=True)
-        ]
-        return pd.DataFrame(rows)
-
     def history_frame(self) -> pd.DataFrame:
         """One row a point of a training history, with the name of its model."""
         from implicit_bias.training.history import history_frame
@@ -660,7 +642,6 @@ linear. Always answering “-1” would be wrong on 50 %, and too few samples te
             if isinstance(last.model, NetworkClassifier)
             else 0,
             interrupted=is_interrupted(last.model),
-            confusion=said[name].confusion(labels, classes),
             predicted=said[name].classes,
             wrong=said[name].wrong,
             train_wrong=of_train[name].count if train is not None else None,
@@ -706,13 +687,6 @@ class Predictions:
         """How many are wrong; None without a predictor."""
         count = Count(int(np.count_nonzero(self.wrong)), len(self.wrong))
         return count if count.total else None
-
-    def confusion(self, labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64] | None:
-        """Count samples (K, K) of each class by the class that they are given."""
-        if self.count is None:
-            return None
-        of_given = np.array([self.classes == given for given in classes])  # (K, n)
-        return np.array([(of_given & (labels == true)).sum(axis=1) for true in classes])
 
 
 @dataclass(frozen=True, eq=False)

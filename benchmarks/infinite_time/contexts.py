@@ -11,13 +11,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.harness import Judged, Row, Rows, Verdict, otherwise
+from benchmarks.infinite_time.trajectory import context_trajectory, trajectory_figure
 from benchmarks.sizes import grid, sized
 from benchmarks.words import span
 from implicit_bias.base.wording import percent
-from implicit_bias.report.figures.trajectory import trajectory_figure
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
-from implicit_bias.runs.trajectory import context_trajectory
 
 # Gates unlike those at the end, over those at the start, and share of the networks: of the rules.
 LEFT, MOST = 0.5, 0.5

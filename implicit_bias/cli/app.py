@@ -19,7 +19,6 @@ from implicit_bias.cli.output import fail, out, show_warning
 from implicit_bias.cli.report import report
 from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
-from implicit_bias.cli.trajectory import trajectory
 from implicit_bias.runs.configuration import MODEL_NAMES, model_words
 
 # The models that the help of a command explains.
@@ -31,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-COMMANDS = (compare, fit, train, certify, trajectory, report, sweep, data)
+COMMANDS = (compare, fit, train, certify, report, sweep, data)
 for command in COMMANDS:
     app.command(cls=DocumentedCommand, epilog=model_words(EXPLAINS.get(command, ())))(command)
 

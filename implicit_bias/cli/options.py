@@ -168,13 +168,6 @@ def _parsed(field: Field[Any], value: Any) -> Any:
     return items
 
 
-def numbers(text: str, what: str) -> tuple[int, ...]:
-    """Read numbers separated by commas; ``what`` begins the sentence that refuses others."""
-    if not all(number.strip().isdecimal() for number in text.split(",")):
-        raise typer.BadParameter(f"{what} separated by commas, such as 0,1,2; got {text!r}")
-    return tuple(int(number) for number in text.split(","))
-
-
 def load_data(config: RunConfig) -> "Data":
     """Load the data of a configuration, or refuse what the user asked of them."""
     from implicit_bias.runs.data import load_data, rows_left_out

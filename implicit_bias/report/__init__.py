@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from implicit_bias.report.figures.diagnosis import draw_diagnosis, draw_support
     from implicit_bias.report.figures.errors import overview
     from implicit_bias.report.figures.recorder import draw_recorder
-    from implicit_bias.report.page import report_on, write_limit, write_report, write_trajectory
+    from implicit_bias.report.page import report_on, write_limit, write_report
     from implicit_bias.report.words import conclusions
 
 

@@ -6,7 +6,6 @@ models.csv, models.parquet        one row a model, the numbers of `Comparison.mo
 pairs.csv, pairs.parquet          one row a pair; where there are two models at least
 predictions.csv, .parquet         one row an evaluation sample: where it is in the user's file, its
                                   label, the class by each model, whether these differ, the scores
-confusion.csv, confusion.parquet  one row a model, class and predicted class; with many classes
 history.csv, history.parquet      training histories; where there is a trained network
 figures/*.png, figures/*.svg      each figure of the page; images of pixels as PNG only
 ================================  ==========================================================
@@ -41,20 +40,19 @@ from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.report.conclusion import MARKED
 from implicit_bias.report.figures.base import Plot, Subject
-from implicit_bias.report.figures.limit import limit_plots, unit_weights_plots
+from implicit_bias.report.figures.limit import limit_plots
 from implicit_bias.report.figures.sections import sections
-from implicit_bias.report.figures.trajectory import trajectory_figure
-from implicit_bias.report.style import BLACK, DARK, style
+from implicit_bias.report.style import style
 from implicit_bias.report.tables import definitions, tables
 from implicit_bias.report.words import class_names, conclusions, data_facts, programs_in_words
 from implicit_bias.training.limit import LimitResult
 
-__all__ = ["write_limit", "write_report", "write_trajectory"]
+__all__ = ["write_limit", "write_report"]
 
 # The question that every report answers, below its own title.
 QUESTION = "Where does gradient descent go?"
 # What a report writes into its folder.
-TABLES = ("models", "pairs", "predictions", "confusion", "history")
+TABLES = ("models", "pairs", "predictions", "history")
 WRITTEN = (
     *("report.html", "figures"),
     *(f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")),
@@ -150,7 +148,6 @@ def write_report(
             many_classes=comparison.many_classes,
             has_margins=any(model.margin for model in comparison.models),
             sources=sources,
-            fits_dark=changes_in_the_dark,
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -208,32 +205,11 @@ def _check_own(folder: Path) -> None:
         )
 
 
-def write_trajectory(folder: str | Path, frame: pd.DataFrame) -> Path:
-    """Write SVM-LC along a training as table (CSV, Parquet) and picture (PNG).
-
-    Parameters
-    ----------
-    folder : str or Path
-        Where to write; made if need be.
-    frame : DataFrame
-        One row a `TrajectoryPoint`.
-
-    Returns
-    -------
-    Path
-        The picture, ``folder/trajectory.png``.
-    """
-    write_tables(folder, {"trajectory": frame})
-    with style():
-        (file,) = _write_pictures(Path(folder), "trajectory", trajectory_figure(frame))
-    return file
-
-
 def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Path, ...]:
     """Write the pictures (PNG) of a training towards the limit.
 
     Excess, disagreement, the caller's own measures, smallest margin and balance against the
-    steps, as far as they are known, and, with one hidden layer, the weights of each unit.
+    steps, as far as they are known.
 
     Parameters
     ----------
@@ -251,10 +227,9 @@ def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Pat
     """
     columns = ["excess", "disagreement", *result.history[-1].measures, "min_margin", "balance"]
     with style():
-        plots = [*limit_plots(name, result, columns), *unit_weights_plots(result.network)]
         return tuple(
             file
-            for plot in plots
+            for plot in limit_plots(name, result, columns)
             for file in _write_pictures(Path(folder), f"{name}-{plot.name}", plot.figure)
         )
 
@@ -286,10 +261,8 @@ def _write_pictures(
 
 
 def _write_tables(folder: Path, comparison: Comparison, evaluation: Dataset) -> None:
-    confusion = comparison.confusion_frame() if comparison.many_classes else pd.DataFrame()
-    confusion = _by_name(confusion, ("class", "predicted"), comparison, evaluation)
     predictions = _predictions(comparison, evaluation)
-    found = (comparison.model_frame(), comparison.pair_frame(), predictions, confusion)
+    found = (comparison.model_frame(), comparison.pair_frame(), predictions)
     frames = dict(zip(TABLES, (*found, comparison.history_frame()), strict=True))
     write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})
     for name in (name for name, frame in frames.items() if frame.empty):
@@ -318,29 +291,7 @@ def _by_name(
 def _source(plot: Plot, image: bytes) -> str:
     """Figure as a data URL, which keeps the identifiers of each SVG to itself."""
     kind = "png" if plot.raster else "svg"
-    if changes_in_the_dark(plot):
-        image = image.replace(b"<defs>", _dark_style(), 1)
     return f"data:{MEDIA_TYPES[kind]};base64,{base64.b64encode(image).decode()}"
-
-
-def changes_in_the_dark(plot: Plot) -> bool:
-    """Whether a figure has colours that `DARK` exchanges: not those that hold pixels."""
-    return not plot.raster and not any(axes.images for axes in plot.figure.axes)
-
-
-def _dark_style() -> bytes:
-    """Begin an SVG's definitions with a style sheet that exchanges colours in the dark.
-
-    Matplotlib writes black text without a colour, which it then has from the root.
-    """
-    rules = [f"svg{{fill:{DARK[BLACK]}}}"]
-    rules += [
-        f'[style*="{what}: {light.lower()}"]{{{what}:{dark}!important}}'
-        for light, dark in DARK.items()
-        for what in ("fill", "stroke")
-    ]
-    sheet = f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"
-    return f"<defs><style>{sheet}</style>".encode()
 
 
 def _linked(sentence: str) -> Markup:

@@ -1,8 +1,7 @@
 """How figures look: size, colours of Okabe and Ito, lines, markers.
 
 A model's colour says its role, the same in every report; line and marker say the same without
-colour. A page in the dark shows its figures in the colours of `DARK`: the style sheet inside each
-SVG exchanges them, so that one picture serves both.
+colour. Figures have a white ground, on a dark page, too.
 
 ====================  ===================================================================
 role                  colours, the first model of that role first
@@ -46,20 +45,6 @@ class Role(Enum):
     OTHER_SVM = ((GREEN, PURPLE), "-.", ("s", "D"))
     OTHER = ((BLACK, GREY), ":", ("X", "*"))
 
-
-# What stands for a colour in the dark: lighter, with a contrast of 4.5 to the ground at least.
-DARK = {
-    BLACK: "#e6edf3",
-    "#dddddd": "#3a424c",
-    GREY: "#9aa4af",
-    BLUE: "#6cb6ff",
-    SKY: "#a5d8ff",
-    VERMILION: "#ff9a57",
-    ORANGE: "#ffc14d",
-    GREEN: "#3ddc97",
-    PURPLE: "#e6a3cc",
-    "#ffffff": "#14181d",
-}
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 # What the studies draw the main models in; a report gives colours in the order of its models.

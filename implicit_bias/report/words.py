@@ -94,15 +94,6 @@ def margin_words(data: Dataset) -> str:
     return "The smallest f_y(x) − f_k(x), y the sample’s class and k any other,"
 
 
-def pictured(data: Dataset) -> str:
-    """Say what pictures of weights there are, and what their colours mean."""
-    if data.classes is None:
-        return (
-            "one picture for each of its contexts: orange pixels speak for +1, purple ones for −1"
-        )
-    return "one picture for each class: orange pixels speak for it, purple ones against it"
-
-
 def data_facts(
     train: Dataset | None, evaluation: Dataset, given: Mapping[str, str]
 ) -> dict[str, str]:

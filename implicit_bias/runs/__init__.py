@@ -8,7 +8,6 @@ models.py             the data and the fitted models of a configuration
 comparison_folder.py  a comparison's configuration, models and report in a folder
 grading.py            certified bounds on a fitted model, and what they mean
 beside_svm.py         a network trained towards infinite time beside the SVM that it goes to
-trajectory.py         SVM-LC along the training of a ReLU network
 sweep.py              a grid of configurations, computed in parallel, and kept in a file each
 ====================  ======================================================================
 """

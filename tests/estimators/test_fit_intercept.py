@@ -15,7 +15,6 @@ from implicit_bias.base.validation import Array
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.estimators import MarginSVC
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
-from implicit_bias.report.figures.plane import Plane
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.grading import grade
@@ -152,15 +151,6 @@ def test_comparison_and_grades_know_the_intercept() -> None:
         assert graded["upper"] == pytest.approx(free.norm, rel=1e-12)
         assert graded["gap"] <= 1e-6
         assert graded["min_margin"] == pytest.approx(1.0)
-
-
-def test_lines_in_the_plane_are_moved_by_the_intercept() -> None:
-    model = ib.GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y)
-    plane = Plane.around(MOONS)
-    points = plane.line(model.coef_[0], float(model.margin_view().offset))
-    assert len(points)
-    values = plane.inputs(points) @ model.coef_[0] + model.intercept_
-    np.testing.assert_allclose(values, 0.0, atol=1e-9)
 
 
 def test_published_models_have_none() -> None:

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from implicit_bias.networks import GLN, Network
-from implicit_bias.report.figures.limit import decay_exponent, limit_plots, unit_weights_plots
+from implicit_bias.networks import Network
+from implicit_bias.report.figures.limit import decay_exponent, limit_plots
 from implicit_bias.report.style import style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
-from training.samples import GATING, X, Y, gln
+from training.samples import X, Y, gln
 
 
 @pytest.fixture(scope="module")
@@ -59,24 +58,3 @@ def test_plots(result: LimitResult) -> None:
 def test_a_history_without_positive_steps(result: LimitResult) -> None:
     start = replace(result, history=result.history[:1])
     assert not list(limit_plots("start", start, ["norm"]))
-
-
-def test_weights_of_the_units() -> None:
-    network = gln()
-    with torch.no_grad():
-        network.hidden_weights[0][:2] = 0.0  # a dead unit
-    (plot,) = unit_weights_plots(network)
-    equal, outward, inward = plot.figure.axes[0].get_lines()
-    norms = np.asarray(outward.get_xdata())
-    assert len(norms) == 3
-    products = np.asarray(outward.get_ydata()) * np.asarray(inward.get_ydata())
-    np.testing.assert_allclose(products, norms)
-    np.testing.assert_allclose(np.asarray(equal.get_ydata()) ** 2, np.asarray(equal.get_xdata()))
-    assert "3 units of 4" in plot.alt
-
-
-def test_networks_without_units_to_draw() -> None:
-    assert unit_weights_plots(GLN([GATING, GATING])) == ()
-    network = gln()
-    torch.nn.init.zeros_(network.readout)
-    assert unit_weights_plots(network) == ()

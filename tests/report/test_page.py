@@ -37,11 +37,8 @@ from implicit_bias.cli.compare import print_comparison
 from implicit_bias.comparison import Predicts
 from implicit_bias.datasets import Dataset, Split, load_digits, make_toy, split
 from implicit_bias.report.conclusion import Conclusion, Standing, Verdict, conclude, plain
-from implicit_bias.report.figures.base import Plot, Subject
-from implicit_bias.report.figures.plane import distinct_rows
-from implicit_bias.report.figures.sections import sections
+from implicit_bias.report.figures.base import Subject
 from implicit_bias.report.figures.training import training_plots
-from implicit_bias.report.figures.units import unit_plots
 from implicit_bias.report.page import write_report
 from implicit_bias.report.style import logarithmic, panel, style
 from implicit_bias.report.tables import short_notes, tables
@@ -53,7 +50,6 @@ ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WIDTHS = (390, 1280)
 EVERYWHERE = ["numbers", "errors"]
-MARGINS = ["units", "margins", "training"]
 
 
 class Page(HTMLParser):
@@ -304,12 +300,10 @@ def test_sections_follow_the_data(digits: Report, plane: Report, bare: Report) -
     def sections(report: Report) -> list[str]:
         return report.page.attributes("section", "id")
 
-    assert sections(digits) == [*EVERYWHERE, *MARGINS, "predictors", "support", "reading"]
-    assert sections(plane) == [*EVERYWHERE, *MARGINS, "plane", "reading"]
+    assert sections(digits) == [*EVERYWHERE, "margins", "support", "reading"]
+    assert sections(plane) == [*EVERYWHERE, "margins", "training", "plane", "reading"]
     assert sections(bare) == [*EVERYWHERE, "plane", "reading"]
     assert "Certificate" not in bare.page.text
-    assert "confused" not in digits.page.text
-    assert not (digits.path.parent / "confusion.csv").exists()
     for report in (digits, plane, bare):
         links = report.page.attributes("a", "href")
         assert [link for link in links if not link.startswith("#def-")] == [
@@ -333,7 +327,7 @@ def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
         page = fit_and_write(tmp_path, {"linear": ib.GatedSVC(on_failure="warn")}, data).page
     for words in ("not separable: proven", "∞ (not separable)", "linear: not separable, proven."):
         assert words in page.text
-    assert not {"units", "margins", "plane", "support"} & {*page.attributes("section", "id")}
+    assert not {"margins", "plane", "support"} & {*page.attributes("section", "id")}
 
 
 @pytest.mark.slow
@@ -347,7 +341,7 @@ def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
     assert page.text.count("∞ (not separable)") == 2
     drawn = {path.stem for path in (spoilt.path.parent / "figures").iterdir()}
     assert not {"disagreement", "regions-1", "training-excess"} & drawn, "svm has no predictor"
-    assert {"errors", "units-1", "regions-2", "training-margin"} <= drawn
+    assert {"errors", "regions-2"} <= drawn
 
 
 @pytest.fixture(scope="module")
@@ -368,7 +362,6 @@ def test_what_is_said_of_soft_svms_and_trained_gates(moons: Report) -> None:
     assert "Finite C: soft (C = 1). " in text
     assert "trained, 1,200 steps" in text
     assert moons.comparison.model("relu").gates_moved
-    assert (moons.path.parent / "figures" / "training-gates.png").exists()
     assert "of class +1 / −1" in text, "toy data have no names of classes"
 
 
@@ -399,16 +392,6 @@ def test_predictions_have_a_row_a_sample(tmp_path: Path) -> None:
     assert found["models differ"].all()
 
 
-@pytest.mark.parametrize("n_gates", [1, 8, 11, 40])
-def test_distinct_rows_are_those_of_numpy(n_gates: int) -> None:
-    some = np.random.default_rng(0).integers(0, 2, (6, n_gates)).astype(np.float64)
-    rows = np.vstack([some, some[::-1], 0 * some, 0 * some + 1])
-    expected, inverse = np.unique(rows, axis=0, return_inverse=True)
-    found, index = distinct_rows(rows)
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(index, inverse)
-
-
 @pytest.mark.parametrize("high", [1.001, 1.3, 4.0, 7.0, 9.0, 30.0, 70.0, 99.0, 900.0, 1e4, 1e12])
 @pytest.mark.parametrize("low", [1.1, 1.3, 1.6, 2.1, 6.0])
 def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
@@ -422,25 +405,34 @@ def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
     assert ax.get_xscale() == "linear"
 
 
-def picture_of_losses(comparison: ib.Comparison, *losses: float) -> Plot:
-    *others, network = comparison.models
-    history = tuple(replace(p, loss=q) for p, q in zip(network.history, losses, strict=False))
-    changed = replace(comparison, models=(*others, replace(network, history=history)))
+def test_the_excess_is_drawn_of_the_points_that_separate(plane: Report) -> None:
+    network = plane.comparison.model("GD-GLN")
     with style():
-        loss, *_ = training_plots(Subject(changed, make_toy("xor", 160)))
-        loss.figure.draw_without_rendering()  # a layout that collapses warns
-    assert loss.name == "training-loss"
-    return loss
+        (plot,) = training_plots(Subject(plane.comparison, make_toy("xor", 160)))
+        plot.figure.draw_without_rendering()  # a layout that collapses warns
+    (line,) = plot.figure.axes[0].get_lines()
+    expected = [
+        point.norm / point.min_margin / network.known_margin.optimum - 1
+        if point.min_margin > 0
+        else np.nan
+        for point in network.history
+    ]
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), expected)
 
 
-@pytest.mark.parametrize("loss", [0.0, math.nan, math.inf])
-def test_a_loss_that_no_logarithm_has_is_drawn(digits: Report, loss: float) -> None:
-    picture_of_losses(digits.comparison, loss, loss)
-
-
-def test_a_loss_that_has_underflowed_ends_within_its_picture(digits: Report) -> None:
-    loss = picture_of_losses(digits.comparison, *np.geomspace(1.0, 1e-268, 9), 0.0)
-    assert float(loss.figure.axes[0].texts[0].get_position()[1]) == 0.0
+@pytest.mark.parametrize("norm", [0.0, 1e-300])
+def test_an_excess_that_no_logarithm_has_ends_within_its_picture(
+    plane: Report, norm: float
+) -> None:
+    """As of a network whose norm is below the optimum, by rounding."""
+    network, *others = plane.comparison.models
+    *history, last = network.history
+    changed = replace(network, history=(*history, replace(last, norm=norm)))
+    comparison = replace(plane.comparison, models=(changed, *others))
+    with style():
+        (plot,) = training_plots(Subject(comparison, make_toy("xor", 160)))
+        plot.figure.draw_without_rendering()
+    assert float(plot.figure.axes[0].texts[0].get_position()[1]) == 0.0
 
 
 # --- words -----------------------------------------------------------------------------------
@@ -648,21 +640,6 @@ def test_a_soft_margin_for_want_of_a_hard_one_is_not_ranked_beside_a_hard_one() 
     assert "No ranking: a hard margin (gated)" in " ".join(differences.short)
 
 
-@pytest.mark.slow
-def test_units_of_one_program_are_named_by_class_and_joined_where_there_are_several() -> None:
-    X, y = np.random.default_rng(0).normal(size=(12, 6)), np.arange(12) % 3
-    data = Dataset("own", X, y, ("ant", "bee", "cow"), has_constant=False)
-    svm = ib.GLNSVC(4, C=1.0, random_state=0).fit(X, y)
-    by_class = (svm.group_norms_.reshape(3, 4) > 0).sum(axis=1)
-    said = f"keeps .* \\(ant {by_class[0]}, bee {by_class[1]}, cow {by_class[2]}\\)"
-    for models, joined in (({"svm": svm}, False), ({"svm": svm, "same": svm}, True)):
-        subject = Subject(ib.compare(models, X, y, train=(X, y)), data)
-        (plot,) = unit_plots(subject)
-        assert re.search(said, plot.caption)
-        assert ("A line joins" in plot.caption) is joined
-        assert not any("gradient descent does" in section.note for section in sections(subject))
-
-
 def test_a_hard_margin_beside_a_soft_one_is_told() -> None:
     blobs = make_toy("blobs", 30)
     svms = {C: ib.MaxMarginSVC(C=C).fit(blobs.X, blobs.y) for C in (math.inf, 0.01)}
@@ -856,17 +833,15 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 @pytest.mark.slow
-def test_classes_have_confusion_and_regions(classes: Report) -> None:
+def test_classes_have_regions_and_a_table_of_their_errors(classes: Report) -> None:
     figures = {path.stem for path in (classes.path.parent / "figures").glob("*.png")}
-    assert {f"confusion-{i}" for i in (1, 2, 3)} <= figures
     assert {f"regions-{i}" for i in (1, 2, 3)} <= figures
-    assert not any(name.startswith("contexts") for name in figures)
-    frame = pd.read_csv(classes.path.parent / "confusion.csv")
-    counts = frame[frame["model"] == "SVM-GLN"]["samples"].to_numpy().reshape(3, 3)
-    np.testing.assert_array_equal(counts, classes.comparison.model("SVM-GLN").confusion)
+    frame = pd.read_csv(classes.path.parent / "predictions.csv")
+    error = (frame["SVM-GLN"] != frame["true label"]).mean()
+    assert error == pytest.approx(classes.comparison.model("SVM-GLN").error)
     text = classes.page.text
     assert "3 classes" in text
-    assert "confused" in text
+    assert "Errors by class" in text
     assert ATTACK in text
     assert "class +1" not in text
     assert "lower bound" in text  # of the network whose classes share their units

@@ -73,12 +73,6 @@ class Subject:
         """The models that are solutions of a margin problem, by name."""
         return {m.name: m.fitted for m in self.comparison.models if m.fitted is not None}
 
-    @property
-    def on_inputs(self) -> dict[str, FittedMargin]:
-        """Those of them whose gates and weights read the inputs themselves: no pipelines."""
-        models = self.comparison.models
-        return {m.name: m.fitted for m in models if m.fitted is not None and not m.transformed}
-
     def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
         """Draw a curve of the model of this name."""
         drawn = look(self.comparison, name)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.report.figures.predictors import IMAGES_A_ROW, image_grid
+from implicit_bias.report.figures.support import IMAGES_A_ROW, image_grid
 from implicit_bias.report.style import BLUE, GREY, HEIGHT, VERMILION, WIDTH, logarithmic, style
 
 # Pairs that are drawn, those of the smallest margins; layers; samples that are named.

@@ -1,9 +1,7 @@
-r"""Figures of a training towards the limit: how fast it gets there, and what its units weigh.
+"""Figures of a training towards the limit: how fast it gets there.
 
 A quantity that decays like steps^p is a straight line of slope p where both axes are logarithmic.
 The exponent is fitted, by least squares of the logarithms, to the last factor `TAIL` of the steps.
-
-Source: Lippl, Abbott, Chung (2022), eq. (18) for the weights of a unit at the limit.
 """
 
 import math
@@ -11,10 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from implicit_bias.measure.stationarity import balance, layer_norms
-from implicit_bias.networks import Network
 from implicit_bias.report.figures.base import Plot
-from implicit_bias.report.style import BLUE, GREY, VERMILION, logarithmic, panel
+from implicit_bias.report.style import BLUE, logarithmic, panel
 from implicit_bias.training.limit import LimitResult
 
 # Factor between the last step and the first one that counts for the exponent.
@@ -84,38 +80,3 @@ def limit_plots(name: str, result: LimitResult, columns: Sequence[str]) -> Itera
             f"{label[0].upper()}{label[1:]}. A straight line is a power of the steps; the exponent "
             f"is that of the last factor {TAIL:g}.",
         )
-
-
-def unit_weights_plots(network: Network) -> tuple[Plot, ...]:
-    """Draw |w_h| and ||W_h|| of each hidden unit against its norm ||zeta_h|| = |w_h| ||W_h||.
-
-    At the limit both lie on the dotted line, the square root of that norm (eq. (18)).
-
-    Returns
-    -------
-    tuple of Plot
-        One figure; none where units have no zeta (several hidden layers) or no weights.
-    """
-    if not network.has_margin_structure:
-        return ()
-    inward, outward = next(layer_norms(network))
-    norms = inward * outward
-    alive = norms > 0
-    if not alive.any():
-        return ()
-    figure, ax = panel()
-    line = np.geomspace(norms[alive].min(), norms.max(), 50)
-    ax.plot(line, np.sqrt(line), ":", color=GREY, label="equal")
-    ax.plot(norms[alive], outward[alive], "o", color=BLUE, label="readout |w|")
-    ax.plot(norms[alive], inward[alive], "^", color=VERMILION, mfc="none", label="hidden ||W||")
-    ax.set(xlabel="norm ||zeta|| of the unit", ylabel="its weights")
-    logarithmic(ax)
-    figure.legend(loc="outside lower center", ncols=3)
-    plot = Plot(
-        "limit-units",
-        figure,
-        f"Weights of {np.count_nonzero(alive)} units of {len(norms)} against their norms; the two "
-        f"layers of the active ones differ by at most {balance(network):.2g} of the larger",
-        "The weights into and out of each unit. Gradient descent makes them equal in the limit.",
-    )
-    return (plot,)

@@ -1,16 +1,18 @@
 """SVM-LC along a training: against the same numbers from the parts."""
 
-from pathlib import Path
-
+import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.infinite_time.trajectory import (
+    TrajectoryPoint,
+    context_trajectory,
+    trajectory_figure,
+)
 from implicit_bias import GatedReLUSVC, ReLUClassifier
-from implicit_bias.report.page import write_trajectory
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data, load_data
 from implicit_bias.runs.models import ModelFactory
-from implicit_bias.runs.trajectory import TrajectoryPoint, context_trajectory
 
 CONFIG = RunConfig(train_size=150, units=12, steps=300)
 
@@ -23,18 +25,6 @@ def data() -> Data:
 @pytest.fixture(scope="module")
 def points(data: Data) -> list[TrajectoryPoint]:
     return list(context_trajectory(CONFIG, data, (0, 10, 300, 9999)))
-
-
-@pytest.mark.parametrize("progress", [False, True])
-def test_models_of_a_configuration_are_silent_unless_asked(
-    progress: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = RunConfig(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu"))
-    fitted = dict(ModelFactory(config, load_data(config), progress=progress).fit())
-    assert list(fitted) == ["gd-gln", "gd-relu"]
-    out, errors = capsys.readouterr()
-    assert out == ""
-    assert errors.count("training") == 2 * progress
 
 
 @pytest.mark.slow
@@ -55,9 +45,15 @@ def test_points_are_the_parts_numbers(points: list[TrajectoryPoint], data: Data)
     assert last.optimum == pytest.approx(svm.solution_.certificate.lower)
 
 
-def test_table_and_picture(points: list[TrajectoryPoint], tmp_path: Path) -> None:
-    frame = pd.DataFrame([vars(point) for point in points])
-    picture = write_trajectory(tmp_path, frame)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "trajectory.parquet"), frame)
-    assert len(pd.read_csv(tmp_path / "trajectory.csv")) == 3
+@pytest.mark.slow
+def test_picture(points: list[TrajectoryPoint]) -> None:
+    figure = trajectory_figure(pd.DataFrame([vars(point) for point in points]))
+    errors, _, norm = figure.axes
+    _, of_svm = errors.get_lines()
+    np.testing.assert_array_equal(
+        np.asarray(of_svm.get_ydata()), [100 * point.error for point in points]
+    )
+    (optima,) = norm.get_lines()
+    np.testing.assert_array_equal(
+        np.asarray(optima.get_ydata()), [point.optimum for point in points]
+    )

@@ -15,10 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias.estimators.networks import ReLUClassifier
+from implicit_bias.report.style import BLACK, BLUE, VERMILION
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
@@ -68,7 +71,7 @@ class TrajectoryPoint:
 
 
 def context_trajectory(
-    config: RunConfig, data: Data, steps: tuple[int, ...] = STEPS, *, progress: bool = False
+    config: RunConfig, data: Data, steps: tuple[int, ...] = STEPS
 ) -> Iterator[TrajectoryPoint]:
     """Train the ``gd-relu`` of a configuration and solve SVM-LC with its gates at some steps.
 
@@ -80,27 +83,18 @@ def context_trajectory(
         From `load_data`.
     steps : tuple of int
         When to take the gates; those beyond ``config.steps`` are left out.
-    progress : bool
-        Show a progress bar of the training on standard error.
 
     Yields
     ------
     TrajectoryPoint
         As soon as it is solved.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Ctrl-C, also where the training answered it with the network so far: its end is not known.
     """
     train, validation = data.parts.train, data.parts.validation
-    factory = ModelFactory(replace(config, on_failure="drop"), data, progress=progress)
-    asked = tuple(step for step in sorted(set(steps)) if 0 <= step <= config.steps)
-    if not asked:
-        raise ValueError(f"no step to take gates at: {steps}, of a training of {config.steps}")
+    factory = ModelFactory(replace(config, on_failure="drop"), data)
+    asked = tuple(step for step in steps if step <= config.steps)
     relu = factory.build("gd-relu").set_params(checkpoints=asked).fit(train.X, train.y)
     assert isinstance(relu, ReLUClassifier)
-    if relu.training_.interrupted:
+    if relu.training_.interrupted:  # by Ctrl-C, which training answers with the network so far
         raise KeyboardInterrupt
     changed = {point.step: point.gates_changed for point in relu.history()}
     at_end = relu.predict(validation.X)
@@ -134,3 +128,34 @@ def context_trajectory(
 
 def _share(mask: NDArray[np.bool_], known: bool) -> float:
     return float(mask.mean()) if known else np.nan
+
+
+def trajectory_figure(frame: pd.DataFrame) -> Figure:
+    """Draw SVM-LC with the gates of each step: errors, disagreement and gates, norm."""
+    figure = Figure(figsize=(10.0, 3.4), layout="constrained")
+    errors, apart, norm = figure.subplots(1, 3)
+    steps = frame["step"]
+    curves = (
+        (errors, "network_error", "o-", BLUE, "network"),
+        (errors, "error", "^--", VERMILION, "SVM with its gates"),
+        (apart, "disagreement", "o-", BLUE, "network of this step"),
+        (apart, "disagreement_at_end", "^--", VERMILION, "trained network"),
+        (apart, "gates_left", "s:", BLACK, "gates unlike the last ones"),
+    )
+    for ax, column, line, colour, label in curves:
+        ax.plot(steps, 100 * frame[column], line, color=colour, label=label)
+    norm.plot(steps, frame["optimum"], "^--", color=VERMILION, label="certified optimum")
+    errors.set_ylabel("error, % of unseen samples")
+    apart.set_ylabel("disagreement of the SVM, %")
+    norm.set_ylabel("norm at margin 1")
+    for step, optimum, dropped in frame[["step", "optimum", "dropped"]].itertuples(index=False):
+        if dropped:
+            norm.annotate(f"{dropped} left out", (step, optimum), fontsize=8)
+    for ax in (errors, apart, norm):
+        ax.set_xscale("symlog", linthresh=10)
+        ax.set_xticks(steps, [f"{step:,}" for step in steps], fontsize=8)
+        ax.minorticks_off()
+        ax.set_xlabel("step at which the gates are taken")
+        ax.set_ylim(bottom=0)
+        ax.legend(fontsize=8.5)
+    return figure
