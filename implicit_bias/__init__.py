@@ -49,7 +49,6 @@ FORMER_NAMES = {
     "least_squares": "kernels.least_squares",
     "options": "base.options",
     "parameter_norms": "norms.tensors",
-    "saved_models": "estimators.saved_models",
     "stationarity": "measure.stationarity",
 }
 lazy.add_former_names(__name__, FORMER_NAMES)

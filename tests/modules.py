@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,8 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array
-from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.estimators.saved_models import load_model, save_model
 from implicit_bias.networks import Network
 
 T = TypeVar("T")
@@ -122,12 +119,6 @@ def set_weights(network: Network, coef: Array) -> None:
         network.readout.copy_(readout[None])
         layer = torch.where(readout[:, None] > 0, zeta / readout[:, None], 0.0)
         network.hidden_weights[0].copy_(layer.reshape_as(network.hidden_weights[0]))
-
-
-def reloaded(model: BinaryClassifier, folder: Path) -> Any:
-    """Save a fitted model, and load it from its file."""
-    save_model(folder / "model.safetensors", model)
-    return load_model(folder / "model.safetensors").model
 
 
 def scale_weights(module: M, factor: float) -> M:

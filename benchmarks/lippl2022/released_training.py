@@ -217,8 +217,7 @@ def train_from_released_start(
     Returns
     -------
     TrainingResult
-        With the network that was given. It has nothing beside what any training has, so that a
-        classifier with it can be saved.
+        With the network that was given.
 
     Raises
     ------

@@ -43,6 +43,10 @@ class Status(Enum):
         "features, or choose a finite C)"
     )
 
+    def __reduce__(self) -> tuple[type[Status], tuple[str]]:
+        """Be made again from the value: skops asks for this, where pickle asks Enum itself."""
+        return Status, (self.value,)
+
     @property
     def message(self) -> str:
         """One sentence for people."""

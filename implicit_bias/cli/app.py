@@ -9,20 +9,16 @@ from typing import Annotated
 
 import typer
 
-from implicit_bias.cli.certify import certify
 from implicit_bias.cli.compare import compare
-from implicit_bias.cli.data import data
-from implicit_bias.cli.fit import fit
 from implicit_bias.cli.interruption import INTERRUPTED, STOPPED
-from implicit_bias.cli.options import NETWORK_NAMES, SVM_NAMES, DocumentedCommand
+from implicit_bias.cli.options import NETWORK_NAMES, DocumentedCommand
 from implicit_bias.cli.output import fail, out, show_warning
-from implicit_bias.cli.report import report
 from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
 from implicit_bias.runs.configuration import MODEL_NAMES, model_words
 
 # The models that the help of a command explains.
-EXPLAINS = {compare: MODEL_NAMES, fit: SVM_NAMES, train: NETWORK_NAMES}
+EXPLAINS = {compare: MODEL_NAMES, train: NETWORK_NAMES}
 # How Typer's parser refuses the text of a number.
 PARSER = re.compile("Input should be a valid (integer|number), .*")
 app = typer.Typer(
@@ -30,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-COMMANDS = (compare, fit, train, certify, report, sweep, data)
+COMMANDS = (compare, train, sweep)
 for command in COMMANDS:
     app.command(cls=DocumentedCommand, epilog=model_words(EXPLAINS.get(command, ())))(command)
 

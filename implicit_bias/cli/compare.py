@@ -31,22 +31,25 @@ def compare(
     Parameters
     ----------
     folder
-        Folder of the report, the tables and the models.
+        Folder of the report and the tables.
     to_limit
         Train the GLN on as well, in float64 and without a bias, until its norm is at most 1 % above
         the smallest possible, and compare it, too.
     """
     data = load_data(config)
+    from implicit_bias.base.atomic import make_folder
     from implicit_bias.runs import comparison_folder
+    from implicit_bias.runs.models import ModelFactory
 
     folder = output.numbered(folder, comparison_folder.free_folder)
-
-    def done(name: str) -> None:
+    make_folder(folder)  # before the training, not after it
+    fitted = {}
+    for name, model in ModelFactory(config, data, progress=True).fit():
+        fitted[name] = model
         output.err.print(f"[bold]{name}[/] done", highlight=False)
-
-    models = comparison_folder.fit_comparison(folder, config, data, done)
+    models = {name: fitted[name] for name in config.models}
     if to_limit:
-        models |= comparison_folder.train_further(folder, config, data)
+        models |= comparison_folder.train_further(config, data)
     option = " --to-limit" if to_limit else ""
     comparison, page = comparison_folder.write_comparison(folder, config, data, models, option)
     print_comparison(comparison, page, config, as_json)
@@ -81,7 +84,7 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             output.print_table(*headings, rows=rows)
         for note in table.short:
             output.show(note)
-    onward = train_on(config, page.parent, [model.name for model in comparison.models])
+    onward = train_on(config, [model.name for model in comparison.models])
     for conclusion in conclusions(comparison, train_on=onward):
         output.show(str(conclusion))
     output.show(f"Report: {page}")

@@ -6,15 +6,13 @@ A command names the fields of `RunConfig` that it takes, and is called with the 
     def train(config: RunConfig, file: FileArgument, as_json: JsonOption = False) -> None: ...
 
 On the command line these fields are options, with the defaults of `RunConfig`, before the command's
-own options. A command that changes the configuration of a file takes fields without defaults, and
-is called with those that are given, too (``changes``). typer reads options from a function's
-signature, so `takes_config` puts one together. The help of an option is what a docstring says of
-it: that of `RunConfig`, or of the command.
+own options. typer reads options from a function's signature, so `takes_config` puts one together.
+The help of an option is what a docstring says of it: that of `RunConfig`, or of the command.
 """
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import Field, fields
 from functools import wraps
@@ -36,37 +34,38 @@ JsonOption = Annotated[
 ]
 
 
+MODEL_SUFFIX = ".joblib"
+
+
 def _model_file(file: Path | None) -> Path | None:
     """Refuse a name that promises another format."""
-    if file is not None and file.suffix != ".safetensors":
+    if file is not None and file.suffix != MODEL_SUFFIX:
         raise typer.BadParameter(
-            f"models are saved as safetensors: name the file {file.stem}.safetensors"
+            f"models are saved by joblib: name the file {file.stem}{MODEL_SUFFIX}"
         )
     return file
 
 
 ModelFileOption = Annotated[
-    Path | None, typer.Option("--out", help="File (MODEL.safetensors).", callback=_model_file)
+    Path | None,
+    typer.Option("--out", help=f"File (MODEL{MODEL_SUFFIX}).", callback=_model_file),
 ]
-SVM_NAMES = tuple(name for name in configuration.MODEL_NAMES if name.startswith("svm-"))
-NETWORK_NAMES = tuple(name for name in configuration.MODEL_NAMES if name not in SVM_NAMES)
+NETWORK_NAMES = tuple(name for name in configuration.MODEL_NAMES if not name.startswith("svm-"))
 
 
-def _model_argument(known: tuple[str, ...], other: str) -> Any:
-    """Describe a model of one kind; the command ``other`` takes the others."""
-
-    def check(model: str) -> str:
-        if model not in known:
-            raise typer.BadParameter(
-                f"the model must be one of {', '.join(known)}; got {model!r} (see also: {other})"
-            )
-        return model
-
-    return typer.Argument(help=f"Of {', '.join(known)}.", callback=check)
+def _network(model: str) -> str:
+    """Refuse a model that is no network."""
+    if model not in NETWORK_NAMES:
+        raise typer.BadParameter(
+            f"the model must be one of {', '.join(NETWORK_NAMES)}; got {model!r} (compare solves "
+            "SVMs)"
+        )
+    return model
 
 
-SvmArgument = Annotated[str, _model_argument(SVM_NAMES, "train")]
-NetworkArgument = Annotated[str, _model_argument(NETWORK_NAMES, "fit")]
+NetworkArgument = Annotated[
+    str, typer.Argument(help=f"Of {', '.join(NETWORK_NAMES)}.", callback=_network)
+]
 PARAMETERS = "\n\nParameters\n----------\n"
 
 
@@ -90,33 +89,23 @@ class DocumentedCommand(TyperCommand):
         super().__init__(*args, help=text, params=params, **options)
 
 
-def takes_config(
-    *groups: str, changes: Sequence[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_config(*groups: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the fields of `RunConfig` in these groups, or of these names, as options.
 
-    Its first argument is their configuration; its second, where it takes ``changes``, a dict of
-    those of these fields that are given.
+    Its first argument is their configuration.
     """
     chosen = [field for field in fields(RunConfig) if field.name in configuration.group(*groups)]
-    changed = [field for field in fields(RunConfig) if field.name in changes]
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**values: Any) -> None:
-            choices, given = (
-                {field.name: _parsed(field, values.pop(field.name)) for field in some}
-                for some in (chosen, changed)
-            )
+            choices = {field.name: _parsed(field, values.pop(field.name)) for field in chosen}
             with usage_errors():
                 config = RunConfig(**choices)
-            given = {name: value for name, value in given.items() if value is not None}
-            command(*([config, given] if changed else [config]), **values)
+            command(config, **values)
 
-        own = list(inspect.signature(command, eval_str=True).parameters.values())
-        own = own[2 if changed else 1 :]
-        parameters = [*map(_parameter, chosen), *(_parameter(f, of_file=True) for f in changed)]
-        parameters += own
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        parameters = [*map(_parameter, chosen), *own]
         signature = inspect.Signature(
             [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         )
@@ -127,7 +116,7 @@ def takes_config(
     return with_options
 
 
-def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter:
+def _parameter(field: Field[Any]) -> inspect.Parameter:
     """Return the parameter from which typer makes the option of a field."""
     # What may be no number is typed as text, which `_parsed` and the configuration read.
     named = [kind for kind in kinds(field.name) if kind is not type(None)]
@@ -141,13 +130,13 @@ def _parameter(field: Field[Any], *, of_file: bool = False) -> inspect.Parameter
         flag,
         help=f"{said}{': ' if choices else ''}{', '.join(choices)}.",
         rich_help_panel=field.metadata["group"],
-        show_default="as in the file" if of_file else True,
+        show_default=True,
     )
     default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=None if of_file else default,
+        default=default,
         annotation=Annotated[kind | None, option],
     )
 

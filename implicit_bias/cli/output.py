@@ -31,7 +31,7 @@ SHARES = (
     *("gap", "excess", "disagreement", "residual", "slackness", "kkt_gap", "balance"),
     "kkt_gap_in_its_norm",
 )
-BOUNDS = ("lower", "lower_by_multipliers", "upper", "gap", "excess")
+BOUNDS = ("lower", "upper", "gap", "excess")
 # The measures of stationarity, in a line below the table.
 LEGEND = {
     "residual": "share of the weights that no multipliers explain",
@@ -57,13 +57,13 @@ def show_warning(message: Warning | str, *args: Any, **options: Any) -> None:
 
 
 @contextmanager
-def usage_errors(*kinds: type[Exception], of: str = "") -> Iterator[None]:
+def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
     """Turn errors about the user's own choices (by default of any value) into exit status 2."""
     kinds = kinds or (ValueError, TypeError)
     try:
         yield
     except kinds as error:
-        raise typer.BadParameter(f"{of}{error}") from error
+        raise typer.BadParameter(str(error)) from error
 
 
 def numbered(path: Path, free: Callable[[Path], Path]) -> Path:
@@ -123,17 +123,10 @@ def _cell(name: str, value: Any) -> str:
         return UNKNOWN
     if name in SHARES:
         return percent(value)
-    if name == "dead_units":
-        return ", ".join(map(_unit, value)) or "none"
     value = strict_json.encode(value)
     if value is None:
         return UNKNOWN
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _unit(entry: Mapping[str, Any]) -> str:
-    """Name a hidden unit: by its number, after that of its class where each has a network."""
-    return ".".join(str(entry[key]) for key in ("class", "unit") if key in entry)
 
 
 def _words(name: str) -> str:

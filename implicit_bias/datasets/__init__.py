@@ -23,13 +23,7 @@ from implicit_bias.datasets.dataset import (
     split_indices,
     standardized,
 )
-from implicit_bias.datasets.files import (
-    DATA_VARIABLE,
-    DataError,
-    FileStatus,
-    data_status,
-    download,
-)
+from implicit_bias.datasets.files import DATA_VARIABLE, DataError, download
 from implicit_bias.datasets.images import load_digits, load_fashion_mnist, load_mnist
 from implicit_bias.datasets.table import Table, load_own
 from implicit_bias.datasets.toys import make_toy

@@ -12,7 +12,6 @@ import struct
 import tempfile
 import textwrap
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -23,7 +22,6 @@ from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import check_choice
 
 Subset: TypeAlias = Literal["train", "test"]
-FileState: TypeAlias = Literal["ok", "missing", "corrupt"]
 DATA_VARIABLE = "IMPLICIT_BIAS_DATA"
 FILE_PREFIXES: dict[Subset, str] = {"train": "train", "test": "t10k"}
 GZIP_MAGIC = b"\x1f\x8b"
@@ -37,26 +35,6 @@ CHECKOUT = Path(__file__).parents[2] / "data"
 
 class DataError(RuntimeError):
     """A data file is missing or damaged; the message names the file, the cause and the cure."""
-
-
-@dataclass(frozen=True)
-class FileStatus:
-    """State of one known data file: where it was found and whether its checksum is right."""
-
-    dataset: str
-    file: str
-    path: Path | None
-    state: FileState
-    detail: str
-
-
-def data_status() -> list[FileStatus]:
-    """Look for every known data file and verify it; nothing is downloaded or raised."""
-    return [
-        _file_status(dataset, file, checksum)
-        for dataset, known in KNOWN.items()
-        for file, checksum in known["sha256"].items()
-    ]
 
 
 def download(name: str) -> None:
@@ -109,18 +87,6 @@ def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
     return _parse_idx(_read_verified(path, checksum))
 
 
-def _file_status(dataset: str, file: str, checksum: str) -> FileStatus:
-    path = _find(dataset, file)
-    if path is None:
-        looked = ", ".join(map(str, _folders(dataset)))
-        return FileStatus(dataset, file, None, "missing", f"looked in {looked}")
-    try:
-        _read_verified(path, checksum)
-    except DataError as error:
-        return FileStatus(dataset, file, path, "corrupt", str(error))
-    return FileStatus(dataset, file, path, "ok", "checksum verified")
-
-
 def _fetch(dataset: str, file: str, checksum: str) -> Path:
     """Download a file into the cache from the first mirror that gives it intact."""
     import pooch
@@ -143,8 +109,8 @@ def _fetch(dataset: str, file: str, checksum: str) -> Path:
     raise DataError(
         f"{file} of {dataset} is missing. Looked in\n{looked}\nand tried to download\n"
         + "\n".join(failures)
-        + f"\nPut {file}.gz into a folder FOLDER/{dataset} and set {DATA_VARIABLE}=FOLDER, or run "
-        f"`implicit-bias data --download {dataset}` where there is a network"
+        + f"\nPut {file}.gz into a folder FOLDER/{dataset} and set {DATA_VARIABLE}=FOLDER, or "
+        f'call implicit_bias.datasets.download("{dataset}") where there is a network'
     )
 
 
@@ -155,8 +121,8 @@ def _read_verified(path: Path, checksum: str) -> bytes:
         _verify(content, checksum)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"{path} is unusable: {error}. Delete it and run "
-            f"`implicit-bias data --download {path.parent.name}`"
+            f"{path} is unusable: {error}. Delete it and call "
+            f'implicit_bias.datasets.download("{path.parent.name}")'
         ) from error
     return content
 

@@ -104,8 +104,7 @@ class FittedMargin:
         """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.
 
         On the samples that the model was fitted to it is the problem that was solved, without
-        those that fitting left out. A model from a file has not kept its samples: there, as many
-        samples as it was fitted to count as those.
+        those that fitting left out.
 
         Raises
         ------
@@ -115,8 +114,6 @@ class FittedMargin:
         solution, labels = self.solution, np.asarray(signs)
         if solution is not None and len(labels) == len(solution.alpha):
             kept = self._kept if len(self.dropped) else slice(None)
-            if solution.problem is None:
-                return self._posed(np.asarray(X)[kept], labels[kept])
             inputs, labels = self.architecture.inputs(X)[kept], labels[kept]
             if np.array_equal(labels, solution.problem.y) and np.array_equal(
                 inputs, solution.problem.X

@@ -216,15 +216,9 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
     @property
     def support_vectors_(self) -> Array:
-        """Inputs of the support vectors, shape (n_support, D); of a hidden layer its activations.
-
-        A model from a file has not kept them: there, take those of ``support_`` from the data.
-        """
-        problem = self.solution_.problem
-        if problem is None:
-            raise AttributeError("a saved model has not kept its samples: take X[model.support_]")
+        """Inputs of the support vectors (n_support, D); of a hidden layer its activations."""
         kept = np.delete(np.arange(len(self.solution_.alpha)), self.dropped_)
-        return problem.X[np.searchsorted(kept, self.support_)]
+        return self.solution_.problem.X[np.searchsorted(kept, self.support_)]
 
     @property
     def group_norms_(self) -> Array:

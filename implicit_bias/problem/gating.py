@@ -356,7 +356,7 @@ class UnitGates(Gating):
     firing : {">", ">=", "sigmoid"} or callable
         Open where the projection is greater, not smaller; the logistic function of the
         difference (soft GaLU, Fiat et al. 2019); or any other function of it, applied to all
-        entries (n, H) at once, such as ``np.tanh``. A model with a function cannot be saved.
+        entries (n, H) at once, such as ``np.tanh``.
     always_on : bool
         Append one unit whose gate is 1 everywhere, so that no sample has all gates off.
     single_precision : bool

@@ -76,7 +76,6 @@ def write_report(
     evaluation: Dataset,
     title: str | None = None,
     facts: Mapping[str, str] | None = None,
-    made: datetime | None = None,
     command: str = "",
     train_on: Mapping[str, str] | None = None,
     meanings: Mapping[str, str] | None = None,
@@ -99,8 +98,6 @@ def write_report(
         Heading of the page; by default the models and the data.
     facts : mapping from name to value, optional
         What else to state of the run: seeds, versions.
-    made : datetime, optional
-        When the models were made; by default today.
     command : str
         The command that makes the page again; empty where there is none.
     train_on : mapping from name to command, optional
@@ -132,12 +129,11 @@ def write_report(
             old.difference_update(files)
         rows = tables(comparison, class_names(comparison, evaluation))
         script = text_of("report/page.js")
-        date = "%Y-%m-%d" if made is None else "%Y-%m-%d %H:%M UTC"
         page = _template().render(
             title=title or f"{', '.join(m.name for m in comparison.models)} on {described.name}",
             question=QUESTION,
             meanings=meanings or programs_in_words(comparison),
-            made=(made or datetime.now(UTC)).astimezone(UTC).strftime(date),
+            made=f"{datetime.now(UTC):%Y-%m-%d}",
             command=command and _code(command),
             conclusions=conclusions(comparison, train_on=train_on),
             facts=data_facts(train, evaluation, facts or {}),

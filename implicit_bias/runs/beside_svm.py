@@ -7,15 +7,20 @@ gates has no such program, and is measured by its KKT residual alone. Nor has tr
 geometry than gradient descent's: it is measured by the KKT gap in its own norm.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.validation import Array
+from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.measure.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
+from implicit_bias.runs.configuration import RunConfig
+from implicit_bias.runs.data import Data
+from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training import limit
 from implicit_bias.training.limit import LimitConfig, LimitResult
@@ -101,3 +106,45 @@ def train_beside_svm(
         **goals,
     )
     return trained, solution
+
+
+def fit_beside_svm(
+    config: RunConfig, data: Data, limit: LimitConfig, **goals: Any
+) -> tuple[NetworkClassifier, LimitResult]:
+    """Train the one network of a configuration towards its limit, with a progress bar.
+
+    Parameters
+    ----------
+    config : RunConfig
+        Data, architecture and solver; of ``models`` the first.
+    data : Data
+        From `load_data`; network and SVM are compared on its validation samples.
+    limit : LimitConfig
+        How to train.
+    **goals
+        When to stop, as in `train_beside_svm`.
+
+    Returns
+    -------
+    classifier : NetworkClassifier
+        Fitted.
+    trained : LimitResult
+        Its training.
+
+    Raises
+    ------
+    ValueError
+        A network without such a limit; or see `train_beside_svm`.
+    """
+    config = replace(config, steps=limit.steps, batch_size=None)
+    classifier = ModelFactory(config, data).build_network(config.models[0], homogeneous=True)
+    goals |= {"compare_on": data.parts.validation.X, "solving": config.solving, "progress": True}
+    samples = data.parts.train
+    classifier.fit_by(
+        samples.X,
+        samples.y,
+        lambda network, X, y: train_beside_svm(network, X, y, limit, **goals)[0],
+    )
+    trained = classifier.training_
+    assert isinstance(trained, LimitResult)
+    return classifier, trained

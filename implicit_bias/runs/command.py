@@ -3,7 +3,7 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ WANTED_EXCESS = 0.01
 # Most steps of a training towards the limit, where no other number is asked for.
 WANTED_STEPS = 100_000
 PROGRAM = "implicit-bias"
-# What holds the configuration in the folder of a comparison, and the networks trained on.
-CONFIG_FILE, LIMITS = "setting.json", "limit"
-# Fields of a configuration that a training towards the limit depends on.
-TRAIN_GROUPS = ("Data", "Architecture", "device")
 # What the name of a model ends with that was trained towards its limit.
 LIMIT_SUFFIX = "-limit"
+# Fields of a configuration that `implicit-bias compare` takes, and a training towards the limit.
+COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
+TRAIN_GROUPS = ("Data", "Architecture", "device")
 
 
 def program() -> list[str]:
@@ -80,47 +79,25 @@ def command_line(command: str, config: RunConfig, *groups: str) -> str:
     return written(*words)
 
 
-def train_on(config: RunConfig, folder: Path, models: Container[str] = ()) -> dict[str, str]:
+def train_on(config: RunConfig, models: Container[str] = ()) -> dict[str, str]:
     """Write the command that trains each network of a run towards its limit, if it has one.
 
     Parameters
     ----------
     config : RunConfig
         Of the run.
-    folder : Path
-        Of its report, which takes the trained network and the pictures of its training.
     models : container of str
         Names of the models that are there; a network is not trained on twice.
     """
-    ways = {
-        "gd-gln": f"--until-excess {WANTED_EXCESS:g}",
-        "gd-relu": f"--limit-steps {WANTED_STEPS}",
+    commands = {
+        "gd-gln": f"{command_line('compare', config, *COMPARE_GROUPS)} --to-limit",
+        "gd-relu": f"{command_line('train gd-relu', config, *TRAIN_GROUPS)} --to-limit",
     }
     return {
-        name: f"{command_line(f'train {name}', config, *TRAIN_GROUPS)} {ways[name]} "
-        + shlex.join(["--out", str(limit_file(folder, name))])
-        for name in config.models
-        if name in ways and f"{name}{LIMIT_SUFFIX}" not in models
+        name: words
+        for name, words in commands.items()
+        if name in config.models and f"{name}{LIMIT_SUFFIX}" not in models
     }
-
-
-def limit_file(folder: Path, name: str) -> Path:
-    """Return where the folder of a report keeps a network that was trained on."""
-    return folder / LIMITS / f"{name}{LIMIT_SUFFIX}.safetensors"
-
-
-def report_again(folder: Path, networks: Sequence[Path] = ()) -> str:
-    """Write the command that makes the report of a folder again, with further networks."""
-    options = [word for file in networks for word in ("--network", file)]
-    return written("report", folder, *options)
-
-
-def next_command(file: Path) -> str:
-    """Write the command that compares, or certifies, a network that was trained on."""
-    folder = file.parent.parent
-    if file.parent.name == LIMITS and (folder / CONFIG_FILE).is_file():
-        return report_again(folder, [file])
-    return written("certify", file)
 
 
 def _text(value: Any) -> str:

@@ -140,7 +140,7 @@ class Answer:
     alpha: Array
     coef: Array
     intercept: float | Array = 0.0
-    proof: Proof | None = field(default=None, metadata={"saved": False})
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -160,8 +160,8 @@ class Solution(Start):
 
     Attributes
     ----------
-    problem : MarginProblem or None
-        What was solved; None in a solution that was read from a file, which keeps no samples.
+    problem : MarginProblem
+        What was solved.
     alpha : ndarray of shape (N,) or (N, K)
         Dual variables, scaled to be feasible (up to 1e-11); sum 1 where the data are not separable.
     group_norms : ndarray of shape (G,)
@@ -195,7 +195,7 @@ class Solution(Start):
     optimal [1] [[1.]]
     """
 
-    problem: MarginProblem | None = field(default=None, metadata={"saved": False})
+    problem: MarginProblem
     support: NDArray[np.int64]
     active: NDArray[np.bool_]
     status: Status
@@ -238,7 +238,7 @@ class Solution(Start):
             return self
         alpha, stats = np.zeros((n_samples, *self.alpha.shape[1:])), self.stats
         alpha[kept] = self.alpha
-        if stats.conflict is not None and self.problem is not None:
+        if stats.conflict is not None:
             stats = replace(stats, conflict=find_conflict(self.problem, kept))
         return replace(self, alpha=alpha, support=kept[self.support], stats=stats)
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import torch
 from torch import nn
 
 import implicit_bias as ib
-from implicit_bias.estimators.saved_models import load_model
 from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_gram, gaussian_weights
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -25,7 +23,6 @@ TRAINED = of(np.array([[1.0, 0.1, 0.0]]))
 Y = own_labels(TRAINED, X)
 PROBLEM = ib.max_margin(X.numpy(), Y)
 FITTED = ib.GLNClassifier(3, steps=30, random_state=0).fit(X.numpy(), Y)
-SAVED = Path(__file__).parents[1] / "fixtures" / "models" / "gd-relu.safetensors"
 FEW = ib.LimitConfig(steps=3)
 
 TRAINEE = deepcopy(TRAINED)
@@ -49,7 +46,6 @@ ANSWERS: dict[str, Callable[[], object]] = {
     "finite_gram": lambda: finite_gram(
         X.numpy(), ACTIVATIONS["relu"], gaussian_weights(9, 3), biases=np.ones(9)
     ),
-    "load_model": lambda: load_model(SAVED).model.network_.norm(),
     "contexts": lambda: HyperplaneContexts.random(1e-300 * X, 3, random_state=0).thresholds,
     "certify_network": lambda: ib.certify_network(FITTED.network_, X.numpy(), Y).certificate.gap,
     "solve": lambda: ib.solve(PROBLEM).certificate.upper,

@@ -1,7 +1,5 @@
 """The infinitely wide network keeps scikit-learn's contract, and is the optimum that it says."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -10,7 +8,6 @@ from sklearn.exceptions import ConvergenceWarning
 from implicit_bias import InfiniteWidthSVC, SolveError, Status
 from implicit_bias.datasets import make_toy
 from implicit_bias.infinite_width import Activation, max_margin, max_margin_of_classes
-from modules import reloaded
 
 MOONS = make_toy("moons", 40, noise=0.05)
 X, Y = MOONS.X[:, :2], MOONS.y
@@ -43,15 +40,6 @@ def test_more_classes() -> None:
     assert model.predict(inputs).tolist() == labels
     assert model.coef_.shape == (len(model.directions_), 3)
     assert model.solution_.certificate.upper == pytest.approx(expected.upper, rel=1e-5)
-
-
-@pytest.mark.parametrize("labels", [["a", "a", "b", "b"], ["a", "a", "b", "c"]])
-def test_files(labels: list[str], tmp_path: Path) -> None:
-    inputs = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    model = InfiniteWidthSVC(fit_intercept=False).fit(inputs, labels)
-    loaded = reloaded(model, tmp_path)
-    assert repr(loaded) == repr(model)
-    np.testing.assert_array_equal(loaded.decision_function(inputs), model.decision_function(inputs))
 
 
 def test_an_input_with_two_labels() -> None:

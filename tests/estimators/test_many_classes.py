@@ -12,7 +12,6 @@ import implicit_bias as ib
 from implicit_bias.datasets import load_digits
 from implicit_bias.estimators import MarginSVC, NetworkClassifier
 from implicit_bias.norms import GroupNorm, Lp, Nuclear
-from modules import reloaded
 
 NAMES = np.array(["ant", "bee", "cow"])
 
@@ -60,7 +59,6 @@ def test_networks_learn_ten_digits(name: str, tmp_path: Path) -> None:
     first = np.exp(decision[0]) / np.exp(decision[0]).sum()
     np.testing.assert_allclose(shares[0], first)
     assert model.history()[-1].error == np.mean(model.predict(X) != labels)
-    np.testing.assert_array_equal(reloaded(model, tmp_path).decision_function(X), decision)
     view = model.margin_view()
     if view is None:
         return
@@ -104,7 +102,6 @@ def test_three_classes(name: str, tmp_path: Path) -> None:
     assert found.gap <= 1e-3
     some = view.problem(X[Y < 2], model.signs(NAMES[Y[Y < 2]]))
     assert some.classes == 3
-    np.testing.assert_array_equal(reloaded(model, tmp_path).decision_function(X), decision)
 
 
 @pytest.mark.parametrize("norm", ["l2", "l1"])

@@ -1,7 +1,6 @@
 """Weights of samples and classes, sparse inputs, and what the defaults do without a hard margin."""
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import cvxpy as cp
@@ -14,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 import implicit_bias as ib
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators import BinaryClassifier, MarginSVC
-from modules import known, reloaded
+from modules import known
 
 RNG = np.random.default_rng(3)
 N = 30
@@ -142,14 +141,12 @@ def test_wrong_weights_are_refused(parameters: dict[str, Any], weights: Any, mat
 # --- what else knows the fitted model ------------------------------------------------------------
 
 
-def test_a_weighted_model_knows_its_own_samples(tmp_path: Path) -> None:
+def test_a_weighted_model_knows_its_own_samples() -> None:
     model = ib.MaxMarginSVC(C=1.0).fit(X, Y, sample_weight=W)
-    for one in (model, reloaded(model, tmp_path)):
-        view = one.margin_view()
-        problem = view.problem(X, one.signs(Y))
-        np.testing.assert_array_equal(problem.box, W[W > 0])
-        assert ib.certify(problem, view.coef, view.alpha(problem), view.intercept).gap <= 1e-5
     view = model.margin_view()
+    problem = view.problem(X, model.signs(Y))
+    np.testing.assert_array_equal(problem.box, W[W > 0])
+    assert ib.certify(problem, view.coef, view.alpha(problem), view.intercept).gap <= 1e-5
     for rows in (slice(None, None, -1), slice(5)):
         with pytest.raises(ValueError, match="one C a sample"):
             view.problem(X[rows], model.signs(Y[rows]))
@@ -202,7 +199,7 @@ def test_defaults_answer_where_nothing_separates() -> None:
     assert known(model.failure_).status.inseparable
     C: Any = model.fitted_C_
     assert C.max() == pytest.approx(5.0 * C.min())
-    assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)  # type: ignore[union-attr]
+    assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)
     with pytest.raises(ib.SolveError, match="on_failure='soft'"):
         ib.MaxMarginSVC(on_failure="raise").fit(X, NOISE)
     with warnings.catch_warnings(action="ignore", category=ib.NotSeparableWarning):

@@ -38,7 +38,7 @@ def test_plots(result: LimitResult) -> None:
     with style():
         plots = list(limit_plots("net", result, names))
     # Without a reference there is no disagreement.
-    assert [plot.name for plot in plots] == ["limit-excess", "limit-min-margin", "limit-own"]
+    assert [plot.name for plot in plots] == ["excess", "min-margin", "own"]
     frame = result.frame()
     for plot, column in zip(plots, ("excess", "min_margin", "own"), strict=True):
         (ax,) = plot.figure.axes

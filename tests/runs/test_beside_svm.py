@@ -1,4 +1,4 @@
-"""Training beside the certified SVM, as a library function; and what bounds of a model are of."""
+"""Training beside the certified SVM, as a library function."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from cases import clusters
-from implicit_bias import GLNClassifier, LimitConfig, SolveError, solve
+from implicit_bias import LimitConfig, SolveError, solve
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
-from implicit_bias.runs.grading import grade
 from implicit_bias.runs.models import ModelFactory
 from modules import known
 
@@ -71,14 +70,3 @@ def test_towards_the_svm_of_groups_of_class_and_unit() -> None:
     assert limit.history[-1].error == limit.history[-1].disagreement == 0
     assert limit.history[-1].gates_changed == 0
     assert limit.history[-1].measures["residual"] < 0.2
-
-
-@pytest.mark.slow
-def test_units_that_classes_share_are_graded_by_their_program() -> None:
-    """A sum of nuclear norms, which native solvers take."""
-    X, y = clusters(24, 3, spread=0.15, seed=0)
-    model = GLNClassifier(3, steps=300, learning_rate=0.3, shared=True, random_state=0).fit(X, y)
-    found = grade(model, Dataset("three", X, y, ("a", "b", "c"), has_constant=False)).values
-    assert "SVM" in found["lower_from"]
-    assert found["lower_by_multipliers"] < found["lower"] <= found["upper"]
-    assert found["svm_status"] == "optimal"

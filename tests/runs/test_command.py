@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from implicit_bias.cli.options import takes_config
-from implicit_bias.runs.command import CONFIG_FILE, command_line, next_command, program, train_on
+from implicit_bias.runs.command import command_line, program, train_on
 from implicit_bias.runs.configuration import RunConfig
 
 GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
@@ -42,12 +42,12 @@ def test_a_command_makes_its_configuration(options: dict[str, Any]) -> None:
 
 def test_networks_that_have_a_limit_are_trained_towards_it() -> None:
     config = RunConfig(models=("gd-gln", "local-gln", "gd-relu", "svm-gln"), units=7)
-    assert train_on(config, Path("my page")) == {
-        "gd-gln": "implicit-bias train gd-gln --units 7 --until-excess 0.01 "
-        "--out 'my page/limit/gd-gln-limit.safetensors'",
-        "gd-relu": "implicit-bias train gd-relu --units 7 --limit-steps 100000 "
-        "--out 'my page/limit/gd-relu-limit.safetensors'",
+    assert train_on(config) == {
+        "gd-gln": "implicit-bias compare --models gd-gln,local-gln,gd-relu,svm-gln --units 7 "
+        "--to-limit",
+        "gd-relu": "implicit-bias train gd-relu --units 7 --to-limit",
     }
+    assert train_on(config, ["gd-gln-limit"]).keys() == {"gd-relu"}
 
 
 def test_the_program_is_called_as_it_was_typed(
@@ -66,13 +66,3 @@ def test_the_program_is_called_as_it_was_typed(
         assert program() == ["implicit-bias"]
     monkeypatch.setattr(sys, "argv", ["/somewhere/implicit_bias/__main__.py"])
     assert program() == [sys.orig_argv[0], "-m", "implicit_bias"]
-
-
-def test_a_network_that_was_trained_on_is_compared_next(tmp_path: Path) -> None:
-    network = tmp_path / "limit" / "net.safetensors"
-    assert "certify" in next_command(network)
-    (tmp_path / CONFIG_FILE).touch()
-    assert shlex.split(next_command(network))[1:] == [
-        *("report", str(tmp_path), "--network"),
-        str(network),
-    ]

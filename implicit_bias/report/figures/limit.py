@@ -73,7 +73,7 @@ def limit_plots(name: str, result: LimitResult, columns: Sequence[str]) -> Itera
         logarithmic(ax)
         figure.legend(loc="outside lower center", ncols=1)
         yield Plot(
-            f"limit-{column.replace('_', '-')}",
+            column.replace("_", "-"),
             figure,
             f"{label} against the steps, both logarithmic: {name} ends at "
             f"{shown[column].iloc[-1]:.3g}{rate}",
