@@ -39,11 +39,8 @@ def _excess_curves(subject: Subject, networks: Sequence[ModelResult], label: str
         steps = [point.step for point in network.history]
         excess = [network.known_margin.excess_at(point) for point in network.history]
         subject.draw(ax, network.name, steps, excess, markersize=3.5, markevery=4)
-    ax.set_xscale("symlog", linthresh=1)  # a logarithm that has room for step 0
-    ax.set_xlim(left=0)
-    logarithmic(ax, x=False)
+    logarithmic(ax)
     _write_last_values(ax)
-    ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="step", ylabel=label)
     legend(figure)
     return figure
