@@ -82,6 +82,7 @@ def train(
             chunk=chunk,
         )
     data = options.load_data(config)
+    samples = data.parts.train
     suffix = LIMIT_SUFFIX if towards_limit else ""
     file = new_file(file or Path(f"{model}{suffix}{options.MODEL_SUFFIX}"))
     pictures: tuple[Path, ...] = ()
@@ -93,17 +94,18 @@ def train(
             classifier, result = fit_beside_svm(config, data, limit, **goals)
         pictures = write_limit(file.parent, file.stem, result)
     else:
+        from implicit_bias.estimators.networks import NetworkClassifier
         from implicit_bias.runs.models import ModelFactory
 
-        factory = ModelFactory(config, data, progress=True)
-        train = data.parts.train
-        classifier = factory.build_network(model).fit(train.X, train.y)
+        fitted = ModelFactory(config, data, progress=True).fit_one(model)
+        assert isinstance(fitted, NetworkClassifier)
+        classifier = fitted
     _save(file, classifier)
-    values = {"file": file, **_facts(classifier, data.parts.train)}
+    values = {"file": file, **_facts(classifier, samples)}
     if as_json:
         print_json({**values, "pictures": pictures})
     else:
-        print_values(file.name, f"Trained on {len(data.parts.train)} samples", values)
+        print_values(file.name, f"Trained on {len(samples)} samples", values)
         for picture in pictures:
             show(f"Picture: {picture}")
     if classifier.training_.interrupted:
