@@ -42,16 +42,6 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.solve import solve
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
-# Documented under these names before they found their rooms.
-FORMER_NAMES = {
-    "counts": "base.counts",
-    "gating": "problem.gating",
-    "least_squares": "kernels.least_squares",
-    "options": "base.options",
-    "parameter_norms": "norms.tensors",
-    "stationarity": "measure.stationarity",
-}
-lazy.add_former_names(__name__, FORMER_NAMES)
 
 
 def __getattr__(name: str) -> Any:
