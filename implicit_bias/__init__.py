@@ -7,9 +7,9 @@ with a certificate, trains the network itself, and compares the two.
 The names below are imported on first use, so that ``import implicit_bias`` is quick.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias.base import lazy
 from implicit_bias.base.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -42,11 +42,53 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.solve import solve
     from implicit_bias.training.limit import LimitConfig, train_to_limit
 
+# Where each of these names is: the import waits until a name is asked for.
+HOMES = {
+    "attention_margin": "implicit_bias.problem",
+    "Certificate": "implicit_bias.bounds.certificate",
+    "certify": "implicit_bias.bounds.certificate",
+    "certify_network": "implicit_bias.measure.stationarity",
+    "certify_run": "implicit_bias.bounds.run_certificate",
+    "compare": "implicit_bias.comparison",
+    "Comparison": "implicit_bias.comparison",
+    "diagnose": "implicit_bias.diagnosis.diagnose",
+    "Diagnosis": "implicit_bias.diagnosis",
+    "DiagnosisWarning": "implicit_bias.diagnosis",
+    "GaLUClassifier": "implicit_bias.estimators",
+    "GaLURegressor": "implicit_bias.estimators",
+    "GatedReLUSVC": "implicit_bias.estimators",
+    "GatedSVC": "implicit_bias.estimators",
+    "GLNClassifier": "implicit_bias.estimators",
+    "GLNSVC": "implicit_bias.estimators",
+    "HiddenLayerSVC": "implicit_bias.estimators",
+    "HomogeneityError": "implicit_bias.measure.homogeneity",
+    "InfiniteWidthSVC": "implicit_bias.estimators",
+    "LimitConfig": "implicit_bias.training.limit",
+    "MarginProblem": "implicit_bias.problem",
+    "max_margin": "implicit_bias.problem",
+    "MaxMarginSVC": "implicit_bias.estimators",
+    "NotSeparableWarning": "implicit_bias.estimators",
+    "Recorder": "implicit_bias.diagnosis.recorder",
+    "ReLUClassifier": "implicit_bias.estimators",
+    "SeparationError": "implicit_bias.measure.subject",
+    "Solution": "implicit_bias.solvers",
+    "solve": "implicit_bias.solvers.solve",
+    "solve_out_of_core": "implicit_bias.solvers.out_of_core",
+    "SolveError": "implicit_bias.solvers",
+    "Status": "implicit_bias.bounds.certificate",
+    "train_to_limit": "implicit_bias.training.limit",
+    "which_norm": "implicit_bias.diagnosis.which_norm",
+    "WhichNorm": "implicit_bias.diagnosis",
+}
+__all__ = sorted(HOMES)
+
 
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, name)
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return [*__getattr__("__all__"), "__version__"]
+    return [*__all__, "__version__"]

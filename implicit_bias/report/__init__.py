@@ -7,9 +7,8 @@ What a page says stands in page.toml (columns, sections, curves, verdicts) and i
 page.mplstyle has matplotlib's settings.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from implicit_bias.base import lazy
 
 if TYPE_CHECKING:
     from implicit_bias.report.figures.diagnosis import draw_diagnosis, draw_support
@@ -18,6 +17,21 @@ if TYPE_CHECKING:
     from implicit_bias.report.page import report_on, write_limit, write_report
     from implicit_bias.report.words import conclusions
 
+# Where each of these names is: the import waits until a name is asked for.
+HOMES = {
+    "conclusions": "implicit_bias.report.words",
+    "draw_diagnosis": "implicit_bias.report.figures.diagnosis",
+    "draw_recorder": "implicit_bias.report.figures.recorder",
+    "draw_support": "implicit_bias.report.figures.diagnosis",
+    "overview": "implicit_bias.report.figures.errors",
+    "report_on": "implicit_bias.report.page",
+    "write_limit": "implicit_bias.report.page",
+    "write_report": "implicit_bias.report.page",
+    "write_trajectory": "implicit_bias.report.page",
+}
+
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, name)
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)

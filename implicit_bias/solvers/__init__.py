@@ -28,9 +28,9 @@ paths.py            paths over C, growing data, gates
 ==================  ========================================================================
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from implicit_bias.base import lazy
 from implicit_bias.base.options import SOLVER_NAMES, OnFailure, SolverName
 from implicit_bias.solvers.base import (
     BoundsAt,
@@ -54,6 +54,22 @@ if TYPE_CHECKING:
     from implicit_bias.solvers.out_of_core import OutOfCoreSolution, solve_out_of_core
     from implicit_bias.solvers.working_set import WorkingSet
 
+# Where each of these names is: the import waits until a name is asked for.
+HOMES = {
+    "ActiveSet": "implicit_bias.solvers.active_set",
+    "CvxpySolver": "implicit_bias.solvers.cvxpy_solver",
+    "FeatureSpace": "implicit_bias.solvers.feature_space",
+    "InteriorPoint": "implicit_bias.solvers.interior_point",
+    "LinearProgram": "implicit_bias.solvers.linear_program",
+    "MultiPrecision": "implicit_bias.solvers.multiprecision",
+    "OneGroup": "implicit_bias.solvers.active_set",
+    "OutOfCoreSolution": "implicit_bias.solvers.out_of_core",
+    "solve_out_of_core": "implicit_bias.solvers.out_of_core",
+    "WorkingSet": "implicit_bias.solvers.working_set",
+}
+
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, name)
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)

@@ -20,9 +20,8 @@ history.py        what is measured of a network on the way
 The names below are imported on first use: a configuration alone does not load torch.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from implicit_bias.base import lazy
 
 if TYPE_CHECKING:
     from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
@@ -30,6 +29,25 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint, Observer, history_frame
     from implicit_bias.training.minibatch import OwnResult, TrainingDiverged, TrainingResult, train
 
+# Where each of these names is: the import waits until a name is asked for.
+HOMES = {
+    "Divergence": "implicit_bias.training.frozen",
+    "FrozenComparison": "implicit_bias.training.frozen",
+    "history_frame": "implicit_bias.training.history",
+    "HistoryPoint": "implicit_bias.training.history",
+    "LimitConfig": "implicit_bias.training.configuration",
+    "Observer": "implicit_bias.training.history",
+    "OwnLoop": "implicit_bias.training.configuration",
+    "OwnResult": "implicit_bias.training.minibatch",
+    "train": "implicit_bias.training.minibatch",
+    "train_beside_frozen": "implicit_bias.training.frozen",
+    "TrainingConfig": "implicit_bias.training.configuration",
+    "TrainingDiverged": "implicit_bias.training.minibatch",
+    "TrainingResult": "implicit_bias.training.minibatch",
+}
+
 
 def __getattr__(name: str) -> Any:
-    return lazy.find(__name__, name)
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
