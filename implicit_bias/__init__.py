@@ -83,7 +83,6 @@ HOMES = {
 __all__ = sorted(HOMES)
 
 
-
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -158,7 +158,6 @@ class Question:
             optimum=self.optimum,
             reference=self.reference,
             measure=kkt_measure(samples.X, samples.y),
-            progress=True,
         ).frame()
 
 

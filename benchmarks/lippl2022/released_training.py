@@ -186,7 +186,7 @@ def train_as_released(
     config = draws.training_config(momentum=momentum, seed=data_seed)
     run = _Released(network, X, y, config, record, on_epoch)
     with threads(1):  # their number changes the order of the sums
-        found = drive(run, TrainingResult, on_point=None, progress=False)
+        found = drive(run, TrainingResult, on_point=None, on_progress=None)
     return ReleasedTraining(**vars(found), batch_losses=np.array(run.batch_losses))
 
 

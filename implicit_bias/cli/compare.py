@@ -44,12 +44,13 @@ def compare(
     folder = output.numbered(folder, comparison_folder.free_folder)
     make_folder(folder)  # before the training, not after it
     fitted = {}
-    for name, model in ModelFactory(config, data, progress=True).fit():
-        fitted[name] = model
-        output.err.print(f"[bold]{name}[/] done", highlight=False)
-    models = {name: fitted[name] for name in config.models}
-    if to_limit:
-        models |= comparison_folder.train_further(config, data)
+    with output.training_bar() as bar:
+        for name, model in ModelFactory(config, data, on_progress=bar).fit():
+            fitted[name] = model
+            output.err.print(f"[bold]{name}[/] done", highlight=False)
+        models = {name: fitted[name] for name in config.models}
+        if to_limit:
+            models |= comparison_folder.train_further(config, data, bar)
     option = " --to-limit" if to_limit else ""
     comparison, page = comparison_folder.write_comparison(folder, config, data, models, option)
     print_comparison(comparison, page, config, as_json)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import typer
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from implicit_bias.base import strict_json
@@ -80,6 +81,29 @@ def new_file(path: Path) -> Path:
     file = numbered(path, partial(free_path, taken=Path.is_file, suffix=path.suffix))
     check_writable(file)
     return file
+
+
+@contextmanager
+def training_bar() -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar on a terminal while networks train, and yield the function that moves it.
+
+    It is an `implicit_bias.training.driver.OnProgress`. The bar of a network goes once all its
+    steps are done, and the next network's takes its place.
+    """
+    columns = (
+        SpinnerColumn(),
+        TextColumn("training: {task.completed:,} / {task.total:,} steps"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[detail]}"),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", visible=False, detail="")
+
+        def move(done: int, steps: int, detail: str) -> None:
+            bar.update(task, completed=done, total=steps, detail=detail, visible=done < steps)
+
+        yield move
 
 
 def show(text: str) -> None:

@@ -12,7 +12,14 @@ import typer
 from implicit_bias.base.options import NORM_NAMES
 from implicit_bias.cli import options
 from implicit_bias.cli.interruption import INTERRUPTED
-from implicit_bias.cli.output import new_file, print_json, print_values, show, usage_errors
+from implicit_bias.cli.output import (
+    new_file,
+    print_json,
+    print_values,
+    show,
+    training_bar,
+    usage_errors,
+)
 from implicit_bias.runs.command import LIMIT_SUFFIX, WANTED_STEPS
 from implicit_bias.runs.configuration import RunConfig
 
@@ -90,14 +97,15 @@ def train(
         from implicit_bias.report.page import write_limit
         from implicit_bias.runs.beside_svm import fit_beside_svm
 
-        with usage_errors():
-            classifier, result = fit_beside_svm(config, data, limit, **goals)
+        with usage_errors(), training_bar() as bar:
+            classifier, result = fit_beside_svm(config, data, limit, on_progress=bar, **goals)
         pictures = write_limit(file.parent, file.stem, result)
     else:
         from implicit_bias.estimators.networks import NetworkClassifier
         from implicit_bias.runs.models import ModelFactory
 
-        fitted = ModelFactory(config, data, progress=True).fit_one(model)
+        with training_bar() as bar:
+            fitted = ModelFactory(config, data, on_progress=bar).fit_one(model)
         assert isinstance(fitted, NetworkClassifier)
         classifier = fitted
     _save(file, classifier)

@@ -29,7 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.progress import say, showing
 from implicit_bias.diagnosis import recipe
 from implicit_bias.diagnosis.escape import find_escape
 from implicit_bias.diagnosis.function_space import in_function_space
@@ -167,7 +166,6 @@ def diagnose(
     given = None if norm is None else tensors.as_parameter_norm(norm)
     geometry, trained_by, obstacles = recipe.limit_of(module, given, optimizer)
     with (
-        showing("diagnosing"),
         one_thread_if_small(module, inputs),
         evaluating(module) as modes,
     ):
@@ -209,12 +207,10 @@ def diagnose(
 
 def _measured(subject: Subject, norm: tensors.ParameterNorm, deadline: Deadline) -> dict[str, Any]:
     """All that a diagnosis says of a module."""
-    say("multipliers in {}", norm.name)
     best = subject.measure(norm, deadline=deadline.sooner(SHARE_OF_THE_GAP))
     program, gradients = best.program, subject.gradients
     free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
     gaps = _gaps(program, [best, free], deadline.sooner(SHARE_OF_OTHERS))
-    say("kinks, layers and dead units")
     return {
         "norm": norm.name,
         "degree": program.degree,

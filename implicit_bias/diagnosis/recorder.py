@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import check_count, check_flag, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
 from implicit_bias.measure.lent_threads import one_thread_if_small
@@ -183,7 +182,6 @@ class Recorder:
         check_count(step, "step", last + 1)
         started = time.perf_counter()
         with (
-            showing("recording"),
             one_thread_if_small(self.module, self.subject.gradients.inputs),
             evaluating(as_module(self.module)),
         ):

@@ -60,7 +60,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.progress import say, showing
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds, text_table
 from implicit_bias.diagnosis import recipe
 from implicit_bias.diagnosis.escape import FAR
@@ -378,7 +377,6 @@ def which_norm(
     if own:
         geometries.setdefault(own, geometry)
     with (
-        showing("measuring in each norm"),
         one_thread_if_small(module, inputs),
         evaluating(module) as modes,
     ):
@@ -496,8 +494,7 @@ def _rows(
 ) -> list[NormRow]:
     """Measure a module, and references if there are any, in each norm."""
     rows, left = list[NormRow](), len(norms) * len(subjects)
-    for done, (name, norm) in enumerate(norms.items()):
-        say("{}, norm {} of {}", name, done + 1, len(norms))
+    for name, norm in norms.items():
         gaps, margins = list[GapBounds](), list[float]()
         for subject in subjects:
             gaps.append(_bounds(subject, norm, deadline.sooner(1.0 / left)))

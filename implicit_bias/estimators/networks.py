@@ -31,6 +31,7 @@ from implicit_bias.training.configuration import LossName, TrainingConfig
 if TYPE_CHECKING:
     from implicit_bias.networks import Network, NetworkOptions
     from implicit_bias.training.configuration import OptimizerFactory
+    from implicit_bias.training.driver import OnProgress
     from implicit_bias.training.history import HistoryPoint
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.losses import MarginLoss
@@ -81,8 +82,6 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         Where torch computes.
     random_state : int, Generator, RandomState or None
         Seed of all random draws: of hyperplanes, of weights, and of the order of the samples.
-    progress : bool
-        Show a progress bar on standard error.
 
     Attributes
     ----------
@@ -105,7 +104,6 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
     dtype: Literal["float32", "float64"] = "float64"
     device: str = "cpu"
     random_state: RandomState = None
-    progress: bool = False
     training_: AnyTraining = field(init=False)
     checkpoints_: dict[int, Network] = field(init=False)
 
@@ -128,8 +126,17 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             options |= {"classes": len(self.classes_), "shared": self.shared}
         return options
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, on_progress: OnProgress | None = None) -> Self:
         """Build the network for the training inputs (n, D) and train it on labels (n,).
+
+        Parameters
+        ----------
+        X : array_like of shape (n, D)
+            Training inputs.
+        y : array_like of shape (n,)
+            Two classes or more.
+        on_progress : callable, optional
+            As in `implicit_bias.training.train`.
 
         Raises
         ------
@@ -155,7 +162,9 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
                 if point.step in kept:
                     self.checkpoints_[point.step] = deepcopy(network)
 
-            self.training_ = train(network, X, signs, config, progress=self.progress, on_point=keep)
+            self.training_ = train(
+                network, X, signs, config, on_progress=on_progress, on_point=keep
+            )
         return self._warned()
 
     def fit_by(self, X: ArrayLike, y: ArrayLike, trainer: Trainer) -> Self:
@@ -302,7 +311,7 @@ class GLNClassifier(NetworkClassifier):
         Contexts of one hidden layer to use instead of drawing any.
     steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
-    shared, checkpoints, dtype, device, random_state, progress
+    shared, checkpoints, dtype, device, random_state
         See `NetworkClassifier`.
 
     Examples
@@ -349,7 +358,7 @@ class ReLUClassifier(NetworkClassifier):
         Hidden units; a sequence has one entry a hidden layer.
     steps, batch_size, learning_rate, momentum, optimizer, loss
         See `TrainingConfig`.
-    shared, checkpoints, dtype, device, random_state, progress
+    shared, checkpoints, dtype, device, random_state
         See `NetworkClassifier`.
 
     Examples

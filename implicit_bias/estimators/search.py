@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from implicit_bias.base.options import SolverOptions
-from implicit_bias.base.progress import showing
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.certificate import Status
@@ -112,14 +111,13 @@ def search_C(  # noqa: N802 - C is a name
     wrong = np.zeros((len(y), VALUES))
     tol = max(TOLERANCE, solving.tol)
     parts = StratifiedKFold(folds, shuffle=True, random_state=0).split(X, y)
-    for number, (fold, rest) in enumerate(parts, 1):
+    for fold, rest in parts:
         posed = architecture.problem(X[fold], y[fold], weights[fold], intercept)
         path = path_over_C(posed, values * weights[fold].max(), solving.solver, tol, solving.device)
-        with showing(f"choosing C, fold {number} of {folds}"):
-            for n, found in enumerate(path):
-                if found.status is Status.INTERRUPTED:
-                    raise KeyboardInterrupt
-                decision = architecture.decision(X[rest], found.coef) + found.intercept
-                chosen = np.sign(decision) if decision.ndim == 1 else decision.argmax(axis=1)
-                wrong[rest, n] = chosen != y[rest]
+        for n, found in enumerate(path):
+            if found.status is Status.INTERRUPTED:
+                raise KeyboardInterrupt
+            decision = architecture.decision(X[rest], found.coef) + found.intercept
+            chosen = np.sign(decision) if decision.ndim == 1 else decision.argmax(axis=1)
+            wrong[rest, n] = chosen != y[rest]
     return SearchOfC(values, weights @ wrong / weights.sum(), folds)

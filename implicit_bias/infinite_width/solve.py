@@ -64,7 +64,6 @@ from numpy.typing import ArrayLike
 from implicit_bias.base import validation
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.progress import say, showing
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status
 from implicit_bias.bounds.separability import Conflict
@@ -187,7 +186,6 @@ class InfiniteWidthSolution:
         return self.problem.activations(self.directions, inputs) @ self.coef
 
 
-@showing("solving at infinite width")
 @own_settings()
 def max_margin(
     X: ArrayLike,
@@ -423,7 +421,6 @@ class _Generation:
             self._improve_upper(coef)
             new = self._new_directions(alpha, tol)
             self.history.append(BoundsAt(round_, self.lower, self.upper))
-            say("round {}, optimum between {:.6g} and {:.6g}", round_, self.lower, self.upper)
             now = (self.lower, self.upper)
             if self.upper - self.lower <= tol * self.lower:
                 return Status.OPTIMAL

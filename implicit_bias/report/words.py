@@ -18,10 +18,7 @@ from implicit_bias.problem import C_in_words
 from implicit_bias.report import conclusion
 
 # How to train a model on from Python; a command line has its own.
-TRAIN_ON = (
-    "from functools import partial; from implicit_bias import train_to_limit; "
-    "models[{!r}].fit_by(X, y, partial(train_to_limit, progress=True))"
-)
+TRAIN_ON = "from implicit_bias import train_to_limit; models[{!r}].fit_by(X, y, train_to_limit)"
 
 
 def signed(label: float) -> str:

@@ -23,6 +23,7 @@ from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training import limit
+from implicit_bias.training.driver import OnProgress
 from implicit_bias.training.limit import LimitConfig, LimitResult
 
 
@@ -35,7 +36,7 @@ def train_beside_svm(
     compare_on: Array | None = None,
     solving: SolverOptions = DEFAULTS,
     until_excess: float | None = None,
-    progress: bool = False,
+    on_progress: OnProgress | None = None,
     **goals: Any,
 ) -> tuple[LimitResult, Solution | None]:
     """Solve the SVM of a network with fixed gates, then train the network towards it.
@@ -54,7 +55,7 @@ def train_beside_svm(
         Inputs on which the decisions of network and SVM are compared; by default X.
     solving : SolverOptions
         How to solve the SVM.
-    until_excess, progress, **goals
+    until_excess, on_progress, **goals
         As in `train_to_limit`; the goals are ``stop_at_gap``, ``checkpoint`` and ``resume``.
 
     Returns
@@ -102,7 +103,7 @@ def train_beside_svm(
         until_excess=until_excess,
         reference=reference,
         measure=kkt_measure(X, y) if euclidean and len(y) <= FEW_SAMPLES else None,
-        progress=progress,
+        on_progress=on_progress,
         **goals,
     )
     return trained, solution
@@ -111,7 +112,7 @@ def train_beside_svm(
 def fit_beside_svm(
     config: RunConfig, data: Data, limit: LimitConfig, **goals: Any
 ) -> tuple[NetworkClassifier, LimitResult]:
-    """Train the one network of a configuration towards its limit, with a progress bar.
+    """Train the one network of a configuration towards its limit.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def fit_beside_svm(
     limit : LimitConfig
         How to train.
     **goals
-        When to stop, as in `train_beside_svm`.
+        When to stop, and ``on_progress``, as in `train_beside_svm`.
 
     Returns
     -------
@@ -138,7 +139,7 @@ def fit_beside_svm(
     """
     config = replace(config, steps=limit.steps, batch_size=None)
     classifier = ModelFactory(config, data).build_network(config.models[0], homogeneous=True)
-    goals |= {"compare_on": data.parts.validation.X, "solving": config.solving, "progress": True}
+    goals |= {"compare_on": data.parts.validation.X, "solving": config.solving}
     samples = data.parts.train
     classifier.fit_by(
         samples.X,

@@ -18,6 +18,7 @@ from implicit_bias.runs import command
 from implicit_bias.runs.beside_svm import fit_beside_svm
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, chosen
 from implicit_bias.runs.data import Data, rows_left_out
+from implicit_bias.training.driver import OnProgress
 from implicit_bias.training.limit import LimitConfig
 
 GLN = "gd-gln"
@@ -37,13 +38,17 @@ def free_folder(folder: Path) -> Path:
     return free_path(folder, lambda there: any((there / name).exists() for name in WRITTEN))
 
 
-def train_further(config: RunConfig, data: Data) -> dict[str, BinaryClassifier]:
+def train_further(
+    config: RunConfig, data: Data, on_progress: OnProgress | None = None
+) -> dict[str, BinaryClassifier]:
     """Train the GLN of a comparison, if it has one, until it is near the SVM; see `train_on`."""
     if GLN not in config.models:
         return {}
     alone = RunConfig(models=(GLN,), **chosen(config, *command.TRAIN_GROUPS))
     limit = LimitConfig(steps=command.WANTED_STEPS)
-    network, _ = fit_beside_svm(alone, data, limit, until_excess=command.WANTED_EXCESS)
+    network, _ = fit_beside_svm(
+        alone, data, limit, until_excess=command.WANTED_EXCESS, on_progress=on_progress
+    )
     return {f"{GLN}{command.LIMIT_SUFFIX}": network}
 
 

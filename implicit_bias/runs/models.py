@@ -6,12 +6,13 @@ from typing import Any
 
 from implicit_bias.base.options import OPTIMIZER_LIMITS
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.estimators.networks import GLNClassifier, ReLUClassifier
+from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
 from implicit_bias.networks import Network
 from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.runs.configuration import RunConfig, chosen
 from implicit_bias.runs.data import Data
+from implicit_bias.training.driver import OnProgress
 
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
@@ -26,12 +27,16 @@ class ModelFactory:
         Architecture, seeds, training and solver.
     data : Data
         From `load_data`.
-    progress : bool
-        Whether networks show a progress bar on standard error while they train.
+    on_progress : callable, optional
+        Called before each step of a network's training, as in `implicit_bias.training.train`.
     """
 
-    def __init__(self, config: RunConfig, data: Data, *, progress: bool = False) -> None:
-        self.config, self.data, self.progress = config, data, progress
+    def __init__(
+        self, config: RunConfig, data: Data, *, on_progress: OnProgress | None = None
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.on_progress = on_progress
 
     def fit(self) -> Iterator[tuple[str, BinaryClassifier]]:
         """Fit the models of the configuration, and yield each once it is done.
@@ -60,8 +65,10 @@ class ModelFactory:
 
     def fit_one(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
         """Return the model, fitted to the training samples."""
-        train = self.data.parts.train
-        return self.build(name, relu).fit(train.X, train.y)
+        model, train = self.build(name, relu), self.data.parts.train
+        if isinstance(model, NetworkClassifier):
+            return model.fit(train.X, train.y, on_progress=self.on_progress)
+        return model.fit(train.X, train.y)
 
     def build(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
         """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on."""
@@ -108,7 +115,6 @@ class ModelFactory:
         training = {
             **chosen(config, "Training", "device"),
             "random_state": config.seed,
-            "progress": self.progress,
         }
         match name:
             case "gd-gln":

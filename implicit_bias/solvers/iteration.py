@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self, TypeAlias, final
 import numpy as np
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.progress import say
 from implicit_bias.base.threads import threads, threads_for
 from implicit_bias.base.validation import UnsuitableError, check_number
 from implicit_bias.bounds.certificate import Status
@@ -158,7 +157,6 @@ def follow(
                 break
             seconds = time.perf_counter() - began
             history.append(base.BoundsAt(first_iteration + len(history), lower, upper))
-            say("step {}, optimum between {:.6g} and {:.6g}", len(history), lower, upper)
             on_progress(history[-1])
             if not deadline.allows(max(seconds, of_a_step)):
                 status = Status.TIME_LIMIT

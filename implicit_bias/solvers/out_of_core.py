@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base import validation
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.progress import showing
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status, margin_enclosures
@@ -117,7 +116,6 @@ class OutOfCoreSolution:
         return X @ self.coef[..., 0, :].T + self.intercept
 
 
-@showing("solving out of core")
 @own_settings()
 def solve_out_of_core(
     X: Any,

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.progress import showing
 from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
@@ -62,7 +61,6 @@ UNSETTLED = (
 )
 
 
-@showing("solving")
 @own_settings()
 def solve(
     problem: MarginProblem,

@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from implicit_bias.base.progress import progress_bar, say, showing
-from implicit_bias.base.validation import check_flag
 from implicit_bias.base.wording import html_table, number, percent, text_table
 from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
 from implicit_bias.training.history import HistoryPoint, history_frame
@@ -21,6 +19,8 @@ Config = TypeVar("Config", TrainingConfig, LimitConfig, OwnLoop)
 # Of a training that this package drives.
 Planned = TypeVar("Planned", TrainingConfig, LimitConfig)
 Point = TypeVar("Point", bound=HistoryPoint)
+# Called with the steps done, all steps, and what has been reached, such as "loss 0.1".
+OnProgress: TypeAlias = Callable[[int, int, str], object]
 
 
 class Ending(Enum):
@@ -137,7 +137,7 @@ class Run(Protocol[Planned, Point]):
 
     @property
     def detail(self) -> str:
-        """What the progress bar shows beside the step."""
+        """What has been reached, in a few words."""
 
     def point(self) -> Point:
         """Measure the network as it is."""
@@ -154,7 +154,7 @@ def drive(
     result: type[AnyResult],
     *,
     on_point: Callable[[Point], None] | None,
-    progress: bool,
+    on_progress: OnProgress | None,
 ) -> AnyResult:
     """Advance a training until it ends or Ctrl-C ends it.
 
@@ -167,26 +167,25 @@ def drive(
     on_point : callable or None
         Called with each recorded point as it is measured, but not with the extra one that
         describes a network whose training ended between two recorded steps.
-    progress : bool
-        Show a progress bar on standard error.
+    on_progress : callable or None
+        Called before each step; see `OnProgress`.
     """
-    check_flag(progress, "progress")
+    if on_progress is not None and not callable(on_progress):
+        raise TypeError(f"on_progress must be a function, got {on_progress!r}")
     started, config, history, ending = time.perf_counter(), run.config, run.history, None
 
     def is_behind() -> bool:
         return not history or history[-1].step < run.step
 
     try:
-        with progress_bar(config.steps) if progress else showing("training") as show:
-            while ending is None:
-                if config.is_recorded(run.step) and is_behind():
-                    history.append(run.point())
-                    if on_point is not None:
-                        on_point(history[-1])
-                if show is not None:
-                    show(run.step, run.detail)
-                say("step {:,} of {:,}", run.step, config.steps)
-                ending = run.advance()
+        while ending is None:
+            if config.is_recorded(run.step) and is_behind():
+                history.append(run.point())
+                if on_point is not None:
+                    on_point(history[-1])
+            if on_progress is not None:
+                on_progress(run.step, config.steps, run.detail)
+            ending = run.advance()
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
     finally:  # an error of the module or of the caller's measure leaves what was reached, too

@@ -18,6 +18,7 @@ from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, as_features
 from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
 from implicit_bias.training.configuration import TrainingConfig
+from implicit_bias.training.driver import OnProgress
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.minibatch import TrainingResult, train
 
@@ -84,7 +85,7 @@ def train_beside_frozen(
     config: TrainingConfig,
     *,
     X_eval: ArrayLike | None = None,
-    progress: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> FrozenComparison:
     """Train a ReLU network with and without its gates frozen as they are, and compare.
 
@@ -104,7 +105,7 @@ def train_beside_frozen(
         How to train both; ``record`` says at which steps they are compared.
     X_eval : array_like of shape (n', D), optional
         More inputs on which to compare them.
-    progress : bool
+    on_progress : callable, optional
         As in `train`.
 
     Raises
@@ -129,8 +130,8 @@ def train_beside_frozen(
         shares = chain.from_iterable(apart)
         divergence.append(Divergence(point.step, live_point.gates_changed, *shares))
 
-    trained = train(live, X, y, config, progress=progress, on_point=keep)
-    beside = train(frozen, X, y, config, progress=progress, on_point=compare)
+    trained = train(live, X, y, config, on_progress=on_progress, on_point=keep)
+    beside = train(frozen, X, y, config, on_progress=on_progress, on_point=compare)
     return FrozenComparison(trained, beside, tuple(divergence))
 
 

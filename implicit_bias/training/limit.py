@@ -98,7 +98,7 @@ from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method
 from implicit_bias.training.driver import Ending as Ending
-from implicit_bias.training.driver import Result, drive
+from implicit_bias.training.driver import OnProgress, Result, drive
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.objective import FRICTIONS, Objective, State
 from implicit_bias.training.prox_linear import ProxLinear
@@ -230,7 +230,7 @@ def train_to_limit(
     measure: Measure | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
-    progress: bool = False,
+    on_progress: OnProgress | None = None,
     on_point: Callable[[LimitPoint], None] | None = None,
     leading: bool = False,
     max_seconds: float | None = None,
@@ -276,8 +276,9 @@ def train_to_limit(
         Continue from the checkpoint if the file is there, with bit-identical steps on the same
         machine. ``config.steps`` may differ from that of the training that wrote it. Only
         ``gates_changed`` counts from the gates of the network that is given.
-    progress : bool
-        Show step, log loss and excess on standard error.
+    on_progress : callable, optional
+        Called before each step with the steps done, all steps, and what has been reached, such as
+        "loss 0.1"; for a progress bar, say.
     on_point : callable, optional
         Called with each new point of the history.
     leading : bool
@@ -368,7 +369,7 @@ def train_to_limit(
             deadline,
         )
         run.network = module  # as it was given: compiled, say
-        return drive(run, LimitResult, on_point=on_point, progress=progress)
+        return drive(run, LimitResult, on_point=on_point, on_progress=on_progress)
 
 
 def _objective(trainee: Trainee, config: LimitConfig) -> Objective:

@@ -44,7 +44,7 @@ from implicit_bias.networks import Network
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import OwnLoop, Rule
 from implicit_bias.training.configuration import TrainingConfig as TrainingConfig
-from implicit_bias.training.driver import Ending, Result, drive
+from implicit_bias.training.driver import Ending, OnProgress, Result, drive
 from implicit_bias.training.history import HistoryPoint, Observer
 from implicit_bias.training.losses import LOSSES, as_loss
 from implicit_bias.training.optimizers import build_optimizer
@@ -106,7 +106,7 @@ def train(
     y: ArrayLike,
     config: TrainingConfig,
     *,
-    progress: bool = False,
+    on_progress: OnProgress | None = None,
     on_point: Callable[[HistoryPoint], None] | None = None,
 ) -> TrainingResult:
     """Train a network in place, on the device and in the precision of its weights.
@@ -123,8 +123,9 @@ def train(
         Labels, -1 or +1; or 0 .. K - 1, of a network of K classes.
     config : TrainingConfig
         How to train.
-    progress : bool
-        Show a progress bar on standard error.
+    on_progress : callable, optional
+        Called before each step with the steps done, all steps, and what has been reached, such as
+        "loss 0.1"; for a progress bar, say.
     on_point : callable, optional
         Called with each point of the history as it is measured, but not with the extra point
         that an interruption leaves.
@@ -154,7 +155,7 @@ def train(
             on_point(point)
 
     with threads(1 if config.batch_size is not None else torch.get_num_threads()):
-        return drive(run, TrainingResult, on_point=checked, progress=progress)
+        return drive(run, TrainingResult, on_point=checked, on_progress=on_progress)
 
 
 class MiniBatches:

@@ -411,7 +411,6 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
                 lambda text: ib.GaLUClassifier(3, always_on=text),
                 lambda text: ib.GLNClassifier(3, steps=1, readout_bias=text),
                 lambda text: ib.ReLUClassifier(3, steps=1, shared=text),
-                lambda text: ib.ReLUClassifier(3, steps=1, progress=text),
             )
         ),
         (ib.GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),

@@ -1,7 +1,5 @@
 """C chosen by cross-validation: what is counted, by brute force; and what is kept of it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ from sklearn.model_selection import StratifiedKFold
 
 from implicit_bias import GLNSVC, MaxMarginSVC, compare
 from implicit_bias.base.validation import Array
-from implicit_bias.estimators import search
 from modules import known
 
 RNG = np.random.default_rng(0)
@@ -57,19 +54,6 @@ def test_the_search_is_shown(tmp_path: Path) -> None:
     page = compare({"svm": svm}, X, y, train=(X, y)).report(tmp_path / "report")
     assert f"svm: {svm.C_search_}." in page.read_text("utf-8")
     assert svm.set_params(C=1.0).fit(X, y).C_search_ is None
-
-
-def test_a_search_says_in_which_fold_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-
-    @contextmanager
-    def noted(what: str) -> Iterator[None]:
-        said.append(what)
-        yield
-
-    monkeypatch.setattr(search, "showing", noted)
-    MaxMarginSVC(C="auto").fit(np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1])
-    assert said == ["choosing C, fold 1 of 2", "choosing C, fold 2 of 2"]
 
 
 def test_a_class_of_one_sample_cannot_be_left_out() -> None:

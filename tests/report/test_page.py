@@ -532,7 +532,7 @@ def test_advice_in_python_has_its_imports() -> None:
     trainers: list[Any] = []
     network = SimpleNamespace(fit_by=lambda X, y, trainer: trainers.append(trainer))
     exec(TRAIN_ON.format("a net"), {"models": {"a net": network}, "X": [], "y": []})
-    assert trainers[0].func is ib.train_to_limit
+    assert trainers[0] is ib.train_to_limit
 
 
 STANDING = Standing(network="net", svm="svm", excess=0.5, train_on="more")

@@ -7,13 +7,14 @@ from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
 
 
-@pytest.mark.parametrize("progress", [False, True])
-def test_models_of_a_configuration_are_silent_unless_asked(
-    progress: bool, capsys: pytest.CaptureFixture[str]
+def test_models_of_a_configuration_say_how_far_they_are_and_print_nothing(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    config = RunConfig(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu"))
-    fitted = dict(ModelFactory(config, load_data(config), progress=progress).fit())
-    assert list(fitted) == ["gd-gln", "gd-relu"]
-    out, errors = capsys.readouterr()
-    assert out == ""
-    assert errors.count("training") == 2 * progress
+    config = RunConfig(train_size=40, units=4, steps=5, models=("gd-gln", "gd-relu", "svm-gln"))
+    said: list[int] = []
+    factory = ModelFactory(
+        config, load_data(config), on_progress=lambda done, steps, _: said.append(done)
+    )
+    assert list(dict(factory.fit())) == ["gd-gln", "gd-relu", "svm-gln"]
+    assert said == [0, 1, 2, 3, 4, 5] * 2
+    assert capsys.readouterr() == ("", "")

@@ -284,15 +284,13 @@ def test_an_output_of_zero_is_an_error() -> None:
     assert np.isnan(first.normalised_margin)
 
 
-def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    train(gln(), X, Y, SHORT)
+def test_progress_is_said_before_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[tuple[int, int]] = []
+    train(gln(), X, Y, SHORT, on_progress=lambda done, steps, _: said.append((done, steps)))
+    assert said == [(done, SHORT.steps) for done in range(SHORT.steps + 1)]
     assert capsys.readouterr() == ("", "")
-    train(gln(), X, Y, SHORT, progress=True)
-    with pytest.raises(TypeError, match="progress"):
-        train(gln(), X, Y, SHORT, progress="no")  # type: ignore[arg-type]
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "100%" in err
+    with pytest.raises(TypeError, match="on_progress"):
+        train(gln(), X, Y, SHORT, on_progress=True)  # type: ignore[arg-type]
 
 
 # --- when it ends early ----------------------------------------------------------------------
