@@ -33,7 +33,6 @@ from sklearn.pipeline import Pipeline
 
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, labels_of_any_type
 from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
 from implicit_bias.bounds.certificate import Certificate, Status, certify
@@ -946,12 +945,16 @@ def _equal(a: Any, b: Any) -> bool:
 def _model_row(model: ModelResult) -> dict[str, Any]:
     row: dict[str, Any] = {
         "model": model.name,
-        **attributes(model, "error", "train_error", "unseen", "interrupted"),
+        "error": model.error,
+        "train_error": model.train_error,
+        "unseen": model.unseen,
+        "interrupted": model.interrupted,
     }
     if model.history:
-        row |= attributes(model, "steps", "planned_steps")
+        row["steps"] = model.steps
+        row["planned_steps"] = model.planned_steps
     if model.margin is not None:
-        row |= attributes(model.margin, *MARGIN_COLUMNS)
+        row |= {name: getattr(model.margin, name) for name in MARGIN_COLUMNS}
         row["C"] = float(np.min(model.margin.C))  # the least, where each sample has its own
         row["status"] = None if model.margin.status is None else model.margin.status.label
     return row

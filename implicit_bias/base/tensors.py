@@ -1,13 +1,14 @@
 """Files of tensors with a JSON header that says what they are: models and checkpoints.
 
-A file is in the safetensors format, so reading it runs no code. The header is strict JSON, in which
-infinities and NaN are objects (`strict_json.as_objects`). Beside it is a checksum of header and
-tensors, which files of an older format lack: it tells damage, not who wrote the file.
+A file is in the safetensors format, so reading it runs no code. The header is JSON with Python's
+words for what is not finite. Beside it is a checksum of header and tensors, which files of an older
+format lack: it tells damage, not who wrote the file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from implicit_bias.base import strict_json
 from implicit_bias.base.atomic import write_atomically
 from implicit_bias.base.validation import existing_file
 
@@ -78,7 +78,7 @@ class TensorFormat:
         OSError
             No space left, no permission; then the old file is as it was.
         """
-        text = strict_json.dumps({"format": self.name, **header}, nonfinite=strict_json.as_objects)
+        text = json.dumps({"format": self.name, **header})
         metadata = {"header": text, "sha256": _digest(text, tensors)}
 
         def save(partial: Path) -> None:
@@ -107,7 +107,7 @@ class TensorFormat:
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             if metadata.get("sha256") not in (None, _digest(text, tensors)):
                 raise ValueError("the checksum is wrong")
-            header = strict_json.loads(text, object_hook=strict_json.of_object)
+            header = json.loads(text)
             if header["format"] not in (self.name, *self.older):
                 other = FORMATS.get(header["format"])
                 kind = f"it is a {other.what}" if other else f"its format is {header['format']!r}"

@@ -1,5 +1,6 @@
 """Two consoles, tables and JSON values, and the policy of errors: one line and an exit status."""
 
+import json
 import math
 import os
 import sys
@@ -15,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from implicit_bias.base import strict_json
 from implicit_bias.base.atomic import check_writable, free_path
 from implicit_bias.base.wording import UNKNOWN
 from implicit_bias.base.wording import percent as write_percent
@@ -137,8 +137,23 @@ def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    """Print one line of strict JSON."""
-    sys.stdout.write(strict_json.dumps(values) + "\n")
+    """Print one line of JSON, which has null for nan, and the word "inf" for infinity."""
+    sys.stdout.write(json.dumps(_plain(values), allow_nan=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item"):  # a scalar of numpy
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
 
 def _cell(name: str, value: Any) -> str:
@@ -147,7 +162,7 @@ def _cell(name: str, value: Any) -> str:
         return UNKNOWN
     if name in SHARES:
         return percent(value)
-    value = strict_json.encode(value)
+    value = _plain(value)
     if value is None:
         return UNKNOWN
     return f"{value:.4g}" if isinstance(value, float) else str(value)

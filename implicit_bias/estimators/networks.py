@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 from implicit_bias.base import validation
 from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
-from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
 from implicit_bias.estimators import base
 from implicit_bias.problem.gating import Gating, HyperplaneContexts, Threshold
@@ -149,9 +148,16 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
 
         with base.all_or_nothing(self):
             X, signs, network, seed = self._prepare(X, y)
-            shared = ("steps", "batch_size", "momentum", "optimizer", "loss", "rule")
-            rate = self._learning_rate(X)
-            config = TrainingConfig(seed=seed, learning_rate=rate, **attributes(self, *shared))
+            config = TrainingConfig(
+                steps=self.steps,
+                batch_size=self.batch_size,
+                learning_rate=self._learning_rate(X),
+                momentum=self.momentum,
+                optimizer=self.optimizer,
+                loss=self.loss,
+                rule=self.rule,
+                seed=seed,
+            )
             kept = np.atleast_1d(validation.detached(self.checkpoints)).tolist()
             for step in kept:
                 validation.check_count(step, "each step of checkpoints", 0, self.steps)

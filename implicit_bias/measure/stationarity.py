@@ -70,7 +70,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base.own_settings import own_settings
-from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import Array, check_flag, check_number
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.measure.homogeneity import HomogeneityError
@@ -151,9 +150,13 @@ class Stationarity:
     def measures(self) -> dict[str, float]:
         """All measures but the smallest margin, by their names in tables."""
         return {
-            **attributes(self, "degree", "normalised_margin", "residual", "slackness"),
+            "degree": self.degree,
+            "normalised_margin": self.normalised_margin,
+            "residual": self.residual,
+            "slackness": self.slackness,
             "kkt_gap": self.gap,
-            **attributes(self, "epsilon", "delta"),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
         }
 
 
@@ -377,7 +380,7 @@ def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, flo
             found = stationarity(network, network.prepare(X), y, classes=network.classes)
         except SeparationError:
             return {"residual": math.nan, "slackness": math.nan}
-        return attributes(found, "residual", "slackness")
+        return {"residual": found.residual, "slackness": found.slackness}
 
     return measure
 

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from implicit_bias.base.counts import Count
-from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.problem import C_in_words
@@ -145,8 +144,11 @@ def _differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
         winner = pair.second if found.difference > 0 else pair.first
         low, high = found.interval
         yield {
-            **attributes(pair, "first", "second"),
-            **attributes(found, "difference", "only_first", "only_second"),
+            "first": pair.first,
+            "second": pair.second,
+            "difference": found.difference,
+            "only_first": found.only_first,
+            "only_second": found.only_second,
             "difference_interval": percent_range(low, high),
             "left_open": alike and not found.decided and (low > 0 or high < 0),
             "decided": "not ranked" if not alike else winner if found.decided else "not decided",

@@ -14,7 +14,7 @@ from reprlib import repr as cut
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from implicit_bias.base import options, strict_json
+from implicit_bias.base import options
 
 T = TypeVar("T")
 
@@ -230,9 +230,17 @@ class RunConfig:
 
         Without ``dataset`` where the data are a file of the user's own, which ``data`` names.
         """
-        unused = () if self.data is None else ("dataset",)
-        kept = {name: value for name, value in vars(self).items() if name not in unused}
-        return dict(strict_json.encode(kept))
+        kept: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, tuple):
+                kept[name] = list(value)
+            elif value == math.inf:
+                kept[name] = "inf"
+            else:
+                kept[name] = value
+        if self.data is not None:
+            del kept["dataset"]
+        return kept
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Self:
@@ -262,7 +270,7 @@ def group(*names: str) -> tuple[str, ...]:
 
 def chosen(config: RunConfig, *names: str) -> dict[str, Any]:
     """Return the values of the fields in these groups, or of these names."""
-    return strict_json.attributes(config, *group(*names))
+    return {name: getattr(config, name) for name in group(*names)}
 
 
 def kinds(name: str) -> tuple[Any, ...]:

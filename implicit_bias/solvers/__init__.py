@@ -61,7 +61,6 @@ HOMES = {
     "FeatureSpace": "implicit_bias.solvers.feature_space",
     "InteriorPoint": "implicit_bias.solvers.interior_point",
     "LinearProgram": "implicit_bias.solvers.linear_program",
-    "MultiPrecision": "implicit_bias.solvers.multiprecision",
     "OneGroup": "implicit_bias.solvers.active_set",
     "OutOfCoreSolution": "implicit_bias.solvers.out_of_core",
     "solve_out_of_core": "implicit_bias.solvers.out_of_core",

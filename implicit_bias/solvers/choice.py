@@ -17,7 +17,6 @@ import numpy as np
 
 from implicit_bias import norms
 from implicit_bias.base.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
-from implicit_bias.base.strict_json import attributes
 from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
 from implicit_bias.problem import MarginProblem, check_problem
@@ -231,7 +230,11 @@ def make_solver(
         No such solver, or no such device.
     """
     as_device(options.device)
-    common: dict[str, Any] = attributes(options, "tolerances", "max_iterations", "max_seconds")
+    common: dict[str, Any] = {
+        "tolerances": options.tolerances,
+        "max_iterations": options.max_iterations,
+        "max_seconds": options.max_seconds,
+    }
     check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
         chosen = choose(problem)
