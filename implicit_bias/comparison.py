@@ -32,7 +32,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, labels_of_any_type
 from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
 from implicit_bias.bounds.certificate import Certificate, Status, certify
@@ -568,7 +567,6 @@ def first_svm(models: Iterable[ModelResult]) -> ModelResult | None:
     return next((model for model in models if model.known_margin.status is not None), None)
 
 
-@own_settings()
 def compare(
     models: Mapping[str, Predicts],
     X: ArrayLike,

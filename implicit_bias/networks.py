@@ -50,7 +50,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from implicit_bias.base import validation
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import Nuclear, SumOverGroups
 from implicit_bias.problem import BLOCK, Architecture
@@ -120,7 +119,6 @@ class Network(nn.Module, ABC):
     same_gates: ClassVar[bool] = False
     default_init: ClassVar[Init] = "kaiming-normal"
 
-    @own_settings()
     def __init__(
         self,
         n_features: int,

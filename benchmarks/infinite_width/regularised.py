@@ -153,6 +153,7 @@ LOSSES: dict[str, _Loss] = {
 }
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
 def certify_regularised(
     problem: MarginProblem,
     coef: ArrayLike,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,8 +20,6 @@ MOST_PATHS = 10_000
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then put it in its place.
 
-    When this returns, the file is on the disk and outlives a crash of the machine.
-
     Parameters
     ----------
     path : str or Path
@@ -31,31 +30,29 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     Raises
     ------
     OSError
-        No space left, no permission, a folder that cannot be made, or something there that is no
-        file, such as a device; then ``path`` is as it was.
+        No space left, no permission, or a folder that cannot be made; then ``path`` is as it was.
     """
     path = Path(path)
-    _make_place(path)
+    make_folder(path.parent)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(descriptor)
-        draft = Path(name)
-        try:
-            write(draft)
-            _flush(draft)  # else a crash could leave the new name with nothing behind it
-            draft.chmod(0o666 & ~_umask())
-            os.replace(draft, path)
-            _flush(path.parent)
-        finally:
-            draft.unlink(missing_ok=True)
+        write(draft)
+        # Else a crash of the machine could leave the new name with nothing behind it.
+        with open(draft, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
     except OSError as error:
         raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def check_writable(path: str | Path) -> None:
     """Raise OSError where `write_atomically` could not write: before the work, not after it."""
     path = Path(path)
-    _make_place(path)
+    if path.is_dir():
+        raise OSError(f"{path} is a folder: name another path")
+    make_folder(path.parent)
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -89,13 +86,6 @@ def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix
     raise ValueError(f"there are {path} to {candidate}: name another path")
 
 
-def _make_place(path: Path) -> None:
-    """Make the folder of a file, unless something else has the file's name."""
-    if path.exists() and not path.is_file():
-        raise OSError(f"{path} is there, and no regular file: write to another path")
-    make_folder(path.parent)
-
-
 def make_folder(path: str | Path) -> Path:
     """Make a folder and those above it where they are missing, and return its path.
 
@@ -108,9 +98,9 @@ def make_folder(path: str | Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        files = [place for place in (path, *path.parents) if os.path.isfile(place)]
-        cause = f"{files[0]} is a file" if files else error.strerror
-        raise OSError(f"cannot make the folder {path} ({cause}): name another folder") from error
+        raise OSError(
+            f"cannot make the folder {path} ({error.strerror}): name another folder"
+        ) from error
     return path
 
 
@@ -128,27 +118,9 @@ def write_tables(folder: str | Path, frames: Mapping[str, pd.DataFrame]) -> list
     """Write each table as NAME.parquet and NAME.csv, and return the files."""
     files = []
     for name, frame in frames.items():
-        parquet, csv = Path(folder) / f"{name}.parquet", Path(folder) / f"{name}.csv"
+        parquet = Path(folder) / f"{name}.parquet"
+        csv = Path(folder) / f"{name}.csv"
         write_atomically(parquet, partial(frame.to_parquet, index=False))
         write_atomically(csv, partial(frame.to_csv, index=False))
         files += [parquet, csv]
     return files
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    if path.is_dir() and os.name != "posix":
-        return  # only POSIX opens folders
-    # Windows flushes only what is open for writing.
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _umask() -> int:
-    """Permissions that new files lack; mkstemp's own are for the owner alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -35,7 +35,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.rounding import Enclosure, ldexp_up, unit_weights
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import Proof, prove_not_separable
@@ -65,7 +64,7 @@ REFINE_GAP = 0.01
 TRY_PROOF = 1e5
 
 
-@own_settings()
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
 def certify(
     problem: MarginProblem,
     coef: ArrayLike | None = None,
@@ -155,7 +154,6 @@ def _certificate(
     ), proof
 
 
-@own_settings()
 def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     """Upper bounds on ||sum_n weights_n z(x_n) (x) x_n||_g, shape (G,), of weights of any sign.
 
@@ -173,7 +171,6 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     return ldexp_up(norms.magnitude, exponent)
 
 
-@own_settings()
 def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Array) -> Enclosure:
     """Smallest margin of each sample, (N,), with what rounding may have added to it.
 
@@ -193,7 +190,6 @@ def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Arra
 # --- scaling and grading of a candidate ------------------------------------------------------
 
 
-@own_settings()
 def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     """Estimate the smallest primal value of c * coef over c >= 0, given its margins (N,).
 
@@ -210,7 +206,6 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
     return min(scale * norm + loss, zero)
 
 
-@own_settings()
 def dual_scale(problem: MarginProblem, alpha: Array) -> float:
     """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
     point = DualPoint.of(problem, alpha)
@@ -252,7 +247,7 @@ class Graded:
     proof: Proof | None = None
 
 
-@own_settings()
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
 def grade(
     problem: MarginProblem,
     coef: Array,

@@ -30,7 +30,6 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, as_finite, as_numbers, check_choice, check_shape
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Certificate, certify
@@ -41,7 +40,7 @@ from implicit_bias.problem import MarginProblem, check_problem
 RunLoss: TypeAlias = Literal["logistic", "exponential"]
 
 
-@own_settings()
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
 def certify_run(
     problem: MarginProblem,
     model: Any,

@@ -18,7 +18,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from implicit_bias.base import validation
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.estimators.search import SearchOfC
@@ -192,7 +191,6 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
     def _decide(self, X: Array) -> Array:
         """f(x_n), shape (n,), of validated inputs."""
 
-    @own_settings()
     def decision_function(self, X: ArrayLike) -> Array:
         """Predictor f(x_n), (n,), positive for ``classes_[1]``; (n, K) with more classes."""
         return self._decide(checked_inputs(self, X))
@@ -263,8 +261,7 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
     """Put an estimator back as it was where fitting it anew fails, or is ended by Ctrl-C."""
     before = dict(vars(estimator))
     try:
-        with own_settings():
-            yield
+        yield
     except BaseException:
         vars(estimator).clear()
         vars(estimator).update(before)

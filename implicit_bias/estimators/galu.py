@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from implicit_bias.base import validation
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, RandomState
 from implicit_bias.estimators import base
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
@@ -111,7 +110,6 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
     True
     """
 
-    @own_settings()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
         X, checked = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
@@ -120,7 +118,6 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
         self._fit_targets(X, targets)
         return self
 
-    @own_settings()
     def predict(self, X: ArrayLike) -> Array:
         """Predictions, shape (n,) or (n, p)."""
         return self._decide(base.checked_inputs(self, X))
@@ -160,7 +157,6 @@ class GaLUClassifier(_GaLU, base.BinaryClassifier):
     ['a', 'b', 'a', 'b']
     """
 
-    @own_settings()
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and labels y (n,).
 

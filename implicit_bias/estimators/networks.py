@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.base import validation
 from implicit_bias.base.options import OptimizerName
-from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
 from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
 from implicit_bias.estimators import base
 from implicit_bias.problem.gating import Gating, HyperplaneContexts, Threshold
@@ -205,8 +204,7 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
             from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
 
             started = time.perf_counter()
-            with settings_of_the_caller():
-                outcome = trainer(network, X, signs)
+            outcome = trainer(network, X, signs)
             if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
                 self.training_ = outcome
             else:
@@ -243,7 +241,6 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         return self
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
-    @own_settings()
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class, shape (n, K), that the logistic loss has fitted.
 

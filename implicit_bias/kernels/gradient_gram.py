@@ -57,7 +57,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import (
     Array,
     as_device,
@@ -94,9 +93,8 @@ class Activation:
 
     def derivative(self, z: Tensor) -> Tensor:
         """Return phi' at z, of any shape."""
-        with torch.inference_mode(False):  # nor torch.no_grad
-            z = z.detach().clone().requires_grad_(True)
-            (slope,) = torch.autograd.grad(self.value(z).sum(), z)
+        z = z.detach().clone().requires_grad_(True)
+        (slope,) = torch.autograd.grad(self.value(z).sum(), z)
         return slope
 
     @cached_property
@@ -236,7 +234,6 @@ def gaussian_weights(width: int, n_features: int, *, seed: int = 0) -> Iterator[
         yield torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
 
 
-@own_settings()
 def finite_gram(
     X: ArrayLike,
     activation: Activation,
@@ -349,7 +346,6 @@ def _layer(
             raise ValueError(f"there are {len(part)} {name} for {width} units: pass one a unit")
 
 
-@own_settings()
 def finite_eigenvalues(
     X: ArrayLike,
     activation: Activation,
@@ -403,7 +399,6 @@ def finite_eigenvalues(
 # --- infinite width ------------------------------------------------------------------------
 
 
-@own_settings()
 def infinite_gram(
     X: ArrayLike,
     activation: Activation,

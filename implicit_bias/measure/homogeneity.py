@@ -211,6 +211,7 @@ def measured_degree(
     return L
 
 
+@np.errstate(divide="ignore", invalid="ignore")  # where all are 0: nan
 def _deviation(found: Array, expected: Array) -> float:
     """Largest difference, relative to the largest value."""
     return float(np.abs(found - expected).max() / np.abs(expected).max())
@@ -407,6 +408,7 @@ def directions(gradients: MarginGradients, tolerance: float = HOMOGENEITY_TOLERA
     return [name for name in of_degree_0(gradients) if sizes[name] > least]
 
 
+@np.errstate(divide="ignore", invalid="ignore")  # of outputs that are 0: nan
 def _degrees(
     gradients: MarginGradients,
     names: Collection[str],

@@ -26,7 +26,6 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
 from implicit_bias.base import validation
-from implicit_bias.base.own_settings import own_settings, settings_of_the_caller
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import Network
 
@@ -153,12 +152,13 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     """Put back torch's random numbers, and all attributes of a module's parts that change.
 
     These are tensors, modes, hooks and others. What is in a tensor is not put back: `evaluate`
-    exchanges the tensors. Within it `own_settings` hold.
+    exchanges the tensors.
     """
     kept = _attributes(module)
     try:
         cuda = {p.device for p in module.parameters() if p.is_cuda}
-        with torch.random.fork_rng([*cuda]), own_settings():
+        # A recorder is often called in an evaluation under `torch.no_grad`, but needs gradients.
+        with torch.random.fork_rng([*cuda]), torch.enable_grad():
             yield
     finally:
         _put_back(kept)
@@ -247,7 +247,7 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
                 found = None if child is None else _compiled(child)
                 part._modules[name] = child if found is None else found
         parametrize._cache.clear()  # of `parametrize.cached`: made of the tensors exchanged
-        with settings_of_the_caller(), _nothing_compiled():
+        with _nothing_compiled():
             outputs = module(*inputs)
     finally:
         parametrize._cache.clear()

@@ -69,7 +69,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, check_flag, check_number
 from implicit_bias.bounds.certificate import Certificate, certify
 from implicit_bias.measure.homogeneity import HomogeneityError
@@ -281,7 +280,6 @@ def stationarity(
     )
 
 
-@own_settings()
 def certify_network(
     network: Network,
     X: ArrayLike,

@@ -31,7 +31,6 @@ import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.options import ThresholdRule
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import (
     Array,
     RandomState,
@@ -561,7 +560,6 @@ def single_precision_projections(X: Array, weights: torch.Tensor) -> torch.Tenso
     return torch.tensor(X, dtype=torch.float32) @ weights.T
 
 
-@own_settings()
 def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: Array) -> Array:
     """Thresholds, shaped like ``drawn``, by the rule that the user chose."""
     if not isinstance(threshold, str):

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base import validation
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.rounding import up
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate, Status, margin_enclosures
@@ -116,7 +115,7 @@ class OutOfCoreSolution:
         return X @ self.coef[..., 0, :].T + self.intercept
 
 
-@own_settings()
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
 def solve_out_of_core(
     X: Any,
     y: ArrayLike | Any,

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
@@ -61,7 +60,7 @@ UNSETTLED = (
 )
 
 
-@own_settings()
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
 def solve(
     problem: MarginProblem,
     solver: str | Solver = "auto",

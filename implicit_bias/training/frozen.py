@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.validation import Array, as_features
 from implicit_bias.networks import FrozenGateReLU, ReLUNetwork
 from implicit_bias.training.configuration import TrainingConfig
@@ -77,7 +76,6 @@ class FrozenComparison:
         return pd.DataFrame([asdict(point) for point in self.divergence])
 
 
-@own_settings()
 def train_beside_frozen(
     network: ReLUNetwork,
     X: ArrayLike,

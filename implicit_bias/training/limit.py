@@ -86,7 +86,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.base.validation import Array, as_finite, check_flag, check_number
 from implicit_bias.base.wording import percent
@@ -215,7 +214,6 @@ class LimitResult(Result[LimitConfig, LimitPoint]):
     """A training towards the limit."""
 
 
-@own_settings()
 def train_to_limit(
     module: nn.Module,
     inputs: Inputs,

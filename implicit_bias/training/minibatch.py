@@ -39,7 +39,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from implicit_bias.base.own_settings import own_settings
 from implicit_bias.networks import Network
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import OwnLoop, Rule
@@ -99,7 +98,6 @@ def after_own_loop(
     )
 
 
-@own_settings()
 def train(
     network: Network,
     X: ArrayLike,

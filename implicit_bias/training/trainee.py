@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.own_settings import settings_of_the_caller
 from implicit_bias.base.validation import as_features, pointing_to_the_page
 from implicit_bias.measure import modules
 from implicit_bias.measure.homogeneity import HomogeneityError
@@ -218,8 +217,7 @@ def as_trainee(
 
 def outputs_of(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     """Compute the outputs (n,) or (n, K) of a module; (n, 1) counts as (n,)."""
-    with settings_of_the_caller():
-        outputs: Tensor = module(*inputs)
+    outputs: Tensor = module(*inputs)
     return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
 
 

@@ -37,6 +37,16 @@ def trained(module: nn.Module, recorder: Recorder, steps: int = 40) -> None:
         optimizer.step()
 
 
+def test_an_evaluation_without_gradients_may_record() -> None:
+    module = linear()
+    recorder = Recorder(module, X, LABELS)
+    trained(module, recorder)
+    with torch.no_grad():
+        row = recorder.record()
+        assert not torch.is_grad_enabled()
+    assert row == {**recorder.record(), "step": row["step"]}
+
+
 @pytest.mark.parametrize(
     ("weight", "layers", "x"),
     [(1e120, 3, [1e-100]), (1e-120, 3, [1e100]), (1e-10, 1, [1.2e308] * 4)],
