@@ -157,7 +157,6 @@ def free(
     groups: list[int],
     *,
     density: float = 1.0,
-    C: float = np.inf,
 ) -> MarginProblem:
     """Gaussian gates of any sign; sparse ones are CSR."""
     X, y = data
@@ -167,7 +166,7 @@ def free(
         kept = rng.random(gates.shape) < density
         kept[:, -1] = True  # no sample with all gates off
         gates = sp.csr_array(gates * kept)
-    return MarginProblem(X, y, gates, np.array(groups), C)
+    return MarginProblem(X, y, gates, np.array(groups))
 
 
 def low_rank(n: int, d: int, rank: int) -> tuple[Array, Array]:
@@ -223,7 +222,7 @@ def small_integers(seed: int, n: int, d: int, k: int, *, intercept: bool) -> Mar
 
 
 def noisy_table(
-    n: int = 300, d: int = 10, k: int = 2, *, flipped: float = 0.1, seed: int = 0
+    n: int = 300, d: int = 10, k: int = 2, *, flipped: float = 0.1
 ) -> tuple[Array, Any]:
     """Return a table as people have them: clusters of each class, and some labels that are wrong.
 
@@ -236,7 +235,7 @@ def noisy_table(
         n_redundant=d // 10,
         n_classes=k,
         flip_y=flipped,
-        random_state=seed,
+        random_state=0,
     )
     return X, 2 * y - 1 if k == 2 else y
 

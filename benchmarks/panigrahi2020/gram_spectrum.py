@@ -50,9 +50,7 @@ SMALL_SHARE = 1e-8
 KINKS = {"relu": 1, "leaky-relu": 1, "selu": 1, "elu": 2}
 
 
-def circle_points(
-    n_samples: int, n_features: int = 10, *, arc: float = math.pi, seed: int = 0
-) -> Array:
+def circle_points(n_samples: int, n_features: int = 10, *, arc: float = math.pi) -> Array:
     """Spread points evenly over an arc of the unit circle, in a random plane.
 
     Parameters
@@ -62,8 +60,6 @@ def circle_points(
     arc : float
         Angle that the points divide into n steps. An even number of points on the whole circle
         (2 pi) are pairs x, -x, whose separation is 0; half of it, the default, has no pairs.
-    seed : int
-        Of the plane.
 
     Returns
     -------
@@ -71,7 +67,7 @@ def circle_points(
         Unit vectors; on the half circle their separation is sin(pi / n_samples).
     """
     angles = arc * np.arange(n_samples) / n_samples
-    gaussian = np.random.default_rng(seed).standard_normal((n_features, 2))
+    gaussian = np.random.default_rng(0).standard_normal((n_features, 2))
     plane, _ = np.linalg.qr(gaussian)
     return np.column_stack([np.cos(angles), np.sin(angles)]) @ plane.T
 

@@ -358,9 +358,9 @@ def check_count(value: object, name: str, least: int = 1, most: int | None = Non
         raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
-def check_seed(value: object, name: str = "seed") -> None:
+def check_seed(value: object) -> None:
     """Raise ValueError unless a value is a whole number that torch's generators take."""
-    check_count(value, name, SMALLEST_SEED, LARGEST_SEED)
+    check_count(value, "seed", SMALLEST_SEED, LARGEST_SEED)
 
 
 def torch_generator(seed: int) -> "torch.Generator":

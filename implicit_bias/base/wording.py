@@ -46,14 +46,14 @@ def percent_range(low: float, high: float, *, space: str = NO_BREAK) -> str:
     return f"{ends[0]}{space}to{space}{ends[1]}{space}%"
 
 
-def percent_bounds(low: float, high: float, *, space: str = " ") -> str:
+def percent_bounds(low: float, high: float) -> str:
     """Write what is known of a share by its bounds: "between 86 and 87 %", "at most 87 %"."""
     ends = [percent(end, space="").removesuffix("%") for end in (low, high)]
     if ends[0] == ends[1]:
-        return percent(high, space=space)
+        return percent(high, space=" ")
     if low < 5e-5:
-        return f"at most {percent(high, space=space)}"
-    return f"between {ends[0]} and {ends[1]}{space}%"
+        return f"at most {percent(high, space=' ')}"
+    return f"between {ends[0]} and {ends[1]} %"
 
 
 def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

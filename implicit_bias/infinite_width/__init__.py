@@ -18,5 +18,4 @@ from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProble
 from implicit_bias.infinite_width.solve import (
     InfiniteWidthSolution,
     max_margin,
-    max_margin_of_classes,
 )

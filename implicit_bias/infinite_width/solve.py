@@ -282,62 +282,6 @@ def max_margin(
     )
 
 
-def max_margin_of_classes(
-    X: ArrayLike,
-    y: ArrayLike,
-    C: float = np.inf,
-    tol: float = 1e-6,
-    *,
-    activation: Activation = "relu",
-    max_rounds: int = 100,
-    max_seconds: float | None = None,
-    random_state: int | np.random.Generator = 0,
-) -> InfiniteWidthSolution:
-    """Find the infinitely wide network with one output a class, of two classes too.
-
-    Parameters
-    ----------
-    X : array_like of shape (N, D)
-        Inputs.
-    y : array_like of shape (N,)
-        Labels 0 .. K - 1, K >= 2. With K = 2 the optimum is that of `max_margin` over the root
-        of 2.
-    C, tol, activation, max_rounds, max_seconds, random_state
-        As in `max_margin`.
-
-    Returns
-    -------
-    InfiniteWidthSolution
-        Read its ``status``; the bounds in its certificate hold in every case.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `max_margin`; labels that are no integers from 0.
-
-    Examples
-    --------
-    >>> from implicit_bias.infinite_width import max_margin_of_classes
-    >>> solution = max_margin_of_classes([[1, -1], [1, 0], [1, 1]], [0, 1, 2])
-    >>> solution.status.name, solution.coef.shape[1]
-    ('OPTIMAL', 3)
-    """
-    # Text has no largest label, and is refused with all else that is no label.
-    text = np.asarray(validation.detached(y)).dtype.kind in "US"
-    largest = 1.0 if text else float(np.max(validation.as_finite(y, "y", 1), initial=1.0))
-    return max_margin(
-        X,
-        y,
-        C,
-        tol,
-        activation=activation,
-        max_rounds=max_rounds,
-        max_seconds=max_seconds,
-        random_state=random_state,
-        classes=2 if largest < 2 else None,
-    )
-
-
 class Oracle:
     """Directions of large ||h||, and upper bounds of max ||h||."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,6 @@ class GroupNorm(SumNorm):
     >>> norm.value(np.array([[3.0], [4.0], [1.0]]))
     6.0
     """
-
-    treats_classes_alike: ClassVar[bool] = True
 
     groups: NDArray[np.int64]
     apart: bool = False

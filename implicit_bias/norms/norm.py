@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +39,6 @@ class Partition:
 class Norm(ABC):
     """A norm of coefficients, with its dual.
 
-    Attributes
-    ----------
-    treats_classes_alike : bool
-        Whether exchanging two classes leaves the norm as it is.
-
     Examples
     --------
     >>> import numpy as np
@@ -54,8 +49,6 @@ class Norm(ABC):
     >>> L1().value(coef) == LInf().dual(coef)
     True
     """
-
-    treats_classes_alike: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, coef: Array) -> float:
@@ -164,8 +157,6 @@ class SumNorm(Norm):
 
 class ConjugatedNorm(Norm):
     """A norm with a bound over an enclosure, whose dual is another norm of this package."""
-
-    treats_classes_alike: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -31,8 +31,8 @@ def aligned(problem: MarginProblem, alpha: Array) -> Array:
     return problem.dual_vectors(alpha)
 
 
-def random_alpha(problem: MarginProblem, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).exponential(size=problem.n_samples)
+def random_alpha(problem: MarginProblem) -> Array:
+    return np.random.default_rng(0).exponential(size=problem.n_samples)
 
 
 # --- by definition ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias import InfiniteWidthSVC, SolveError, Status
 from implicit_bias.datasets import make_toy
-from implicit_bias.infinite_width import Activation, max_margin, max_margin_of_classes
+from implicit_bias.infinite_width import Activation, max_margin
 
 MOONS = make_toy("moons", 40, noise=0.05)
 X, Y = MOONS.X[:, :2], MOONS.y
@@ -36,7 +36,7 @@ def test_two_classes(C: float, activation: Activation, low: float, high: float) 
 def test_more_classes() -> None:
     inputs, labels = [[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], ["a", "a", "b", "c"]
     model = InfiniteWidthSVC(fit_intercept=False).fit(inputs, labels)
-    expected = max_margin_of_classes(inputs, [0, 0, 1, 2]).certificate
+    expected = max_margin(inputs, [0, 0, 1, 2]).certificate
     assert model.predict(inputs).tolist() == labels
     assert model.coef_.shape == (len(model.directions_), 3)
     assert model.solution_.certificate.upper == pytest.approx(expected.upper, rel=1e-5)

@@ -187,9 +187,9 @@ def test_two_classes_with_two_outputs(C: float) -> None:
     """The optimum is that of one output over the root of 2."""
     X, y = planar(8, 3)
     with pytest.raises(ValueError, match="0 .. 1"):
-        wide.max_margin_of_classes(X, y, C)
+        wide.max_margin(X, y, C, classes=2)
     binary = wide.max_margin(X, y, C).certificate
-    found = wide.max_margin_of_classes(X, (y + 1) / 2, C * np.sqrt(0.5)).certificate
+    found = wide.max_margin(X, (y + 1) / 2, C * np.sqrt(0.5), classes=2).certificate
     assert found.lower <= binary.upper * np.sqrt(0.5)
     assert found.upper >= binary.lower * np.sqrt(0.5)
     assert found.gap < GAP

@@ -36,8 +36,8 @@ GATED: dict[str, Callable[[], Network]] = {
 }
 
 
-def program(network: Network, X: Array = X, y: Array = Y) -> ib.MarginProblem:
-    return network.architecture().problem(X, y)
+def program(network: Network) -> ib.MarginProblem:
+    return network.architecture().problem(X, Y)
 
 
 def at_limit(network: Network) -> tuple[Network, ib.Solution]:
