@@ -50,8 +50,8 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 def check_writable(path: str | Path) -> None:
     """Raise OSError where `write_atomically` could not write: before the work, not after it."""
     path = Path(path)
-    if path.is_dir():
-        raise OSError(f"{path} is a folder: name another path")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is there, and no regular file: write to another path")
     make_folder(path.parent)
     try:
         with tempfile.TemporaryFile(dir=path.parent):
@@ -98,9 +98,9 @@ def make_folder(path: str | Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(
-            f"cannot make the folder {path} ({error.strerror}): name another folder"
-        ) from error
+        files = [place for place in (path, *path.parents) if place.is_file()]
+        cause = f"{files[0]} is a file" if files else error.strerror
+        raise OSError(f"cannot make the folder {path} ({cause}): name another folder") from error
     return path
 
 

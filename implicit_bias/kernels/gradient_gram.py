@@ -93,8 +93,9 @@ class Activation:
 
     def derivative(self, z: Tensor) -> Tensor:
         """Return phi' at z, of any shape."""
-        z = z.detach().clone().requires_grad_(True)
-        (slope,) = torch.autograd.grad(self.value(z).sum(), z)
+        with torch.enable_grad():
+            z = z.detach().clone().requires_grad_(True)
+            (slope,) = torch.autograd.grad(self.value(z).sum(), z)
         return slope
 
     @cached_property

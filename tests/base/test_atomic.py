@@ -28,7 +28,7 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("below", ["file", "file/deeper"])
 def test_a_folder_where_a_file_is_cannot_be_made(below: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
-    with pytest.raises(OSError, match=r"cannot make the folder"):
+    with pytest.raises(OSError, match=r"cannot make the folder .*file is a file"):
         atomic.make_folder(tmp_path / below)
     assert (tmp_path / "file").read_text() == "kept"
     assert atomic.make_folder(tmp_path / "new" / "deeper").is_dir()
