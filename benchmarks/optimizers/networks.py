@@ -1,4 +1,4 @@
-r"""Two-layer networks: KKT gaps of optimizers, and of the limit in each of their norms.
+r"""Two-layer networks: KKT gaps of optimizers, in their own norm and in others.
 
 ==================  =================================  ============================================
 network             f                                  inside of the theorems
@@ -9,8 +9,7 @@ live                a' relu(W x), degree 2             no: gates jump
 ==================  =================================  ============================================
 
 The norm is the one that is read off the optimizers, as `diagnose(optimizer=...)` does: of Muon with
-two rates weighted, of Muon beside Adam of two kinds. The limit in it is had by convex programs
-(`train_to_limit`, method "prox-linear") from the same start.
+two rates weighted, of Muon beside Adam of two kinds.
 
 Source: Lyu, Li (2020) for gradient descent; Tsilivis, Vardi, Kempe (2024) for steepest descent in
 any norm; Gronich, Vardi (2026) for Adam, Signum, Muon and mixtures on smooth homogeneous networks.
@@ -30,7 +29,6 @@ from benchmarks.drawing import Figure, common_legend, look_of, subplots
 from benchmarks.harness import Row, Rows, Verdict, tabled
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
-from implicit_bias import LimitConfig, train_to_limit
 from implicit_bias.measure.kinks import gap_across_kinks
 from implicit_bias.measure.optimizers import geometry_of
 from implicit_bias.measure.subject import Subject, margins_of
@@ -68,18 +66,17 @@ AT_LIMIT, APART = 0.1, 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What is measured: sizes of the networks, steps of the optimizers, programs of the limits."""
+    """What is measured: sizes of the networks, and steps of the optimizers."""
 
     samples: int = 12
     features: int = 6
     units: int = 6
     steps: int = 12_000
     rate: float = 0.03
-    programs: int = 40
     starts: int = 2
 
 
-QUICK = Sizes(samples=5, features=3, units=3, steps=40, programs=3, starts=1)
+QUICK = Sizes(samples=5, features=3, units=3, steps=40, starts=1)
 
 
 def settings(sizes: Sizes) -> list[Row]:
@@ -116,12 +113,12 @@ def built(network: Network, name: str, rate: float) -> Sequence[Optimizer]:
 
 
 def rows(sizes: Sizes, gates: str, optimizer: str, start: int) -> Rows:
-    """One row a recorded step and norm, and one a norm at the limit, whose step is 0.
+    """One row a recorded step and norm.
 
     Labels are those that the network gives at the start. Gradients are scaled to length 1, which is
     the same to all but plain momentum and Adam's memory.
     """
-    network, limit = Network(sizes, gates, start), Network(sizes, gates, start)
+    network = Network(sizes, gates, start)
     generator = torch.Generator().manual_seed(100 + start)
     X = torch.randn(9 * sizes.samples, sizes.features, generator=generator, dtype=torch.float64)
     X = X[network(X) != 0][: sizes.samples]
@@ -129,9 +126,6 @@ def rows(sizes: Sizes, gates: str, optimizer: str, start: int) -> Rows:
     several = built(network, optimizer, sizes.rate)
     own = geometry_of(several, network).norm
     measured = partial(_gaps, X=X, labels=labels, own=own)
-    config = LimitConfig(steps=sizes.programs, method="prox-linear", norm=own)
-    train_to_limit(limit, X, labels, config)
-    yield from measured(limit, step=0)
     parameters, kept = [network.W, network.a], set(log_spaced(sizes.steps, 8, first=10))
     for step in range(1, sizes.steps + 1):
         slopes = torch.autograd.grad(torch.logsumexp(-labels * network(X), dim=0), parameters)
@@ -157,7 +151,7 @@ def _gaps(network: Network, step: int, X: Tensor, labels: Tensor, own: Parameter
 
 @tabled
 def ends(frame: pd.DataFrame, most: float = AT_LIMIT) -> Rows:
-    """Return a row a run: its gaps at the end, that of the limit, and whether it agrees."""
+    """Return a row a run: its gaps at the end, and whether it agrees."""
     for (gates, name, start), run in frame.groupby(["gates", "optimizer", "start"], sort=False):
         table = run.pivot(index="step", columns="norm", values="gap")
         last = table.iloc[-1]
@@ -167,7 +161,6 @@ def ends(frame: pd.DataFrame, most: float = AT_LIMIT) -> Rows:
             "optimizer": name,
             "start": start,
             **last,
-            "limit": table.loc[0, "own"],
             "holds": last["own"] <= most and APART * last["own"] <= others,
         }
 
@@ -198,7 +191,7 @@ def found(frame: pd.DataFrame) -> str:
     """Say what the table says."""
     parts = [
         f"{gates} gates: {int(runs['holds'].sum())} of {len(runs)} runs agree{none_by(runs)}, "
-        f"with gaps of {span(runs['own'], '.3f')}, and {span(runs['limit'], '.4f')} at the limits"
+        f"with gaps of {span(runs['own'], '.3f')}"
         for gates, runs in ends(frame).groupby("gates", sort=False)
     ]
     return f"**After {frame['step'].max():,} steps {'; '.join(parts)}.**"
@@ -219,7 +212,7 @@ def tabulate(frame: pd.DataFrame) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """Gaps in the own norm against steps, a panel a kind of network, a line a run."""
     figure, panels = subplots((9.6, 3.6), 1, len(GATES), sharex=True, sharey=True, grid="both")
-    own = frame[(frame["norm"] == "own") & (frame["step"] > 0)]
+    own = frame[frame["norm"] == "own"]
     for ax, gates in zip(panels, GATES, strict=True):
         for place, name in enumerate(OPTIMIZERS):
             look = look_of(place, markers=True) | {"markersize": 3.5, "linewidth": 1.2}

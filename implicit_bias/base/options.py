@@ -70,7 +70,7 @@ class OptimizerLimit(NamedTuple):
 # Geometries of a training towards the limit, and how it goes there (`training.LimitConfig`).
 NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
 NORM_NAMES: tuple[NormName, ...] = get_args(NormName)
-Method: TypeAlias = Literal["plain", "momentum", "accelerated", "prox-linear"]
+Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
 METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 # "cross-entropy" is the logistic loss, as it is called where there are many classes.
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]

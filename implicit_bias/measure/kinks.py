@@ -76,10 +76,6 @@ class Pieces(MarginGradients):
         self.held = torch.zeros(0, dtype=torch.int64, device=gradients.theta.device)
         self.products = list[dict[str, LayerProducts]]()
 
-    def beside(self, point: Tensor, factor: Array) -> Pieces:
-        """Return these and the gradients at another point, times a factor (n,)."""
-        return Pieces(self.gradients, [*self.points, point], np.vstack([self.factors, factor]))
-
     def combine(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,)."""
         parts = zip(self.points, self.factors * weights.reshape(self.factors.shape), strict=True)

@@ -48,7 +48,6 @@ import scipy.sparse as sp
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.norms import HasAtom
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.base import (
     Answer,
@@ -108,8 +107,6 @@ BACKENDS = {
 SAFETY = 0.1
 # Of the time that there is, a solver gets this share, so that its last iterate can be read.
 TIME_SHARE = 0.8
-# Tolerance of `proximal_margin`, below what Clarabel reaches.
-PROXIMAL_TOLERANCE = 1e-12
 # What the primal (infeasible) and the dual (unbounded) of inseparable data come back as.
 NO_SOLUTION = (
     cp.INFEASIBLE,
@@ -393,39 +390,6 @@ def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
         return Answer(alpha, coef, problem.as_intercept(b.value.ravel() * problem.intercept))
 
     return Posed(program, read)
-
-
-def proximal_margin(
-    norm: HasAtom, rows: Array, least: Array, centre: Array, damping: float
-) -> Array | None:
-    """Minimise Omega(w) + damping / 2 ||w - centre||_2^2 subject to rows (w - centre) >= least.
-
-    Parameters
-    ----------
-    norm : HasAtom
-        Omega, of coefficients (P,), which can say itself in CVXPY.
-    rows : ndarray of shape (n, P)
-        Features.
-    least : ndarray of shape (n,)
-        Margins that the change of w must gain.
-    centre : ndarray of shape (P,)
-        What w should be near to.
-    damping : float
-        How much so, positive.
-
-    Returns
-    -------
-    ndarray of shape (P,) or None
-        w, to Clarabel's best accuracy; None where it fails.
-    """
-    w = cp.Variable(len(centre))
-    cost = norm.atom(w, centre.shape, cp) + 0.5 * damping * cp.sum_squares(w - centre)
-    program = cp.Problem(cp.Minimize(cost), [rows @ (w - centre) >= least])
-    try:
-        BACKENDS["clarabel"].solve(program, PROXIMAL_TOLERANCE)
-    except cp.SolverError:
-        return None
-    return None if w.value is None else np.asarray(w.value)
 
 
 def _norm(u: Array) -> float:

@@ -10,7 +10,6 @@ trainee.py        what is trained towards its limit: our networks, or any homoge
 objective.py      the log of the loss of full batches, in chunks, and its gradient
 limit.py          descent on it towards infinite time; checkpoints
 steepest.py       the same in another norm than l2: steepest descent with momentum
-prox_linear.py    KKT points of small networks by convex programs, in any norm
 frozen.py         a ReLU network beside a copy whose gates are frozen
 driver.py         the loop of every training, which Ctrl-C ends, and what results share
 losses.py         exponential-like losses, and the check that a loss is one

@@ -168,9 +168,8 @@ class LimitConfig:
     ----------
     steps : int
         Gradients, at most.
-    method : {"plain", "momentum", "accelerated", "prox-linear"}
-        See `training.limit`; "prox-linear" goes to a KKT point by convex programs instead of a
-        descent's path, in any norm, of small networks (`training.prox_linear`).
+    method : {"plain", "momentum", "accelerated"}
+        See `training.limit`.
     loss : {"exponential", "logistic", "cross-entropy"} or MarginLoss
         The cross-entropy is the logistic loss, see `margins.soft_margins`. One of your
         own is checked numerically to be exponential-like.

@@ -30,9 +30,9 @@ class Ending(Enum):
     REACHED = "the excess asked for is reached"
     GAP = "the KKT gap asked for is reached"
     STALLED = (
-        "no step lowers the log loss (or the norm at margin 1) any more: the weights are "
-        "stationary or on kinks of their units, or what is left to gain is below rounding; "
-        "diagnose says how far from a KKT point they are"
+        "no step lowers the log loss any more: the weights are stationary or on kinks of their "
+        "units, or what is left to gain is below rounding; diagnose says how far from a KKT point "
+        "they are"
     )
     TIME = "the time that it may take is up"
     INTERRUPTED = "it was interrupted"

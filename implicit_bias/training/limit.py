@@ -63,8 +63,7 @@ no kinks, and any step size counts.
 
 A step is one gradient; the forward passes of the backtracking are counted beside it.
 
-In another norm than l2 it is steepest descent, `training.steepest`; in any norm a KKT point of a
-small network can be had by convex programs, `training.prox_linear`. What is trained is any module
+In another norm than l2 it is steepest descent, `training.steepest`. What is trained is any module
 that is homogeneous in its parameters (`training.trainee`), for two classes or for many.
 
 Source: Lippl, Abbott, Chung (2022), section 3; Lyu and Li (2020), section 5 and appendix A (step
@@ -100,7 +99,6 @@ from implicit_bias.training.driver import Ending as Ending
 from implicit_bias.training.driver import OnProgress, Result, drive
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.objective import FRICTIONS, Objective, State
-from implicit_bias.training.prox_linear import ProxLinear
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, Trainee, as_trainee, predicted
 
@@ -303,7 +301,7 @@ def train_to_limit(
         norm than the configuration asks for.
     HomogeneityError
         A module that is not homogeneous in its parameters; or, with ``leading``, not even in the
-        limit, or by the prox-linear method.
+        limit.
     FileExistsError
         The checkpoint's file is there, and ``resume`` is not asked for.
     CheckpointError
@@ -372,11 +370,9 @@ def train_to_limit(
 
 def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
     """Return what does the steps."""
-    if config.method == "prox-linear":
-        until_separated = _Descent(trainee, replace(config, method="accelerated"))
-        return ProxLinear(trainee, config, before=until_separated)
-    euclidean = trainee.norm == PARAMETER_NORMS["l2"]
-    return (_Descent if euclidean else SteepestDescent)(trainee, config)
+    if trainee.norm == PARAMETER_NORMS["l2"]:
+        return _Descent(trainee, config)
+    return SteepestDescent(trainee, config)
 
 
 def check_goals(

@@ -13,13 +13,14 @@ from torch import nn
 
 import modules
 from cases import clusters
-from implicit_bias import Diagnosis, LimitConfig, diagnose, max_margin, solve, train_to_limit
+from implicit_bias import Diagnosis, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.function_space import FourierL1
 from implicit_bias.networks import GLN
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
+from kkt_points import set_to_kkt_point
 
 NORMS = ("l2", "l1", "linf", "spectral")
 D, K = 5, 3
@@ -151,12 +152,6 @@ def test_limits_of_gradient_descent(name: str) -> None:
     assert space.excess == pytest.approx(0.0, abs=1e-5)
 
 
-def trained_to_limit(module: nn.Module, inputs: Array, labels: NDArray[Any], norm: str) -> None:
-    """Bring all parameters of a module to a KKT point of a norm."""
-    own = as_parameter_norm(norm)
-    train_to_limit(module, inputs, labels, LimitConfig(steps=400, norm=own, method="prox-linear"))
-
-
 def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
     """Modules with all their parameters trained, at random ones."""
     inputs: Array
@@ -185,7 +180,7 @@ def whole(name: str) -> tuple[nn.Module, Array, NDArray[Any]]:
 def test_limits_in_any_geometry_with_all_layers_trained(name: str, norm: str) -> None:
     module, inputs, labels = whole(name)
     given = module.prepare(inputs) if isinstance(module, GLN) else torch.tensor(inputs)
-    trained_to_limit(module, inputs, labels, norm)
+    set_to_kkt_point(module, inputs, labels, as_parameter_norm(norm))
     found = only_in(norm, module, given, labels)
     assert found.degree == pytest.approx(1.0 if name == "linear" else 2.0)
 
@@ -204,7 +199,7 @@ def test_kkt_points_of_networks(norm: str, outputs: int) -> None:
     labels = modules.own_labels(module, torch.tensor(X))
     before = diagnose(module, X, labels, norm=norm)
     assert before.gap > ELSEWHERE
-    trained_to_limit(module, X, labels, norm)
+    set_to_kkt_point(module, X, labels, as_parameter_norm(norm))
     after = only_in(norm, module, X, labels)
     assert after.parameter_norm < before.parameter_norm
     assert after.multipliers.shape == ((len(X),) if outputs == 1 else (len(X), K))

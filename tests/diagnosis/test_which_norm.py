@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 import implicit_bias as ib
-from diagnosis.test_gap import classes, network, trained_to_limit
+from diagnosis.test_gap import classes, network
 from implicit_bias.diagnosis.which_norm import GapBounds, NormRow
 from implicit_bias.norms import L2
+from implicit_bias.norms.tensors import as_parameter_norm
+from kkt_points import set_to_kkt_point
 from modules import known, of, own_labels, scale_weights
 
 X, Y = classes()
@@ -54,7 +56,7 @@ def test_limits_of_networks_are_found_alone_and_beside_a_reference() -> None:
     limits = {norm: network(3) for norm in ("l2", "linf")}
     labels = own_labels(limits["l2"], INPUTS)
     for norm, module in limits.items():
-        trained_to_limit(module, X, labels, norm)
+        set_to_kkt_point(module, X, labels, as_parameter_norm(norm))
     for norm, other in (("l2", "linf"), ("linf", "l2")):
         found = ib.which_norm(limits[norm], INPUTS, labels, norms=("l2", "linf"))
         assert not found.linear

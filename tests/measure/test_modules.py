@@ -183,11 +183,11 @@ def limit(module: nn.Module, inputs: Any, labels: Any) -> object:
 
 
 def until_gap(module: nn.Module, inputs: Any, labels: Any) -> object:
-    config = ib.LimitConfig(steps=2, method="prox-linear")
+    config = ib.LimitConfig(steps=2, norm="linf")
     return ib.train_to_limit(module, inputs, labels, config, stop_at_gap=1e-9)
 
 
-TRAINING = {"train_to_limit": limit, "train_to_limit by prox-linear": until_gap}
+TRAINING = {"train_to_limit": limit, "train_to_limit in linf": until_gap}
 FUNCTIONS: dict[str, Callable[[nn.Module, Any, Any], object]] = {
     "diagnose": ib.diagnose,
     "stationarity": lambda module, inputs, labels: stationarity(module, (inputs,), labels),

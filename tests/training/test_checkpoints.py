@@ -50,7 +50,6 @@ TRAININGS = {
     "momentum": of_blobs(method="momentum", loss="logistic"),
     "accelerated": of_blobs(method="accelerated", loss="logistic"),
     "steepest": of_four(30, norm="spectral", chunk=np.int8(9), record=np.int64(20)),
-    "prox-linear": of_four(20, norm="linf", method="prox-linear"),
 }
 
 
@@ -141,7 +140,6 @@ def test_a_checkpoint_is_not_overwritten_unasked(tmp_path: Path) -> None:
             "training",
         ),
         (of_four(), of_four(chunk=3), "training"),
-        (of_four(norm="linf", method="prox-linear"), of_four(norm="linf"), "training"),
         (activated(nn.ReLU()), activated(nn.LeakyReLU(0.2)), "module"),
     ],
 )
