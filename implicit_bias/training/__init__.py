@@ -1,4 +1,4 @@
-"""Training: mini-batches, towards the limit, beside frozen gates.
+"""Training: by mini-batches, and towards the limit.
 
 ================  ==========================================================================
 file              what
@@ -10,7 +10,6 @@ trainee.py        what is trained towards its limit: our networks, or any homoge
 objective.py      the log of the loss of full batches, in chunks, and its gradient
 limit.py          descent on it towards infinite time; checkpoints
 steepest.py       the same in another norm than l2: steepest descent with momentum
-frozen.py         a ReLU network beside a copy whose gates are frozen
 driver.py         the loop of every training, which Ctrl-C ends, and what results share
 losses.py         exponential-like losses, and the check that a loss is one
 history.py        what is measured of a network on the way
@@ -24,14 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from implicit_bias.training.configuration import LimitConfig, OwnLoop, TrainingConfig
-    from implicit_bias.training.frozen import Divergence, FrozenComparison, train_beside_frozen
     from implicit_bias.training.history import HistoryPoint, Observer, history_frame
     from implicit_bias.training.minibatch import OwnResult, TrainingDiverged, TrainingResult, train
 
 # Where each of these names is: the import waits until a name is asked for.
 HOMES = {
-    "Divergence": "implicit_bias.training.frozen",
-    "FrozenComparison": "implicit_bias.training.frozen",
     "history_frame": "implicit_bias.training.history",
     "HistoryPoint": "implicit_bias.training.history",
     "LimitConfig": "implicit_bias.training.configuration",
@@ -39,7 +35,6 @@ HOMES = {
     "OwnLoop": "implicit_bias.training.configuration",
     "OwnResult": "implicit_bias.training.minibatch",
     "train": "implicit_bias.training.minibatch",
-    "train_beside_frozen": "implicit_bias.training.frozen",
     "TrainingConfig": "implicit_bias.training.configuration",
     "TrainingDiverged": "implicit_bias.training.minibatch",
     "TrainingResult": "implicit_bias.training.minibatch",

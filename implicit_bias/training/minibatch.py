@@ -22,12 +22,8 @@ then cancel, f is a gated linear network like any other, with gates and coeffici
 weights may grow as they must if their direction is to have a limit. The layers have no bias input
 beside what the data bring, and start from the network's present weights.
 
-`train_beside_frozen` trains a ReLU network and a copy whose gates are frozen, and records how far
-they part.
-
 Source: Lippl, Abbott, Chung (2022), section 4, and their published code; Veness et al. (2017),
-"Online learning with gated linear networks", and (2021), "Gated linear networks"; for frozen gates
-Fiat, Malach, Shalev-Shwartz (2019).
+"Online learning with gated linear networks", and (2021), "Gated linear networks".
 """
 
 import math

@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
-from implicit_bias.training.frozen import train_beside_frozen
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.limit import LimitConfig
 from implicit_bias.training.losses import LOSSES, LossName, MarginLoss
@@ -78,61 +77,6 @@ def test_separable_data_are_learned(build: Callable[[], Network]) -> None:
     assert last.normalised_margin > first.normalised_margin
 
 
-# --- frozen gates ----------------------------------------------------------------------------
-
-
-def test_the_divergence_from_the_frozen_copy() -> None:
-    network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
-    before, gates = network.decision(X), relu_gates(network)
-    config = replace(SHORT, learning_rate=0.5, momentum=0.5)
-    result = train_beside_frozen(network, X, Y, config, X_eval=-X[:9])
-    np.testing.assert_array_equal(network.decision(X), before)
-
-    first, last = result.divergence[0], result.divergence[-1]
-    assert (first.distance, first.disagreement, first.gates_changed) == (0.0, 0.0, 0.0)
-    assert (first.eval_distance, first.eval_disagreement) == (0.0, 0.0)
-    assert {point.step for point in result.divergence} == config.recorded_steps
-
-    live, frozen = result.live.network, result.frozen.network
-    for inputs, distance, disagreement in (
-        (X, last.distance, last.disagreement),
-        (-X[:9], last.eval_distance, last.eval_disagreement),
-    ):
-        f, g = live.decision(inputs), frozen.decision(inputs)
-        assert distance == pytest.approx(np.linalg.norm(g - f) / np.linalg.norm(f))
-        assert disagreement == np.mean((g > 0) != (f > 0))
-    assert last.distance > 0.0
-    assert last.gates_changed == np.mean(relu_gates(live) != gates) > 0.0
-    table = result.frame()
-    assert table["distance"].tolist() == [point.distance for point in result.divergence]
-
-
-@pytest.mark.parametrize("before", ["new", "trained", "of zero"])
-def test_both_copies_are_trained_as_each_would_be_alone(before: str) -> None:
-    network = ReLUNetwork(X.shape[1], [8, 4], seed=1)
-    if before == "trained":
-        train(network, X, Y, SHORT)
-    elif before == "of zero":
-        torch.nn.init.zeros_(network.readout)
-    result = train_beside_frozen(network, X, Y, SHORT)
-    alone = train(FrozenGateReLU(network), X, Y, SHORT)
-    assert repr(result.frozen.history) == repr(alone.history)  # where f = 0 some of it is NaN
-    assert repr(result.live.history) == repr(train(network, X, Y, SHORT).history)
-    assert result.divergence[0].distance == 0.0
-    assert result.frame()["eval_distance"].isna().all()
-
-
-def test_both_copies_are_one_while_no_gate_changes() -> None:
-    inputs = np.column_stack([X, np.full(len(X), 50.0)])
-    network = ReLUNetwork(4, [2])
-    with torch.no_grad():
-        network.hidden_weights[0][:, -1] = 2.0  # always on
-    result = train_beside_frozen(network, inputs, Y, replace(SHORT, learning_rate=1e-4))
-    assert result.live.history[-1].loss < result.live.history[0].loss
-    assert [point.gates_changed for point in result.divergence] == [0.0] * len(result.divergence)
-    assert [point.distance for point in result.divergence] == [0.0] * len(result.divergence)
-
-
 @pytest.fixture
 def ninth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Press Ctrl-C in the ninth evaluation of the loss: points 0 and 1 of 30, then step 6."""
@@ -144,15 +88,6 @@ def ninth(monkeypatch: pytest.MonkeyPatch) -> None:
         return torch.nn.functional.softplus(-margins)
 
     monkeypatch.setitem(LOSSES, "logistic", MarginLoss("stop", torch.neg, loss_then_interrupt))
-
-
-@pytest.mark.usefixtures("ninth")
-def test_copies_are_compared_at_the_steps_that_both_reached() -> None:
-    network = ReLUNetwork(X.shape[1], [8], seed=1)
-    result = train_beside_frozen(network, X, Y, replace(SHORT, record=3))
-    assert result.live.interrupted
-    assert not result.frozen.interrupted
-    assert [point.step for point in result.divergence] == [0, 1]
 
 
 # --- configuration ---------------------------------------------------------------------------
