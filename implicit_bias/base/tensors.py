@@ -1,4 +1,4 @@
-"""Files of tensors with a JSON header that says what they are: models and checkpoints.
+"""Files of tensors with a JSON header that says what they are: models.
 
 A file is in the safetensors format, so reading it runs no code. The header is JSON with Python's
 words for what is not finite. Beside it is a checksum of header and tensors, which files of an older

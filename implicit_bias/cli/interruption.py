@@ -2,5 +2,5 @@
 
 # Exit status, as shells have it.
 INTERRUPTED = 130
-# Said of all commands: some keep nothing, some a model, a checkpoint or finished cells.
+# Said of all commands: some keep nothing, some a model or finished cells.
 STOPPED = "interrupted; any file written before is kept"

@@ -56,7 +56,7 @@ def train_beside_svm(
     solving : SolverOptions
         How to solve the SVM.
     until_excess, on_progress, **goals
-        As in `train_to_limit`; the goals are ``stop_at_gap``, ``checkpoint`` and ``resume``.
+        As in `train_to_limit`; the goals are ``stop_at_gap`` alone.
 
     Returns
     -------

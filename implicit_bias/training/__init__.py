@@ -8,7 +8,7 @@ optimizers.py     torch's optimizers and sign descent by name
 minibatch.py      (mini-batch) gradient descent with momentum, and local learning
 trainee.py        what is trained towards its limit: our networks, or any homogeneous module
 objective.py      the log of the loss of full batches, in chunks, and its gradient
-limit.py          descent on it towards infinite time; checkpoints
+limit.py          descent on it towards infinite time
 steepest.py       the same in another norm than l2: steepest descent with momentum
 driver.py         the loop of every training, which Ctrl-C ends, and what results share
 losses.py         exponential-like losses, and the check that a loss is one

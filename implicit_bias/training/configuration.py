@@ -181,8 +181,6 @@ class LimitConfig:
     record : int
         Points of the history a factor of ten in the steps. Which steps these are does not depend
         on ``steps``.
-    checkpoint_every : int
-        Steps between two checkpoints.
     norm : {"l2", "l1", "linf", "spectral", "nuclear"} or ParameterNorm, optional
         Geometry of the descent, of all trained parameters (`parameter_norms`): what is reached is a
         KKT point under this norm. In l2 as ``method`` says; in another norm steepest descent, with
@@ -213,15 +211,13 @@ class LimitConfig:
     friction: float | None = None
     scale_friction: float | None = None
     record: int = 20
-    checkpoint_every: int = 1000
     norm: NormName | ParameterNorm | None = None
     chunk: int | None = None
 
     rule: ClassVar[Rule] = "gradient"  # the network learns as a whole
 
     def __post_init__(self) -> None:
-        for name in ("steps", "checkpoint_every"):
-            check_count(getattr(self, name), name)
+        check_count(self.steps, "steps")
         check_count(self.record, "record", 1, MOST_POINTS)
         for name in ("friction", "scale_friction"):
             if getattr(self, name) is not None:

@@ -58,7 +58,7 @@ class Result(Generic[Config, Point]):
     ending : Ending
         Why it ended.
     seconds : float
-        Wall time, without that before a resumption.
+        Wall time.
     """
 
     network: Any  # a Network, but by `train_to_limit` any module

@@ -74,9 +74,8 @@ and Telgarsky (2021) for the rate 1/k^2 of the margin of linear predictors.
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, asdict, dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -85,7 +84,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.tensors import FileError, TensorFormat, Tensors
 from implicit_bias.base.validation import Array, as_finite, check_flag, check_number
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess, norm_at_margin_1
@@ -109,8 +107,6 @@ Measure: TypeAlias = Callable[[Any], Mapping[str, float]]
 GROWTH = 1.1
 # Most by which a step may lower F below 0.
 MOST_GAINED = 1.0
-# Log losses that rounding on another machine may make of the same module differ by this share.
-SAME_MODULE = 1e-6
 # A decrease below this share of F is rounding.
 ROUNDING = 1e-15
 # A step size below this share of the one of a smooth F of that size is due to a kink.
@@ -125,19 +121,6 @@ METHODS: dict[Method, Callable[[float, int, float, float], tuple[float, float]]]
     "momentum": lambda mu, k, r, R: (mu, mu),
     "accelerated": lambda mu, k, r, R: (k / (k + r), k / (k + R)),
 }
-
-
-class CheckpointError(FileError):
-    """A checkpoint that is damaged or of another training; the message names it."""
-
-
-CHECKPOINTS = TensorFormat(
-    "implicit-bias limit checkpoint 2",
-    older=("implicit-bias limit checkpoint 1",),
-    what="checkpoint",
-    cure="delete it to start anew",
-    error=CheckpointError,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,8 +207,6 @@ def train_to_limit(
     stop_at_gap: float | None = None,
     reference: ComparisonPredictor | None = None,
     measure: Measure | None = None,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
     on_progress: OnProgress | None = None,
     on_point: Callable[[LimitPoint], None] | None = None,
     leading: bool = False,
@@ -266,17 +247,12 @@ def train_to_limit(
         Predictor to compare with.
     measure : callable, optional
         More to record: a function of the module to numbers by name (`kkt_measure`, say).
-    checkpoint : str or Path, optional
-        File to which the state is written each ``config.checkpoint_every`` steps and at the end.
-    resume : bool
-        Continue from the checkpoint if the file is there, with bit-identical steps on the same
-        machine. ``config.steps`` may differ from that of the training that wrote it. Only
-        ``gates_changed`` counts from the gates of the network that is given.
     on_progress : callable, optional
         Called before each step with the steps done, all steps, and what has been reached, such as
         "loss 0.1"; for a progress bar, say.
     on_point : callable, optional
-        Called with each new point of the history.
+        Called with each new point of the history, when the module has the weights of that point:
+        it can keep them in a file (see the examples).
     leading : bool
         Whether to take a module that is homogeneous only in the limit of large parameters
         (residual blocks, biases above the first layer; see `diagnose`). Its own loss is descended;
@@ -296,16 +272,12 @@ def train_to_limit(
     ValueError
         NaN, shapes that do not fit, other labels, a module that is not float64 or whose outputs
         depend on the rest of the batch, a log loss that is not finite at the start, an excess
-        without an optimum, a resumption without a checkpoint, a measure named like a column of the
-        history; optimizers of no norm that is known, without a trained parameter, or of another
-        norm than the configuration asks for.
+        without an optimum, a measure named like a column of the history; optimizers of no norm
+        that is known, without a trained parameter, or of another norm than the configuration asks
+        for.
     HomogeneityError
         A module that is not homogeneous in its parameters; or, with ``leading``, not even in the
         limit.
-    FileExistsError
-        The checkpoint's file is there, and ``resume`` is not asked for.
-    CheckpointError
-        The checkpoint is damaged, or of another network, other data or another configuration.
 
     Examples
     --------
@@ -318,6 +290,19 @@ def train_to_limit(
     >>> round(result.history[-1].normalised_margin, 2)  # of the weights (1, 1)
     2.0
 
+    A long training keeps its weights in a file, at each recorded point. If it is stopped from
+    outside, another one goes on from these weights, at rest:
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp()) / "weights.pt"
+    >>> def keep(point):
+    ...     torch.save(module.state_dict(), file)
+    >>> _ = train_to_limit(module, X, y, LimitConfig(steps=20), on_point=keep)
+    >>> _ = module.load_state_dict(torch.load(file))
+    >>> train_to_limit(module, X, y, LimitConfig(steps=20)).ending.name
+    'STEPS'
+
     A network of this package, by a classifier:
 
     >>> from functools import partial
@@ -329,8 +314,7 @@ def train_to_limit(
     >>> model.history()[-1].min_margin > 0
     True
     """
-    file = None if checkpoint is None else Path(checkpoint)
-    check_goals(until_excess, stop_at_gap, file, resume)
+    check_goals(until_excess, stop_at_gap)
     config = LimitConfig() if config is None else config
     if not isinstance(config, LimitConfig):
         raise TypeError(
@@ -361,7 +345,6 @@ def train_to_limit(
             stop_at_gap,
             reference,
             measure,
-            file,
             deadline,
         )
         run.network = module  # as it was given: compiled, say
@@ -375,32 +358,18 @@ def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
     return SteepestDescent(trainee, config)
 
 
-def check_goals(
-    until_excess: float | None = None,
-    stop_at_gap: float | None = None,
-    checkpoint: Path | None = None,
-    resume: bool = False,
-) -> None:
+def check_goals(until_excess: float | None = None, stop_at_gap: float | None = None) -> None:
     """Refuse what no training towards the limit can do, before anything is computed for it.
 
     Raises
     ------
     ValueError
-        A goal out of its range, or a resumption without a checkpoint.
-    FileExistsError
-        The checkpoint's file is there, and ``resume`` is not asked for.
+        A goal out of its range.
     """
     if stop_at_gap is not None:
         check_number(stop_at_gap, "stop_at_gap", "(0, 1]")
     if until_excess is not None:
         check_number(until_excess, "until_excess", "(0, inf]")
-    check_flag(resume, "resume")
-    if resume and checkpoint is None:
-        raise ValueError("resume needs the checkpoint to continue from: checkpoint=...")
-    if checkpoint is not None and checkpoint.exists() and not resume:
-        raise FileExistsError(
-            f"{checkpoint} is there already: continue it (resume=True, --resume), or delete it"
-        )
 
 
 @final
@@ -466,7 +435,7 @@ class _Descent(Objective):
 
 @dataclass(eq=False)
 class _Run:
-    """A training towards the limit, as `drive` sees it: its state, its history, its checkpoint."""
+    """A training towards the limit, as `drive` sees it: its state and its history."""
 
     descent: Objective
     optimum: float | None
@@ -474,7 +443,6 @@ class _Run:
     stop_at_gap: float | None
     reference: InitVar[ComparisonPredictor | None]
     measure: Measure | None
-    checkpoint: Path | None
     deadline: Deadline
     took: float = 0.0  # seconds of the last step, and of the last point of the history
     measured: float = 0.0
@@ -498,28 +466,8 @@ class _Run:
         if reference is not None:
             self.inputs = trainee.prepare(reference.X)
             self.predictions = predicted(torch.tensor(reference.decision, device=trainee.device))
-        self.state, self.history, self.saved = descent.start(), list[LimitPoint](), -1
-        if self.checkpoint is not None and self.checkpoint.exists():
-            given = self.state.weights
-            self.state, self.history = _load(self.checkpoint, descent, given)
-            self._check_module(given)
-
-    def _check_module(self, given: Tensor) -> None:
-        """Refuse a module whose log loss at the checkpoint's weights is not the checkpoint's.
-
-        Modules of the same shapes may differ in what they compute, an activation, say. It is left
-        at the weights that it was given with.
-        """
-        log_loss, _ = self.descent.value(self.state.weights)
-        self.descent.set_weights(given)
-        if not math.isclose(
-            log_loss, self.state.log_loss, rel_tol=SAME_MODULE, abs_tol=SAME_MODULE
-        ):
-            raise CheckpointError(
-                f"{self.checkpoint} is a checkpoint of another module: at its weights the log loss "
-                f"of this one is {log_loss:.6g}, not {self.state.log_loss:.6g}; give the module it "
-                "was made with, or name another file"
-            )
+        self.state = descent.start()
+        self.history = list[LimitPoint]()
 
     @property
     def step(self) -> int:
@@ -561,7 +509,6 @@ class _Run:
             excess=self.excess(),
             disagreement=disagreement,
             gap=math.nan if self.stop_at_gap is None else trainee.gap(self.deadline),
-            # As plain numbers, which a checkpoint can keep.
             measures={name: float(value) for name, value in measures.items()},
         )
 
@@ -579,8 +526,6 @@ class _Run:
             return Ending.STEPS
         if not self.deadline.allows(self.took + self.measured):
             return Ending.TIME
-        if self.step % self.config.checkpoint_every == 0:
-            self.save()
         began = time.perf_counter()
         following = self.descent.advance(self.state)
         self.took = time.perf_counter() - began
@@ -590,53 +535,4 @@ class _Run:
         return None
 
     def close(self) -> None:
-        self.save()
         self.descent.set_weights(self.state.weights)
-
-    def save(self) -> None:
-        """Write the checkpoint, unless it holds this step already."""
-        if self.checkpoint is not None and self.saved < self.step:
-            _save(self.checkpoint, self.descent, self.state, self.history)
-            self.saved = self.step
-
-
-# --- checkpoints -------------------------------------------------------------------------------
-
-
-def _save(path: Path, descent: Objective, state: State, history: list[LimitPoint]) -> None:
-    """Write weights and velocity as tensors, all numbers as JSON, which keeps every bit."""
-    numbers = {key: value for key, value in vars(state).items() if not isinstance(value, Tensor)}
-    header = {
-        "fingerprint": descent.fingerprint,
-        "state": numbers,
-        "history": [asdict(point) for point in history],
-    }
-    tensors = {"weights": state.weights.cpu().numpy(), "velocity": state.velocity.cpu().numpy()}
-    CHECKPOINTS.write(path, tensors, header)
-
-
-def _load(path: Path, descent: Objective, given: Tensor) -> tuple[State, list[LimitPoint]]:
-    """Undo `_save`, of a training whose module was given with some weights (P,)."""
-
-    def decode(header: dict[str, Any], arrays: Tensors) -> tuple[str, State, list[LimitPoint]]:
-        weights, velocity = (
-            torch.tensor(arrays[key], device=descent.trainee.device)
-            for key in ("weights", "velocity")
-        )
-        history = header["history"]
-        for numbers in (header["state"], *history, *(each.get("measures", {}) for each in history)):
-            for name in numbers.keys() - {"measures"}:
-                check_number(numbers[name], name, "[0, inf)" if name == "step" else "")
-        state = State(weights=weights, velocity=velocity, **header["state"])
-        same = all((t.shape, t.dtype) == (given.shape, given.dtype) for t in (weights, velocity))
-        if header["fingerprint"] == descent.fingerprint and not same:
-            raise ValueError("its weights are of another size or precision")
-        return header["fingerprint"], state, [LimitPoint(**point) for point in history]
-
-    fingerprint, state, history = CHECKPOINTS.read(path, decode)
-    if fingerprint != descent.fingerprint:
-        raise CheckpointError(
-            f"{path} is a checkpoint of another training (other samples, gates, sizes, method or "
-            "loss): give those it was made with, or name another file"
-        )
-    return state, history

@@ -9,21 +9,16 @@ the weights S_c / sum S; both are accumulated without underflow.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from implicit_bias.measure.margin_gradients import differentiated
-from implicit_bias.measure.modules import drawn_like
 from implicit_bias.measure.subject import Subject
-from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.losses import as_loss
@@ -31,12 +26,8 @@ from implicit_bias.training.trainee import Trainee
 
 # Step size before the first step.
 FIRST_STEP_SIZE = 1.0
-# Default frictions r and R of units; until the samples are separated r is 1. Where none is given, a
-# fingerprint has these numbers, as older checkpoints have.
+# Default frictions r and R of units; until the samples are separated r is 1.
 FRICTIONS = {"friction": 2.0, "scale_friction": 15.0}
-# Fields of `LimitConfig` that older checkpoints lack, and what these imply: with such a value they
-# are left out of the fingerprint.
-ADDED_FIELDS = {"norm": "l2", "chunk": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,33 +139,3 @@ class Objective(ABC):
         assert total is not None
         log_loss = (total - math.log(n_samples)).item()
         return log_loss, gradient, torch.cat(all_log_losses)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of all that a checkpoint must share with the training that continues it."""
-        norm, config = self.trainee.norm, {**vars(self.config), "norm": self.trainee.norm.name}
-        if norm not in PARAMETER_NORMS.values():  # a name may stand for several
-            probe = self.by_name(drawn_like(torch.cat([w.reshape(-1) for w in self.parameters])))
-            # To digits that other machines have, too.
-            config["norm"] = [norm.name, f"{norm.value(probe):.6g} {norm.dual(probe):.6g}"]
-        frictions = {key: config[key] for key in FRICTIONS}
-        if frictions == FRICTIONS:
-            config["friction"] = "given"
-        elif not any(frictions.values()):
-            config |= FRICTIONS
-        for key in [key for key, value in ADDED_FIELDS.items() if config[key] == value]:
-            del config[key]
-        del config["steps"]
-        probes = torch.tensor([-3.0, 0.0, 1.0, 30.0], dtype=torch.float64)
-        config["loss"] = [self.loss.name, self.loss.log_loss(probes).tolist()]
-        shapes = [list(w.shape) for w in self.parameters]
-        digest = hashlib.blake2b(json.dumps([config, shapes]).encode(), digest_size=16)
-        for tensor in (*self.trainee.inputs, self.trainee.labels):  # the gates are among them
-            digest.update(_bytes(tensor))
-        for name, tensor in self.trainee.constants().items():
-            digest.update(name.encode() + _bytes(tensor))
-        return digest.hexdigest()
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().numpy().tobytes()

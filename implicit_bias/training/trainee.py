@@ -111,10 +111,6 @@ class Trainee(ABC):
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Arguments of the module for further inputs (n, D)."""
 
-    @abstractmethod
-    def constants(self) -> Mapping[str, Tensor]:
-        """Tensors beside inputs and labels that outputs depend on and training leaves alone."""
-
     @property
     def device(self) -> torch.device:
         """Where the module is."""
@@ -272,9 +268,6 @@ class _NetworkTrainee(Trainee):
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         return self.network.prepare(as_features(X, self.network.n_features))
 
-    def constants(self) -> Mapping[str, Tensor]:
-        return {}  # the gates are among the inputs
-
 
 @contextmanager
 def of_no_limit(parameters: Mapping[str, Tensor]) -> Iterator[None]:
@@ -371,7 +364,3 @@ class _ModuleTrainee(Trainee):
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         return modules.as_inputs((np.asarray(X),), len(np.asarray(X)), self.device)
-
-    def constants(self) -> Mapping[str, Tensor]:
-        others = {k: w for k, w in self.module.named_parameters() if k not in self.parameters}
-        return {**others, **dict(self.module.named_buffers())}

@@ -15,7 +15,7 @@ BLOBS = make_toy("blobs", n_samples=40, random_state=0)
 X, Y = BLOBS.X, BLOBS.y
 GATING = HyperplaneContexts.random(X, 4, 1, random_state=0)
 # A training of a few seconds.
-SHORT = LimitConfig(steps=60, checkpoint_every=10)
+SHORT = LimitConfig(steps=60)
 
 # Two classes and four, with rotated centres, so that the norms' directions differ.
 X4, LABELS = clusters(32, 5, 4, seed=0)

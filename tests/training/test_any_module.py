@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from implicit_bias.norms import L1, L2, Lp
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import Method, NormName
-from implicit_bias.training.limit import ComparisonPredictor, Ending
+from implicit_bias.training.limit import ComparisonPredictor, Ending, LimitPoint
 from implicit_bias.training.losses import MarginLoss
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, as_trainee
@@ -218,7 +219,40 @@ def test_a_network_of_this_package_is_a_module_like_any_other() -> None:
     assert found[same].equals(expected[same])
 
 
-# --- ends, checkpoints ---------------------------------------------------------------------------
+# --- ends, and what is kept on the way -----------------------------------------------------------
+
+
+def test_an_error_of_the_module_leaves_what_was_reached() -> None:
+    module, kept = two_layers(), list[Array]()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    def on_point(point: LimitPoint) -> None:
+        if point.step == 4:
+            kept.append(weights_of(module))
+            module.register_forward_hook(fail)
+
+    with pytest.raises(RuntimeError, match="memory"):
+        train_to_limit(module, X4, LABELS, LimitConfig(steps=9), on_point=on_point)
+    np.testing.assert_array_equal(weights_of(module), kept[0])
+
+
+def test_weights_are_kept_at_each_point_and_trained_further(tmp_path: Path) -> None:
+    """Those at a point are those that it describes, and another training goes on from them."""
+    module, other, file = two_layers(), two_layers(), tmp_path / "weights.pt"
+
+    def keep(point: LimitPoint) -> None:
+        torch.save(module.state_dict(), file)
+        other.load_state_dict(torch.load(file))
+        margins = as_trainee(other, X4, LABELS).gradients
+        assert point.min_margin == pytest.approx(margins.margins(margins.theta).min())
+
+    first = train_to_limit(module, X4, LABELS, LimitConfig(steps=32), on_point=keep)
+    np.testing.assert_array_equal(weights_of(other), weights_of(module))
+    later = train_to_limit(other, X4, LABELS, LimitConfig(steps=30))
+    assert later.history[0].log_loss == pytest.approx(first.history[-1].log_loss)
+    assert later.history[-1].log_loss < first.history[-1].log_loss
 
 
 def test_the_default_configuration() -> None:

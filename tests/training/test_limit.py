@@ -1,4 +1,4 @@
-"""Training towards the limit: right gradients, honest descent, the SVM at the end, checkpoints."""
+"""Training towards the limit: right gradients, honest descent, the SVM at the end."""
 
 import math
 from collections.abc import Callable
@@ -442,7 +442,6 @@ def broken() -> GLN:
         (gln, {"optimum": 1.0, "until_excess": 0.0}, ValueError, "until_excess must be"),
         (lambda: GLN([GATING, GATING]), {"optimum": 1.0}, ValueError, "no convex program"),
         (gln, {"reference": ComparisonPredictor(X[:, :1], Y)}, ValueError, "features"),
-        (gln, {"resume": True}, ValueError, "resume needs the checkpoint"),
         (gln, {"measure": lambda n: {"norm": 1.0}}, ValueError, r"\['norm'\] of its own"),
         (gln, {"measure": lambda n: 1.0}, TypeError, "by name"),
         (gln, {"measure": 3}, TypeError, "measure"),

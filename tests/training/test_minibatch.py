@@ -118,7 +118,7 @@ BAD: list[tuple[type[TrainingConfig | LimitConfig], dict[str, Any]]] = [
     (TrainingConfig, {"decay": [-1.0], "decay_at": [1.1], "momentum": [1.0], "rule": ["hebb"]}),
     (TrainingConfig, {"record": [1, [0, 10], (-1, 10), (0, 3201), (0, 1.5)]}),
     (TrainingConfig, {"loss": ["hinge", 1.0], **dict.fromkeys(NUMBERS, ["x", True, None])}),
-    (LimitConfig, {"steps": [0], "record": [0.5], "checkpoint_every": [0], "method": ["newton"]}),
+    (LimitConfig, {"steps": [0], "record": [0.5], "method": ["newton"]}),
     (LimitConfig, {"loss": ["hinge", 1.0], "momentum": [1.0], "friction": [0.0], "chunk": [0]}),
     (LimitConfig, {"scale_friction": [math.inf], "norm": ["l3"]}),
 ]
