@@ -500,8 +500,8 @@ class _Watch(TorchFunctionMode):
         # Place and terms of each sum of two tensors of the same shape.
         self.sums = list[tuple[str, Tensor, Tensor]]()
         self.leaves, self.trained_names = dict[str, Tensor](), dict[int, str]()
-        # Parts by their names without those of what compiled them, and where the pass is now.
-        self.names = {k: name.replace("._orig_mod", "") for name, k in module.named_modules()}
+        # Parts by their names, and where the pass is now.
+        self.names = {part: name for name, part in module.named_modules()}
         self.places = [""]
 
     def enter(self, part: nn.Module, given: object) -> None:

@@ -1,27 +1,23 @@
 """Evaluate a torch module at other values of its parameters, and leave it as it was.
 
-Everything that measures a module goes through this file. For one call, `evaluate` puts other
-tensors in the place of the module's own ones: each tensor once, wherever it is registered, so that
-a shared part or a tied weight is one parameter. (`torch.func.functional_call` does the same, but
-does not put back a part that is registered twice, nor a module in whose exchange Ctrl-C falls.)
-`undisturbed` puts back what a forward pass, its hooks or this package change in the parts of a
-module, and `check_outputs` is the one check of what a module computes.
+Everything that measures a module goes through this file. `evaluate` is
+`torch.func.functional_call`: a shared part or a tied weight is one parameter, which gets the same
+value wherever it is registered. `undisturbed` keeps the attributes that a forward pass sets in the
+parts of a module, a cache say, and `check_outputs` is the one check of what a module computes.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import chain, combinations
-from operator import is_
-from types import SimpleNamespace
-from typing import Any, TypeAlias, cast
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain, pairwise
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
@@ -40,18 +36,16 @@ RECOMPUTED = (
     "it computes parts anew in its backward pass, when other parameters are in it: switch off "
     "activation checkpointing, which torch.utils.checkpoint does, and hooks of saved tensors"
 )
-# Tables and lists of attributes of a module's parts, and copies of them.
-Attributes: TypeAlias = list[tuple[Any, Any]]
 
 
 @validation.pointing_to_the_page()
 def as_module(module: object) -> nn.Module:
-    """Return a module that can be measured: what torch has compiled or spread over devices, bare.
+    """Return a module that can be measured, as it is given.
 
     Raises
     ------
     TypeError
-        A classifier, say; a part that torch has scripted.
+        A classifier, say; a part that torch has compiled, scripted or spread over devices.
     ValueError
         Parameters without values; complex or sparse ones, or of 8 bits; a trained one in whose
         memory another tensor lies.
@@ -61,16 +55,12 @@ def as_module(module: object) -> nn.Module:
             f"a torch module is measured, not a {type(module).__name__}: of a classifier of "
             "this package pass classifier.network_"
         )
-    wrapped = _compiled(module)
-    if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        wrapped = module.module
-    if wrapped is not None:
-        return as_module(wrapped)
-    for name, part in module.named_modules():
-        if isinstance(part, torch.jit.ScriptModule):
+    for part in module.modules():
+        cure = _unwrapping(part)
+        if cure:
             raise TypeError(
-                f"the part {name!r} is a {type(part).__name__}, whose parameters cannot be "
-                "exchanged: pass the module that was scripted or traced"
+                f"{type(part).__name__} cannot be evaluated at other values of its parameters: "
+                f"pass {cure}"
             )
     for name, tensor in _named(module):
         if is_lazy(tensor) or tensor.is_meta:
@@ -91,7 +81,7 @@ def as_module(module: object) -> nn.Module:
                 "are of dense real numbers of at least 16 bits: hold the real and imaginary parts "
                 "of complex ones in parameters of their own, and take others .to_dense(), .float()"
             )
-    for one, other in _in_one_memory(module):
+    for one, other in _overlapping(module):
         raise ValueError(
             f"{one!r} and {other!r} share memory, so that each step of a training moves both, "
             "while they would be measured as parameters of their own: let both names have one "
@@ -100,34 +90,36 @@ def as_module(module: object) -> nn.Module:
     return module
 
 
-def _compiled(part: nn.Module) -> nn.Module | None:
-    """Return what `torch.compile` was given; None where a part is not its result."""
-    return dict(part.named_children()).get("_orig_mod")
+def _unwrapping(part: nn.Module) -> str:
+    """Say what to pass in the place of a compiled, scripted or data-parallel part; "" of others."""
+    if hasattr(part, "_orig_mod"):
+        return "the module that torch.compile was given, module._orig_mod"
+    if part._compiled_call_impl is not None:
+        return "a copy of the module that was made before module.compile()"
+    if isinstance(part, torch.jit.ScriptModule):
+        return "the module that was scripted or traced"
+    if isinstance(part, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        return "the module that it spreads over devices, module.module"
+    return ""
 
 
 def _named(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
     return chain(module.named_parameters(), module.named_buffers())
 
 
-def _in_one_memory(module: nn.Module) -> Iterator[tuple[str, str]]:
-    """Yield names of tensors, of which one is trained, that share entries."""
-    lying: dict[int, list[tuple[str, Tensor]]] = {}
+def _overlapping(module: nn.Module) -> Iterator[tuple[str, str]]:
+    """Yield names of tensors, of which one is trained, whose ranges of memory overlap."""
+    ranges = list[tuple[int, int, str, bool]]()
     for name, tensor in _named(module):
         if tensor.layout == torch.strided and tensor.numel():
-            lying.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
-    for tensors in lying.values():
-        for (one, first), (other, second) in combinations(tensors, 2):
-            trained = first.requires_grad or second.requires_grad
-            if trained and np.shares_memory(_addresses(first), _addresses(second)):
-                yield one, other
-
-
-def _addresses(tensor: Tensor) -> NDArray[Any]:
-    """Return an array that lies where a tensor does, on whatever device: not to be read."""
-    size, shape, steps = tensor.itemsize, tuple(tensor.shape), tensor.stride()
-    place = {"data": (tensor.data_ptr(), True), "typestr": f"|V{size}", "version": 3}
-    place |= {"shape": shape, "strides": tuple(size * step for step in steps)}
-    return np.asarray(cast(Any, SimpleNamespace(__array_interface__=place)))
+            steps = zip(tensor.shape, tensor.stride(), strict=True)
+            last = sum((size - 1) * step for size, step in steps)
+            start = tensor.data_ptr()
+            end = start + (last + 1) * tensor.itemsize
+            ranges.append((start, end, name, tensor.requires_grad))
+    for (_, end, one, first), (start, _, other, second) in pairwise(sorted(ranges)):
+        if start < end and (first or second):
+            yield one, other
 
 
 def values_of(module: nn.Module) -> dict[str, Tensor]:
@@ -149,52 +141,21 @@ def drawn_like(tensor: Tensor, seed: int = 0) -> Tensor:
 
 @contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Put back torch's random numbers, and all attributes of a module's parts that change.
+    """Put back torch's random numbers, and the attributes that passes set in a module's parts.
 
-    These are tensors, modes, hooks and others. What is in a tensor is not put back: `evaluate`
-    exchanges the tensors.
+    A pass of the float64 copies that `evaluate` takes may leave one in a cache, say.
     """
-    kept = _attributes(module)
+    kept = [(vars(part), dict(vars(part))) for part in module.modules()]
     try:
         cuda = {p.device for p in module.parameters() if p.is_cuda}
         # A recorder is often called in an evaluation under `torch.no_grad`, but needs gradients.
         with torch.random.fork_rng([*cuda]), torch.enable_grad():
             yield
     finally:
-        _put_back(kept)
-
-
-def _attributes(module: nn.Module) -> Attributes:
-    """Copy the dictionaries and lists of all parts, by type: `copy` is slow, and most are empty."""
-    kept: Attributes = []
-    for part in module.modules():
-        own = vars(part)
-        for table in (own, *own.values()):
-            if isinstance(table, dict):
-                kept.append((table, dict(table)))
-            elif isinstance(table, list):
-                kept.append((table, list(table)))
-    return kept
-
-
-def _same(table: Any, before: Any) -> bool:
-    """Whether a table or list holds the same objects; == would compare tensors entry by entry."""
-    if len(table) != len(before):
-        return False
-    if isinstance(table, dict) and not all(map(is_, table.values(), before.values())):
-        return False
-    return all(map(is_, table, before))
-
-
-def _put_back(kept: Attributes) -> None:
-    try:
-        for table, before in kept:
-            if not _same(table, before):
-                table.clear()
-                (table.update if isinstance(table, dict) else table.extend)(before)
-    except KeyboardInterrupt:  # it fell in between
-        _put_back(kept)
-        raise
+        for attributes, before in kept:
+            attributes.update(before)
+            for name in attributes.keys() - before.keys():
+                del attributes[name]
 
 
 @contextmanager
@@ -232,26 +193,18 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
         The output is no dense tensor of real numbers.
     """
     given = {id(own): values[name] for name, own in _named(module) if name in values}
-    kept = _attributes(module)
-    # Not `undisturbed`: where Ctrl-C falls in the exit of a context that is a generator, this one
-    # puts back what it kept when it is collected, which may be after those around it did.
+    # A tied weight has several names, and all of them get its value. A part that is registered
+    # twice is named once, as functional_call would not put it back otherwise.
+    everywhere = dict[str, Tensor]()
+    for path, part in module.named_modules():
+        for name, own in chain(part._parameters.items(), part._buffers.items()):
+            if id(own) in given:
+                everywhere[f"{path}.{name}" if path else name] = given[id(own)]
+    parametrize._cache.clear()  # of `parametrize.cached`: made of the module's own tensors
     try:
-        for part in list(module.modules()):
-            for table in (part._parameters, part._buffers):
-                for name, own in table.items():
-                    table[name] = cast(Any, given.get(id(own), own))
-            # A compiled part gives way to what was compiled: called as well, it would run the
-            # hooks of all modules twice. A part may be registered under several names, of which
-            # `named_children` yields one.
-            for name, child in list(part._modules.items()):
-                found = None if child is None else _compiled(child)
-                part._modules[name] = child if found is None else found
-        parametrize._cache.clear()  # of `parametrize.cached`: made of the tensors exchanged
-        with _nothing_compiled():
-            outputs = module(*inputs)
+        outputs = functional_call(module, everywhere, inputs, tie_weights=False)
     finally:
         parametrize._cache.clear()
-        _put_back(kept)
     dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
     if not dense or outputs.is_complex() or outputs.dtype == torch.bool:
         kind = f" of {outputs.dtype}" if dense else ""
@@ -260,13 +213,6 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
             "outputs (N,) or (N, K), dense and real: wrap it in a module that does"
         )
     return outputs
-
-
-def _nothing_compiled() -> AbstractContextManager[Any]:
-    """Run as Python what was compiled, which was for tensors of the module's own kind."""
-    if "torch._dynamo" not in sys.modules:  # which every compilation imports, in seconds
-        return nullcontext()
-    return cast(AbstractContextManager[Any], torch.compiler.set_stance("force_eager"))
 
 
 def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:

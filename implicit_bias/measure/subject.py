@@ -32,7 +32,7 @@ from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
 NOTHING_TRAINED = (
     "no parameter gets a gradient, so nothing is trained: is the output computed from the "
-    "parameters without detach() and without no_grad()?"
+    "parameters in each forward pass, without detach() and without no_grad()?"
 )
 # Largest degree, as measured, of margins that are linear in the parameters.
 LINEAR = 1.0 + 1e-6

@@ -327,16 +327,15 @@ def train_to_limit(
         if called is not None and not callable(called):
             raise TypeError(f"{name} must be a function, got {called!r}")
     deadline = Deadline.asked(max_seconds)
-    norm = config.geometry
+    module, norm = as_module(module), config.geometry
     if optimizer is not None:
-        bare = as_module(module)
-        if frozen := left_out(bare, optimizer):
+        if frozen := left_out(module, optimizer):
             raise ValueError(f"{frozen[0]!r} is in no optimizer: add it, or requires_grad_(False)")
-        own = geometry_of(optimizer, bare).norm
+        own = geometry_of(optimizer, module).norm
         if config.norm is not None and norm != own:
             raise ValueError(f"norm= is {norm.name}, that of optimizer= {own.name}: leave one out")
         config, norm = replace(config, norm=own), own
-    with one_thread_if_small(as_module(module), inputs):
+    with one_thread_if_small(module, inputs):
         trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
         run = _Run(
             _objective(trainee, config),
@@ -347,7 +346,6 @@ def train_to_limit(
             measure,
             deadline,
         )
-        run.network = module  # as it was given: compiled, say
         return drive(run, LimitResult, on_point=on_point, on_progress=on_progress)
 
 
