@@ -2,8 +2,8 @@
 
 Everything that measures a module goes through this file. `evaluate` is
 `torch.func.functional_call`: a shared part or a tied weight is one parameter, which gets the same
-value wherever it is registered. `undisturbed` keeps the attributes that a forward pass sets in the
-parts of a module, a cache say, and `check_outputs` is the one check of what a module computes.
+value wherever it is registered. `undisturbed` puts back the attributes that a forward pass sets in
+the parts of a module, a cache say, and `check_outputs` is the one check of what a module computes.
 """
 
 from __future__ import annotations

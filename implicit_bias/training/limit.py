@@ -96,13 +96,16 @@ from implicit_bias.training.configuration import Method as Method
 from implicit_bias.training.driver import Ending as Ending
 from implicit_bias.training.driver import OnProgress, Result, drive
 from implicit_bias.training.history import HistoryPoint
-from implicit_bias.training.objective import FRICTIONS, Objective, State
+from implicit_bias.training.objective import Objective, State
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, Trainee, as_trainee, predicted
 
 # Of a network of this package, or of the module that is trained.
 Measure: TypeAlias = Callable[[Any], Mapping[str, float]]
 
+# Default frictions r and R of a module with units; until the samples are separated r is 1.
+FRICTION = 2.0
+SCALE_FRICTION = 15.0
 # What the step size is multiplied by after each step.
 GROWTH = 1.1
 # Most by which a step may lower F below 0.
@@ -422,9 +425,10 @@ class _Descent(Objective):
 
     def _extrapolate(self, state: State) -> Tensor:
         theta, v = state.weights, state.velocity
-        config, (r, R) = self.config, FRICTIONS.values() if self.has_units else (1.0, 1.0)
-        r = config.friction or (r if state.min_margin > 0 else 1.0)
-        R = config.scale_friction or R
+        config = self.config
+        separated = state.min_margin > 0
+        r = config.friction or (FRICTION if self.has_units and separated else 1.0)
+        R = config.scale_friction or (SCALE_FRICTION if self.has_units else 1.0)
         a, b = METHODS[config.method](config.momentum, state.age, r, R)
         square = (theta @ theta).item()
         along = (v @ theta).item() / square if square > 0 else 0.0

@@ -26,8 +26,6 @@ from implicit_bias.training.trainee import Trainee
 
 # Step size before the first step.
 FIRST_STEP_SIZE = 1.0
-# Default frictions r and R of units; until the samples are separated r is 1.
-FRICTIONS = {"friction": 2.0, "scale_friction": 15.0}
 
 
 @dataclass(frozen=True, eq=False)

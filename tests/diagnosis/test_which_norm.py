@@ -388,8 +388,7 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
 
 
 def test_pages_and_tables_have_a_row_a_norm() -> None:
-    wrapped = [nn.DataParallel(solved(norm)) for norm in ("l2", "linf")]
-    found = ib.which_norm(wrapped[0], INPUTS, Y, reference=wrapped[1])
+    found = ib.which_norm(solved("l2"), INPUTS, Y, reference=solved("linf"))
     assert len(str(found).split("\n\n")[0].splitlines()) == 1 + len(found.rows)
     assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
     assert "margin / maximum of the reference" in str(found)
