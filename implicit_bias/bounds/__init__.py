@@ -8,7 +8,6 @@ upper.py            the bound from coefficients: norm, margins, and their roundi
 lower.py            the bound from dual variables: V, its dual norm, and their rounding errors
 balance.py          the equation of an intercept, which dual variables must obey exactly
 status.py           statuses and certificates, and what is read off them
-exact.py            both bounds in rational numbers
 separability.py     plain causes why nothing separates the samples, and cures
 gordan.py           proofs that nothing does, in rational numbers or by an overlap
 overlap.py          proofs that there is such a rational solution, in float64

@@ -27,7 +27,6 @@ HOMES = {
     "report_on": "implicit_bias.report.page",
     "write_limit": "implicit_bias.report.page",
     "write_report": "implicit_bias.report.page",
-    "write_trajectory": "implicit_bias.report.page",
 }
 
 

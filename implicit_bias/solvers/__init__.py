@@ -56,12 +56,11 @@ if TYPE_CHECKING:
 
 # Where each of these names is: the import waits until a name is asked for.
 HOMES = {
-    "ActiveSet": "implicit_bias.solvers.active_set",
     "CvxpySolver": "implicit_bias.solvers.cvxpy_solver",
     "FeatureSpace": "implicit_bias.solvers.feature_space",
     "InteriorPoint": "implicit_bias.solvers.interior_point",
     "LinearProgram": "implicit_bias.solvers.linear_program",
-    "OneGroup": "implicit_bias.solvers.active_set",
+    "OneGroup": "implicit_bias.solvers.one_group",
     "OutOfCoreSolution": "implicit_bias.solvers.out_of_core",
     "solve_out_of_core": "implicit_bias.solvers.out_of_core",
     "WorkingSet": "implicit_bias.solvers.working_set",

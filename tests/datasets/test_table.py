@@ -336,7 +336,6 @@ def test_a_configuration_prepares_its_file(tmp_path: Path) -> None:
         {"missing": "drop"},
         {"id": ("name",)},
         {"data": "a.csv", "dataset": "moons"},
-        {"dataset": "mnist", "protocol": "lippl2022", "standardize": True},
     ],
 )
 def test_contradictory_choices_are_refused(options: dict[str, Any]) -> None:
