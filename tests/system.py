@@ -1,6 +1,5 @@
 """What tests ask of the machine: processes of their own, limits, Ctrl-C, and damaged files."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.numpy
 
 # Without it Dask asks the network for an address of its own, which there need not be.
 LOCALLY: Any = {"host": "127.0.0.1", "protocol": "tcp://"}
@@ -25,16 +23,6 @@ def python(code: str, *arguments: str, folder: Path | None = None) -> str:
 
 class Panic(BaseException):
     """As Rust's, which is no Exception."""
-
-
-def retold(file: Path, kind: str, change: Callable[[Any, dict[str, Any]], object]) -> None:
-    """Change header and tensors of a saved file, which becomes one of a kind without checksums."""
-    with safetensors.safe_open(file, framework="numpy") as opened:
-        header = json.loads(opened.metadata()["header"])
-        tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
-    header["format"] = kind
-    change(header, tensors)
-    safetensors.numpy.save_file(tensors, file, metadata={"header": json.dumps(header)})
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from sklearn import datasets
 from sklearn.svm import SVC
 
 from benchmarks.harness import Experiment, Frames, Options, Row, Rows, Run, Verdict, growing, option
+from benchmarks.processes import Pipe, ProcessEnded
 from benchmarks.speed import runs
 from benchmarks.speed.exact import find_lies
 from implicit_bias import MarginProblem, Status, certify, solve
-from implicit_bias.base.processes import Pipe, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
 

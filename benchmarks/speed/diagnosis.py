@@ -15,9 +15,9 @@ from torch import nn
 
 from benchmarks import harness
 from benchmarks.drawing import Figure, subplots
+from benchmarks.processes import Pipe
 from benchmarks.speed import runs
 from implicit_bias import Recorder, diagnose, which_norm
-from implicit_bias.base.processes import Pipe
 from implicit_bias.base.wording import percent_bounds
 from implicit_bias.datasets.catalogue import load
 from implicit_bias.report.style import BLUE, GREY, MARKERS, ORANGE, SKY, VERMILION

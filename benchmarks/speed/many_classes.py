@@ -24,11 +24,11 @@ from benchmarks import harness
 from benchmarks.data import SEPARABLE_SETS, separable_set, ten_digits
 from benchmarks.harness import Experiment, Frames, Row, Run, Verdict, option
 from benchmarks.lippl2022 import draws
+from benchmarks.processes import GIB, Pipe
 from benchmarks.speed import runs
 from benchmarks.speed.on_disk import measure_on_disk
 from benchmarks.speed.scaling import Point
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
-from implicit_bias.base.processes import GIB, Pipe
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load, load_digits
 from implicit_bias.norms import GroupNorm

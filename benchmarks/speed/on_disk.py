@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Row
+from benchmarks.processes import GIB
 from benchmarks.speed import runs
-from implicit_bias.base.processes import GIB
 from implicit_bias.solvers.base import OnProgress, no_report
 from implicit_bias.solvers.out_of_core import solve_out_of_core
 

@@ -18,8 +18,8 @@ import pandas as pd
 import torch
 
 from benchmarks.harness import Frames, Misuse, Options, Row, Run, option, rows_of
+from benchmarks.processes import GIB, Pipe, Process, ProcessEnded, Reason
 from implicit_bias import Certificate, MarginProblem
-from implicit_bias.base.processes import GIB, Pipe, Process, ProcessEnded, Reason
 from implicit_bias.solvers import BoundsAt
 
 T = TypeVar("T")

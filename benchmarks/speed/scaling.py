@@ -32,9 +32,9 @@ from numpy.typing import ArrayLike, NDArray
 from benchmarks import harness
 from benchmarks.drawing import Figure, subplots, tick_values
 from benchmarks.lippl2022 import draws
+from benchmarks.processes import Pipe
 from benchmarks.speed import runs
 from benchmarks.words import markdown_table, span
-from implicit_bias.base.processes import Pipe
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import load, split_indices
 from implicit_bias.problem import MarginProblem

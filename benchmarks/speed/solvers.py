@@ -28,11 +28,11 @@ from sklearn.svm import SVC
 from benchmarks.drawing import Figure, subplots
 from benchmarks.harness import Experiment, Frames, Row, Rows, Run, Verdict, option, rows_of
 from benchmarks.lippl2022.cells import Models, Setting
+from benchmarks.processes import Pipe, Process, ProcessEnded
 from benchmarks.speed import runs
 from benchmarks.speed.runs import few_digits
 from benchmarks.words import span
 from implicit_bias import MarginProblem, Status, certify, solve
-from implicit_bias.base.processes import Pipe, Process, ProcessEnded
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate

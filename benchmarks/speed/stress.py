@@ -34,10 +34,10 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.harness import Experiment, Options, Run, Verdict, option, rows_of
+from benchmarks.processes import Pipe, ProcessEnded, Reason
 from benchmarks.speed.exact import find_lies, has_optimum
 from benchmarks.speed.runs import Renewed, limit_processor_time
 from implicit_bias import MarginProblem, Solution, Status, norms, solve
-from implicit_bias.base.processes import Pipe, ProcessEnded, Reason
 from implicit_bias.base.validation import Array
 
 SEED = 13

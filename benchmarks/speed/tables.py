@@ -52,10 +52,10 @@ from benchmarks.harness import (
     parts,
     rows_of,
 )
+from benchmarks.processes import Pipe, ProcessEnded
 from benchmarks.speed import runs
 from benchmarks.speed.ordinary import GATED, Table
 from implicit_bias import MarginProblem, certify, solve
-from implicit_bias.base.processes import Pipe, ProcessEnded
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import L2
 from implicit_bias.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION

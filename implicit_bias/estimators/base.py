@@ -20,7 +20,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from implicit_bias.base import validation
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import repaired
-from implicit_bias.estimators.search import SearchOfC
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts, Threshold
 from implicit_bias.solvers import Solution
@@ -78,8 +77,6 @@ class FittedMargin:
         known. The problem's optimum is the limit of training in l2 only.
     failure : Solution or None
         For an SVM: the proof that the hard margin has no solution, where another one was solved.
-    search : SearchOfC or None
-        For an SVM: the cross-validation that has chosen its C.
     """
 
     architecture: Architecture
@@ -92,7 +89,6 @@ class FittedMargin:
     relaxed: bool = False
     geometry: str = "l2"
     failure: Solution | None = None
-    search: SearchOfC | None = None
 
     @property
     def offset(self) -> float | Array:

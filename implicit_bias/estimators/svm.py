@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from implicit_bias.base.options import TOLERANCE, OnFailure, SolverOptions
 from implicit_bias.base.validation import Array, RandomState, as_generator, check_choice
 from implicit_bias.estimators import base
-from implicit_bias.estimators.search import SearchOfC, search_C
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, HasHiddenLayer, check_C
 from implicit_bias.problem.gating import (
@@ -37,13 +36,12 @@ ON_FAILURE_HELPS = (
 )
 RAISE_DEMANDS = (
     "a finite C asks for a soft margin without this warning, and on_failure='raise' for the hard "
-    "margin or an error (on the command line `--C auto` and `--on-failure raise`)"
+    "margin or an error (on the command line `--C 0.1` and `--on-failure raise`)"
 )
 
 IGNORED_WEIGHTS = (
     "class_weight changes nothing at the hard margin, which these samples have: it weights the "
-    "hinge loss of a finite C, such as the one that C='auto' chooses (on the command line "
-    "`--C auto`)"
+    "hinge loss of a finite C, such as C=0.1 (on the command line `--C 0.1`)"
 )
 
 
@@ -61,9 +59,8 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
     Parameters
     ----------
-    C : float or "auto"
-        Weight of the hinge loss, times the sample's weight; inf is the hard margin, and "auto" is
-        chosen by cross-validation on the training samples (``C_search_``).
+    C : float
+        Weight of the hinge loss, times the sample's weight; inf is the hard margin.
     solver : str or solver
         "auto", or another name or object that `implicit_bias.solve` takes as its solver.
     tol : float
@@ -99,8 +96,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
     fitted_C_ : float or ndarray
         The C of ``solution_``: ``soft_C`` where the hard margin had no solution and
         ``on_failure="soft"``. Where weights differ, that of each sample that was not left out.
-    C_search_ : SearchOfC or None
-        What cross-validation found for which C, with ``C="auto"``.
     has_intercept_ : bool
         Whether the problem that was solved has an intercept.
     dropped_ : ndarray of int
@@ -109,7 +104,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
         y_n alpha_n of the support vectors, as in scikit-learn's SVC; with more classes, a_n.
     """
 
-    C: float | Literal["auto"] = np.inf
+    C: float = np.inf
     solver: str | Solver = "auto"
     tol: float = TOLERANCE
     device: str = "cpu"
@@ -121,9 +116,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
     solution_: Solution = field(init=False)
     failure_: Solution | None = field(init=False)
     fitted_C_: float | Array = field(init=False)
-    # Files of older versions lack these two.
-    C_search_: SearchOfC | None = field(init=False, default=None)
-    has_intercept_: bool = field(init=False, default=False)
+    has_intercept_: bool = field(init=False)
     dropped_: NDArray[np.int64] = field(init=False)
     dual_coef_: Array = field(init=False)
 
@@ -160,9 +153,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
             They have one, which ``class_weight`` cannot change.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
-        if chosen := isinstance(self.C, str):
-            check_choice(self.C, "C", ("auto",), "a number")
-        C = 1.0 if chosen else check_C(self.C)
+        C = check_C(self.C)
         with base.all_or_nothing(self):
             X, y = self._checked(X, y)
             weights, given = base.sample_weights(sample_weight, self.class_weight, X, y), len(y)
@@ -175,10 +166,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
             self.has_intercept_ = linear if asked is None else bool(asked)
             signs, intercept = self.signs(y), self.has_intercept_
             solving = SolverOptions(self.solver, self.tol, self.device)
-            self.C_search_ = None
-            if chosen:
-                self.C_search_ = search_C(self.architecture_, X, signs, weights, intercept, solving)
-                C = self.C_search_.C
             problem = self.architecture_.problem(X, signs, C * weights, intercept)
             relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
             found = relaxed.solution
@@ -247,7 +234,6 @@ class MarginSVC(base.BinaryClassifier, ABC):
             self.dropped_,
             intercept=self.solution_.intercept if self.has_intercept_ else None,
             failure=self.failure_,
-            search=self.C_search_,
         )
 
     def _decide(self, X: Array) -> Array:

@@ -241,7 +241,7 @@ def _parts(s: Standing) -> dict[str, Any]:
         "are": "are" if several else "is",
         "them": "them" if several else "it",
         "dead": term("dead", "dead"),
-        "choose": command("--C auto"),
+        "soften": command("--C 0.1"),
     }
 
 

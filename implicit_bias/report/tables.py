@@ -209,9 +209,6 @@ def short_notes(comparison: Comparison) -> Iterator[str]:
     counts = {m.name: sum(one is None for one in m.predicted.tolist()) for m in predicting}
     without = [f"{name} {n} of {comparison.n_samples}" for name, n in counts.items() if n]
     yield from _said({"without a class": without})
-    for model in comparison.models:
-        if model.fitted is not None and model.fitted.search is not None:
-            yield f"{model.name}: {model.fitted.search}."
     soft = [m for m in comparison.models if m.margin and not m.margin.hard_margin]
     solved = [m for m in predicting if m.margin and m.margin.status and m not in soft]
     # Of which otherwise headline or differences speak.

@@ -223,8 +223,8 @@ def refusal(comparison: Comparison) -> str:
         return ""
     return (
         f"No ranking: a hard margin ({', '.join(hard)}) is beside a soft one ({', '.join(soft)}), "
-        f"which was solved for want of a hard one; {conclusion.command('--C auto')} (in Python "
-        'C="auto") chooses a C for each. '
+        f"which was solved for want of a hard one; {conclusion.command('--C 0.1')} (in Python "
+        "C=0.1) gives all of them a soft one. "
     )
 
 

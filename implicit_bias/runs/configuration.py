@@ -7,12 +7,12 @@ models of one.
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from reprlib import repr as cut
 from types import UnionType
-from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from implicit_bias.base import options
 
@@ -64,7 +64,7 @@ def option(
     least, most : int, optional
         The smallest and the largest whole number that it may be.
     within : str
-        Interval that it must be in, as in `check_number`; None is allowed, too, and the choices.
+        Interval that it must be in, as in `check_number`; None is allowed, too.
     """
     limits = {"choices": choices, "least": least, "most": most, "within": within}
     return field(default=default, metadata={"group": group, "also": also, **limits})
@@ -115,8 +115,7 @@ class RunConfig:
     split_seed
         Seed of the training/validation split.
     C
-        Weight of the hinge loss: a number, inf for the hard margin, or what cross-validation on the
-        training samples finds best for each SVM.
+        Weight of the hinge loss; inf is the hard margin.
     class_weight
         Weights of the classes in the hinge loss of the SVMs: balanced, which gives all classes the
         same sum, or one for each, such as spam=5,ham=1.
@@ -167,7 +166,7 @@ class RunConfig:
     )
     seed: int = option(1, "Architecture", least=0)
     split_seed: int = option(1, "Data", least=options.SMALLEST_SEED, most=options.LARGEST_SEED)
-    C: float | Literal["auto"] = option(math.inf, "Margin", choices=("auto",), within="(0, inf]")
+    C: float = option(math.inf, "Margin", within="(0, inf]")
     class_weight: tuple[str, ...] | None = option(None, "Margin")
     on_failure: options.OnFailure | None = option(
         None, "Margin", choices=get_args(options.OnFailure)
@@ -242,21 +241,6 @@ class RunConfig:
             del kept["dataset"]
         return kept
 
-    @classmethod
-    def from_metadata(cls, metadata: Mapping[str, Any]) -> Self:
-        """Undo `metadata`.
-
-        Raises
-        ------
-        ValueError, TypeError
-            Not the metadata of a configuration.
-        """
-        if not isinstance(metadata, Mapping):
-            raise ValueError(f"a configuration is a mapping of its fields, not {cut(metadata)}")
-        if unknown := sorted(metadata.keys() - _HINTS.keys()):
-            raise ValueError(f"a configuration has no {', '.join(map(cut, unknown))}")
-        return cls(**{name: typed(name, value) for name, value in metadata.items()})
-
 
 def model_words(names: Iterable[str]) -> str | None:
     """Say what some models are, a paragraph each; None for no names."""
@@ -322,11 +306,11 @@ def _check(described: Field[Any], value: Any) -> None:
     name, limits = described.name, described.metadata
     if limits["least"] is not None:
         check_count(value, name, limits["least"], limits["most"])
-    choices, number = limits["choices"], "a number" if limits["within"] else ""
-    if number and value is not None and not (choices and isinstance(value, str)):
+    choices = limits["choices"]
+    if limits["within"] and value is not None:
         check_number(value, name, limits["within"])
     elif choices:
         if value == ():
             raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
         for item in value if isinstance(value, tuple) else (value,):
-            check_choice(item, name, choices, number)
+            check_choice(item, name, choices)

@@ -28,7 +28,7 @@ there or not, and the next sweep computes what is missing, or has failed.
 column        meaning
 ============  ======================================================================================
 cell          KEY
-dataset, ...  the fields of `RunConfig`; lists are text, joined by commas; C is NaN for "auto"
+dataset, ...  the fields of `RunConfig`; lists are text, joined by commas
 version       of this package
 seconds       wall time of the cell
 warnings      each warning once, such as a solve that did not end optimal
@@ -43,7 +43,6 @@ pairs         one mapping per pair of models: disagreement, what chance would gi
 import difflib
 import hashlib
 import json
-import math
 import time
 import tomllib
 import traceback
@@ -184,8 +183,6 @@ def setting(config: RunConfig) -> Row:
     for name, value in columns.items():
         if isinstance(value, tuple):
             columns[name] = ",".join(map(str, value))
-    if config.C == "auto":
-        columns["C"] = math.nan
     return columns
 
 

@@ -24,7 +24,6 @@ cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
 scaled_problem.py   the scaled problem, and the products that the native methods need
 rotations.py        gates of groups with a constant sum, as one constant gate and the others
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
-paths.py            paths over C, growing data, gates
 ==================  ========================================================================
 """
 

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks import catalogue, harness
 from benchmarks.__main__ import main
+from benchmarks.processes import Pipe, Process
 from benchmarks.speed import runs, scaling
 from implicit_bias import Status, solve
-from implicit_bias.base.processes import Pipe, Process
 
 
 def point(N: int = 60, H: int = 3, C: int = 2, **other: Any) -> scaling.Point:

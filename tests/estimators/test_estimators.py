@@ -381,7 +381,7 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
         (gln_svc(solver="osqp"), "OSQP solves quadratic programs only"),
         (gln_svc(tol=0.0), "the gap tolerance must be in"),
         (gln_svc(C=-1.0), r"C must be in \(0, inf\]"),
-        (gln_svc(C="inf"), "C must be one of auto, or a number; got 'inf'"),
+        (gln_svc(C="inf"), "C must be in .0, inf., got 'inf': pass a number"),
         (gln_svc(on_failure="ignore"), "on_failure must be one of"),
         (gln_svc(soft_C="x"), "soft_C must be a number"),
         (gln_svc(soft_C=True), "soft_C must be a number"),

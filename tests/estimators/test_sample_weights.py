@@ -78,7 +78,7 @@ def test_weights_change_no_hard_margin() -> None:
     """But those that are 0, which leave samples out."""
     plain = ib.MaxMarginSVC().fit(X, HARD_Y)
     weights = RNG.uniform(0.1, 9, N)
-    with pytest.warns(UserWarning, match="hard margin.*C='auto'"):
+    with pytest.warns(UserWarning, match="hard margin.*C=0.1"):
         weighted = ib.MaxMarginSVC(class_weight="balanced").fit(X, HARD_Y, weights)
     np.testing.assert_array_equal(plain.coef_, weighted.coef_)
     assert weighted.fitted_C_ == np.inf

@@ -25,7 +25,7 @@ GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
         {"data": "/tmp/a file.csv", "target": "the kind", "positive": ("two words", "x")},
         {"dataset": "mnist", "momentum": 0.0, "C": 2.5},
         {"models": ("svm-rc",), "units": 3, "C": math.inf, "soft_C": 1.5, "standardize": True},
-        {"C": "auto", "class_weight": ("a b=2", "c=0.5"), "on_failure": "raise"},
+        {"C": 0.5, "class_weight": ("a b=2", "c=0.5"), "on_failure": "raise"},
         {"data": "/tmp/own.csv", "id": ("first name", "number"), "on_failure": "warn"},
     ],
 )

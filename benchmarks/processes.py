@@ -4,7 +4,7 @@ A computation that hangs, takes all memory or crashes must not take its caller w
 caller gives it a `Process`: a function whose first argument is its end of a pipe, on which it sends
 what it has found. The caller asks for these messages one by one; when no more will come,
 `Process.receive` raises `ProcessEnded`, which says why: the function returned or raised, or the
-process exceeded its time or its memory, or died. `call_within` is a call that has one answer.
+process exceeded its time or its memory, or died.
 
 A process is a new interpreter, on every system. Those of `multiprocessing` would import the user's
 script again, and so run it again where it has no ``if __name__ == "__main__"``; a worker of a pool
@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
@@ -36,7 +35,7 @@ GIB = 2**30
 BOOT = """
 import pickle, sys
 sys.path[:] = pickle.load(sys.stdin.buffer)
-from implicit_bias.base.processes import serve
+from benchmarks.processes import serve
 serve()
 """
 
@@ -182,48 +181,6 @@ class Process:
         if code:
             return ProcessEnded(Reason.DIED, f"exit code {code}", code)
         return ProcessEnded(Reason.RETURNED, exit_code=code)
-
-
-def call_within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a process of its own, which is killed when its time is up.
-
-    Parameters
-    ----------
-    seconds : float
-        Its time, which includes the imports of a new interpreter: a second or two.
-    function : callable
-        Called with the arguments and the seconds that are left then. What a script defines, or a
-        notebook, can be called, too.
-    *arguments
-        Pickled, as is what the function returns or raises.
-
-    Raises
-    ------
-    TimeoutError
-        No answer within that time.
-    RuntimeError
-        The process died.
-    """
-    from joblib import wrap_non_picklable_objects  # such as what a script defines
-
-    end = time.perf_counter() + seconds
-    call = wrap_non_picklable_objects(partial(function, *arguments))
-    with Process(_answer, (call,), seconds=seconds) as process:
-        try:
-            process.receive()
-            process.send(end - time.perf_counter())
-            return process.receive()
-        except ProcessEnded as ended:
-            if ended.error is not None:
-                raise ended.error from None
-            if ended.reason is Reason.TIME_LIMIT:
-                raise TimeoutError(f"no answer within {seconds:g} s") from None
-            raise RuntimeError(f"the process of the call {ended}") from None
-
-
-def _answer(pipe: Pipe, call: Callable[[float], Any]) -> None:
-    pipe.send("the imports are done")
-    pipe.send(call(pipe.recv()))
 
 
 # --- in the process ------------------------------------------------------------------------------

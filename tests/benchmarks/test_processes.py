@@ -6,17 +6,15 @@ import pickle
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
-from implicit_bias.base.processes import (
+from benchmarks.processes import (
     Pipe,
     Process,
     ProcessEnded,
     Reason,
-    call_within,
 )
 
 
@@ -114,22 +112,3 @@ def test_why_a_process_ended(
             process.receive()
         process.send("nothing")  # is for nobody, and no error
     assert (ended.value.reason, ended.value.exit_code) == (reason, code)
-
-
-@pytest.mark.slow
-def test_calls_within_a_time() -> None:
-    """Of functions that no module has."""
-
-    def answer(n: int, left: float) -> int:
-        return n + int(0 < left < 120)
-
-    assert call_within(120, answer, 1) == 2
-    cases: list[tuple[float, Callable[[Any], None], type[Exception], str]] = [
-        (0.1, hang, TimeoutError, "within"),
-        (120, crash, RuntimeError, "died"),
-        (120, fail, KeyError, "stranger"),
-        (120, panic, RuntimeError, "rust"),
-    ]
-    for seconds, function, error, word in cases:
-        with pytest.raises(error, match=word):
-            call_within(seconds, function)
