@@ -12,7 +12,9 @@ import struct
 import tempfile
 import textwrap
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -60,19 +62,28 @@ def download(name: str) -> None:
         load_file(name, file)
 
 
+def _import_pooch() -> ModuleType:
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError(
+            f"images are downloaded by pooch: pip install 'implicit-bias[images]', or set "
+            f"{DATA_VARIABLE} to a folder that has them"
+        ) from error
+    return pooch
+
+
 def _cache_folder() -> Path:
     if (CHECKOUT.parent / "pyproject.toml").is_file():
         return CHECKOUT
-    import pooch
-
-    return Path(pooch.os_cache("implicit_bias"))
+    return Path(_import_pooch().os_cache("implicit_bias"))
 
 
-def _folders(dataset: str) -> list[Path]:
+def _folders(dataset: str) -> Iterator[Path]:
     """Where the files of a data set are looked for, in this order."""
-    chosen = os.environ.get(DATA_VARIABLE)
-    roots = [Path(chosen).expanduser()] if chosen else []
-    return [root / dataset for root in (*roots, _cache_folder())]
+    if chosen := os.environ.get(DATA_VARIABLE):
+        yield Path(chosen).expanduser() / dataset
+    yield _cache_folder() / dataset
 
 
 def _find(dataset: str, file: str) -> Path | None:
@@ -89,9 +100,7 @@ def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
 
 def _fetch(dataset: str, file: str, checksum: str) -> Path:
     """Download a file into the cache from the first mirror that gives it intact."""
-    import pooch
-
-    fetch = pooch.HTTPDownloader()
+    fetch = _import_pooch().HTTPDownloader()
     folder = _cache_folder() / dataset
     failures: list[str] = []
     for mirror in KNOWN[dataset]["mirrors"]:

@@ -40,7 +40,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-import cvxpy as cp
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
@@ -59,6 +58,14 @@ from implicit_bias.solvers.base import (
 )
 from implicit_bias.solvers.iteration import nothing_yet
 from implicit_bias.solvers.linear_program import gordan
+
+try:
+    import cvxpy as cp
+except ImportError as error:
+    raise ImportError(
+        "ECOS, OSQP, Clarabel and SCS are called through CVXPY: "
+        "pip install 'implicit-bias[cvxpy]', or 'implicit-bias[ecos]' for ECOS, too"
+    ) from error
 
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
 
@@ -158,7 +165,7 @@ class CvxpySolver(ExternalSolver):
         if backend.name not in cp.installed_solvers():
             raise ImportError(
                 f"the solver {backend.name} is not installed: pip install 'implicit-bias[ecos]' "
-                "brings ECOS, and the others come with cvxpy"
+                "brings ECOS, and 'implicit-bias[cvxpy]' the others"
             )
         if not (_is_quadratic(problem) or backend.cones):
             raise UnsuitableError(

@@ -247,7 +247,7 @@ def test_an_installed_package_uses_the_users_cache(
 
     monkeypatch.setattr(files, "CHECKOUT", tmp_path / "data")
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
-    assert files._folders("mnist") == [Path(pooch.os_cache("implicit_bias")) / "mnist"]
+    assert [*files._folders("mnist")] == [Path(pooch.os_cache("implicit_bias")) / "mnist"]
 
 
 def test_missing_files_name_every_place_looked_at(
