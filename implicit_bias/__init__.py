@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         NotSeparableWarning,
         ReLUClassifier,
     )
-    from implicit_bias.measure.homogeneity import HomogeneityError
-    from implicit_bias.measure.stationarity import certify_network
-    from implicit_bias.measure.subject import SeparationError
+    from implicit_bias.modules.homogeneity import HomogeneityError
+    from implicit_bias.modules.stationarity import certify_network
+    from implicit_bias.modules.subject import SeparationError
     from implicit_bias.problem import MarginProblem, attention_margin, max_margin
     from implicit_bias.solvers import Solution, SolveError
     from implicit_bias.solvers.out_of_core import solve_out_of_core
@@ -47,7 +47,7 @@ HOMES = {
     "attention_margin": "implicit_bias.problem",
     "Certificate": "implicit_bias.bounds.certificate",
     "certify": "implicit_bias.bounds.certificate",
-    "certify_network": "implicit_bias.measure.stationarity",
+    "certify_network": "implicit_bias.modules.stationarity",
     "certify_run": "implicit_bias.bounds.run_certificate",
     "compare": "implicit_bias.comparison",
     "Comparison": "implicit_bias.comparison",
@@ -61,7 +61,7 @@ HOMES = {
     "GLNClassifier": "implicit_bias.estimators",
     "GLNSVC": "implicit_bias.estimators",
     "HiddenLayerSVC": "implicit_bias.estimators",
-    "HomogeneityError": "implicit_bias.measure.homogeneity",
+    "HomogeneityError": "implicit_bias.modules.homogeneity",
     "InfiniteWidthSVC": "implicit_bias.estimators",
     "LimitConfig": "implicit_bias.training.limit",
     "MarginProblem": "implicit_bias.problem",
@@ -70,7 +70,7 @@ HOMES = {
     "NotSeparableWarning": "implicit_bias.estimators",
     "Recorder": "implicit_bias.diagnosis.recorder",
     "ReLUClassifier": "implicit_bias.estimators",
-    "SeparationError": "implicit_bias.measure.subject",
+    "SeparationError": "implicit_bias.modules.subject",
     "Solution": "implicit_bias.solvers",
     "solve": "implicit_bias.solvers.solve",
     "solve_out_of_core": "implicit_bias.solvers.out_of_core",

@@ -39,7 +39,7 @@ from implicit_bias.bounds.status import excess, norm_at_margin_1
 from implicit_bias.estimators.base import BinaryClassifier, FittedMargin, dense
 from implicit_bias.estimators.networks import NetworkClassifier
 from implicit_bias.estimators.svm import GatedReLUSVC, HiddenLayerSVC
-from implicit_bias.measure.stationarity import active_units
+from implicit_bias.modules.stationarity import active_units
 from implicit_bias.norms import Norm
 from implicit_bias.problem import C_in_words, MarginProblem
 

@@ -14,8 +14,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+import example_modules as modules
 import implicit_bias as ib
-import modules
+from example_modules import Computed, own_labels, scale_weights
 from implicit_bias.datasets import load_own, make_toy, split, standardized
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
@@ -23,13 +24,12 @@ from implicit_bias.kernels.gradient_gram import (
     gaussian_weights,
     infinite_gram,
 )
-from implicit_bias.measure.stationarity import stationarity
+from implicit_bias.modules.stationarity import stationarity
 from implicit_bias.networks import ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates, UnitGates
 from implicit_bias.solvers import choose_solver
 from implicit_bias.training import TrainingConfig
 from implicit_bias.training.optimizers import SignDescent
-from modules import Computed, own_labels, scale_weights
 
 D = 3
 X = torch.randn(8, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder
 
 from cases import clusters
+from example_modules import known
 from implicit_bias import GLNSVC, GatedSVC, GLNClassifier, MaxMarginSVC, certify, compare
 from implicit_bias.bounds.status import excess
 from implicit_bias.comparison import Comparison, first_svm
@@ -30,7 +31,6 @@ from implicit_bias.datasets.toys import make_toy
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.report.words import conclusions
-from modules import known
 
 TRAIN = make_toy("moons", 80, noise=0.05, random_state=0)
 TEST = make_toy("moons", 300, noise=0.2, random_state=1)

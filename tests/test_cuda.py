@@ -13,12 +13,12 @@ from torch import nn
 
 import cases
 import implicit_bias as ib
+from example_modules import Square, drawn, layers, own_labels, seeded
 from implicit_bias.datasets import make_toy
 from implicit_bias.kernels.gradient_gram import ACTIVATIONS, finite_gram, gaussian_weights
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import Method
-from modules import Square, drawn, layers, own_labels, seeded
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device here", allow_module_level=True)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from example_modules import scale_weights
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.stationarity import layer_norms
+from implicit_bias.modules.stationarity import layer_norms
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem import BLOCK, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts, NoGates
-from modules import scale_weights
 
 N_FEATURES, K = 5, 3
 X = np.random.default_rng(0).normal(size=(23, N_FEATURES))

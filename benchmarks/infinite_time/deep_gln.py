@@ -39,7 +39,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Split
-from implicit_bias.measure.stationarity import stationarity
+from implicit_bias.modules.stationarity import stationarity
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts

@@ -35,7 +35,7 @@ from benchmarks.sizes import grid
 from implicit_bias.base.wording import percent
 from implicit_bias.bounds.status import excess
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.measure.stationarity import certify_network, kkt_measure
+from implicit_bias.modules.stationarity import certify_network, kkt_measure
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts

@@ -29,9 +29,9 @@ from benchmarks.drawing import Figure, common_legend, look_of, subplots
 from benchmarks.harness import Row, Rows, Verdict, tabled
 from benchmarks.sizes import grid, log_spaced, sized
 from benchmarks.words import span
-from implicit_bias.measure.kinks import gap_across_kinks
-from implicit_bias.measure.optimizers import geometry_of
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.modules.kinks import gap_across_kinks
+from implicit_bias.modules.optimizers import geometry_of
+from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.optimizers import SignDescent
 

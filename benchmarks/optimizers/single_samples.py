@@ -6,7 +6,7 @@ goes to the largest margin in l2. With all samples it is sign descent in the lim
 general data its limit is the largest margin under a norm of the data's own. The sign of a long
 running mean (Signum) does not depend on the batches: l_inf.
 
-The norm of the data's own is a fixed point (`implicit_bias.measure.single_samples`, with its
+The norm of the data's own is a fixed point (`implicit_bias.modules.single_samples`, with its
 derivation).
 
 Source: Baek, Song, Yun (2025), "Implicit bias of per-sample Adam on separable data: departure from
@@ -29,7 +29,7 @@ from benchmarks.words import span
 from implicit_bias import max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.measure.single_samples import per_sample_adam_metric
+from implicit_bias.modules.single_samples import per_sample_adam_metric
 from implicit_bias.norms import as_norm
 
 PLAIN = ("l2", "linf")

@@ -135,7 +135,7 @@ def _facts(classifier: NetworkClassifier, samples: Dataset) -> dict[str, Any]:
     The bounds are certified, from the network's weights and its own multipliers; the SVM is not
     solved for them.
     """
-    from implicit_bias.measure.stationarity import FEW_SAMPLES, certify_network
+    from implicit_bias.modules.stationarity import FEW_SAMPLES, certify_network
 
     training = classifier.training_
     few = len(samples) <= FEW_SAMPLES

@@ -1,10 +1,10 @@
 r"""How far is a module from where its training can end: one call for any homogeneous module.
 
 In the geometry of a norm, training on an exponential-like loss goes, in direction, to a KKT point
-of  min 1/2 ||theta||^2 s.t. q >= 1 (`measure.multipliers`). Each step below is a file of this
+of  min 1/2 ||theta||^2 s.t. q >= 1 (`modules.multipliers`). Each step below is a file of this
 package.
 
-1. Traps: what makes the question meaningless (`measure.subject`, `measure.homogeneity`), or a
+1. Traps: what makes the question meaningless (`modules.subject`, `modules.homogeneity`), or a
    number mean less (`traps`, `recipe`).
 2. The gap: the module at smallest margin 1 beside the best multipliers in the norm, with gradients
    at its weights and across kinks near them. What follows is measured at the former.
@@ -36,11 +36,11 @@ from implicit_bias.diagnosis.layers import layer_bounds
 from implicit_bias.diagnosis.recorder import Recorder
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
-from implicit_bias.measure import multipliers
-from implicit_bias.measure.kinks import gap_across_kinks
-from implicit_bias.measure.lent_threads import one_thread_if_small
-from implicit_bias.measure.modules import as_module, evaluating
-from implicit_bias.measure.subject import Subject
+from implicit_bias.modules import multipliers
+from implicit_bias.modules.evaluate import as_module, evaluating
+from implicit_bias.modules.kinks import gap_across_kinks
+from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.subject import Subject
 from implicit_bias.norms import tensors
 
 # The geometries that are compared with the one asked for.
@@ -89,7 +89,7 @@ def diagnose(
         over the rivals, or a finite minimiser.
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
         What minimised it. Of an optimizer object norm and weights of each tensor are read from the
-        parameter groups (`implicit_bias.measure.optimizers`): Muon on matrices beside Adam on the
+        parameter groups (`implicit_bias.modules.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
         parameters, no weight decay, and no epsilon above the gradients.
     recorder : Recorder, optional
@@ -144,7 +144,7 @@ def diagnose(
     Gradient descent on a ReLU network ends where kinks of its units run through samples, and the
     gradients at the weights are those of one side, so that this gap may stay large. Of modules of
     up to 2^17 parameters ``gap_across_kinks`` lets in those of the other sides, within 0.1 % of the
-    weights (`implicit_bias.measure.kinks`); the verdict goes by the smaller of the two.
+    weights (`implicit_bias.modules.kinks`); the verdict goes by the smaller of the two.
 
     Gaps of different norms do not compare, except near 0: .9 in linf may be nearer than .6 in l2.
     The page "Reading gaps across norms" (``docs/howto/reading_gaps.md``) says why, and `which_norm`

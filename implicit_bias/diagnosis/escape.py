@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.multipliers import Multipliers, TangentProgram, best_multipliers
-from implicit_bias.measure.subject import Subject
+from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.multipliers import Multipliers, TangentProgram, best_multipliers
+from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 
 # Up to this gap a point is near enough to a KKT point for the multipliers to say where to look.

@@ -51,10 +51,10 @@ from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Certificate
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import drawn_like
-from implicit_bias.measure.multipliers import TangentProgram
-from implicit_bias.measure.stationarity import active_units
+from implicit_bias.modules.evaluate import drawn_like
+from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.multipliers import TangentProgram
+from implicit_bias.modules.stationarity import active_units
 from implicit_bias.networks import Network
 from implicit_bias.norms import LInf, as_norm
 from implicit_bias.norms.tensors import PARAMETER_NORMS, up_to_scales

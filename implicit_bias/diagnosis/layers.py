@@ -24,9 +24,9 @@ from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.measure import multipliers
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import drawn_like
+from implicit_bias.modules import multipliers
+from implicit_bias.modules.evaluate import drawn_like
+from implicit_bias.modules.margin_gradients import MarginGradients
 
 # <W, G_n> may differ from q_n by this share where the degree in W is 1.
 LINEAR_TOLERANCE = 1e-6

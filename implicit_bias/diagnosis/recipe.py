@@ -22,9 +22,9 @@ from implicit_bias.base.wording import number, percent
 from implicit_bias.diagnosis import loss_tail
 from implicit_bias.diagnosis.loss_tail import OF_OTHER_TARGETS, Refusal, refusal_of, tail_of
 from implicit_bias.diagnosis.recorder import Recorder
-from implicit_bias.measure import optimizers
-from implicit_bias.measure.multipliers import loss_weights
-from implicit_bias.measure.subject import Subject
+from implicit_bias.modules import optimizers
+from implicit_bias.modules.multipliers import loss_weights
+from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
 from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 

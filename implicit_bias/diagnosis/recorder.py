@@ -20,10 +20,10 @@ from torch.optim import Optimizer
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import check_count, check_flag, check_number
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
-from implicit_bias.measure.lent_threads import one_thread_if_small
-from implicit_bias.measure.modules import as_arguments, as_module, evaluating
-from implicit_bias.measure.optimizers import each_of, geometry_of
-from implicit_bias.measure.subject import Subject
+from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
+from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.optimizers import each_of, geometry_of
+from implicit_bias.modules.subject import Subject
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
 

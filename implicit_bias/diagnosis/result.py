@@ -20,7 +20,7 @@ from implicit_bias.diagnosis.escape import FAR, Escape
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
 from implicit_bias.diagnosis.recipe import GRADIENT_DESCENTS
-from implicit_bias.measure.multipliers import Method
+from implicit_bias.modules.multipliers import Method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

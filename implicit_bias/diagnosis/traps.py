@@ -1,6 +1,6 @@
 """Traps that can be mended: the module is measured all the same, and the user is warned.
 
-Those that make the question meaningless are errors: of `measure.subject` and `measure.homogeneity`.
+Those that make the question meaningless are errors: of `modules.subject` and `modules.homogeneity`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from implicit_bias.base.validation import check_flag, pointing_to_the_page
 from implicit_bias.base.wording import percent
-from implicit_bias.measure.homogeneity import WATCHED, functions_used, listed, of_degree_0
-from implicit_bias.measure.modules import evaluate, set_modes, values_of
-from implicit_bias.measure.optimizers import left_out
-from implicit_bias.measure.subject import (
+from implicit_bias.modules.evaluate import evaluate, set_modes, values_of
+from implicit_bias.modules.homogeneity import WATCHED, functions_used, listed, of_degree_0
+from implicit_bias.modules.optimizers import left_out
+from implicit_bias.modules.subject import (
     Subject,
     margins_of,
     named,
@@ -75,7 +75,7 @@ def checked(
     HomogeneityError
         It is not homogeneous; the message says where ``leading`` may help.
     ValueError, SeparationError
-        As `measure.subject.margins_of`.
+        As `modules.subject.margins_of`.
     """
     check_flag(leading, "leading")
     warnings, unknown = list[str](), left_out(module, optimizer)

@@ -66,11 +66,11 @@ from implicit_bias.diagnosis.escape import FAR
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.result import ANOTHER
 from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
-from implicit_bias.measure.lent_threads import one_thread_if_small
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import as_module, drawn_like, evaluating
-from implicit_bias.measure.multipliers import best_multipliers, kkt_gap
-from implicit_bias.measure.subject import SeparationError, Subject, margins_of
+from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
+from implicit_bias.modules.lent_threads import one_thread_if_small
+from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.multipliers import best_multipliers, kkt_gap
+from implicit_bias.modules.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
 
 # A margin has risen if it is at least this many times the references', and above their spread.

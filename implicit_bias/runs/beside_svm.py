@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.options import DEFAULTS, SolverOptions
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators.networks import NetworkClassifier
-from implicit_bias.measure.stationarity import FEW_SAMPLES, kkt_measure
+from implicit_bias.modules.stationarity import FEW_SAMPLES, kkt_measure
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.runs.configuration import RunConfig

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from implicit_bias.measure.margin_gradients import differentiated
-from implicit_bias.measure.subject import Subject
+from implicit_bias.modules.margin_gradients import differentiated
+from implicit_bias.modules.subject import Subject
 from implicit_bias.problem.margins import soft_margins
 from implicit_bias.training.configuration import LimitConfig
 from implicit_bias.training.losses import as_loss

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import as_features, pointing_to_the_page
-from implicit_bias.measure import modules
-from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.margin_gradients import NO_PARAMETER, MarginGradients, differentiated
-from implicit_bias.measure.stationarity import balance
-from implicit_bias.measure.subject import NOTHING_TRAINED, Subject, margins_of, offering_leading
+from implicit_bias.modules import evaluate
+from implicit_bias.modules.homogeneity import HomogeneityError
+from implicit_bias.modules.margin_gradients import NO_PARAMETER, MarginGradients, differentiated
+from implicit_bias.modules.stationarity import balance
+from implicit_bias.modules.subject import NOTHING_TRAINED, Subject, margins_of, offering_leading
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, check_parts
 from implicit_bias.problem.margins import smallest_margins, soft_margins
@@ -204,7 +204,7 @@ def as_trainee(
     HomogeneityError
         A module that is not homogeneous in its parameters.
     """
-    module = modules.as_module(module)
+    module = evaluate.as_module(module)
     check_parts(norm, [name for name, p in module.named_parameters() if p.requires_grad])
     if isinstance(module, Network):
         return _NetworkTrainee(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
@@ -312,21 +312,21 @@ class _ModuleTrainee(Trainee):
                     f"entries of the parameter {name!r} share memory, so that none can be set: "
                     "make it of expanded.clone()"
                 )
-        device, signs = next(iter(given.values())).device, modules.labels_as_array(labels)
-        self.inputs = modules.as_inputs(modules.as_arguments(inputs, module), len(signs), device)
-        probes = tuple(tensor[: modules.PROBES] for tensor in self.inputs)
-        with modules.undisturbed(module):
+        device, signs = next(iter(given.values())).device, evaluate.labels_as_array(labels)
+        self.inputs = evaluate.as_inputs(evaluate.as_arguments(inputs, module), len(signs), device)
+        probes = tuple(tensor[: evaluate.PROBES] for tensor in self.inputs)
+        with evaluate.undisturbed(module):
             with of_no_limit(given):
                 gradients = margins_of(
-                    *(module, probes, signs[: modules.PROBES]),
+                    *(module, probes, signs[: evaluate.PROBES]),
                     homogeneous=None if leading else given,
                 )
             whole = MarginGradients(module, self.inputs, signs, gradients.classes)
             self.labels = torch.tensor(whole.labels, device=device)
             # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
-            values = modules.values_of(module)
+            values = evaluate.values_of(module)
             leaves = [values[name].requires_grad_() for name in given]
-            total = modules.evaluate(module, values, probes).sum()
+            total = evaluate.evaluate(module, values, probes).sum()
             if not total.requires_grad:
                 raise ValueError(NOTHING_TRAINED)
             with differentiated(module):
@@ -363,4 +363,4 @@ class _ModuleTrainee(Trainee):
         return math.nan
 
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
-        return modules.as_inputs((np.asarray(X),), len(np.asarray(X)), self.device)
+        return evaluate.as_inputs((np.asarray(X),), len(np.asarray(X)), self.device)

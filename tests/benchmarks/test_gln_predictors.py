@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from benchmarks.lippl2022 import gln_predictors as gln
 from cases import ROUNDING, cloud
+from example_modules import seeded
 from implicit_bias import MarginProblem, certify, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN
 from implicit_bias.problem import Architecture, gated_linear
 from implicit_bias.problem.gating import HyperplaneContexts, l2_combination
-from modules import seeded
 
 Contexts: TypeAlias = NDArray[np.int64]
 

@@ -11,10 +11,10 @@ from numpy.polynomial import chebyshev
 from benchmarks.panigrahi2020 import gram_bounds
 from benchmarks.panigrahi2020.gram_spectrum import circle_points, separation
 from drawn import sphere
+from example_modules import drawn
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as grams
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, gradient_kernel
-from modules import drawn
 
 
 def test_shapes_of_the_lower_bounds() -> None:

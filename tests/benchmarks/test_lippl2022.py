@@ -15,12 +15,12 @@ from benchmarks.__main__ import main
 from benchmarks.harness import Row
 from benchmarks.lippl2022 import as_published, draws, further_models, grids, released_training
 from benchmarks.lippl2022.cells import Models, Setting, compute
+from example_modules import known
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.estimators.svm import GatedSVC, HasGating
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from mnist import DIGIT, check_released, needs_mnist
-from modules import known
 
 STUDY = Path(__file__).parents[2] / "benchmarks" / "lippl2022"
 ROUNDING = 1e-9

@@ -20,10 +20,10 @@ from benchmarks.optimizers import (
     speed,
     weight_decay,
 )
+from example_modules import scale_weights
 from implicit_bias import attention_margin, max_margin, solve
-from implicit_bias.measure.optimizers import geometry_of
+from implicit_bias.modules.optimizers import geometry_of
 from implicit_bias.norms import as_norm
-from modules import scale_weights
 
 
 def small() -> tuple[np.ndarray, np.ndarray]:

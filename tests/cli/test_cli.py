@@ -20,6 +20,7 @@ import pytest
 import typer
 
 import implicit_bias
+from example_modules import known
 from implicit_bias import ReLUClassifier, certify_network
 from implicit_bias.base.wording import number
 from implicit_bias.cli import main
@@ -28,7 +29,6 @@ from implicit_bias.problem import C_in_words
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.training.limit import Ending
-from modules import known
 from system import limited, python
 
 SMALL = "--train-size 80 --units 4 --steps 200"

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from diagnosis.test_traps import X, quiet, relu, single
+from example_modules import known, linear, of, own_labels, scale_weights, seeded
 from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
 from implicit_bias.base.wording import percent_bounds
 from implicit_bias.training.losses import as_loss
-from modules import known, linear, of, own_labels, scale_weights, seeded
 
 LONGER = "train longer"
 

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from cases import clusters
+from example_modules import Computed, known, layers, of, own_labels, set_weights
 from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array
 from implicit_bias.diagnosis.function_space import FourierL1, FunctionSpace, in_function_space
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.networks import GLN
 from implicit_bias.norms import LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 from implicit_bias.problem.gating import HyperplaneContexts, dense
-from modules import Computed, known, layers, of, own_labels, set_weights
 
 
 def relu(hidden: Any, readout: Any) -> nn.Module:

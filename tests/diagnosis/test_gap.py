@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-import modules
+import example_modules as modules
 from cases import clusters
 from implicit_bias import Diagnosis, diagnose, max_margin, solve
 from implicit_bias.base.validation import Array

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import implicit_bias as ib
-from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.subject import SeparationError
+from example_modules import Computed, drawn, frozen, known, layers, linear, own_labels, seeded
+from implicit_bias.modules.homogeneity import HomogeneityError
+from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
 from implicit_bias.training.limit import Ending
-from modules import Computed, drawn, frozen, known, layers, linear, own_labels, seeded
 
 D, H, N = 4, 5, 14
 NORMS = ("l2", "linf", "spectral")

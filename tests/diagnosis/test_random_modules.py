@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
+from example_modules import Square, layers, margins_by_hand, own_labels, seeded
 from implicit_bias import diagnose
 from implicit_bias.base.validation import Array
-from modules import Square, layers, margins_by_hand, own_labels, seeded
 
 MODULES, BLOCKS = 100, 5
 NORMS = ("l2", "l1", "linf", "spectral", "nuclear")

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from cases import clusters
+from example_modules import of, scale_weights
 from implicit_bias import DiagnosisWarning, HomogeneityError, Recorder, diagnose, max_margin, solve
-from implicit_bias.measure.optimizers import OptimizerError
+from implicit_bias.modules.optimizers import OptimizerError
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
-from modules import of, scale_weights
 
 X, LABELS = clusters(18, 4, spread=0.2, seed=0)
 NORMS = ("l2", "l1", "linf", "spectral")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import implicit_bias as ib
-from modules import Computed, drawn, linear, own_labels, seeded
+from example_modules import Computed, drawn, linear, own_labels, seeded
 
 D, H, N = 5, 6, 400
 X = drawn(N, D)
@@ -127,8 +127,8 @@ def test_layers_with_such_names_are_accepted_where_they_scale() -> None:
     )
     for module in (ahead, above):
         labels = own_labels(seeded(module, 1), X)
-        subject = ib.measure.subject.margins_of(module, (X,), labels)
-        assert ib.measure.homogeneity.degree_of(subject) == pytest.approx(1.0)
+        subject = ib.modules.subject.margins_of(module, (X,), labels)
+        assert ib.modules.homogeneity.degree_of(subject) == pytest.approx(1.0)
         if module is ahead:
             assert ib.diagnose(module, X, labels).degree == pytest.approx(1.0)
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 import implicit_bias as ib
+from example_modules import drawn, layers, own_labels, seeded
 from implicit_bias.norms import NormName
-from modules import drawn, layers, own_labels, seeded
 
 LIMIT, ALLOWED = 2.0, 1.0
 PASS = 0.03

@@ -13,11 +13,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from example_modules import (
+    Computed,
+    drawn,
+    frozen,
+    layers,
+    linear,
+    own_labels,
+    scale_weights,
+    seeded,
+)
 from implicit_bias import Diagnosis, DiagnosisWarning, GLNClassifier, diagnose
-from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.subject import SeparationError
+from implicit_bias.modules.homogeneity import HomogeneityError
+from implicit_bias.modules.subject import SeparationError
 from implicit_bias.training.losses import MarginLoss
-from modules import Computed, drawn, frozen, layers, linear, own_labels, scale_weights, seeded
 
 D = 5
 X = drawn(12, D)

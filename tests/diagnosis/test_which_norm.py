@@ -15,11 +15,11 @@ from torch import nn
 
 import implicit_bias as ib
 from diagnosis.test_gap import classes, network
+from example_modules import known, of, own_labels, scale_weights
 from implicit_bias.diagnosis.which_norm import GapBounds, NormRow
 from implicit_bias.norms import L2
 from implicit_bias.norms.tensors import as_parameter_norm
 from kkt_points import set_to_kkt_point
-from modules import known, of, own_labels, scale_weights
 
 X, Y = classes()
 INPUTS = torch.tensor(X)

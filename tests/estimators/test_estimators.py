@@ -22,13 +22,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import implicit_bias as ib
+from example_modules import known
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import make_toy
 from implicit_bias.estimators import BinaryClassifier, MarginSVC
 from implicit_bias.networks import Network
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.training import OwnLoop, TrainingDiverged
-from modules import known
 
 DECISION_ATOL = 1e-5
 MOONS = make_toy("moons", 60, noise=0.05)

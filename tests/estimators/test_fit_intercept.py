@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 import implicit_bias as ib
+from example_modules import known
 from implicit_bias.base.validation import Array
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.estimators import MarginSVC
@@ -16,7 +17,6 @@ from implicit_bias.problem.gating import HyperplaneContexts, NoGates
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
-from modules import known
 
 DECISION_ATOL = 1e-5
 MOONS, BLOBS = make_toy("moons", 60, noise=0.05), make_toy("blobs", 40, noise=0.1)

@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import implicit_bias as ib
+from example_modules import known
 from implicit_bias.base.validation import Array
 from implicit_bias.estimators import BinaryClassifier, MarginSVC
-from modules import known
 
 RNG = np.random.default_rng(3)
 N = 30

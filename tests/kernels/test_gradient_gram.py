@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from drawn import sphere
+from example_modules import drawn
 from implicit_bias.base.validation import Array
 from implicit_bias.kernels import gradient_gram as module
 from implicit_bias.kernels.dual_kernels import HERMITE_TERMS, Dual, hermite_coefficients
@@ -30,7 +31,6 @@ from implicit_bias.kernels.gradient_gram import (
     normalise,
     polynomial,
 )
-from modules import drawn
 
 # Closed forms and quadrature agree to this; matrices of moderate size to the second.
 TIGHT, CLOSE = 1e-11, 1e-9

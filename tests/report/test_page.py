@@ -29,6 +29,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import implicit_bias as ib
 from cases import clusters
+from example_modules import known
 from implicit_bias import report as report_package
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import percent
@@ -43,7 +44,6 @@ from implicit_bias.report.style import logarithmic, panel, style
 from implicit_bias.report.tables import short_notes, tables
 from implicit_bias.report.words import TRAIN_ON, conclusions, programs_in_words
 from implicit_bias.runs.configuration import RunConfig
-from modules import known
 
 ATTACK = "<script>alert(1)</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cases import clusters
+from example_modules import known
 from implicit_bias import LimitConfig, SolveError, solve
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.networks import GLN, Network, ReLUNetwork
@@ -15,7 +16,6 @@ from implicit_bias.runs.beside_svm import train_beside_svm
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
-from modules import known
 
 CONFIG = RunConfig(dataset="blobs", train_size=40, units=3)
 

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from cases import clusters
+from example_modules import Computed, seeded
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
 from implicit_bias.training.configuration import LimitConfig, NormName
-from modules import Computed, seeded
 
 BLOBS = make_toy("blobs", n_samples=40, random_state=0)
 X, Y = BLOBS.X, BLOBS.y

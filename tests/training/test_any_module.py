@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from example_modules import Computed, drawn, frozen, known, layers, scale_weights, weights_of
 from implicit_bias import HomogeneityError, LimitConfig, max_margin, solve, train_to_limit
 from implicit_bias.base import options
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.optimizers import geometry_of
-from implicit_bias.measure.stationarity import stationarity
+from implicit_bias.modules.optimizers import geometry_of
+from implicit_bias.modules.stationarity import stationarity
 from implicit_bias.networks import GLN, ReLUNetwork
 from implicit_bias.norms import L1, L2, Lp
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
@@ -25,7 +26,6 @@ from implicit_bias.training.limit import ComparisonPredictor, Ending, LimitPoint
 from implicit_bias.training.losses import MarginLoss
 from implicit_bias.training.steepest import SteepestDescent
 from implicit_bias.training.trainee import Inputs, as_trainee
-from modules import Computed, drawn, frozen, known, layers, scale_weights, weights_of
 from system import stop_at
 from training.samples import LABELS, NORMS, SIGNS, X2, X4, flat, two_layers
 

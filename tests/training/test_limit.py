@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from cases import cloud
+from example_modules import Computed, known, layers, scale_weights
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status, certify
-from implicit_bias.measure.kinks import gap_across_kinks
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.modules.kinks import gap_across_kinks
+from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem, gated_linear
@@ -38,7 +39,6 @@ from implicit_bias.training.losses import LOSSES, LossError, MarginLoss
 from implicit_bias.training.objective import State
 from implicit_bias.training.trainee import as_trainee
 from mnist import contexts, needs_mnist, parts
-from modules import Computed, known, layers, scale_weights
 from training.samples import GATING, SHORT, X, Y, gln
 
 NO_HYPERPLANES = HyperplaneContexts.random(X, 1, 0, random_state=0)

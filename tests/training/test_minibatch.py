@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from example_modules import weights_of
 from implicit_bias.base.validation import Array
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.limit import LimitConfig
 from implicit_bias.training.losses import LOSSES, LossName, MarginLoss
 from implicit_bias.training.minibatch import TrainingConfig, TrainingDiverged, _batches, train
-from modules import weights_of
 from system import stop_at
 from training.samples import GATING, X, Y, gln
 

@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy, softplus
 from torch.optim import Adam, Optimizer
 
+from example_modules import known, weights_of
 from implicit_bias import GLNClassifier
 from implicit_bias.base.options import OPTIMIZER_LIMITS, OPTIMIZER_NAMES, OptimizerName
 from implicit_bias.base.validation import Array
@@ -18,7 +19,6 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.training import TrainingConfig, train
 from implicit_bias.training.losses import LossName
 from implicit_bias.training.optimizers import OPTIMIZERS, SignDescent
-from modules import known, weights_of
 from training.samples import GATING, X, Y, gln
 
 STEPS = 6

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from implicit_bias.measure.layer_products import LayerProducts, WatchedProducts
-from implicit_bias.measure.margin_gradients import MarginGradients
-from modules import Computed, drawn, layers, linear, seeded
+from example_modules import Computed, drawn, layers, linear, seeded
+from implicit_bias.modules.layer_products import LayerProducts, WatchedProducts
+from implicit_bias.modules.margin_gradients import MarginGradients
 
 N, CLASSES = 7, 3
 

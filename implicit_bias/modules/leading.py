@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from implicit_bias.base.validation import Array
-from implicit_bias.measure import homogeneity
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import drawn_like
+from implicit_bias.modules import homogeneity
+from implicit_bias.modules.evaluate import drawn_like
+from implicit_bias.modules.margin_gradients import MarginGradients
 
 # What the parameters are scaled by: 1 is enough for a homogeneous module.
 SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))

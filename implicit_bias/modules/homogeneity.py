@@ -21,8 +21,8 @@ from torch.overrides import TorchFunctionMode
 from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.modules import drawn_like, evaluate, values_of
+from implicit_bias.modules.evaluate import drawn_like, evaluate, values_of
+from implicit_bias.modules.margin_gradients import MarginGradients
 
 # Largest share by which a homogeneous module may miss c^L, by rounding.
 HOMOGENEITY_TOLERANCE = 1e-6
@@ -81,7 +81,7 @@ class OtherGradientsError(HomogeneityError):
     """A module that scales, but whose gradients are not those of its outputs."""
 
 
-_KINDS = table_of("measure/homogeneity.toml")
+_KINDS = table_of("modules/homogeneity.toml")
 # Functions that break homogeneity, with what they are, and what to do.
 TRAPS: dict[str, tuple[str, str]] = {
     name: (kind["what"], kind["cure"])

@@ -71,9 +71,9 @@ from torch import Tensor, nn
 
 from implicit_bias.base.validation import Array, check_flag, check_number
 from implicit_bias.bounds.certificate import Certificate, certify
-from implicit_bias.measure.homogeneity import HomogeneityError
-from implicit_bias.measure.modules import as_module, double, evaluating
-from implicit_bias.measure.subject import SeparationError, Subject, margins_of
+from implicit_bias.modules.evaluate import as_module, double, evaluating
+from implicit_bias.modules.homogeneity import HomogeneityError
+from implicit_bias.modules.subject import SeparationError, Subject, margins_of
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.problem import MarginProblem

@@ -13,15 +13,15 @@ from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, Rprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
 
 from diagnosis.test_random_modules import OVER, WITHIN, Case, Rules, by_cvxpy
+from example_modules import Square, drawn, known, layers, linear, own_labels, seeded
 from implicit_bias import diagnose
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.multipliers import best_multipliers
-from implicit_bias.measure.optimizers import OptimizerError, geometry_of
-from implicit_bias.measure.subject import Subject
+from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.multipliers import best_multipliers
+from implicit_bias.modules.optimizers import OptimizerError, geometry_of
+from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
 from kkt_points import set_to_kkt_point
-from modules import Square, drawn, known, layers, linear, own_labels, seeded
 
 N, D = 12, 4
 X = drawn(N, D)

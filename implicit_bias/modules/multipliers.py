@@ -64,9 +64,9 @@ from torch import Tensor
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.run_certificate import weights_of_margins
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.nonnegative_squares import nonnegative_squares
-from implicit_bias.measure.tensor_balls import CentralPath, has_balls
+from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.nonnegative_squares import nonnegative_squares
+from implicit_bias.modules.tensor_balls import CentralPath, has_balls
 from implicit_bias.norms import tensors
 from implicit_bias.problem import max_margin
 from implicit_bias.problem.constraints import worst_rows

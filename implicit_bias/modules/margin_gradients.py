@@ -42,8 +42,8 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
-from implicit_bias.measure.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
-from implicit_bias.measure.modules import as_inputs, evaluate, explained, values_of
+from implicit_bias.modules.evaluate import as_inputs, evaluate, explained, values_of
+from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
 

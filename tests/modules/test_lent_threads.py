@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import implicit_bias as ib
-from implicit_bias.measure.lent_threads import SMALL_PASS, one_thread_if_small
-from modules import drawn, linear, own_labels, seeded
+from example_modules import drawn, linear, own_labels, seeded
+from implicit_bias.modules.lent_threads import SMALL_PASS, one_thread_if_small
 
 X = drawn(20, 3)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from implicit_bias.measure.tensor_balls import CentralPath, EntryBall, SingularBall, has_balls
+from implicit_bias.modules.tensor_balls import CentralPath, EntryBall, SingularBall, has_balls
 from implicit_bias.norms import L1, LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from example_modules import Computed, drawn, layers, linear, margins_by_hand, of, own_labels, seeded
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.measure import multipliers
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.modules import multipliers
+from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms import L1, L2, LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
 from implicit_bias.problem import Constraints, max_margin
 from implicit_bias.solvers import solve
-from modules import Computed, drawn, layers, linear, margins_by_hand, of, own_labels, seeded
 
 N, D = 9, 4
 X = drawn(N, D)

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
-from implicit_bias.measure import homogeneity, modules, multipliers
-from implicit_bias.measure.leading import leading_part, margins_in_the_limit
-from implicit_bias.measure.margin_gradients import MarginGradients
+from implicit_bias.modules import evaluate, homogeneity, multipliers
+from implicit_bias.modules.leading import leading_part, margins_in_the_limit
+from implicit_bias.modules.margin_gradients import MarginGradients
 from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
 NOTHING_TRAINED = (
@@ -94,16 +94,16 @@ def margins_of(
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
     """
-    given = modules.as_arguments(inputs, module)
+    given = evaluate.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    tensors = modules.as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
-    labels = modules.labels_as_array(labels)
+    tensors = evaluate.as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
+    labels = evaluate.labels_as_array(labels)
     if homogeneous is not None and len(labels) > homogeneity.WATCHED:
         first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
-        found = _classes(modules.check_outputs(module, first), labels)
+        found = _classes(evaluate.check_outputs(module, first), labels)
         few = MarginGradients(module, first, labels[: homogeneity.WATCHED], found)
         _refuse_at_once(few.of_samples(np.arange(homogeneity.FIRST)), homogeneous)
-    found = _classes(modules.check_outputs(module, tensors), labels)
+    found = _classes(evaluate.check_outputs(module, tensors), labels)
     gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
         for tensor in tensors:
@@ -185,7 +185,7 @@ def alive(gradients: MarginGradients) -> MarginGradients:
     """
     if gradients.margins(gradients.theta).any():
         return gradients
-    found = gradients.restricted(gradients.shapes, modules.drawn_like(gradients.theta))
+    found = gradients.restricted(gradients.shapes, evaluate.drawn_like(gradients.theta))
     if not found.margins(found.theta).any():
         raise SeparationError(
             f"the module gives 0 for the first {len(gradients.labels)} samples, with the "
@@ -206,7 +206,9 @@ def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
     gradients = alive(gradients)
     theta = gradients.parameters(gradients.theta)
     # A parameter that starts at 0 hides those that it is multiplied with, which are trained soon.
-    shown = {name: part if part.any() else modules.drawn_like(part) for name, part in theta.items()}
+    shown = {
+        name: part if part.any() else evaluate.drawn_like(part) for name, part in theta.items()
+    }
     v = gradients.parameters(gradients.combine(gradients.flat(shown), weights))
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
@@ -250,7 +252,7 @@ class Subject:
         degree : float, optional
             L; checked where it is given.
         leading : bool
-            Whether to measure the leading part of the module; see `measure.leading`.
+            Whether to measure the leading part of the module; see `modules.leading`.
 
         Raises
         ------
@@ -302,7 +304,7 @@ class Subject:
         """Whether the margins are linear in all parameters, wherever these are."""
         if self.degree > LINEAR:
             return False
-        first, second = (modules.drawn_like(self.gradients.theta, seed) for seed in (0, 1))
+        first, second = (evaluate.drawn_like(self.gradients.theta, seed) for seed in (0, 1))
         one, other, both = map(self.gradients.margins, (first, second, first + second))
         return bool(
             np.abs(one + other - both).max()

@@ -18,10 +18,10 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrizations, parametrize
 
 import implicit_bias as ib
-from implicit_bias.measure.stationarity import kkt_measure, stationarity
+from example_modules import Computed, drawn, frozen, linear, own_labels
+from implicit_bias.modules.stationarity import kkt_measure, stationarity
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
-from modules import Computed, drawn, frozen, linear, own_labels
 
 D = 4
 X = drawn(6, D)

@@ -36,9 +36,9 @@ from torch import Tensor
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.measure import multipliers
-from implicit_bias.measure.layer_products import LayerProducts
-from implicit_bias.measure.margin_gradients import MarginGradients, joined
+from implicit_bias.modules import multipliers
+from implicit_bias.modules.layer_products import LayerProducts
+from implicit_bias.modules.margin_gradients import MarginGradients, joined
 
 # Largest relative change of a weight.
 RADIUS = 1e-3

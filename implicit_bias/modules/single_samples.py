@@ -72,7 +72,7 @@ def per_sample_adam_metric(
     --------
     >>> import numpy as np
     >>> from implicit_bias import max_margin, solve
-    >>> from implicit_bias.measure.single_samples import per_sample_adam_metric
+    >>> from implicit_bias.modules.single_samples import per_sample_adam_metric
     >>> X, y = np.array([[2.0, 1.0], [1.0, 3.0]]), [1, 1]
     >>> M, shares = per_sample_adam_metric(X, y)
     >>> M.round(6).tolist()

@@ -6,7 +6,7 @@ from scipy.optimize import nnls
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.nonnegative_squares import nonnegative_squares
+from implicit_bias.modules.nonnegative_squares import nonnegative_squares
 
 
 def separable(n: int, width: int, margin: float, seed: int) -> Array:

@@ -11,12 +11,21 @@ from torch import Tensor, nn
 
 import implicit_bias as ib
 from cases import ROUNDING, SOLVE_TOL, cloud, plain
+from example_modules import (
+    frozen,
+    known,
+    linear,
+    of,
+    own_labels,
+    scale_weights,
+    seeded,
+    set_weights,
+)
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.margin_gradients import MarginGradients
-from implicit_bias.measure.stationarity import Stationarity, balance, kkt_measure, stationarity
+from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.stationarity import Stationarity, balance, kkt_measure, stationarity
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
-from modules import frozen, known, linear, of, own_labels, scale_weights, seeded, set_weights
 
 X, Y = cloud()
 N, D = X.shape

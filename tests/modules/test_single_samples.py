@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from implicit_bias import SolveError, max_margin, solve
-from implicit_bias.measure.single_samples import per_sample_adam_metric
+from implicit_bias.modules.single_samples import per_sample_adam_metric
 
 
 @pytest.mark.slow

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
+from example_modules import Square, drawn, frozen, layers, linear, of, own_labels, seeded
 from implicit_bias import LimitConfig, diagnose, train_to_limit
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.measure.kinks import RADIUS, gap_across_kinks
-from implicit_bias.measure.multipliers import Multipliers
-from implicit_bias.measure.subject import Subject, margins_of
+from implicit_bias.modules.kinks import RADIUS, gap_across_kinks
+from implicit_bias.modules.multipliers import Multipliers
+from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms.tensors import PARAMETER_NORMS
-from modules import Square, drawn, frozen, layers, linear, of, own_labels, seeded
 
 # Of the second order, or of as many steps of the radius.
 NEAR = 20 * RADIUS
