@@ -40,9 +40,10 @@ def contexts(
     n_hyperplanes: int = 1,
     seed: int = 1,
     threshold: Literal["median", "random"] = "median",
+    train_size: int = 500,
 ) -> HyperplaneContexts:
     """Draw contexts as published, with the medians of all images."""
-    X = parts(500).train.X
+    X = parts(train_size).train.X
     return draws.draw_contexts(
         X, n_units, n_hyperplanes, threshold=threshold, reference=mnist().X, seed=seed
     )

@@ -171,7 +171,8 @@ def own_networks(X: Array, classes: int | None) -> list[Network]:
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_bounds_of_a_network_in_exact_arithmetic(classes: int | None, offset: float) -> None:
-    X = np.random.default_rng(0).normal(size=(6, 3)) + offset
+    X = np.random.default_rng(0).normal(size=(6, 3))
+    X += offset * np.random.default_rng(1).choice([-1, 0, 1], size=(6, 3))
     separating = 0
     for network in own_networks(X, classes):
         outputs = network.decision(X)

@@ -475,9 +475,8 @@ def test_a_module_that_branches_on_its_data_is_measured_without_single_gradients
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_gradients_that_are_switched_off_change_nothing(mode: Callable[[], Any]) -> None:
+def test_gradients_that_are_switched_off_change_nothing() -> None:
     module = relu()
     expected = quiet(module).gap
-    with mode():
+    with torch.no_grad():
         assert quiet(module).gap == expected

@@ -280,7 +280,12 @@ def test_uncentred_years_of_three_classes_are_solved() -> None:
 def test_soft_margins_of_any_weight(C: float, separable: bool) -> None:
     X = np.random.default_rng(1).normal(size=(10, 3))
     y = np.sign(X @ [1.0, 2.0, 3.0]) if separable else np.tile([1.0, -1.0], 5)
-    assert solve(max_margin(X, y, C=C)).status is Status.OPTIMAL
+    solution = solve(max_margin(X, y, C=C))
+    if C == 1e55 and not separable:  # the norm is 55 digits below the sum of the hinge losses
+        assert solution.status is Status.NUMERICAL_TROUBLE
+        assert 0.0 < solution.certificate.lower <= solution.certificate.upper
+    else:
+        assert solution.status is Status.OPTIMAL
 
 
 def test_a_solution_is_shown_without_its_arrays() -> None:
