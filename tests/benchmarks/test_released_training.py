@@ -225,7 +225,8 @@ def test_released_epochs() -> None:
 
 
 def gln(train_size: int, n_units: int, n_hyperplanes: int, seed: int) -> GLN:
-    return released_gln(published(n_units, n_hyperplanes, seed, "median", train_size=train_size), seed=seed)
+    gates = published(n_units, n_hyperplanes, seed, "median", train_size=train_size)
+    return released_gln(gates, seed=seed)
 
 
 @pytest.mark.slow
