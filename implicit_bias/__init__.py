@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from implicit_bias.bounds.run_certificate import certify_run
     from implicit_bias.comparison import Comparison, compare
     from implicit_bias.diagnosis import Diagnosis, DiagnosisWarning, WhichNorm
+    from implicit_bias.diagnosis.box import BoxLimit, box_gap
     from implicit_bias.diagnosis.diagnose import diagnose
     from implicit_bias.diagnosis.recorder import Recorder
     from implicit_bias.diagnosis.which_norm import which_norm
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 # Where each of these names is: the import waits until a name is asked for.
 HOMES = {
     "attention_margin": "implicit_bias.problem",
+    "box_gap": "implicit_bias.diagnosis.box",
+    "BoxLimit": "implicit_bias.diagnosis.box",
     "Certificate": "implicit_bias.bounds.certificate",
     "certify": "implicit_bias.bounds.certificate",
     "certify_network": "implicit_bias.modules.stationarity",

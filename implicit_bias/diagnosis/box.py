@@ -1,0 +1,452 @@
+r"""Weight decay: how far a network is from the limit of an optimizer that shrinks its weights.
+
+A step with *decoupled* weight decay lambda_p of tensor p (AdamW, Lion, Muon) is
+
+    theta_p <- (1 - eta lambda_p) theta_p - eta s_p u_p,
+
+u_p the unit direction of steepest descent in the tensor's norm. That is a Frank-Wolfe step of
+
+    minimise  L(theta)   subject to   ||theta_p||_p <= r_p = s_p / lambda_p  for every tensor p,
+
+and where it converges it is at a KKT point of this problem (Xie and Li 2024; Chen et al. 2023), not
+of a margin problem. With g the gradient of the loss that was minimised,
+
+    gap    =  sum_p  r_p ||g_p||_{p,*} + <g_p, theta_p>           the Frank-Wolfe gap,
+    score  =  gap / sum_p r_p ||g_p||_{p,*},
+
+within the box the score is 0 exactly at a KKT point, and at most 2. Outside of it, where steps
+longer than s_p have led (Adam's where gradients grow), a score says nothing alone: `reached` does.
+Where L is convex, as of modules that are linear in their parameters, the gap bounds
+L(theta) - min L over the box.
+
+*Coupled* decay (SGD, Adam) is a penalty lambda / 2 ||theta||^2 instead: the measure is
+||g + lambda theta|| / ||g||, over the tensors that have it.
+
+==========  ==================================================================================
+symbol      meaning
+==========  ==================================================================================
+lambda_p    weight decay of tensor p
+s_p         scale of its steps, `modules.steps`
+r_p         radius of its ball
+||.||_p     linf of its entries (AdamW, Lion), or spectral (Muon)
+||.||_{p,*} l1 of the entries, or nuclear
+==========  ==================================================================================
+
+Nothing else is asked of the module: it need not be homogeneous, nor separate the samples.
+
+Source: Xie and Li (2024), "Implicit bias of AdamW"; Chen et al. (2023), "Lion secretly solves
+constrained optimization"; Chen, Li and Liu (2025), "Muon optimizes under spectral norm
+constraints".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from implicit_bias.modules.evaluate import as_module
+from implicit_bias.modules.optimizers import OptimizerError
+from implicit_bias.modules.steps import Step, steps_of
+
+Loss: TypeAlias = Callable[[Any, Any], Tensor]
+Batch: TypeAlias = tuple[tuple[Any, ...], Any, int]
+
+# A score that is called near a KKT point.
+NEAR = 0.05
+# A gap of this share of the loss is near one, too: inside of the box the gradient vanishes, and
+# with it both parts of the score.
+NEGLIGIBLE = 1e-3
+# Norms that exceed their radius by more than this share are outside of the box.
+OUTSIDE = 0.05
+# A weight or singular value within this share of the radius is at the wall.
+WALL = 0.01
+# Decay that has acted less than this says little of the weights.
+ACTED = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class BoxLimit:
+    """How far a network is from a KKT point of its loss in the box that weight decay sets.
+
+    Attributes
+    ----------
+    score : float
+        The Frank-Wolfe gap over the sum of r_p ||g_p||_{p,*}: 0 at a KKT point, at most 2 in the
+        box; nan where no tensor has decoupled decay.
+    gap : float
+        The Frank-Wolfe gap, in units of the loss.
+    loss : float
+        The loss at the weights.
+    lower_bound : float
+        Of modules that are linear in their parameters, a lower bound on the loss in the box, given
+        that the loss is convex in the outputs; nan of others, and where a tensor has no radius.
+    radii : dict from str to float
+        Radius of each tensor, by name; inf of one without decoupled decay.
+    norms : dict from str to float
+        Norm of each tensor that has a radius.
+    reached : float
+        The largest norm over its radius.
+    at_wall : float
+        Share of the weights (of Muon's tensors the singular values) of at least 99 % of the radius.
+    decayed : float
+        How far decay has acted, 1 - exp(-lambda sum of the rates), of the tensor of which it is
+        least; nan where the rates of the training are not known.
+    free : dict from str to float
+        Dual norm of the gradient of each tensor without decay.
+    penalty_score : float
+        ||g + lambda theta|| / ||g|| over the tensors with coupled decay; nan without such.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import box_gap
+    >>> model = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = model.weight.data.zero_()
+    >>> adamw = torch.optim.AdamW(model.parameters(), weight_decay=0.1)
+    >>> loss = torch.nn.functional.cross_entropy
+    >>> found = box_gap(model, torch.eye(2), torch.tensor([0, 1]), optimizer=adamw, loss=loss)
+    >>> found.score, found.near, found.radii
+    (1.0, False, {'weight': 10.0})
+    """
+
+    score: float
+    gap: float
+    loss: float
+    lower_bound: float
+    radii: dict[str, float]
+    norms: dict[str, float]
+    reached: float
+    at_wall: float
+    decayed: float
+    free: dict[str, float]
+    penalty_score: float
+
+    @property
+    def near(self) -> bool:
+        """Whether each score is at most .05, or the gap negligible, with weights in the box."""
+        if not math.isnan(self.penalty_score) and self.penalty_score > NEAR:
+            return False
+        if math.isnan(self.score):
+            return True
+        small = self.score <= NEAR or self.gap <= NEGLIGIBLE * abs(self.loss)
+        return small and self.reached <= 1.0 + OUTSIDE
+
+    def __str__(self) -> str:
+        found = "near" if self.near else "not near"
+        if math.isnan(self.score):
+            return (
+                f"Weight decay as a penalty: {found} a stationary point, "
+                f"|g + decay theta| / |g| = {self.penalty_score:.3g} (0 = stationary)."
+            )
+        size = f"The largest norm is {self.reached:.3g} times its radius"
+        if self.reached > 1.0 + OUTSIDE:
+            size += ", outside of the box (as where gradients grow faster than beta2 forgets)"
+        lines = [
+            f"Weight decay as a box: {found} a KKT point of the loss in it, score "
+            f"{self.score:.3g} (0 = KKT point).",
+            f"{size}; {100 * self.at_wall:.3g} % of the weights or singular values are at or "
+            "beyond 99 % of it.",
+        ]
+        if math.isnan(self.decayed):
+            lines.append("How far decay has acted is unknown: pass rates=.")
+        elif self.decayed < ACTED:
+            lines.append(
+                f"Decay has acted to {100 * self.decayed:.3g} % only: the margin problem describes "
+                "the weights better."
+            )
+        else:
+            lines.append(f"Decay has acted to {100 * self.decayed:.3g} %.")
+        return "\n".join(lines)
+
+
+def box_gap(
+    module: nn.Module,
+    inputs: Any,
+    labels: Any = None,
+    *,
+    optimizer: object,
+    loss: Loss,
+    rates: Sequence[float] | None = None,
+) -> BoxLimit:
+    r"""Measure how far a network is from the limit of an optimizer with weight decay.
+
+    .. math:: \min_\theta L(\theta) \quad\text{s.t.}\quad \|\theta_p\|_p \le s_p / \lambda_p
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any, in the mode (``.train()``, ``.eval()``) in which the loss is meant; it is not changed.
+    inputs : Tensor, array_like, tuple of these, or iterable of (inputs, labels)
+        All samples at once, a tuple for several arguments; or a DataLoader, without ``labels``.
+    labels : object
+        What the loss compares the outputs with.
+    optimizer : torch.optim.Optimizer, or a sequence of them
+        What trains the module: norms, radii and decay are read from its parameter groups.
+    loss : callable
+        ``loss(outputs, labels)``, the mean over the samples that was minimised, without decay.
+    rates : sequence of float, optional
+        The learning rates of all steps, of the first group; without them a rate that never changed
+        is taken from the optimizer's state.
+
+    Returns
+    -------
+    BoxLimit
+
+    Raises
+    ------
+    ValueError
+        A loss that is no finite number, gradients that are 0 or not finite, labels beside a loader;
+        `OptimizerError`: an optimizer without weight decay, or whose steps are not known.
+
+    Notes
+    -----
+    Xie and Li (2024), lemma 3.8, for AdamW; Chen et al. (2023) for Lion.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from implicit_bias import box_gap
+    >>> X, y = torch.eye(2), torch.tensor([0, 1])
+    >>> model = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = model.weight.data.copy_(torch.tensor([[0.5, -0.5], [-0.5, 0.5]]))
+    >>> adamw = torch.optim.AdamW(model.parameters(), weight_decay=2.0)
+    >>> found = box_gap(model, X, y, optimizer=adamw, loss=torch.nn.functional.cross_entropy)
+    >>> round(found.score, 6), found.reached, found.at_wall
+    (0.0, 1.0, 1.0)
+    """
+    module = as_module(module)
+    steps = steps_of(optimizer, module)
+    if not any(step.decay > 0.0 for step in steps):
+        raise OptimizerError(
+            "the optimizer has no weight decay, so that nothing bounds the weights: diagnose "
+            "measures the margin problem instead"
+        )
+    value, gradients = _gradients(module, list(_batches(inputs, labels)), loss, steps)
+    return _measured(module, inputs, steps, value, gradients, rates)
+
+
+def _measured(
+    module: nn.Module,
+    inputs: Any,
+    steps: Sequence[Step],
+    value: float,
+    gradients: Mapping[str, Tensor],
+    rates: Sequence[float] | None,
+) -> BoxLimit:
+    radii: dict[str, float] = {}
+    norms: dict[str, float] = {}
+    free: dict[str, float] = {}
+    duals = 0.0  # sum of r_p ||g_p||_{p,*}
+    products = 0.0  # sum of <g_p, theta_p>
+    at_wall = 0
+    counted = 0
+    penalised: list[Tensor] = []
+    gradients_there: list[Tensor] = []
+    acted: list[float] = []
+    for step in steps:
+        theta = step.parameter.detach().double()
+        g = gradients[step.name]
+        if step.decay > 0.0:
+            acted.append(_decayed(step, steps[0], rates))
+        if step.decay > 0.0 and step.decoupled:
+            radius = step.scale / step.decay
+            sizes = _sizes(theta, step.norm)
+            radii[step.name] = radius
+            norms[step.name] = float(sizes.max())
+            duals += radius * _dual(g, step.norm)
+            products += float((g * theta).sum())
+            at_wall += int((sizes >= (1.0 - WALL) * radius).sum())
+            counted += sizes.numel()
+        elif step.decay > 0.0:
+            radii[step.name] = math.inf
+            penalised.append((g + step.decay * theta).reshape(-1))
+            gradients_there.append(g.reshape(-1))
+        else:
+            radii[step.name] = math.inf
+            free[step.name] = _dual(g, step.norm)
+    gap = duals + products
+    in_box = bool(norms)
+    lower_bound = math.nan
+    if len(norms) == len(steps) and _is_affine(module, inputs):
+        lower_bound = value - gap
+    return BoxLimit(
+        score=_ratio(gap, duals) if in_box else math.nan,
+        gap=gap if in_box else math.nan,
+        loss=value,
+        lower_bound=lower_bound,
+        radii=radii,
+        norms=norms,
+        reached=max((norms[name] / radii[name] for name in norms), default=math.nan),
+        at_wall=at_wall / counted if counted else math.nan,
+        decayed=min(acted),
+        free=free,
+        penalty_score=_penalty_score(penalised, gradients_there),
+    )
+
+
+# --- gradients of the loss -----------------------------------------------------------------------
+
+
+def _batches(inputs: Any, labels: Any) -> Iterator[Batch]:
+    """Yield arguments of the module, labels and the number of samples of each batch."""
+    if labels is None and not isinstance(inputs, (Tensor, np.ndarray)):
+        if not isinstance(inputs, Iterable):
+            raise ValueError("pass labels, or an iterable of (inputs, labels), a DataLoader say")
+        for batch in inputs:
+            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+                raise ValueError("each batch of a loader must be a pair (inputs, labels)")
+            given, its_labels = batch
+            arguments = _arguments(given)
+            yield arguments, _as_tensor(its_labels), len(arguments[0])
+        return
+    if labels is None:
+        raise ValueError("labels are missing")
+    arguments = _arguments(inputs)
+    yield arguments, _as_tensor(labels), len(arguments[0])
+
+
+def _arguments(inputs: Any) -> tuple[Any, ...]:
+    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    return tuple(_as_tensor(one) for one in given)
+
+
+def _as_tensor(given: Any) -> Any:
+    if isinstance(given, Tensor):
+        return given.detach()
+    return torch.as_tensor(np.asarray(given))
+
+
+def _gradients(
+    module: nn.Module, batches: Iterable[Batch], loss: Loss, steps: Sequence[Step]
+) -> tuple[float, dict[str, Tensor]]:
+    """Return the loss and its gradients, means over all samples, in float64."""
+    sums = {step.name: torch.zeros_like(step.parameter, dtype=torch.float64) for step in steps}
+    total = 0.0
+    samples = 0
+    for arguments, labels, count in batches:
+        # Copies, so that neither parameters nor running statistics of the module change.
+        values = {name: p.detach().clone() for name, p in module.named_parameters()}
+        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        for step in steps:
+            values[step.name].requires_grad_(True)
+        with torch.enable_grad():
+            outputs = functional_call(module, values | buffers, _moved(arguments, values))
+            value = loss(outputs, _moved((labels,), values, floats=False)[0])
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                raise ValueError("loss(outputs, labels) must be one number, the mean of the batch")
+            found = torch.autograd.grad(
+                value.reshape(()), [values[step.name] for step in steps], allow_unused=True
+            )
+        total += count * float(value.detach())
+        samples += count
+        for step, gradient in zip(steps, found, strict=True):
+            if gradient is not None:
+                sums[step.name] += count * gradient.double()
+    if samples == 0:
+        raise ValueError("there are no samples")
+    means = {name: gradient / samples for name, gradient in sums.items()}
+    if not math.isfinite(total) or not all(bool(g.isfinite().all()) for g in means.values()):
+        raise ValueError("the loss or its gradient is not finite at these weights")
+    return total / samples, means
+
+
+def _moved(
+    arguments: tuple[Any, ...], values: Mapping[str, Tensor], *, floats: bool = True
+) -> tuple[Any, ...]:
+    """Return tensors on the module's device, floating ones in its precision."""
+    like = next(iter(values.values()))
+    found = []
+    for one in arguments:
+        if not isinstance(one, Tensor):
+            found.append(one)
+        elif floats and one.is_floating_point():
+            found.append(one.to(like))
+        else:
+            found.append(one.to(like.device))
+    return tuple(found)
+
+
+# --- norms of a tensor ---------------------------------------------------------------------------
+
+
+def _sizes(theta: Tensor, norm: str) -> Tensor:
+    """Return what the norm is the largest of: |entries|, or singular values."""
+    if norm == "spectral":
+        return torch.linalg.svdvals(_matrix(theta))
+    if norm == "linf":
+        return theta.abs().reshape(-1)
+    return torch.linalg.vector_norm(theta).reshape(1)
+
+
+def _dual(g: Tensor, norm: str) -> float:
+    """||g||_*: nuclear, l1, or l2."""
+    return float(torch.linalg.vector_norm(g)) if norm == "l2" else float(_sizes(g, norm).sum())
+
+
+def _matrix(tensor: Tensor) -> Tensor:
+    """Return a tensor as Muon sees it: first axis, all others."""
+    return tensor.reshape(len(tensor), -1)
+
+
+# --- what is made of them ------------------------------------------------------------------------
+
+
+def _ratio(gap: float, duals: float) -> float:
+    # A gradient of 0 is a KKT point wherever the weights are.
+    return gap / duals if duals > 0.0 else 0.0
+
+
+def _penalty_score(sums: Sequence[Tensor], gradients: Sequence[Tensor]) -> float:
+    """||g + lambda theta|| / ||g||."""
+    if not sums:
+        return math.nan
+    stationarity = float(torch.linalg.vector_norm(torch.cat(list(sums))))
+    return _ratio(stationarity, float(torch.linalg.vector_norm(torch.cat(list(gradients)))))
+
+
+def _decayed(step: Step, first: Step, rates: Sequence[float] | None) -> float:
+    """1 - exp(-lambda sum of the rates)."""
+    if rates is not None:
+        # Given for the first group: others have theirs in proportion.
+        total = math.fsum(rates) * step.first_rate / first.first_rate
+    elif step.scheduled:
+        return math.nan
+    else:
+        total = step.taken * step.rate
+    return -math.expm1(-step.decay * total)
+
+
+def _is_affine(module: nn.Module, inputs: Any) -> bool:
+    """Whether outputs are affine in the parameters, on a first batch: at two points and between."""
+    if isinstance(inputs, (Tensor, np.ndarray, tuple, list)):
+        arguments = _arguments(inputs)
+    else:
+        arguments = _arguments(next(iter(inputs))[0])
+    one = {name: p.detach().clone() for name, p in module.named_parameters()}
+    generator = torch.Generator().manual_seed(0)
+    other = {}
+    middle = {}
+    for name, p in one.items():
+        size = float(p.abs().max()) or 1.0
+        drawn = torch.randn(p.shape, generator=generator, dtype=torch.float64)
+        other[name] = size * drawn.to(p)
+        middle[name] = 0.5 * (one[name] + other[name])
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    with torch.no_grad():
+        outputs = []
+        for values in (one, other, middle):
+            found = functional_call(module, values | buffers, _moved(arguments, values))
+            if not isinstance(found, Tensor):
+                return False
+            outputs.append(found)
+    expected = 0.5 * (outputs[0] + outputs[1])
+    largest = max(float(found.abs().max()) for found in outputs)
+    allowed = 100.0 * torch.finfo(expected.dtype).eps * largest
+    return bool((outputs[2] - expected).abs().max() <= allowed)

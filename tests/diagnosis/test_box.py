@@ -1,0 +1,289 @@
+"""The box that decoupled weight decay sets: scores by hand, bounds by CVXPY, and readings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+from torch.utils.data import DataLoader, TensorDataset
+
+import implicit_bias as ib
+from implicit_bias.modules.optimizers import OptimizerError
+from implicit_bias.modules.steps import KINDS, register, steps_of
+
+RNG = np.random.default_rng(0)
+X = torch.tensor(RNG.normal(size=(30, 5)))
+Y = torch.tensor(RNG.integers(3, size=30))
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.LayerNorm(7), nn.Linear(7, 3)).double()
+
+
+def gradients(module: nn.Module, x: Tensor = X, y: Tensor = Y) -> list[Tensor]:
+    return list(torch.autograd.grad(cross_entropy(module(x), y), list(module.parameters())))
+
+
+class Lion(torch.optim.Optimizer):
+    """Of Chen et al. (2023), in as few lines."""
+
+    def __init__(self, params: Any, lr: float, decay: float) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Move by the sign of a mixed momentum, after the decay."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(group["lr"] * (0.9 * m + 0.1 * p.grad).sign())
+                m.mul_(0.99).add_(p.grad, alpha=0.01)
+
+
+@pytest.mark.parametrize("lion", [False, True])
+def test_scores_of_sign_like_optimizers_are_those_by_hand(lion: bool) -> None:
+    """Xie and Li's score in a line."""
+    module = network()
+    decay = 0.7
+    optimizer: torch.optim.Optimizer = Lion(module.parameters(), 1e-2, decay)
+    if not lion:
+        optimizer = torch.optim.AdamW(module.parameters(), weight_decay=decay)
+    found = ib.box_gap(module, X, Y, optimizer=optimizer, loss=cross_entropy)
+    g = torch.cat([one.reshape(-1) for one in gradients(module)])
+    theta = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+    by_hand = (g.abs().sum() + decay * g @ theta) / g.abs().sum()
+    assert found.score == pytest.approx(float(by_hand), rel=1e-10)
+    assert found.reached == pytest.approx(decay * float(theta.abs().max()), rel=1e-12)
+    wall = float((theta.abs() >= 0.99 / decay).double().mean())
+    assert found.at_wall == pytest.approx(wall)
+    assert math.isnan(found.lower_bound)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has no Muon")
+@pytest.mark.parametrize("adjust", ["original", "match_rms_adamw"])
+def test_score_of_muon_beside_adamw_with_other_decays(adjust: str) -> None:
+    module = network()
+    matrices = [p for p in module.parameters() if p.ndim == 2]
+    rest = [p for p in module.parameters() if p.ndim == 1]
+    muon = torch.optim.Muon(matrices, weight_decay=0.1, adjust_lr_fn=adjust)
+    adamw = torch.optim.AdamW(
+        [{"params": rest[:2], "weight_decay": 0.5}, {"params": rest[2:], "weight_decay": 0.0}]
+    )
+    found = ib.box_gap(module, X, Y, optimizer=[muon, adamw], loss=cross_entropy)
+    held = dict(zip(module.parameters(), gradients(module), strict=True))
+    duals = gap = 0.0
+    for p in matrices:
+        rows, columns = p.shape
+        scale = max(1.0, rows / columns) ** 0.5
+        if adjust == "match_rms_adamw":
+            scale = 0.2 * max(rows, columns) ** 0.5
+        dual = scale / 0.1 * float(torch.linalg.svdvals(held[p]).sum())
+        duals += dual
+        gap += dual + float((held[p] * p.detach()).sum())
+    for p in rest[:2]:
+        dual = float(held[p].abs().sum()) / 0.5
+        duals += dual
+        gap += dual + float((held[p] * p.detach()).sum())
+    assert found.score == pytest.approx(gap / duals, rel=1e-10)
+    assert found.gap == pytest.approx(gap, rel=1e-10)
+    names = {id(p): name for name, p in module.named_parameters()}
+    expected = {names[id(p)]: float(held[p].abs().sum()) for p in rest[2:]}
+    assert found.free == pytest.approx(expected)
+    assert all(math.isinf(found.radii[name]) for name in expected)
+
+
+@pytest.mark.parametrize("loss", [cross_entropy, mse_loss])
+@pytest.mark.parametrize("spectral", [False, True])
+def test_of_linear_modules_the_loss_is_bounded(loss: Any, spectral: bool) -> None:
+    if spectral and not hasattr(torch.optim, "Muon"):
+        pytest.skip("torch has no Muon")
+    module = nn.Linear(5, 3, bias=False).double()
+    labels = Y if loss is cross_entropy else X[:, :3]
+    make: Any = torch.optim.Muon if spectral else torch.optim.AdamW
+    optimizer = make(module.parameters(), weight_decay=8.0)
+    W = cp.Variable((3, 5))
+    scores = X.numpy() @ W.T
+    if loss is cross_entropy:
+        chosen = cp.sum(cp.multiply(np.eye(3)[Y.numpy()], scores))
+        value = (cp.sum(cp.log_sum_exp(scores, axis=1)) - chosen) / 30
+    else:
+        value = cp.sum_squares(scores - labels.numpy()) / 90
+    norm = cp.sigma_max(W) if spectral else cp.max(cp.abs(W))
+    best = cp.Problem(cp.Minimize(value), [norm <= 0.125])
+    best.solve(solver="CLARABEL")
+    found = ib.box_gap(module, X, labels, optimizer=optimizer, loss=loss)
+    assert found.lower_bound < best.value < found.loss
+    assert not found.near
+    module.weight.data.copy_(torch.tensor(W.value))
+    there = ib.box_gap(module, X, labels, optimizer=optimizer, loss=loss)
+    assert there.near
+    assert abs(there.score) < 1e-4
+    assert there.lower_bound == pytest.approx(best.value, abs=1e-5)
+    assert there.loss == pytest.approx(best.value, abs=1e-5)
+
+
+def test_weights_outside_of_the_box_are_at_no_kkt_point() -> None:
+    """There the score falls below 0, which says nothing."""
+    module = nn.Linear(5, 3, bias=False).double()
+    module.weight.data.zero_()
+    (g,) = gradients(module)
+    module.weight.data.copy_(-1.2e-3 * g.sign())
+    adamw = torch.optim.AdamW(module.parameters(), weight_decay=1e3)
+    found = ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy)
+    assert found.score < 0.05
+    assert found.reached == pytest.approx(1.2)
+    assert not found.near
+    assert "outside" in str(found)
+
+
+def test_coupled_decay_is_a_penalty() -> None:
+    module = network()
+    sgd = torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.3)
+    found = ib.box_gap(module, X, Y, optimizer=sgd, loss=cross_entropy)
+    g = torch.cat([one.reshape(-1) for one in gradients(module)])
+    theta = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+    assert found.penalty_score == pytest.approx(float((g + 0.3 * theta).norm() / g.norm()))
+    assert math.isnan(found.score)
+    assert math.isnan(found.at_wall)
+    adam = torch.optim.Adam(module.parameters(), weight_decay=0.3)
+    same = ib.box_gap(module, X, Y, optimizer=adam, loss=cross_entropy)
+    assert same.penalty_score == found.penalty_score
+
+
+def test_a_loader_is_its_samples_and_the_module_stays() -> None:
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double().eval()
+    adamw = torch.optim.AdamW(module.parameters(), weight_decay=1.0)
+    whole = ib.box_gap(module, X.numpy(), Y.numpy(), optimizer=adamw, loss=cross_entropy)
+    loader = DataLoader(TensorDataset(X, Y), batch_size=8)
+    parts = ib.box_gap(module, loader, optimizer=adamw, loss=cross_entropy)
+    assert parts.score == pytest.approx(whole.score, rel=1e-12)
+    assert parts.loss == pytest.approx(whole.loss, rel=1e-12)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    ib.box_gap(module.train(), X, Y, optimizer=adamw, loss=cross_entropy)
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_how_far_decay_has_acted() -> None:
+    module = nn.Linear(5, 3).double()
+    adamw = torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.5)
+    fresh = ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy)
+    assert math.isnan(fresh.decayed)  # the state says nothing yet
+    for _ in range(40):
+        adamw.zero_grad()
+        cross_entropy(module(X), Y).backward()  # type: ignore[no-untyped-call]
+        adamw.step()
+    found = ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy)
+    assert found.decayed == pytest.approx(1 - math.exp(-0.5 * 40 * 0.01))
+    rates = [0.02] * 100
+    told = ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy, rates=rates)
+    assert told.decayed == pytest.approx(1 - math.exp(-0.5 * 2.0))
+    torch.optim.lr_scheduler.StepLR(adamw, 10)
+    unknown = ib.box_gap(module, X, Y, optimizer=adamw, loss=cross_entropy)
+    assert math.isnan(unknown.decayed)
+
+
+class Wrapped:
+    """As accelerate's and Lightning's."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self.param_groups = optimizer.param_groups
+
+
+class Own(torch.optim.AdamW):
+    """A plain subclass."""
+
+
+def test_subclasses_and_wrappers_are_read() -> None:
+    module = network()
+    for optimizer in (Own(module.parameters()), Wrapped(torch.optim.AdamW(module.parameters()))):
+        steps = steps_of(optimizer, module)
+        assert {(step.norm, step.decay, step.decoupled) for step in steps} == {("linf", 0.01, True)}
+    decoupled = torch.optim.NAdam(
+        module.parameters(), weight_decay=0.2, decoupled_weight_decay=True
+    )
+    assert all(step.decoupled for step in steps_of(decoupled, module))
+
+
+def test_an_optimizer_of_ones_own_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("implicit_bias.modules.steps.KINDS", dict(KINDS))
+    module = nn.Linear(5, 3).double()
+
+    class Mine(torch.optim.SGD):
+        """Which is no SGD."""
+
+    register(Mine, "linf", lambda group, shape: 2.0)
+    mine = Mine(module.parameters(), lr=0.1, weight_decay=0.5)
+    found = ib.box_gap(module, X, Y, optimizer=mine, loss=cross_entropy)
+    assert set(found.radii.values()) == {4.0}
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    module = network()
+    plain = torch.optim.AdamW(module.parameters(), weight_decay=0.0)
+    decayed = torch.optim.AdamW(module.parameters())
+    other = torch.optim.AdamW(network().parameters())
+
+    class Strange(torch.optim.Optimizer):
+        def __init__(self) -> None:
+            super().__init__(module.parameters(), {"lr": 1.0})
+
+    for optimizer, error, word in (
+        (plain, OptimizerError, "no weight decay"),
+        (other, OptimizerError, "none of the module"),
+        ([decayed, decayed], OptimizerError, "two optimizers"),
+        (Strange(), OptimizerError, "register"),
+        ("adamw", TypeError, "optimizer"),
+    ):
+        with pytest.raises(error, match=word):
+            ib.box_gap(module, X, Y, optimizer=optimizer, loss=cross_entropy)
+    for loss, word in (
+        (lambda scores, y: scores, "one number"),
+        (lambda scores, y: scores.sum() * math.inf, "not finite"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            ib.box_gap(module, X, Y, optimizer=decayed, loss=loss)
+    with pytest.raises(ValueError, match="labels"):
+        ib.box_gap(module, X, optimizer=decayed, loss=cross_entropy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("decay", "near"), [(2.0, True), (0.05, False)])
+def test_digits_end_in_the_box_where_decay_has_acted(decay: float, near: bool) -> None:
+    data = load_digits()
+    x = torch.tensor(data.data / 16.0, dtype=torch.float32)
+    y = torch.tensor(data.target)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    # With betas that forget within the time of the decay: steps are no longer than the rate.
+    adamw = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=decay, betas=(0.9, 0.95))
+    steps = 4000 if near else 2000
+    schedule = torch.optim.lr_scheduler.LambdaLR(adamw, lambda t: 1.0 if t < 0.8 * steps else 0.1)
+    rates = []
+    for _ in range(steps):
+        rates.append(float(schedule.get_last_lr()[0]))
+        adamw.zero_grad()
+        cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
+        adamw.step()
+        schedule.step()
+    found = ib.box_gap(module, x, y, optimizer=adamw, loss=cross_entropy, rates=rates)
+    assert found.near is near
+    if near:
+        assert found.score < 0.05
+        assert 0.9 < found.reached < 1.05
+        assert found.decayed > 0.9
+    else:
+        assert found.score > 0.5
+        assert found.decayed < 0.1
