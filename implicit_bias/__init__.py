@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         NotSeparableWarning,
         ReLUClassifier,
     )
+    from implicit_bias.modules.fold import fold
     from implicit_bias.modules.homogeneity import HomogeneityError
     from implicit_bias.modules.stationarity import certify_network
     from implicit_bias.modules.subject import SeparationError
@@ -57,6 +58,7 @@ HOMES = {
     "diagnose": "implicit_bias.diagnosis.diagnose",
     "Diagnosis": "implicit_bias.diagnosis",
     "DiagnosisWarning": "implicit_bias.diagnosis",
+    "fold": "implicit_bias.modules.fold",
     "GaLUClassifier": "implicit_bias.estimators",
     "GaLURegressor": "implicit_bias.estimators",
     "GatedReLUSVC": "implicit_bias.estimators",

@@ -1,0 +1,127 @@
+"""Folding batch normalisation: the same function, the same names, and what cannot be folded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+import implicit_bias as ib
+from implicit_bias.modules.fold import FoldError
+
+
+class Residual(nn.Module):
+    """Convolutions with padding, groups and a shortcut, each normalised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=2)
+        self.norm_of_second = nn.BatchNorm2d(8, affine=False)
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores of shape (N, 2)."""
+        x = torch.relu(self.norm(self.first(x)))
+        x = torch.relu(x + self.norm_of_second(self.second(x)))
+        scores: Tensor = self.out(x.mean((2, 3)))
+        return scores
+
+
+def with_statistics(module: nn.Module, *shape: int) -> nn.Module:
+    """Give each normalisation scales, shifts and running statistics that are not 1 and 0."""
+    torch.manual_seed(0)
+    for p in module.parameters():
+        p.data.add_(0.3 * torch.randn_like(p))
+    for _ in range(20):
+        module(3.0 * torch.randn(16, *shape, dtype=next(module.parameters()).dtype) + 1.0)
+    return module.eval()
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(5, 7), nn.BatchNorm1d(7), nn.ReLU(), nn.Linear(7, 4, bias=False)
+    ).append(nn.BatchNorm1d(4))
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"), [(Residual().double(), (3, 12, 12)), (mlp().double(), (5,))]
+)
+def test_a_folded_module_is_the_same_function(module: nn.Module, shape: tuple[int, ...]) -> None:
+    module = with_statistics(module, *shape)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    folded = ib.fold(module)
+    x = torch.randn(6, *shape, dtype=torch.float64)
+    assert torch.allclose(folded(x), module(x), rtol=1e-12, atol=1e-12)
+    assert type(folded) is type(module)
+    assert not any("norm" in type(part).__name__.lower() for part in folded.modules())
+    assert {name for name, _ in folded.named_modules()} == {n for n, _ in module.named_modules()}
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_weights_before_a_normalisation_get_their_true_scale() -> None:
+    """Twice the weights are the same function with statistics of twice the size, folded alike."""
+    module = with_statistics(mlp().double(), 5)
+    once = ib.fold(module)
+    layer = module.get_submodule("0")
+    norm = module.get_submodule("1")
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    for p in layer.parameters():
+        p.data.mul_(2.0)
+    norm.running_mean.mul_(2.0)
+    norm.running_var.add_(norm.eps).mul_(4.0).sub_(norm.eps)
+    again = ib.fold(module)
+    for p, q in zip(once.parameters(), again.parameters(), strict=True):
+        assert torch.allclose(p, q, rtol=1e-12)
+
+
+class Untraceable(nn.Module):
+    """Whose forward pass branches on a value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.norm = nn.BatchNorm1d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalised layer where the inputs are large."""
+        if x.sum() > 0:
+            found: Tensor = self.norm(self.layer(x))
+            return found
+        return x
+
+
+def hooked() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    module[0].register_forward_hook(lambda layer, given, found: 2.0 * found)
+    return with_statistics(module, 3)
+
+
+SHARED = nn.Linear(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("module", "word"),
+    [
+        (nn.Sequential(nn.Linear(3, 2)).eval(), "no batch normalisation"),
+        (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).train(), "eval"),
+        (
+            nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)).eval(),
+            "running statistics",
+        ),
+        (nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)).eval(), "does not follow"),
+        (nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.BatchNorm1d(2)).eval(), "does not follow"),
+        (nn.Sequential(SHARED, nn.BatchNorm1d(3), SHARED).eval(), "does not follow"),
+        (nn.Sequential(weight_norm(nn.Linear(3, 2)), nn.BatchNorm1d(2)).eval(), "parametris"),
+        (Untraceable().eval(), "trace"),
+        (hooked(), "hook"),
+    ],
+)
+def test_what_cannot_be_folded_is_refused(module: nn.Module, word: str) -> None:
+    with pytest.raises(FoldError, match=word):
+        ib.fold(module)
