@@ -1,10 +1,18 @@
-"""What every norm has: value, dual, maximiser, bounds, and how solvers may see it."""
+r"""The protocol of norms: value, dual, maximiser, atom.
+
+`NormOf` is said of points of any kind: `Norm` of arrays, `tensors.ParameterNorm` of tensors by
+name. A norm of arrays has, besides,
+
+- its terms as a sum over groups, sum_g Omega_g, whose dual norm is max_g Omega_g*;
+- bounds on value and dual that include all rounding, for certificates;
+- a `Partition`, the structure that a solver may use: sums of Euclidean norms or of maxima.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, final, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +26,8 @@ RANK_TOLERANCE = 1e-12
 Shape: TypeAlias = tuple[int, ...]
 InnerNorm: TypeAlias = Literal["l2", "linf"]
 NormName: TypeAlias = Literal["l1", "l2", "linf", "spectral", "nuclear"]
+Point = TypeVar("Point")
+PointShape = TypeVar("PointShape")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +46,50 @@ class Partition:
     inner: InnerNorm
 
 
-class Norm(ABC):
+class NormOf(ABC, Generic[Point, PointShape]):
+    """A norm of points of one kind, with its dual: arrays, or tensors by name."""
+
+    @abstractmethod
+    def value(self, coef: Point) -> float:
+        """Omega of a point."""
+
+    @abstractmethod
+    def dual(self, V: Point) -> float:
+        """Omega_* of V, the largest <zeta, V> over Omega(zeta) = 1."""
+
+    @abstractmethod
+    def maximiser(self, V: Point) -> Point:
+        """Return a zeta of norm 1 with <zeta, V> = Omega_*(V): steepest ascent; 0 of V = 0.
+
+        Where several are best (l1: entries of the same size), the first.
+
+        Raises
+        ------
+        NotImplementedError
+            A norm of the caller's own without this method.
+        """
+
+    @abstractmethod
+    def atom(self, zeta: Any, shape: PointShape, cp: Any) -> Any:
+        """Return Omega as a CVXPY expression, convex in zeta.
+
+        Parameters
+        ----------
+        zeta : cvxpy.Expression of shape (size,), or mapping from name to such
+            The coefficients, flattened in C order.
+        shape : tuple of int, or mapping from name to such
+            Their shape.
+        cp : module
+            ``cvxpy``.
+
+        Raises
+        ------
+        ValueError
+            CVXPY has no expression for the norm.
+        """
+
+
+class Norm(NormOf[Array, Shape]):
     """A norm of coefficients, with its dual.
 
     Examples
@@ -49,24 +102,6 @@ class Norm(ABC):
     >>> L1().value(coef) == LInf().dual(coef)
     True
     """
-
-    @abstractmethod
-    def value(self, coef: Array) -> float:
-        """Omega of coefficients."""
-
-    @abstractmethod
-    def dual(self, V: Array) -> float:
-        """Omega_* of V."""
-
-    @abstractmethod
-    def maximiser(self, V: Array) -> Array:
-        """Coefficients of norm 1 whose inner product with V is Omega_*(V): steepest ascent.
-
-        Raises
-        ------
-        NotImplementedError
-            A norm of somebody else's, which does not say.
-        """
 
     @abstractmethod
     def group_norms(self, coef: Array) -> Array:
@@ -87,25 +122,6 @@ class Norm(ABC):
     @abstractmethod
     def partition(self, shape: Shape) -> Partition | None:
         """Return the norm of coefficients of this shape as a sum over groups, if it is one."""
-
-    @abstractmethod
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Return Omega as a CVXPY expression, convex in zeta.
-
-        Parameters
-        ----------
-        zeta : cvxpy.Expression of shape (size,)
-            The coefficients, flattened in C order.
-        shape : tuple of int
-            Their shape.
-        cp : module
-            ``cvxpy``.
-
-        Raises
-        ------
-        ValueError
-            The norm cannot say itself in CVXPY.
-        """
 
 
 @runtime_checkable
@@ -128,7 +144,7 @@ class HasAtom(Protocol):
 
 
 class OneGroupNorm(Norm):
-    """A norm that is no sum over groups, or whose groups are not told."""
+    """A norm that is no sum over groups, or whose groups are not known."""
 
     @final
     def group_norms(self, coef: Array) -> Array:

