@@ -78,9 +78,9 @@ def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Co
         classes = problem.owners[pair]
         for n, rival in zip(pair, classes[::-1], strict=True):
             values[(rows.samples == n) & (rows.rivals == rival)] = 0.5
-        labels = f"labels of the classes {classes[0]} and {classes[1]}"
-        if problem.classes is None:
-            labels = "opposite labels"
+        labels = "opposite labels"
+        if len(problem.alpha_shape) > 1:
+            labels = f"labels of the classes {classes[0]} and {classes[1]}"
         return Conflict(
             f"samples {numbers[pair[0]]} and {numbers[pair[1]]} are identical but have {labels}: "
             "drop one, or choose a finite C (soft margin)",

@@ -1,10 +1,10 @@
-r"""The constraints of a margin problem: one a pair of a sample and a rival class.
+r"""The constraints of a margin problem: one per pair of a sample and a rival class.
 
         <b_p (x) phi(x_n(p)), zeta> + <b_p, offset>  >=  1 - xi_n(p),      p = 1 .. R
 
-with b_p = e_{y_n} - e_k for each class k other than the sample's own, so that all which concerns
-classes is said by two classes a row. Scores f (N, K') = phi(x_n)' zeta are those of the first K'
-classes, the others score 0:
+with b_p = e_{y_n} - e_k for each class k other than the sample's own: two classes per row say all
+that concerns classes. Scores f (N, K') = phi(x_n)' zeta are those of the first K' classes; the
+others score 0. So labels -1 and +1 are the case K' = 1 and need no formulas of their own:
 
 =================  ====  =================  ======================================================
 labels             K'    R                  b_p in R^K'
@@ -75,7 +75,17 @@ class Constraints:
     @classmethod
     def of_labels(cls, y: NDArray[Any], classes: int | None, intercept: bool) -> Constraints:
         """Return all constraints of labels (N,): -1 and +1, or 0 .. K - 1 with K classes."""
-        own, n, n_classes = class_indices(y, classes), len(y), classes or 2
+        n = len(y)
+        if classes is None:
+            own = (y < 0).astype(np.int64)  # class 0 is +1, class 1 is -1 and scores 0
+            n_classes = 2
+            width = 1
+            alpha_shape: tuple[int, ...] = (n,)
+        else:
+            own = y.astype(np.int64)
+            n_classes = classes
+            width = classes
+            alpha_shape = (n, classes)
         samples, rivals = np.nonzero(own[:, None] != np.arange(n_classes))
         return cls(
             samples=samples,
@@ -83,8 +93,8 @@ class Constraints:
             rivals=rivals,
             n_samples=n,
             n_classes=n_classes,
-            width=classes or 1,
-            alpha_shape=(n,) if classes is None else (n, classes),
+            width=width,
+            alpha_shape=alpha_shape,
             intercept=intercept,
         )
 
@@ -153,12 +163,15 @@ class Constraints:
 
     def of_each_class(self, columns: sp.csr_array) -> sp.csr_array:
         """b_p (x) c_p, shape (R, K' m), of columns c (R, m): those of class 0 first."""
-        m, row = columns.shape[1], np.repeat(np.arange(len(self)), np.diff(columns.indptr))
-        own, rival = (columns.indices + m * of[row] for of in (self.owners, self.rivals))
-        data, places = np.append(columns.data, -columns.data), np.append(own, rival)
+        m = columns.shape[1]
+        row = np.repeat(np.arange(len(self)), np.diff(columns.indptr))
+        own = columns.indices + m * self.owners[row]
+        rival = columns.indices + m * self.rivals[row]
+        places = np.append(own, rival)
         scored = places < m * self.width
-        entries = data[scored], (np.append(row, row)[scored], places[scored])
-        return sp.csr_array(entries, (len(self), m * self.width))
+        data = np.append(columns.data, -columns.data)[scored]
+        rows = np.append(row, row)[scored]
+        return sp.csr_array((data, (rows, places[scored])), (len(self), m * self.width))
 
     @property
     def offset_classes(self) -> Integers:
@@ -168,8 +181,7 @@ class Constraints:
     @cached_property
     def offsets(self) -> Array:
         """Entries of b_p of the classes with a free offset, shape (R, J)."""
-        own, rival = (of[:, None] == self.offset_classes for of in (self.owners, self.rivals))
-        return own - rival.astype(float)
+        return self._label_entries(self.offset_classes)
 
     def of_classes(self, offsets: NDArray[Any]) -> NDArray[Any]:
         """Offsets (K',) of all classes from those that are free, (J,); the others are 0."""
@@ -210,8 +222,12 @@ class Constraints:
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
         """Return some of the rows."""
-        parts = (self.samples[index], self.owners[index], self.rivals[index])
-        return replace(self, samples=parts[0], owners=parts[1], rivals=parts[2])
+        return replace(
+            self,
+            samples=self.samples[index],
+            owners=self.owners[index],
+            rivals=self.rivals[index],
+        )
 
     def narrowed(self) -> Constraints:
         """Return the rows with scores of all classes but the last, whose score is then 0."""
@@ -219,9 +235,8 @@ class Constraints:
 
     def labels_of_touched(self) -> Array:
         """b_p, (R, J), in the classes that these rows touch but the last: minus the others' sum."""
-        touched = np.unique(np.append(self.owners, self.rivals))[:-1]
-        own, rival = self.owners[:, None] == touched, self.rivals[:, None] == touched
-        return own - rival.astype(np.float64)
+        touched = np.unique(np.append(self.owners, self.rivals))
+        return self._label_entries(touched[:-1])
 
     def heavy_and_spread(self, weights: Array, count: int) -> Integers:
         """Return places of this many rows, at most: half the heaviest, and some of each class."""
@@ -231,6 +246,12 @@ class Constraints:
         each = count // (2 * len(np.unique(self.owners)))
         return np.union1d(heaviest, spread(self.owners, each))
 
+    def _label_entries(self, classes: Integers) -> Array:
+        """Entries of b_p of some classes, shape (R, J)."""
+        own = self.owners[:, None] == classes
+        rival = self.rivals[:, None] == classes
+        return own - rival.astype(np.float64)
+
     @cached_property
     def _first(self) -> Integers:
         """First row of each sample."""
@@ -239,8 +260,9 @@ class Constraints:
     @cached_property
     def _places(self) -> Integers:
         """Place of each row's dual variable among those of the problem, flattened."""
-        # Of -1 and +1 there is one a sample; row-major: sample, rival.
-        return self.samples if len(self.alpha_shape) == 1 else self._rival_places
+        if len(self.alpha_shape) == 1:
+            return self.samples
+        return self._rival_places  # row-major: sample, rival
 
     @cached_property
     def _own_places(self) -> Integers:
@@ -249,6 +271,7 @@ class Constraints:
 
     @cached_property
     def _rival_places(self) -> Integers:
+        """Place of the rival's score among all, row-major: sample, class."""
         return self.samples * self.n_classes + self.rivals
 
     def _with_unscored(self, scores: NDArray[Any]) -> NDArray[Any]:
@@ -261,7 +284,7 @@ class Constraints:
 
 
 def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
-    """Return the rows of the smallest margins, in order: first one a sample, at most this many.
+    """Return the rows of the smallest margins, in order: first one per sample, at most this many.
 
     Parameters
     ----------
@@ -302,18 +325,15 @@ def _even_flow(weights: Array) -> Array:
     """Weights that classes send to each other, (J, J), each as much as it receives.
 
     That is as much as its samples weigh, or those of all others. The classes are arcs of a circle:
-    turned by half of it, none lies on itself.
+    turned by half of it, none lies on itself, and what it lies on is where it sends its weight.
     """
     arcs = np.minimum(weights, weights.sum() - weights)
     ends = np.cumsum(arcs)
-    starts, half = ends - arcs, ends[-1] / 2
+    starts = ends - arcs
+    half = ends[-1] / 2
     flow = np.zeros((len(arcs), len(arcs)))
     for turn in (half, -half):
         last = np.minimum(ends[:, None] + turn, ends)
-        flow += np.maximum(last - np.maximum(starts[:, None] + turn, starts), 0.0)
+        first = np.maximum(starts[:, None] + turn, starts)
+        flow += np.maximum(last - first, 0.0)
     return flow
-
-
-def class_indices(y: NDArray[Any], classes: int | None) -> Integers:
-    """Return the class of each label, (N,): 0 .. K - 1, or, of -1 and +1, 0 for +1 and 1 for -1."""
-    return (y < 0).astype(np.int64) if classes is None else y.astype(np.int64)

@@ -1,7 +1,7 @@
 """Norms that are sums of Euclidean norms over groups, as groups of gates.
 
-Where such a norm tells features apart (the group lasso of features, say), they take the place of
-gates, z_m(x_n) x_nd, and the inputs are 1: the same program, with groups of gates.
+Where the groups of such a norm divide the features of a gate (as the group lasso does), features
+z_m(x_n) x_nd take the place of gates and the inputs are 1: the same problem, in groups of gates.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     >>> features.shape, groups
     ((3, 1), array([[0, 1, 1]]))
     """
-    features, shape = problem.features, problem.norm_shape
+    features = problem.features
+    shape = problem.norm_shape
     if problem.norm is problem.gate_norm:
         return features, problem.gate_norm.groups_of_rows(shape[0]).reshape(shape[0], -1)
     found = problem.norm.partition(shape)

@@ -35,11 +35,11 @@ from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
-# Sparse gates of at least this share of entries are multiplied as dense ones, which is faster.
+# Gates with a smaller fraction of entries that are not 0 are multiplied as sparse ones.
 FEW = 0.05
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
-# Gates of at most this many entries (8 MiB) that are not few are kept dense beside the sparse ones.
+# Other gates are kept dense, too, up to this many entries (8 MiB).
 DENSE_ENTRIES = 2**20
 
 
@@ -84,7 +84,9 @@ class Features:
     @cached_property
     def sparse_gates(self) -> sp.csr_array:
         """The gates (N, M), sparse."""
-        return sp.csr_array(self.gates) if isinstance(self.gates, np.ndarray) else self.gates
+        if isinstance(self.gates, np.ndarray):
+            return sp.csr_array(self.gates)
+        return self.gates
 
     @cached_property
     def fast_gates(self) -> GateMatrix:
@@ -104,7 +106,9 @@ class Features:
             weights = np.where(self.zero[:, None], 0.0, weights)
         if self.gates.shape[1] == 1:  # one product of matrices for all classes
             support = weights.any(axis=1)
-            used = slice(None) if support.all() else np.flatnonzero(support)
+            used: slice | Integers = slice(None)  # no copy of X where all samples count
+            if not support.all():
+                used = np.flatnonzero(support)
             gated = dense(self.fast_gates[used]) * weights[used]
             return np.asarray(gated.T @ self.X[used])[:, None]
         return np.stack([_adjoint(self.X, self.fast_gates, of_class) for of_class in weights.T])
@@ -117,9 +121,11 @@ class Features:
 
     def matrix(self, columns: NDArray[np.bool_] | None = None) -> sp.csr_array:
         """Return the features themselves, (N, M D), of all gate columns m or of some, m first."""
-        gates, D = self.sparse_gates, self.X.shape[1]
+        gates = self.sparse_gates
         if columns is not None:
             gates = gates[:, np.flatnonzero(columns)]
+        D = self.X.shape[1]
+        # Each entry z_nm of the CSR array becomes the D entries z_nm x_nd, in columns from m D on.
         row = np.repeat(np.arange(len(self)), np.diff(gates.indptr))
         column = (gates.indices.astype(np.int64)[:, None] * D + np.arange(D)).ravel()
         data = (gates.data[:, None] * self.X[row]).ravel()
@@ -194,7 +200,7 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     few = are_few(gates)
     for start in range(0, len(X), BLOCK):
         rows = slice(start, start + BLOCK)
-        Z = gates if len(X) <= BLOCK else gates[rows]  # a copy would take longer than its use
+        Z = gates if len(X) <= BLOCK else gates[rows]  # a copy of all takes longer than its use
         if few:
             values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:

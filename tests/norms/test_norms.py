@@ -51,6 +51,7 @@ def digits() -> object:
 
 # --- groups of gates -------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("groups", "word"),
     [
