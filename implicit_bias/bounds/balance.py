@@ -11,31 +11,30 @@ of. Rounding leaves a rest, with which alpha bounds nothing. So
    the nodes of a tree of the heaviest pairs, and each one comes before the one next to it towards
    the root, with which it settles. The root is balanced when all others are;
 3. where no entry is as fine as the rest, all are rounded down to a grid on which sums are exact.
-
-Numbers are float64, or exact ones as arrays of objects, of which 2. alone is needed.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 
-# Classes are scaled where they are out of balance by this share of their largest entry, until they
-# are in balance up to the other.
-OUT_OF_BALANCE, IN_BALANCE = 0.01, 1e-12
+# Classes are scaled where they are out of balance by this fraction of their largest entry, until
+# they are in balance up to the other.
+OUT_OF_BALANCE = 0.01
+IN_BALANCE = 1e-12
+# Times that flows are scaled, and that the rest of one class is taken up.
 MOST_REPAIRS = 100
 # An entry of alpha this much larger than a change keeps most of its digits.
 MUCH_LARGER = 2.0**32
 
 
-def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: ArrayLike = np.inf) -> NDArray[Any]:
+def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> Array:
     """Return alpha, (N,) or (N, K), near the one given that obeys the equation of an intercept.
 
     Parameters
@@ -43,7 +42,7 @@ def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: ArrayLike = np.in
     problem : MarginProblem
         The problem; without an intercept alpha is returned as it is.
     alpha : ndarray of shape (N,) or (N, K)
-        Dual variables, not negative: float64, or objects such as fractions.
+        Dual variables, not negative.
     cap : float or array_like of shape (N,)
         No entry of a sample grows beyond it.
 
@@ -58,12 +57,12 @@ def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: ArrayLike = np.in
     return rows.alpha(balanced(rows, rows.values(alpha), cap))
 
 
-def is_balanced(rows: Constraints, values: NDArray[Any]) -> bool:
+def is_balanced(rows: Constraints, values: Array) -> bool:
     """Whether sum_p alpha_p b_p is 0 as real numbers."""
     return not any(_rest(rows, values, k) for k in range(rows.width))
 
 
-def balanced(rows: Constraints, values: NDArray[Any], cap: ArrayLike = np.inf) -> NDArray[Any]:
+def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array:
     """Return values (R,) near those given with sum_p alpha_p b_p = 0, exactly.
 
     Parameters
@@ -71,46 +70,56 @@ def balanced(rows: Constraints, values: NDArray[Any], cap: ArrayLike = np.inf) -
     rows : Constraints
         The constraints.
     values : ndarray of shape (R,)
-        Their dual variables, not negative: float64, or objects such as fractions.
+        Their dual variables, not negative.
     cap : float or array_like of shape (N,)
         No sample's total grows beyond it, but by what rounding adds.
 
     Returns
     -------
     ndarray of shape (R,)
-        Zeros (of exact numbers those given) where nothing near obeys the equation.
+        Zeros where nothing near obeys the equation.
     """
-    found, nothing = values.copy(), np.zeros_like(values)
     caps = np.broadcast_to(np.asarray(cap, dtype=np.float64), rows.n_samples)
     cap = caps[rows.samples]
-    if values.dtype == object:
-        return found if _settle(rows, found, cap) else values
+    found = values.copy()
+
+    # 1. Scale flows, then all of them into the caps.
     _scale_flows(rows, found)
     totals = rows.totals(found)
-    if (over := totals > caps).any():
+    over = totals > caps
+    if over.any():
         found = np.minimum(found * (caps[over] / totals[over]).min(), cap)
     if not 0.0 < found.sum() < np.inf:
-        return nothing
+        return np.zeros_like(values)
+
+    # 2. Let single entries take the rest up.
     settled = found.copy()
     if _settle(rows, settled, cap):
         return settled
+
+    # 3. The same on a grid.
     exponent = int(np.frexp(found.sum())[1]) - 52
     found = np.ldexp(np.floor(np.ldexp(found, -exponent)), exponent)
-    return found if _settle(rows, found, cap) else nothing
+    if _settle(rows, found, cap):
+        return found
+    return np.zeros_like(values)
 
 
 def _scale_flows(rows: Constraints, values: Array) -> None:
-    """Scale what leaves and enters each class towards balance, in place."""
-    n, owners, rivals = rows.n_classes, rows.owners, rows.rivals
+    """Scale what leaves and enters each class towards balance, in place (Osborne)."""
+    n = rows.n_classes
+    owners = rows.owners
+    rivals = rows.rivals
     largest = np.zeros(n)
-    for ends in (owners, rivals):
-        np.maximum.at(largest, ends, values)
+    np.maximum.at(largest, owners, values)
+    np.maximum.at(largest, rivals, values)
     allowed = OUT_OF_BALANCE * largest
     for _ in range(MOST_REPAIRS):
         leaving = np.bincount(owners, weights=values, minlength=n)
         entering = np.bincount(rivals, weights=values, minlength=n)
         if (np.abs(leaving - entering) <= allowed).all():
             break
+        # A class that only sends, or only receives, can have no weight at all.
         both = (leaving > 0) & (entering > 0)
         values[~(both[owners] & both[rivals])] = 0.0
         scale = (np.where(both, leaving, 1.0) / np.where(both, entering, 1.0)) ** 0.25
@@ -118,7 +127,7 @@ def _scale_flows(rows: Constraints, values: Array) -> None:
         allowed = np.full(n, IN_BALANCE * leaving.max())
 
 
-def _settle(rows: Constraints, values: NDArray[Any], cap: Array) -> bool:
+def _settle(rows: Constraints, values: Array, cap: Array) -> bool:
     """Change single entries, in place, until all classes are balanced: whether they are."""
     unsettled = np.ones(rows.n_classes, dtype=bool)
     for k in _leaves_first(rows, values):
@@ -128,9 +137,13 @@ def _settle(rows: Constraints, values: NDArray[Any], cap: Array) -> bool:
             rest = _rest(rows, values, k)
             if rest == 0:
                 break
-            more, less = (leaving, entering) if rest > 0 else (entering, leaving)
-            # Where the larger flow has no entry as fine as the rest, the smaller one may.
-            if not (_move(values, more, -abs(rest), cap) or _move(values, less, abs(rest), cap)):
+            # The larger flow loses the rest. Where it has no entry as fine as the rest, the smaller
+            # one may grow by it.
+            larger = leaving if rest > 0 else entering
+            smaller = entering if rest > 0 else leaving
+            if not (
+                _move(values, larger, -abs(rest), cap) or _move(values, smaller, abs(rest), cap)
+            ):
                 return False
         else:
             return False
@@ -138,38 +151,42 @@ def _settle(rows: Constraints, values: NDArray[Any], cap: Array) -> bool:
     return True
 
 
-def _leaves_first(rows: Constraints, values: NDArray[Any]) -> list[int]:
+def _leaves_first(rows: Constraints, values: Array) -> list[int]:
     """Return all classes but the root of a tree of the heaviest pairs, the leaves first (Prim)."""
-    heaviest = np.zeros((rows.n_classes, rows.n_classes), dtype=values.dtype)
+    heaviest = np.zeros((rows.n_classes, rows.n_classes))
     np.maximum.at(heaviest, (rows.owners, rows.rivals), values)
     heaviest = np.maximum(heaviest, heaviest.T)
     order = [int(heaviest.max(axis=1).argmax())]
-    reach, left = heaviest[order[0]], np.delete(np.arange(rows.n_classes), order[0])
+    left = np.delete(np.arange(rows.n_classes), order[0])
+    reach = heaviest[order[0]]  # the heaviest pair of each class with one of the tree
     while len(left):
         place = int(reach[left].argmax())
         order.append(int(left[place]))
-        reach, left = np.maximum(reach, heaviest[order[-1]]), np.delete(left, place)
+        reach = np.maximum(reach, heaviest[order[-1]])
+        left = np.delete(left, place)
     return order[:0:-1]
 
 
-def _rest(rows: Constraints, values: NDArray[Any], k: int) -> Any:
+def _rest(rows: Constraints, values: Array, k: int) -> float:
     """Return what leaves a class less what enters it, rounded once: 0 just where that is 0."""
-    terms = [*values[rows.owners == k].tolist(), *(-values[rows.rivals == k]).tolist()]
-    return sum(terms) if values.dtype == object else math.fsum(terms)
+    leaving = values[rows.owners == k].tolist()
+    entering = (-values[rows.rivals == k]).tolist()
+    return math.fsum(leaving + entering)
 
 
-def _move(values: NDArray[Any], members: Integers, change: Any, cap: Array) -> bool:
+def _move(values: Array, members: Integers, change: float, cap: Array) -> bool:
     """Change one of some entries, in place, none beyond its cap: whether there is one to take it.
 
-    The largest whose digits are fine enough, so that the change is a small share of it.
+    The largest whose digits are fine enough, so that the change is a small part of it.
     """
-    size, exact = abs(change), values.dtype == object
+    size = abs(change)
     fit = members[values[members] >= size]
     if np.isfinite(cap).all():
         fit = fit[values[fit] + change <= cap[fit]]
     if len(fit) == 0:
         return False
-    near = fit if exact else fit[values[fit] <= MUCH_LARGER * size]
+    near = fit[values[fit] <= MUCH_LARGER * size]
     n = near[np.argmax(values[near])] if len(near) else fit[np.argmin(values[fit])]
-    before, values[n] = values[n], values[n] + change
+    before = values[n]
+    values[n] += change
     return bool(values[n] != before)

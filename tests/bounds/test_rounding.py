@@ -9,12 +9,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicit_bias.base import rounding
+from implicit_bias.base.rounding import Enclosure, gamma, row_norms
+from implicit_bias.bounds import rounding
 from implicit_bias.problem import gated_linear
 from oracles import fractions
 
 
-def contains(found: rounding.Enclosure, expected: Any) -> None:
+def contains(found: Enclosure, expected: Any) -> None:
     assert (abs(fractions(found.value) - expected) <= fractions(found.radius)).all()
 
 
@@ -36,34 +37,36 @@ def test_enclosures_contain_the_real_products(
     X = rng.normal(size=(n, 4)) * 10.0 ** rng.integers(-spread, spread + 1, 4) + offset
     X *= 10.0 ** sizes[1]
     gates = sp.csr_array(Z) if sparse else Z
-    norms = rounding.row_norms(Z) * rounding.row_norms(X)
+    norms = row_norms(Z) * row_norms(X)
     weights = rounding.unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
-    exact_Z, exact_X = fractions(Z), fractions(X)
+    exact_Z = fractions(Z)
+    exact_X = fractions(X)
     V = exact_Z.T @ (fractions(weights)[:, None] * exact_X)
-    rough = rounding.dual_vector_norms(gates, X, rounding.row_norms(X), weights, sparse)
+    rough = rounding.dual_vector_norms(gates, X, row_norms(X), weights, sparse)
     for m, row in enumerate(V):
         value, radius = (Fraction(float(each[m])) for each in (rough.value, rough.radius))
         assert max(value - radius, Fraction(0)) ** 2 <= row @ row <= (value + radius) ** 2
     for columns, fine in rounding.precise_dual_vectors(gates, X, weights):
         for m, row in enumerate(V):
-            contains(rounding.Enclosure(fine.value[m], fine.radius[m]), row[columns])
+            contains(Enclosure(fine.value[m], fine.radius[m]), row[columns])
         # Twice the working precision: what is left is the rounding of one sum.
         largest = np.abs(Z).max(axis=0)[:, None] * np.abs(weights[:, None] * X).max(axis=0)
         slack = fine.radius - 2.0**-52 * np.abs(fine.value)
         assert (slack <= 1e-24 * n * largest + 1e-110).all()
     coef = rng.normal(size=(3, 4))
     f = ((exact_Z @ fractions(coef)) * exact_X).sum(axis=1)
-    contains(
-        rounding.predictions(gates, rounding.row_norms(X), coef, gated_linear(X, gates, coef)), f
-    )
+    contains(rounding.predictions(gates, row_norms(X), coef, gated_linear(X, gates, coef)), f)
     contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
 def test_blocks_of_samples_and_of_features() -> None:
     rng = np.random.default_rng(0)
-    n, d = rounding.BLOCK + 5, rounding.BLOCK + 3
-    Z, X = rng.integers(-4, 5, (n, 2)).astype(float), rng.integers(-9, 10, (n, d)).astype(float)
-    weights, coef = rng.integers(-3, 4, n).astype(float), rng.integers(-5, 6, (2, d)).astype(float)
+    n = rounding.BLOCK + 5
+    d = rounding.BLOCK + 3
+    Z = rng.integers(-4, 5, (n, 2)).astype(float)
+    X = rng.integers(-9, 10, (n, d)).astype(float)
+    weights = rng.integers(-3, 4, n).astype(float)
+    coef = rng.integers(-5, 6, (2, d)).astype(float)
     ((columns, V),) = rounding.precise_dual_vectors(Z, X, weights)
     np.testing.assert_array_equal(V.value, Z.T @ (weights[:, None] * X)[:, columns])
     assert not V.radius.any()  # integers: nothing is rounded
@@ -74,8 +77,10 @@ def test_blocks_of_samples_and_of_features() -> None:
 
 def test_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    Z, X, weights = rng.normal(size=(9, 4)), rng.normal(size=(9, 5)), rng.normal(size=9)
-    monkeypatch.setattr("implicit_bias.base.rounding.CHUNK", 8)
+    Z = rng.normal(size=(9, 4))
+    X = rng.normal(size=(9, 5))
+    weights = rng.normal(size=9)
+    monkeypatch.setattr("implicit_bias.bounds.rounding.CHUNK", 8)
     parts = list(rounding.precise_dual_vectors(Z, X, weights))
     assert [columns.start for columns, _ in parts] == [0, 2, 4]
     whole = np.hstack([V.value for _, V in parts])
@@ -84,5 +89,5 @@ def test_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_norms_of_rows_neither_over_nor_underflow() -> None:
     rows = np.array([[3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200], [0.0, 0.0]])
-    np.testing.assert_allclose(rounding.row_norms(rows), [5.0, 5e200, 5e-200, 0.0])
-    assert rounding.gamma(3) > 3 * 2.0**-53
+    np.testing.assert_allclose(row_norms(rows), [5.0, 5e200, 5e-200, 0.0])
+    assert gamma(3) > 3 * 2.0**-53
