@@ -24,14 +24,8 @@ from implicit_bias.base.validation import Array
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 
-# Classes are scaled where they are out of balance by this fraction of their largest entry, until
-# they are in balance up to the other.
-OUT_OF_BALANCE = 0.01
-IN_BALANCE = 1e-12
 # Times that flows are scaled, and that the rest of one class is taken up.
 MOST_REPAIRS = 100
-# An entry of alpha this much larger than a change keeps most of its digits.
-MUCH_LARGER = 2.0**32
 
 
 def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> Array:
@@ -113,7 +107,7 @@ def _scale_flows(rows: Constraints, values: Array) -> None:
     largest = np.zeros(n)
     np.maximum.at(largest, owners, values)
     np.maximum.at(largest, rivals, values)
-    allowed = OUT_OF_BALANCE * largest
+    allowed = 0.01 * largest  # what is nearer to balance is left to `_settle`
     for _ in range(MOST_REPAIRS):
         leaving = np.bincount(owners, weights=values, minlength=n)
         entering = np.bincount(rivals, weights=values, minlength=n)
@@ -124,7 +118,7 @@ def _scale_flows(rows: Constraints, values: Array) -> None:
         values[~(both[owners] & both[rivals])] = 0.0
         scale = (np.where(both, leaving, 1.0) / np.where(both, entering, 1.0)) ** 0.25
         values *= scale[rivals] / scale[owners]
-        allowed = np.full(n, IN_BALANCE * leaving.max())
+        allowed = np.full(n, 1e-12 * leaving.max())
 
 
 def _settle(rows: Constraints, values: Array, cap: Array) -> bool:
@@ -177,7 +171,8 @@ def _rest(rows: Constraints, values: Array, k: int) -> float:
 def _move(values: Array, members: Integers, change: float, cap: Array) -> bool:
     """Change one of some entries, in place, none beyond its cap: whether there is one to take it.
 
-    The largest whose digits are fine enough, so that the change is a small part of it.
+    The largest whose digits are fine enough, so that the change is a small part of it; else the
+    smallest.
     """
     size = abs(change)
     fit = members[values[members] >= size]
@@ -185,7 +180,7 @@ def _move(values: Array, members: Integers, change: float, cap: Array) -> bool:
         fit = fit[values[fit] + change <= cap[fit]]
     if len(fit) == 0:
         return False
-    near = fit[values[fit] <= MUCH_LARGER * size]
+    near = fit[values[fit] <= 2.0**32 * size]  # a change keeps most of its digits
     n = near[np.argmax(values[near])] if len(near) else fit[np.argmin(values[fit])]
     before = values[n]
     values[n] += change

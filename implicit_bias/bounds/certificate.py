@@ -59,12 +59,8 @@ from implicit_bias.problem import MarginProblem, check_problem
 
 __all__ = ["Certificate", "Status"]  # what `certify` and `grade` return, beside what is here
 
-# Products are evaluated again where rounding may cost more than this fraction of a bound and more
-# than REFINE_GAP of the gap.
+# Products are evaluated again where rounding may cost more than this fraction of a bound.
 REFINE = 1e-10
-REFINE_GAP = 0.01
-# Where the Gordan ratio exceeds this, a proof that the data are not separable is tried.
-TRY_PROOF = 1e5
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
@@ -165,7 +161,7 @@ def _certificate(
     if primal is not None and dual is not None:
         rough = relative_gap(dual.central, primal.central)
         if math.isfinite(rough):
-            target = max(REFINE, REFINE_GAP * rough)
+            target = max(REFINE, 0.01 * rough)  # or a hundredth of the gap
 
     upper = value_of_zero(problem)
     min_margin = math.nan
@@ -186,7 +182,8 @@ def _certificate(
     # A separator with a finite bound, or a soft margin, needs no proof and contradicts one.
     if math.isfinite(upper) or not problem.hard_margin:
         proof = None
-    elif proof is None and given is not None and given.gordan_ratio > TRY_PROOF:
+    elif proof is None and given is not None and given.gordan_ratio > 1e5:
+        # Any separator has a margin below 1e-5 relative to the features, or there is none.
         proof = prove_not_separable(problem, given.alpha, deadline)
     if proof is not None:
         lower = math.inf

@@ -27,12 +27,6 @@ from implicit_bias.problem import Features, MarginProblem
 
 # Coefficients whose best scale gains less than this fraction of their norm are graded as they are.
 SAME = 1e-14
-# Times that scores which decide on the bound are evaluated again.
-MOST_REFINEMENTS = 5
-# Margins of coefficients of about 1 below this are rounding, and their inverse has no square.
-SMALLEST_MARGIN = 2.0**-1000
-# An offset may exceed the coefficients by this power of two.
-LARGEST_OFFSET = 900
 
 
 def checked_coef(problem: MarginProblem, given: ArrayLike) -> Array:
@@ -109,7 +103,8 @@ class PrimalPoint:
             offsets = np.zeros(problem.norm_shape[0])
         exponent = math.frexp(np.abs(coef).max())[1]
         if offsets is not None:
-            exponent = max(exponent, math.frexp(np.abs(offsets).max())[1] - LARGEST_OFFSET)
+            # An offset may exceed the coefficients by 2^900.
+            exponent = max(exponent, math.frexp(np.abs(offsets).max())[1] - 900)
             offsets = np.ldexp(offsets, -exponent)
         coef = np.ldexp(coef, -exponent).reshape(problem.norm_shape)
         return cls(problem, coef, exponent, offsets, problem.features.apply(coef), as_stored)
@@ -220,7 +215,7 @@ class PrimalPoint:
         q = rows.smallest(rows.margins(self.values + self.offsets))
         if problem.hard_margin:
             c = 0.0
-            if q.min() > SMALLEST_MARGIN:
+            if q.min() > 2.0**-1000:  # below it margins are rounding, and 1 / c^2 underflows
                 c = 1.0 / q.min()
             return unit if abs(c - unit) <= NEAR * unit else c
         if not np.isfinite(self.norm):
@@ -265,12 +260,12 @@ class PrimalPoint:
 
     # --- other points
 
-    def refined(self) -> PrimalPoint:
-        """Evaluate with more digits the scores that decide."""
+    def refined(self, rounds: int = 5) -> PrimalPoint:
+        """Evaluate with more digits the scores that decide, and those that decide then."""
         features = self.problem.features
         found = self
         done = np.zeros(self.problem.n_samples, dtype=bool)
-        for _ in range(MOST_REFINEMENTS):
+        for _ in range(rounds):
             samples = np.flatnonzero(found._decisive & ~done)
             if len(samples) == 0:
                 break
