@@ -1,16 +1,18 @@
 r"""Dual variables that obey the equation of an intercept exactly: flows between the classes.
 
-With an intercept alpha must satisfy sum_p alpha_p b_p = 0, b_p = e_{y_n} - e_k: what leaves each
-class, the weights of its own samples, is what enters it, those of the pairs that it is the rival
-of. Rounding leaves a rest, with which alpha bounds nothing. So
+With an intercept alpha must satisfy sum_p alpha_p b_p = 0, b_p = e_{y_n} - e_k. As flows: what
+leaves each class (alpha_p of its own samples) equals what enters it (alpha_p of the constraints in
+which it is the rival). Rounding leaves a residual, and with a residual alpha bounds nothing. So
 
 1. where classes are out of balance by more than rounding, their flows are scaled (Osborne: what
-   leaves a class by 1 / s, what enters it by s; s is the root of the root of their ratio, with
-   which two classes are balanced at once and more do not overshoot);
-2. class by class single entries take the rest up, until it is 0 as real numbers. The classes are
-   the nodes of a tree of the heaviest pairs, and each one comes before the one next to it towards
-   the root, with which it settles. The root is balanced when all others are;
-3. where no entry is as fine as the rest, all are rounded down to a grid on which sums are exact.
+   leaves a class by 1 / s, what enters it by s; s is the fourth root of their ratio, with which
+   two classes are balanced at once and more do not overshoot);
+2. class by class single entries change by the residual, until it is 0 exactly. The classes are the
+   nodes of a tree of the heaviest pairs. A class is balanced by its flows to classes that are not
+   balanced yet, its parent among them, and before its parent. The root is balanced when all others
+   are, as the residuals sum to 0;
+3. where no entry has digits as fine as the residual, all entries are rounded down to a grid on
+   which sums are exact, and step 2 is done again.
 """
 
 from __future__ import annotations
@@ -23,9 +25,6 @@ from numpy.typing import ArrayLike
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
-
-# Times that flows are scaled, and that the rest of one class is taken up.
-MOST_REPAIRS = 100
 
 
 def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> Array:
@@ -53,7 +52,7 @@ def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> A
 
 def is_balanced(rows: Constraints, values: Array) -> bool:
     """Whether sum_p alpha_p b_p is 0 as real numbers."""
-    return not any(_rest(rows, values, k) for k in range(rows.width))
+    return not any(_residual(rows, values, k) for k in range(rows.width))
 
 
 def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array:
@@ -86,20 +85,20 @@ def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array
     if not 0.0 < found.sum() < np.inf:
         return np.zeros_like(values)
 
-    # 2. Let single entries take the rest up.
-    settled = found.copy()
-    if _settle(rows, settled, cap):
-        return settled
+    # 2. Change single entries by the residual.
+    changed = found.copy()
+    if _cancel_residuals(rows, changed, cap):
+        return changed
 
     # 3. The same on a grid.
     exponent = int(np.frexp(found.sum())[1]) - 52
     found = np.ldexp(np.floor(np.ldexp(found, -exponent)), exponent)
-    if _settle(rows, found, cap):
+    if _cancel_residuals(rows, found, cap):
         return found
     return np.zeros_like(values)
 
 
-def _scale_flows(rows: Constraints, values: Array) -> None:
+def _scale_flows(rows: Constraints, values: Array, most_steps: int = 100) -> None:
     """Scale what leaves and enters each class towards balance, in place (Osborne)."""
     n = rows.n_classes
     owners = rows.owners
@@ -107,8 +106,8 @@ def _scale_flows(rows: Constraints, values: Array) -> None:
     largest = np.zeros(n)
     np.maximum.at(largest, owners, values)
     np.maximum.at(largest, rivals, values)
-    allowed = 0.01 * largest  # what is nearer to balance is left to `_settle`
-    for _ in range(MOST_REPAIRS):
+    allowed = 0.01 * largest  # what is nearer to balance is left to step 2
+    for _ in range(most_steps):
         leaving = np.bincount(owners, weights=values, minlength=n)
         entering = np.bincount(rivals, weights=values, minlength=n)
         if (np.abs(leaving - entering) <= allowed).all():
@@ -121,27 +120,31 @@ def _scale_flows(rows: Constraints, values: Array) -> None:
         allowed = np.full(n, 1e-12 * leaving.max())
 
 
-def _settle(rows: Constraints, values: Array, cap: Array) -> bool:
+def _cancel_residuals(
+    rows: Constraints, values: Array, cap: Array, most_changes: int = 100
+) -> bool:
     """Change single entries, in place, until all classes are balanced: whether they are."""
-    unsettled = np.ones(rows.n_classes, dtype=bool)
+    is_open = np.ones(rows.n_classes, dtype=bool)  # classes that are not balanced yet
     for k in _leaves_first(rows, values):
-        leaving = np.flatnonzero((rows.owners == k) & unsettled[rows.rivals])
-        entering = np.flatnonzero((rows.rivals == k) & unsettled[rows.owners])
-        for _ in range(MOST_REPAIRS):
-            rest = _rest(rows, values, k)
-            if rest == 0:
+        leaving = np.flatnonzero((rows.owners == k) & is_open[rows.rivals])
+        entering = np.flatnonzero((rows.rivals == k) & is_open[rows.owners])
+        for _ in range(most_changes):
+            residual = _residual(rows, values, k)
+            if residual == 0:
                 break
-            # The larger flow loses the rest. Where it has no entry as fine as the rest, the smaller
-            # one may grow by it.
-            larger = leaving if rest > 0 else entering
-            smaller = entering if rest > 0 else leaving
-            if not (
-                _move(values, larger, -abs(rest), cap) or _move(values, smaller, abs(rest), cap)
-            ):
+            larger = leaving
+            smaller = entering
+            if residual < 0:
+                larger = entering
+                smaller = leaving
+            # The larger flow shrinks by the residual. Where none of its entries has digits as fine,
+            # the smaller one may grow by it.
+            size = abs(residual)
+            if not (_move(values, larger, -size, cap) or _move(values, smaller, size, cap)):
                 return False
         else:
             return False
-        unsettled[k] = False
+        is_open[k] = False
     return True
 
 
@@ -161,18 +164,17 @@ def _leaves_first(rows: Constraints, values: Array) -> list[int]:
     return order[:0:-1]
 
 
-def _rest(rows: Constraints, values: Array, k: int) -> float:
-    """Return what leaves a class less what enters it, rounded once: 0 just where that is 0."""
+def _residual(rows: Constraints, values: Array, k: int) -> float:
+    """Return what leaves a class less what enters it, rounded once: 0 only if it is exactly 0."""
     leaving = values[rows.owners == k].tolist()
     entering = (-values[rows.rivals == k]).tolist()
     return math.fsum(leaving + entering)
 
 
 def _move(values: Array, members: Integers, change: float, cap: Array) -> bool:
-    """Change one of some entries, in place, none beyond its cap: whether there is one to take it.
+    """Change one of some entries, in place and within its cap: whether an entry could change.
 
-    The largest whose digits are fine enough, so that the change is a small part of it; else the
-    smallest.
+    That is the largest entry whose digits are fine enough for the change, else the smallest one.
     """
     size = abs(change)
     fit = members[values[members] >= size]
@@ -181,7 +183,10 @@ def _move(values: Array, members: Integers, change: float, cap: Array) -> bool:
     if len(fit) == 0:
         return False
     near = fit[values[fit] <= 2.0**32 * size]  # a change keeps most of its digits
-    n = near[np.argmax(values[near])] if len(near) else fit[np.argmin(values[fit])]
+    if len(near):
+        n = near[np.argmax(values[near])]
+    else:
+        n = fit[np.argmin(values[fit])]
     before = values[n]
     values[n] += change
     return bool(values[n] != before)

@@ -6,16 +6,15 @@ upper  For any zeta and b, min over c >= 0 of Omega(c zeta) + sum_n C_n max(0, 1
 lower  For any alpha >= 0, sum(alpha) scaled so that max_g ||V_g(alpha)|| = 1 (and alpha_n <= C_n).
        With an intercept sum_n alpha_n y_n must be 0, exactly: alpha is balanced first (`balance`).
 
-With another norm Omega_*(V) is in the place of max_g ||V_g||. With many classes q_n is the
-smallest margin f_{y_n} + b_{y_n} - f_k - b_k of a sample, alpha has shape (N, K), sum_k alpha_nk is
-at most C_n, and the equation of the intercept is sum_n a_n = 0. The classes are those of
-`problem.constraints`, which are said alike for two and for many.
+With another norm Omega_*(V) takes the place of max_g ||V_g||. With many classes q_n is the smallest
+margin f_{y_n} + b_{y_n} - f_k - b_k of a sample, alpha has shape (N, K), sum_k alpha_nk is at most
+C_n, and the equation of the intercept is sum_n a_n = 0 (`problem.constraints`).
 
-Both hold for every iterate of every solver and for a network trained by gradient descent, and are
-computed here alone, in numpy, on the unscaled data: from above in `upper`, from below in `lower`.
+Both hold for every iterate of every solver and for a network trained by gradient descent. They are
+computed here and nowhere else, in numpy, on the unscaled data: the files are `upper` and `lower`.
 
-What is guaranteed: lower <= optimum <= upper, as real numbers, of the problem whose data are the
-stored float64 values. The optimum is inf where no coefficients separate. Each bound contains an
+The guarantee is rigorous, rounding included: lower <= optimum <= upper for the problem whose data
+are the stored float64 values. The optimum is inf where no coefficients separate. Each bound has an
 allowance for all rounding errors on the way to it (`rounding`). Where the allowance would exceed
 REFINE and a hundredth of the gap, the products are evaluated again with 28 digits. Neither bound
 depends on the scale of coef or alpha, which are normalised by powers of two first.
@@ -63,7 +62,7 @@ __all__ = ["Certificate", "Status"]  # what `certify` and `grade` return, beside
 REFINE = 1e-10
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # an infinite bound is no bound
 def certify(
     problem: MarginProblem,
     coef: ArrayLike | None = None,
@@ -135,7 +134,9 @@ def certificate_of(
     offsets : ndarray of shape (K',), optional
         Those that go with ``coef``; the best ones where not given.
     """
-    primal = dual = given = None
+    primal = None
+    dual = None
+    given = None
     if coef is not None:
         primal = PrimalPoint.of(problem, coef, offsets)
     if values is not None:
@@ -152,10 +153,10 @@ def _certificate(
     proof: Proof | None = None,
     deadline: Deadline = NEVER,
 ) -> tuple[Certificate, Proof | None]:
-    """Bounds from what was evaluated, again and with more digits where rounding matters.
+    """Return the bounds of a primal and a dual point, evaluated with more digits where it matters.
 
-    A proof that the data are not separable is looked for on the rows of the dual variables as they
-    were ``given``, to which the equation of the intercept was not yet applied.
+    A proof that the data are not separable is sought at the dual variables as they were ``given``.
+    They are not yet balanced: balancing leaves 0 where a single class has weight.
     """
     target = REFINE
     if primal is not None and dual is not None:
@@ -179,11 +180,11 @@ def _certificate(
         lower = dual.bound
         norms = dual.scaled_norms
 
-    # A separator with a finite bound, or a soft margin, needs no proof and contradicts one.
+    # Coefficients with a finite bound separate the data, and a soft margin is always finite.
     if math.isfinite(upper) or not problem.hard_margin:
         proof = None
     elif proof is None and given is not None and given.gordan_ratio > 1e5:
-        # Any separator has a margin below 1e-5 relative to the features, or there is none.
+        # Any separator has a margin below 1e-5 relative to the features: perhaps there is none.
         proof = prove_not_separable(problem, given.alpha, deadline)
     if proof is not None:
         lower = math.inf
@@ -287,7 +288,7 @@ class Graded:
     proof: Proof | None = None
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # an infinite bound is no bound
 def grade(
     problem: MarginProblem,
     coef: Array,

@@ -75,15 +75,15 @@ class Proof:
         Their dual variables, of sum 1, in the problem's shape: rounded.
     exact : tuple of Fraction, or None
         The same, positive, as they are; None where it is only proven that there are some.
-    share : float
-        Some solution is within this fraction of alpha in each entry, but for one rounding: below 1,
-        and 0 where there are exact ones.
+    relative_error : float
+        Some solution is within this fraction of alpha in each entry, up to one rounding: below 1,
+        and 0 where ``exact`` is given.
     """
 
     rows: Integers
     alpha: Array
     exact: tuple[Fraction, ...] | None = None
-    share: float = 0.0
+    relative_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class _Search:
             )
             if found is not None:
                 places, alpha = self._in_problem(np.flatnonzero(chosen)[found.rows], found.alpha)
-                return Proof(places, alpha, share=found.share)
+                return Proof(places, alpha, relative_error=found.relative_error)
         return None
 
     def by_vertex(self) -> Proof | None:

@@ -38,7 +38,7 @@ from implicit_bias.bounds.rounding import (
 from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import Features, MarginProblem, are_few
 
-# A scale that differs from 1 by less is a solver's own rounding: what it found is graded as it is.
+# A scale that differs from 1 by less is a solver's rounding: its dual variables are not rescaled.
 NEAR = 1e-11
 
 
@@ -122,7 +122,7 @@ class DualPoint:
         """Return the lower bound where Omega_*(V) is at most this."""
         if self.sum == 0 or math.isnan(norm):
             return 0.0
-        if norm == 0:
+        if norm == 0:  # V is exactly 0, so that the boxes alone bound alpha
             return self._by_box
         return min(down(self.sum / norm), LARGEST, self._by_box)
 
@@ -210,7 +210,8 @@ class DualPoint:
         point = self.balanced()
         if not point.values.any():
             return point
-        for exponent in (self.exponent, 0):  # c may be beyond float64 in the units of one of them
+        # The factor c may leave float64 in the given units, or in those of ``values``.
+        for exponent in (self.exponent, 0):
             c = point.scale(exponent)
             alpha = ldexp(point.values, exponent)
             total = float(alpha.sum())
@@ -260,7 +261,7 @@ def in_box(problem: MarginProblem, values: Array) -> Array:
 
 
 def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> Enclosure:
-    """Terms of Omega_*(V), (G,), of weights a_n (N, K') that have this many roundings.
+    """Terms of Omega_*(V), (G,), of weights a_n (N, K') with this many roundings each.
 
     Where the norm depends on the norms of the rows of V alone, their errors cost less to bound.
     """
@@ -279,7 +280,7 @@ def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> En
         )
         values.append(rows.value)
         radii.append(rows.radius)
-    return norm.of_rows(Enclosure(np.concatenate(values), np.concatenate(radii)))
+    return norm.from_row_norms(Enclosure(np.concatenate(values), np.concatenate(radii)))
 
 
 def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> Enclosure:
@@ -302,7 +303,7 @@ def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> E
 
 
 def _columns(features: Features, weights: Array) -> list[Array]:
-    """Weights (N,) of each class, of the samples that have features."""
+    """Weights (N,) of each class, 0 for the samples without features."""
     seen = np.where(features.zero[:, None], 0.0, weights)
     return [np.ascontiguousarray(column) for column in seen.T]
 

@@ -6,7 +6,7 @@ orthogonal projection onto the columns of W. Then
 
         W' (1 - P 1) = 0,        so that    alpha_p (1 - (P 1)_p)    solves Gordan's system
 
-if ||P 1|| < 1: then no entry is negative, and each is alpha_p up to that share. So a proof is an
+if ||P 1|| < 1: then no entry is negative, and each is alpha_p up to this fraction. So a proof is an
 alpha with a bound on one norm, which float64 gives safely, whatever the number of rows.
 
 Centre    ||P 1|| is the Newton decrement of the barrier - sum_p log s_p of the polytope
@@ -63,13 +63,13 @@ class Overlap:
         Rows, among those given, that have a part in it.
     alpha : ndarray of shape (S,)
         Positive.
-    share : float
+    relative_error : float
         Bound on ||P 1||, below 1.
     """
 
     rows: Integers
     alpha: Array
-    share: float
+    relative_error: float
 
 
 def find_overlap(
@@ -134,15 +134,15 @@ def find_overlap(
     alpha = alpha / alpha.max()
     kept = alpha > light
     W = A[kept] * alpha[kept, None]
-    share = projection_bound(W[:, A[kept].any(axis=0)])
-    if not share < 1.0:
+    relative_error = projection_bound(W[:, A[kept].any(axis=0)])
+    if not relative_error < 1.0:
         return None
     # A has the features over 2^exponent: of the features themselves alpha is over it, too.
     alpha = np.ldexp(alpha[kept], exponents[kept].min() - exponents[kept])
     total = alpha.sum()
     if not alpha.min() > SMALLEST_NORMAL * max(total, 1.0):  # some may have lost digits
         return None
-    return Overlap(index[kept], alpha / total, share)
+    return Overlap(index[kept], alpha / total, relative_error)
 
 
 def _equations(

@@ -43,12 +43,11 @@ BLOCK = 512
 SLICE_BITS = 21
 # Pairs of slices (i, j) with i + j below this are multiplied.
 ORDERS = 5
-# Entries of a precise product held at once.
-CHUNK = 2**22
 
 
 def unit_weights(alpha: Array, norms: Array) -> Array:
     """Return alpha times a power of two such that the largest alpha_n norms_n is about 1."""
+    # A sample without features counts with a tiny norm, so that its alpha alone stays finite.
     sizes = np.where(norms > 0, np.frexp(alpha)[1] + np.frexp(norms)[1], np.frexp(alpha)[1] - 900)
     return np.asarray(np.ldexp(alpha, -int(sizes[alpha > 0].max(initial=-5000))))
 
@@ -120,7 +119,10 @@ def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: 
     """
     sparse = sp.issparse(gates)
     # Terms of each sample; products with 0 are exact.
-    terms = np.diff(sp.csr_array(gates).indptr) if sparse else np.count_nonzero(gates, axis=1)
+    if sparse:
+        terms = np.diff(sp.csr_array(gates).indptr)
+    else:
+        terms = np.count_nonzero(gates, axis=1)
     # |f| errs by gamma sum_m |z_nm| ||coef_m|| ||x_n|| at most.
     reach = gamma(coef.shape[1] + int(terms.max()) + 3) * row_norms(coef) + UNDERFLOW
     if sparse:
@@ -135,14 +137,16 @@ def predictions(gates: Array | sp.csr_array, sizes: Array, coef: Array, values: 
 
 
 def precise_dual_vectors(
-    gates: Array | sp.csr_array, X: Array, weights: Array
+    gates: Array | sp.csr_array, X: Array, weights: Array, most_entries: int = 2**22
 ) -> Iterator[tuple[slice, Enclosure]]:
     """V (M, D), some of its columns at a time, to about 28 digits of its largest terms.
+
+    At most ``most_entries`` of V are held at a time.
 
     The radius is 0 where nothing was rounded.
     """
     active = np.flatnonzero(weights)
-    width = max(1, CHUNK // gates.shape[1])
+    width = max(1, most_entries // gates.shape[1])
     for start in range(0, X.shape[1], width):
         columns = slice(start, start + width)
         V = _Sum((gates.shape[1], X[:1, columns].shape[1]))

@@ -5,9 +5,9 @@ For a predictor that is linear in its coefficients zeta, the gradient of a loss 
     -dL/dzeta = sum_nk alpha_nk (e_{y_n} - e_k) (x) z(x_n) (x) x_n = V(alpha)
 
 with alpha_nk = -dL/dq_nk, so that the weights alpha >= 0 of the loss are dual variables, and each
-step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha)), as its iterate
-does from above. With a free offset the weights obey its equation only in the limit, and are
-repaired (`balance.balanced`).
+step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha)), and its iterate
+bounds it from above. With a free offset the weights obey its equation only as t -> infinity, so
+that they are balanced first (`balance`).
 
 ===========  ===========================  ================================
 loss         of a sample, margins q_nk    weight of a margin
@@ -40,7 +40,7 @@ from implicit_bias.problem import MarginProblem, check_problem
 RunLoss: TypeAlias = Literal["logistic", "exponential"]
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # an infinite bound is no bound
 def certify_run(
     problem: MarginProblem,
     model: Any,
@@ -54,7 +54,7 @@ def certify_run(
     Parameters
     ----------
     problem : MarginProblem
-        The maximum-margin problem that the run should go to; see `max_margin`.
+        The max-margin problem to whose solution the run should converge in direction.
     model : linear layer, tensor, or array_like
         The coefficients as they are in the run, not normalised: an object with ``weight`` and
         ``bias``, as a `torch.nn.Linear`; or an array of the shape of the problem's coefficients,
@@ -69,7 +69,7 @@ def certify_run(
     Returns
     -------
     Certificate
-        ``gap`` 0 means that the run is at its limit; the bounds hold for any iterate.
+        Its bounds hold for any iterate; ``gap`` 0 means that the run has converged.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def loss_weights(
     rows = problem.constraints
     scores = problem.decision(coef) + intercept
     margins = rows.margins(scores.reshape(problem.n_samples, -1))
-    if not np.isfinite(margins).all():  # they overflow, and smaller ones order the samples alike
+    if not np.isfinite(margins).all():  # they overflow: smaller coefficients keep the order
         return loss_weights(problem, np.ldexp(coef, -200), np.ldexp(intercept, -200), loss)
     weights = weights_of_margins(rows.by_sample(margins), loss)
     return rows.alpha(weights.reshape(-1))
@@ -133,7 +133,7 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
     Parameters
     ----------
     margins : ndarray of shape (N, R)
-        q, a row a sample; infinite where there is no margin, as of a sample with its own class.
+        q, one row per sample; infinite where there is no margin, as at a sample's own class.
     loss : {"logistic", "exponential"}
         See the module's table.
 
@@ -147,6 +147,7 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
     >>> weights_of_margins(np.array([[0.0], [np.log(3.0)]])).round(3).tolist()
     [[1.0], [0.5]]
     """
+    # Over the largest weight, as logarithms: late in a run all weights themselves would underflow.
     logarithms = -margins
     if loss == "logistic":
         total = scipy.special.logsumexp(logarithms, axis=1, keepdims=True)

@@ -44,7 +44,7 @@ class Status(Enum):
     )
 
     def __reduce__(self) -> tuple[type[Status], tuple[str]]:
-        """Rebuild from the value: skops needs this, where pickle asks Enum itself."""
+        """Rebuild from the value, for skops; pickle has a way of its own for an Enum."""
         return Status, (self.value,)
 
     @property
@@ -85,8 +85,8 @@ class Certificate:
     min_margin : float
         Smallest y_n (f(x_n) + b) of the coefficients as they were given; nan without coefficients.
     dual_norms : ndarray of shape (G,)
-        ||V_g|| at alpha scaled to be feasible, at most 1. A group below 1 is switched off at
-        the optimum; nan without alpha.
+        ||V_g|| at alpha scaled to be feasible, at most 1; nan without alpha. A group whose norm
+        is below 1 at the optimal alpha has zero coefficients.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class Certificate:
 
 
 def relative_gap(lower: float, upper: float) -> float:
-    """(upper - lower) / lower; nan for bounds that contradict each other."""
+    """Relative duality gap (upper - lower) / lower; nan for bounds that contradict each other."""
     if lower > upper * (1.0 + CONTRADICTION):
         return math.nan
     if math.isinf(upper) or lower <= 0:

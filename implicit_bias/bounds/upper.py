@@ -103,7 +103,7 @@ class PrimalPoint:
             offsets = np.zeros(problem.norm_shape[0])
         exponent = math.frexp(np.abs(coef).max())[1]
         if offsets is not None:
-            # An offset may exceed the coefficients by 2^900.
+            # Coefficients may be up to 2^900 times smaller than an offset without underflow.
             exponent = max(exponent, math.frexp(np.abs(offsets).max())[1] - 900)
             offsets = np.ldexp(offsets, -exponent)
         coef = np.ldexp(coef, -exponent).reshape(problem.norm_shape)
@@ -175,8 +175,9 @@ class PrimalPoint:
     def _soft_bound(self, radius: Array) -> tuple[float, float]:
         """Bound on the soft margin's primal value, and the stretch of c, a fraction, that has it.
 
-        At a large C the rounding of margins near 1 costs more than a scale a little larger, at
-        which they exceed 1. None where it gains next to nothing, so that grades repeat.
+        At a large C the rounding of margins near 1 costs more than a slightly larger scale, at
+        which they exceed 1. The stretch is 0 where it gains next to nothing, so that grading what
+        was graded before changes nothing.
         """
         margins = self.scale * self.smallest.value
         error = SAFETY * (self.scale * radius + 8 * UNIT * (np.abs(margins) + 1.0))
@@ -194,7 +195,7 @@ class PrimalPoint:
         losses = np.maximum(0.0, 1.0 - lowest + 2 * stretch * error)
         if not np.isfinite(losses).all():
             return math.inf
-        # A product of numbers from 0 on, rounded up; 0 stays.
+        # Each product is rounded up, but for an exact 0.
         costs = np.nextafter(self.problem.box * losses, np.where(losses > 0, np.inf, 0.0))
         norm = up(up(self.scale * self.norm) * up(1.0 + stretch))
         return up(norm + sum_up(costs.tolist()))
@@ -223,6 +224,7 @@ class PrimalPoint:
         if self.given is not None and self.as_stored and self.norm > 0:
             return unit
         c = best_scale(self.norm, q, problem.box)
+        # The own scale stays where another one gains next to nothing.
         best = self._estimate(c, q)
         zero = value_of_zero(problem)
         gain = self._estimate(unit, q) - min(best, zero)
@@ -243,7 +245,7 @@ class PrimalPoint:
             return np.asarray(-0.5 * (f[positive].min(axis=0) + f[~positive].max(axis=0)))
         if not (np.isfinite(self.norm) and self.norm > 0):
             return offsets_of_zero(problem)
-        # The value is convex in c, with the best offset at each c.
+        # With the best offset for each c, the primal value is convex in c.
         slope = -problem.shares[positive].sum()
 
         def offset(c: float) -> float:
@@ -254,7 +256,7 @@ class PrimalPoint:
         def value(c: float) -> float:
             return self._estimate(c, problem.y * (f[:, 0] + offset(c)))
 
-        best = golden(value, value_of_zero(problem) / self.norm)
+        best = golden_section(value, value_of_zero(problem) / self.norm)
         c = min((best, self._own_scale), key=value)
         return np.array([offset(c)])
 
@@ -356,6 +358,7 @@ def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) 
     margins = rows.margins(value)
     error = rows.sizes(scores.radius + 2 * UNIT * np.abs(value)) + 2 * UNIT * np.abs(margins)
     error *= SAFETY
+    # The smallest of the true margins is between the smallest of their lower and upper bounds.
     least = rows.smallest(margins)
     below = rows.smallest(margins - error)
     above = rows.smallest(margins + error)
@@ -400,8 +403,8 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
     if np.isinf(largest):
         smallest = float(margins.min())
         return 1.0 / smallest if smallest > 0 else 0.0
-    # Its slope rises by C m at c = 1 / m, for each margin m > 0. All over the largest C, which may
-    # be huge.
+    # The slope in c rises by C m at c = 1 / m, for each margin m > 0. All is divided by the largest
+    # C, which may be huge.
     rises = margins * (C / largest)
     slope = norm / largest - float(rises.sum())
     positive = margins > 0
@@ -410,8 +413,8 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
     return _flat_between(slope, 1.0 / margins[positive], rises[positive])[0]
 
 
-def golden(value: Callable[[float], float], right: float, steps: int = 90) -> float:
-    """Minimise a convex function on [0, right], by golden sections."""
+def golden_section(value: Callable[[float], float], right: float, steps: int = 90) -> float:
+    """Minimise a convex function on [0, right]."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     left = 0.0
     low = right * (1.0 - ratio)
@@ -434,18 +437,18 @@ def golden(value: Callable[[float], float], right: float, steps: int = 90) -> fl
     return low if at_low <= at_high else high
 
 
-def _flat_between(slope: float, kinks: Array, rises: Array) -> tuple[float, float]:
-    """Return the kinks between which a convex piecewise linear function is smallest.
+def _flat_between(slope: float, breakpoints: Array, rises: Array) -> tuple[float, float]:
+    """Return the two breakpoints between which a convex piecewise linear function is smallest.
 
-    Its slope rises at each kink, from the one that is given, below 0; where it goes through 0 at a
-    kink both are this one.
+    Its slope is given left of all breakpoints, below 0, and rises at each of them. Where it passes
+    0 at a breakpoint, both are this one.
     """
-    order = np.argsort(kinks)
+    order = np.argsort(breakpoints)
     after = slope + np.cumsum(rises[order])
-    last = len(kinks) - 1
+    last = len(breakpoints) - 1
     left = min(int(np.searchsorted(after, 0.0, "left")), last)
     right = min(int(np.searchsorted(after, 0.0, "right")), last)
-    return float(kinks[order[left]]), float(kinks[order[right]])
+    return float(breakpoints[order[left]]), float(breakpoints[order[right]])
 
 
 def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
@@ -459,6 +462,7 @@ def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
     smallest = np.full((n, n), np.inf)
     np.minimum.at(smallest, (rows.owners, rows.rivals), rows.margins(scores))
     own, rival = np.nonzero(np.isfinite(smallest))
+    # Minimise -t over (b, t), subject to t - b_j + b_k <= q_jk.
     pairs = np.arange(len(own))
     A = np.zeros((len(own), n + 1))
     A[pairs, own] = -1.0

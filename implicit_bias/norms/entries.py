@@ -43,14 +43,15 @@ class Entrywise(UndividedNorm):
     @property
     @abstractmethod
     def conjugate(self) -> Entrywise:
-        """That of the conjugate exponent."""
+        """The norm of the conjugate exponent."""
 
     @final
     def value(self, coef: Array) -> float:
-        """Root of the sum of powers of absolute values, of which the largest is brought to 1."""
+        """Root of the sum of powers of absolute values."""
         sizes = abs(coef)
         if self.exponent == 1:
             return float(sizes.sum())
+        # Over the largest entry, so that no power over- or underflows.
         largest = 0.0
         if math.prod(sizes.shape):
             largest = float(sizes.max())
@@ -67,12 +68,13 @@ class Entrywise(UndividedNorm):
         entry for p = 1.
         """
         sizes = abs(V)
-        signs = V / (sizes + (sizes == 0))
+        signs = V / (sizes + (sizes == 0))  # 0 where V is 0
         if self.exponent == 1:
             found = 0.0 * signs
             place = np.unravel_index(int(sizes.argmax()), tuple(sizes.shape))
             found[place] = signs[place]
             return found
+        # q - 1 = 1 / (p - 1).
         found = signs * (sizes / (LInf().value(sizes) or 1.0)) ** (1.0 / (self.exponent - 1.0))
         return found / (self.value(found) or 1.0)
 
@@ -82,7 +84,7 @@ class Entrywise(UndividedNorm):
             return self.value(A.magnitude)
         norm: Entrywise = self
         if not self.exact:
-            # The norm falls with the exponent, so that a slightly smaller exponent bounds it.
+            # The norm decreases in the exponent, so that of a slightly smaller exponent bounds it.
             norm = Lp(max(1.0, self.exponent * (1.0 - gamma(4))))
         # Relative errors: of the powers and their sum, then of 1 / p and the root. The p roundings
         # that a power makes of the division's rounding are one again after the root.
@@ -197,7 +199,7 @@ class Lp(Entrywise):
 
     def __post_init__(self) -> None:
         check_number(self.p, "p", "[1, inf]")
-        if not isinstance(self.p, int):  # a float32 would round what is made of it
+        if not isinstance(self.p, int):  # in float32 the conjugate exponent would be rounded
             object.__setattr__(self, "p", float(self.p))
 
     @property
@@ -218,5 +220,5 @@ class Lp(Entrywise):
 
     @property
     def conjugate(self) -> Lp:
-        """That of p / (p - 1)."""
+        """The norm of the conjugate exponent p / (p - 1)."""
         return Lp(self.p, not self.dual_exponent)

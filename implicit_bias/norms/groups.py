@@ -93,6 +93,7 @@ class GroupNorm(SumNorm):
         """Return an upper bound on Omega, as a real number."""
         norms = self.group_norms(coef)
         groups = self.groups_of_rows(math.prod(coef.shape[:-2]))
+        # Squares and sums within a row and within a group, and their roots and scalings.
         rounding = gamma(coef.shape[-1] + int(np.bincount(groups).max()) + 10)
         return sum_up((norms * (1.0 + rounding) + SMALLEST_NORMAL * (norms > 0)).tolist())
 
@@ -101,15 +102,17 @@ class GroupNorm(SumNorm):
         width = V.value.shape[-1]
         norms = row_norms(V.value.reshape(-1, width))
         radius = row_norms(V.radius.reshape(-1, width))
+        # ||row + E|| <= ||row|| + ||E||, and the rounding of both norms.
         rounding = gamma(width + 4) * (norms + radius)
-        return self.of_rows(Enclosure(norms, SAFETY * (radius + rounding))).magnitude
+        return self.from_row_norms(Enclosure(norms, SAFETY * (radius + rounding))).magnitude
 
-    def of_rows(self, rows: Enclosure) -> Enclosure:
+    def from_row_norms(self, rows: Enclosure) -> Enclosure:
         """Return ||V_g|| (G,) from the norms of the rows of V (M, D), or of (K, M, D)."""
         groups = self.groups_of_rows(len(rows.value) // len(self.groups))
         rounding = gamma(int(np.bincount(groups).max()) + 4)
         value = root_sums(rows.value, groups)
         radius = root_sums(rows.radius, groups)
+        # A norm of numbers near the smallest ones may lose all its digits.
         underflow = SMALLEST_NORMAL * ((value > 0) | (radius > 0))
         return Enclosure(value, SAFETY * (radius + rounding * value) + underflow)
 
@@ -131,7 +134,7 @@ class GroupNorm(SumNorm):
         return sum(cp.norm(zeta[np.flatnonzero(of_entries == g)], 2) for g in np.unique(of_entries))
 
     def aligned(self, V: Array, group_norms: Array) -> Array:
-        """zeta_g = d_g V_g, of the shape of V, of V and d (G,), by KKT."""
+        """Return zeta_g = d_g V_g, as KKT demands, in the shape of V, from V and d (G,)."""
         if self.apart:
             return V * group_norms.reshape(-1, self.n_groups)[:, self.groups, None]
         return V * group_norms[self.groups][:, None]
@@ -183,18 +186,20 @@ class _OverGroups(ConjugatedNorm):
 
     def _bounds(self, A: Enclosure) -> Array:
         """Return upper bounds on the norms of the groups, over an enclosure."""
-        parts = zip(self._parts(A.value), self._parts(A.radius), strict=True)
-        return np.array([self.norm.bound(Enclosure(*part)) for part in parts])
+        bounds = []
+        for value, radius in zip(self._parts(A.value), self._parts(A.radius), strict=True):
+            bounds.append(self.norm.bound(Enclosure(value, radius)))
+        return np.array(bounds)
 
     @final
     def maximiser(self, V: Array) -> Array:
-        """Return that of each group, times that of the groups' dual norms."""
+        """Return a_g u_g: a maximises over the groups' dual norms, u_g within the group."""
         parts = self._parts(V)
-        shares = self._outer.maximiser(np.array([self.norm.dual(part) for part in parts]))
+        weights = self._outer.maximiser(np.array([self.norm.dual(part) for part in parts]))
         found = np.zeros(V.shape)
-        for share, part, places in zip(shares, parts, self._places(V.shape), strict=True):
-            if share:
-                np.put(found, places, share * self.norm.maximiser(part))
+        for weight, part, places in zip(weights, parts, self._places(V.shape), strict=True):
+            if weight:
+                np.put(found, places, weight * self.norm.maximiser(part))
         return found
 
     @final

@@ -29,7 +29,7 @@ from implicit_bias.norms.norm import (
 
 
 class OfSingularValues(UndividedNorm):
-    """A norm of the singular values of the matrix K x MD, as entries; of tensors of torch, too.
+    """An l_p norm of the singular values of the matrix K x MD, in numpy or in torch.
 
     Attributes
     ----------
@@ -44,16 +44,16 @@ class OfSingularValues(UndividedNorm):
         return self.entries.value(_linalg(coef).svdvals(as_matrix(coef)))
 
     def maximiser(self, V: Array) -> Array:
-        """Return the singular vectors of V, with the maximiser of its singular values."""
+        """Return U diag(a) W', V = U diag(s) W', where a is the maximiser at the values s."""
         U, s, Vt = _linalg(V).svd(as_matrix(V), full_matrices=False)
-        # Those that are 0 but for rounding would be 1 in the polar factor.
+        # Singular values that are 0 but for rounding would have a = 1 in the spectral norm.
         unit = np.finfo(str(s.dtype).removeprefix("torch.")).eps
         tolerance = max(RANK_TOLERANCE, float(unit) * max(len(U), Vt.shape[1]))
-        shares = self.entries.maximiser(s * (s > tolerance * s[0]))
-        return ((U * shares) @ Vt).reshape(V.shape)
+        a = self.entries.maximiser(s * (s > tolerance * s[0]))
+        return ((U * a) @ Vt).reshape(V.shape)
 
     def partition(self, shape: Shape) -> Partition | None:
-        """Return that of the Euclidean norm, for a matrix of one row."""
+        """Return that of the Euclidean norm for a matrix of one row, whose singular value it is."""
         if shape[0] > 1:
             return None
         return L2().partition(shape)

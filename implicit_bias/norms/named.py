@@ -1,4 +1,4 @@
-"""Norms by name, norms of one's own, and what solvers know of norms."""
+"""Norms by name, custom norms, and the structure of norms that solvers use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from implicit_bias.norms.norm import (
     Shape,
 )
 
-# Roundings per entry that a norm of the caller's own may take: its relative error is gamma of all.
+# Roundings per entry that a custom norm may take: its relative error is gamma of all.
 OWN_ROUNDINGS = 16
 
 
@@ -40,7 +40,7 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     Raises
     ------
     ValueError
-        No such name, or groups for a norm that is no norm of features, or the caller's own.
+        No such name, or groups with a norm that cannot be summed over them, such as a custom one.
     TypeError
         Neither a name, nor a norm.
 
@@ -65,7 +65,7 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
 
 
 class AtomError(ValueError):
-    """The `atom` of a norm of the caller's own failed: no trouble of a solver."""
+    """The `atom` of a custom norm failed: no trouble of a solver."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,8 @@ class OwnNorm(OneGroupNorm):
     def _units(self, shape: Shape) -> Array:
         """Omega_* of each unit vector, of this shape."""
         if shape not in self._unit_duals:
-            units, found = np.zeros(shape), np.zeros(shape)
+            units = np.zeros(shape)
+            found = np.zeros(shape)
             for place in np.ndindex(shape):
                 units[place] = 1.0
                 found[place] = self.dual(units)
@@ -157,15 +158,17 @@ def name_of(norm: Norm) -> str:
             return name
     if isinstance(norm, Lp | Schatten):
         return repr(norm)
-    return type(norm.given if isinstance(norm, OwnNorm) else norm).__name__
+    if isinstance(norm, OwnNorm):
+        return type(norm.given).__name__
+    return type(norm).__name__
 
 
-# Norms of which the unit ball, or that of the dual, bounds each singular value.
+# Norms of singular values that built-in solvers take: each is the spectral norm or its dual.
 BALLS: tuple[Norm, ...] = (Nuclear(), Spectral())
 
 
 def entries_of(norm: Norm) -> Entrywise | None:
-    """Return l_p, p other than 2, if a norm is that, or the sum of it over groups."""
+    """Return l_p, p other than 2, if the norm is that or the sum of it over groups."""
     inner = norm.norm if isinstance(norm, SumOverGroups) else norm
     if isinstance(inner, Entrywise) and inner.exponent != 2.0:
         return inner

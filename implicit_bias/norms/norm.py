@@ -1,11 +1,22 @@
 r"""The protocol of norms: value, dual, maximiser, atom.
 
-`NormOf` is said of points of any kind: `Norm` of arrays, `tensors.ParameterNorm` of tensors by
-name. A norm of arrays has, besides,
+`NormOf` is the protocol for points of any kind: `Norm` is that of arrays, `tensors.ParameterNorm`
+that of tensors by name. A norm of arrays also has
 
 - its terms as a sum over groups, sum_g Omega_g, whose dual norm is max_g Omega_g*;
 - bounds on value and dual that include all rounding, for certificates;
 - a `Partition`, the structure that a solver may use: sums of Euclidean norms or of maxima.
+
+What classes of norms share:
+
+==============  ========================================  ==========================================
+class           terms of the sum over groups              dual norm
+==============  ========================================  ==========================================
+OneGroupNorm    one, the norm itself                      any
+SumNorm         ``group_norms`` and ``dual_norms``        the largest of ``dual_norms``
+ConjugatedNorm  any                                       ``conjugate``, another norm of the package
+UndividedNorm   one                                       ``conjugate``
+==============  ========================================  ==========================================
 """
 
 from __future__ import annotations
@@ -20,7 +31,7 @@ from numpy.typing import NDArray
 from implicit_bias.base.rounding import Enclosure, ldexp_up
 from implicit_bias.base.validation import Array
 
-# Eigenvalues below this share of the largest one count as zero.
+# Eigenvalues below this fraction of the largest one count as zero.
 RANK_TOLERANCE = 1e-12
 
 Shape: TypeAlias = tuple[int, ...]
@@ -66,7 +77,7 @@ class NormOf(ABC, Generic[Point, PointShape]):
         Raises
         ------
         NotImplementedError
-            A norm of the caller's own without this method.
+            A custom norm, whose value and dual do not determine it.
         """
 
     @abstractmethod
@@ -126,7 +137,7 @@ class Norm(NormOf[Array, Shape]):
 
 @runtime_checkable
 class HasValueAndDual(Protocol):
-    """What is asked of a norm of your own: both accurate to 16 roundings an entry."""
+    """What a custom norm must have, each accurate to 16 roundings per entry."""
 
     def value(self, coef: Array) -> float:
         """Omega of coefficients (K, M, D); K = 1 with two classes."""
@@ -137,7 +148,7 @@ class HasValueAndDual(Protocol):
 
 @runtime_checkable
 class HasAtom(Protocol):
-    """What a norm of your own needs for a solver."""
+    """What a custom norm needs for a solver."""
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """As in `Norm.atom`."""
@@ -172,7 +183,7 @@ class SumNorm(Norm):
 
 
 class ConjugatedNorm(Norm):
-    """A norm with a bound over an enclosure, whose dual is another norm of this package."""
+    """A norm whose dual is another norm of this package, with a bound over an enclosure."""
 
     @property
     @abstractmethod
@@ -210,5 +221,5 @@ class UndividedNorm(OneGroupNorm, ConjugatedNorm):
 
 
 def exactly(values: Array) -> Enclosure:
-    """Return numbers that are the real ones."""
+    """Return an enclosure of radius 0: the numbers are the real ones."""
     return Enclosure(values, np.zeros_like(values))

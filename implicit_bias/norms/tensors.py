@@ -81,7 +81,7 @@ class ParameterNorm(NormOf[Parameters, Shapes]):
 
 @runtime_checkable
 class HasParameterNorm(Protocol):
-    """What is asked of a norm of your own, of tensors by name."""
+    """What a custom norm of tensors by name must have."""
 
     def value(self, theta: Parameters) -> float:
         """||theta||."""
@@ -150,17 +150,17 @@ class ComposedNorm(ParameterNorm):
 
     def maximiser(self, V: Parameters) -> dict[str, Tensor]:
         """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
-        shares = self.outer.maximiser(self.tensor_dual_norms(V)).tolist()
+        weights = self.outer.maximiser(self.tensor_dual_norms(V)).tolist()
         found = {}
-        for share, (name, tensor) in zip(shares, V.items(), strict=True):
-            if share == 0:
+        for weight, (name, tensor) in zip(weights, V.items(), strict=True):
+            if weight == 0:
                 found[name] = torch.zeros_like(tensor)
                 continue
             norm = self.inner_of(name)
             best = torch.as_tensor(
                 norm.maximiser(_for_norm(norm, tensor)), dtype=tensor.dtype, device=tensor.device
             )
-            found[name] = share * self.unit(name) * best.reshape(tensor.shape)
+            found[name] = weight * self.unit(name) * best.reshape(tensor.shape)
         return found
 
     def inner_of(self, name: str) -> Norm:
@@ -205,7 +205,7 @@ class ComposedNorm(ParameterNorm):
 
 
 def check_parts(norm: ParameterNorm, names: Collection[str]) -> None:
-    """Refuse a norm by parts of a module that has no such parts, or others.
+    """Refuse a norm whose parts are not those of a module.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def _for_part(given: Mapping[str, Given], name: str) -> Given | None:
 @final
 @dataclass(frozen=True)
 class OwnParameterNorm(ParameterNorm):
-    """A norm of the caller's own, given by its value, its dual and its maximiser."""
+    """A custom norm, given by its value, its dual and its maximiser."""
 
     given: HasParameterNorm
     name: str
@@ -272,7 +272,7 @@ PARAMETER_NORMS: dict[str, ComposedNorm] = {
 
 
 def up_to_scales(norm: ParameterNorm) -> str:
-    """Return the name of the norm of the table that this one is but for scales; "" of others."""
+    """Return the name of the norm that this one is up to scales, if the table has it; else ""."""
     if isinstance(norm, ComposedNorm):
         for name, plain in PARAMETER_NORMS.items():
             if (norm.inner, norm.outer) == (plain.inner, plain.outer):
@@ -302,7 +302,7 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
         parts of the module to norms, {"readout": "linf", "": "spectral"}, is the largest of these
         norms of any tensor, "" being for all others: the implicit bias of normalised steps of
         several kinds.
-        An object of your own takes and gives tensors by name.
+        A custom object takes and returns tensors by name.
 
     Raises
     ------

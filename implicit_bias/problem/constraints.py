@@ -76,6 +76,7 @@ class Constraints:
     def of_labels(cls, y: NDArray[Any], classes: int | None, intercept: bool) -> Constraints:
         """Return all constraints of labels (N,): -1 and +1, or 0 .. K - 1 with K classes."""
         n = len(y)
+        # The two forms of labels differ here alone.
         if classes is None:
             own = (y < 0).astype(np.int64)  # class 0 is +1, class 1 is -1 and scores 0
             n_classes = 2
@@ -132,6 +133,7 @@ class Constraints:
     def smallest(self, values: NDArray[Any]) -> NDArray[Any]:
         """Smallest of each sample's values, (N,); inf for a sample without rows."""
         smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
+        # The rows of a sample lie together, from its first one on.
         if len(self._first) < len(values):
             values = np.minimum.reduceat(values, self._first)
         smallest[self.samples[self._first]] = values
@@ -145,7 +147,7 @@ class Constraints:
         return table[self._own_places] - table[self._rival_places]
 
     def sizes(self, scores: Array) -> Array:
-        """<abs(b_p), f(x_n(p))> of the rows, (R,): of errors of scores those of margins."""
+        """<abs(b_p), f(x_n(p))> of the rows, (R,): bounds margins' errors by those of scores."""
         table = self._with_unscored(scores).reshape(-1)
         return np.asarray(table[self._own_places] + table[self._rival_places])
 
@@ -163,12 +165,14 @@ class Constraints:
 
     def of_each_class(self, columns: sp.csr_array) -> sp.csr_array:
         """b_p (x) c_p, shape (R, K' m), of columns c (R, m): those of class 0 first."""
+        # The entries of c_p in the columns of the own class, and minus these in the rival's.
         m = columns.shape[1]
         row = np.repeat(np.arange(len(self)), np.diff(columns.indptr))
         own = columns.indices + m * self.owners[row]
         rival = columns.indices + m * self.rivals[row]
         places = np.append(own, rival)
         scored = places < m * self.width
+        # A class without scores has no columns.
         data = np.append(columns.data, -columns.data)[scored]
         rows = np.append(row, row)[scored]
         return sp.csr_array((data, (rows, places[scored])), (len(self), m * self.width))
@@ -190,20 +194,21 @@ class Constraints:
         return intercept
 
     def free_offsets(self, intercept: Array) -> Array:
-        """Return the free offsets, (J,), of those of all classes, (K',): `of_classes` backwards."""
+        """Return the free offsets, (J,), from those of all classes, (K'): inverts `of_classes`."""
+        # Differences alone count, so that the last class may be brought to 0.
         whole = np.append(intercept, np.zeros(self.n_classes - self.width))
         return whole[self.offset_classes] - whole[-1]
 
     # --- dual variables and margins of rows
 
     def equal_alpha(self) -> Array:
-        """Return equal dual variables of the problem, of sum 1 for each sample."""
+        """Return dual variables of the problem, equal within each sample, with sum 1."""
         return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
 
     def alpha_of_zero(self, shares: Array) -> Array:
-        """Return dual variables of the problem of the value of zeta = 0 where the largest C is 1.
+        """Return dual variables of the problem whose sum is the primal value of zeta = 0.
 
-        With an intercept each class sends as much as it receives.
+        The largest C is taken as 1. With an intercept they obey its equation.
 
         Parameters
         ----------
@@ -239,7 +244,7 @@ class Constraints:
         return self._label_entries(touched[:-1])
 
     def heavy_and_spread(self, weights: Array, count: int) -> Integers:
-        """Return places of this many rows, at most: half the heaviest, and some of each class."""
+        """Return at most this many rows: half of them the heaviest, and some of each class."""
         if len(self) <= count:
             return np.arange(len(self))
         heaviest = np.argsort(-weights, kind="stable")[: count // 2]
@@ -284,7 +289,7 @@ class Constraints:
 
 
 def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
-    """Return the rows of the smallest margins, in order: first one per sample, at most this many.
+    """Return the rows of the smallest margins, in ascending order; the worst of each sample first.
 
     Parameters
     ----------
@@ -293,9 +298,9 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
     samples : ndarray of int, shape (R,)
         Their samples.
     below : float
-        Rows of this margin or more are none.
+        Rows with this margin or more are left out.
     count : int
-        How many to return at most.
+        Most rows to return; further rows of a sample come after the worst of every one.
     """
     index = np.flatnonzero(margins < below)
     smallest = np.full(int(samples.max(initial=-1)) + 1, np.inf)
@@ -305,6 +310,7 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
         # Only the worst row of each sample, and only of the worst samples: the rest need no order.
         limit = np.partition(worst, count - 1)[count - 1]
         index = index[margins[index] <= np.minimum(smallest[samples[index]], limit)]
+    # Among rows in the order of margins, the first one of each sample is its worst.
     order = index[np.argsort(margins[index], kind="stable")]
     first = np.sort(np.unique(samples[order], return_index=True)[1])
     ranked = np.concatenate([order[first], np.delete(order, first)])
@@ -312,7 +318,7 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
 
 
 def spread(labels: NDArray[np.generic], count: int) -> Integers:
-    """Return places spread evenly over those of each label, at most this many of each, in order."""
+    """Return indices of at most this many entries of each label, evenly spaced, in order."""
     chosen = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -322,10 +328,11 @@ def spread(labels: NDArray[np.generic], count: int) -> Integers:
 
 
 def _even_flow(weights: Array) -> Array:
-    """Weights that classes send to each other, (J, J), each as much as it receives.
+    """Return a flow (K, K) between classes in which each class sends as much as it receives.
 
-    That is as much as its samples weigh, or those of all others. The classes are arcs of a circle:
-    turned by half of it, none lies on itself, and what it lies on is where it sends its weight.
+    A class sends its weight, or that of all others where it is smaller. The classes are arcs of a
+    circle, with these lengths: none exceeds half of it. Turned by half of the circle, an arc covers
+    parts of other arcs only; the lengths of these parts are what its class sends to theirs.
     """
     arcs = np.minimum(weights, weights.sum() - weights)
     ends = np.cumsum(arcs)

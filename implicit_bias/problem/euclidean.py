@@ -1,7 +1,7 @@
 """Norms that are sums of Euclidean norms over groups, as groups of gates.
 
-Where the groups of such a norm divide the features of a gate (as the group lasso does), features
-z_m(x_n) x_nd take the place of gates and the inputs are 1: the same problem, in groups of gates.
+A norm may divide the features of a gate into groups, as the group lasso does. Then the features
+z_m(x_n) x_nd become gates and every input becomes 1: the same problem, with groups of gates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     Returns
     -------
     features : Features
-        Those of the samples, (M, D) a class, or the same as gates, (M D, 1).
+        Those of the samples, of shape (M, D), or the same ones as gates, of shape (M D, 1).
     groups : ndarray of int, shape (K', M)
         Group of each gate of each class.
 

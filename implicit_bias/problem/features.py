@@ -12,7 +12,6 @@ row_gram(g)         (X X') o (Z_g Z_g')                           (N, N)
 matrix()            z_m(x_n) x_nd, where a program must have it   (N, M D)
 ==================  ============================================  ==========
 
-
 =========  ========  =====================================================
 X          (N, D)    inputs
 gates      (N, M)    z_m(x_n), dense or sparse
@@ -72,12 +71,12 @@ class Features:
 
     @cached_property
     def n_used(self) -> int:
-        """Features of a sample but those of gates that are always off."""
+        """Features of a sample, without those of gates that are always off."""
         return len(np.unique(self.sparse_gates.indices)) * self.X.shape[1]
 
     @cached_property
     def n_inputs(self) -> int:
-        """Inputs that vary, and one for all others if these are not 0."""
+        """Inputs that vary, and one for all constant ones together if any of these is not 0."""
         varying = (self.X != self.X[0]).any(axis=0)
         return int(varying.sum()) + bool(self.X[0][~varying].any())
 
@@ -158,10 +157,10 @@ class Features:
         return Features(self.X[samples], self.fast_gates[samples], self.groups)
 
     def of_rows(self, rows: Constraints) -> Features:
-        """Return those of constraints, b_p (x) phi(x_n(p)): of all classes, as columns of gates.
+        """Return the features of constraints, b_p (x) phi(x_n(p)).
 
-        Their margins are scores of coefficients (K' M, D), one class after the other. A group has
-        the columns of all classes.
+        Each class has gate columns of its own, K' M in all. Scores of coefficients (K' M, D), one
+        class after the other, are the margins. A group has the columns of all classes.
         """
         gates = rows.of_each_class(self.sparse_gates[rows.samples])
         return Features(self.X[rows.samples], gates, np.tile(self.groups, rows.width))
@@ -200,7 +199,9 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     few = are_few(gates)
     for start in range(0, len(X), BLOCK):
         rows = slice(start, start + BLOCK)
-        Z = gates if len(X) <= BLOCK else gates[rows]  # a copy of all takes longer than its use
+        Z = gates
+        if len(X) > BLOCK:  # a copy of all gates takes longer than the product
+            Z = gates[rows]
         if few:
             values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:

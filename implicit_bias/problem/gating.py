@@ -1,17 +1,20 @@
 """Gates z(x): known functions of the input that training does not change.
 
 Every gating maps inputs X (n, D) to a gate matrix Z (n, M), dense or CSR, and names the group
-of each of its M columns. A group is what the norm switches on and off as one: a hidden unit.
+of each of its M columns. The norm makes coefficients of a group zero together: a group is a hidden
+unit.
 
-================  =========================  ================================  ===============
-gating            columns M                  gates                             groups
-================  =========================  ================================  ===============
-HyperplaneContexts  H * C, context fastest   one-hot context of each unit      one per unit
-GlobalContexts    contexts that occur        one-hot context of the network    one
-UnitGates         H (+ 1 always on)          0/1, or any function of a         one per unit
-                                             projection (sigmoid, ...)
-NoGates           1                          the constant 1                    one
-================  =========================  ================================  ===============
+==================  ======================  ==============================  ============
+gating              columns M               gates                           groups
+==================  ======================  ==============================  ============
+HyperplaneContexts  H * C, context fastest  one-hot context of each unit    one per unit
+GlobalContexts      contexts that occur     one-hot context of the network  one
+UnitGates           H (+ 1 always on)       0/1, or any function of a       one per unit
+                                            projection (sigmoid, ...)
+NoGates             1                       the constant 1                  one
+CombinedGates       any                     those of another gating, times  any
+                                            a matrix
+==================  ======================  ==============================  ============
 
 Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5.
 """
@@ -62,8 +65,6 @@ FIRINGS: dict[str, Callable[[Array], Any]] = {
     ">=": lambda differences: differences >= 0,
     "sigmoid": scipy.special.expit,
 }
-# Projections this near to each other, as a fraction of the largest, are those of equal samples.
-TIE = 1e-12
 
 
 def dense(values: Any) -> Array:
@@ -521,6 +522,7 @@ def l2_combination(n_units: int, n_contexts: int) -> Array:
     -----
     Replaces eq. (23)/(25) of Lippl et al. (2022), which is not the root of their (24).
     """
+    # Helmert's rows are orthonormal and sum to 0: R R' = (I - B / C) / C + J / (H C)^2.
     of_unit = scipy.linalg.helmert(n_contexts).T / np.sqrt(n_contexts)
     size = n_units * n_contexts
     return np.hstack([np.kron(np.eye(n_units), of_unit), np.full((size, 1), 1.0 / size)])
@@ -577,20 +579,20 @@ def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: A
     return _median(_projections(reference, weights))
 
 
-def _median(projections: Array) -> Array:
+def _median(projections: Array, tie: float = 1e-12) -> Array:
     """Median over the samples (axis 0), moved off them.
 
     With an odd number of samples the median is one of them, and rounding would decide on which
     side it lies; so the middle of its gap to the next one is taken. Equal samples, whose
-    projections differ by rounding, count as one: the gap is to the next one that differs (or to
-    the last one below, if none is above).
+    projections differ by rounding (at most the fraction ``tie`` of the largest one), count as one:
+    the gap is to the next one that differs, or to the last one below if none is above.
     """
     n = len(projections)
     rank = (n - 1) // 2
     ranks = [rank, min(rank + 1, n - 1)]
     lower, upper = np.partition(projections, ranks, axis=0)[ranks]
     middle: Array = (lower + upper) / 2
-    equal = TIE * np.abs(projections).max(axis=0)
+    equal = tie * np.abs(projections).max(axis=0)
     for column in zip(*np.nonzero(upper - lower <= equal), strict=True):
         values = np.sort(projections[(slice(None), *column)])
         gap = np.searchsorted(values, lower[column] + equal[column], side="right")
@@ -622,6 +624,8 @@ def _packed(fires: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def _orthogonal(weights: Array) -> Array:
     """Orthonormal rows (or columns, where H > D) from Gaussian weights (H, D), Haar measure."""
     wide = weights.shape[0] < weights.shape[1]
-    q, r = np.linalg.qr(weights.T if wide else weights)
+    tall = weights.T if wide else weights
+    q, r = np.linalg.qr(tall)
+    # With a positive diagonal of r the decomposition is unique, and q is uniformly distributed.
     q *= np.sign(np.diag(r))
     return np.ascontiguousarray(q.T if wide else q)

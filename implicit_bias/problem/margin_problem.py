@@ -33,8 +33,8 @@ Dual    maximise  sum_nk alpha_nk
 
 Then zeta and V have shape (K, M, D), alpha has (N, K) with alpha_{n, y_n} = 0, b has (K,), and in
 kernels there is one more mask, <e_{y_n} - e_k, e_{y_m} - e_l> for the pairs (n, k) and (m, l).
-Within, two classes are the case K' = 1 (`constraints`): norms and features see coefficients
-(K', M, D), and only the arrays that callers pass and receive lack the first axis.
+Inside the package two classes are the case K' = 1 (`constraints`): norms and features see
+coefficients (K', M, D), and only the arrays that callers pass and receive lack the first axis.
 K = 2 is the binary program with zeta_1 = -zeta_0 = zeta / 2; its optimum is the binary one divided
 by the root of 2 (l2, spectral, nuclear), by 1 (l1), by 2 (l_inf).
 
@@ -65,15 +65,16 @@ from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
 # Range of a finite C: beyond it the sum of C over samples and its square roots leave float64.
-SMALLEST_C, LARGEST_C = 1e-290, 1e290
+SMALLEST_C = 1e-290
+LARGEST_C = 1e290
 
 
 @dataclass(frozen=True, eq=False)
 class MarginProblem:
     """Maximise the margin under a norm, for any gates, with two classes or more.
 
-    What is known of a problem is computed once, so its arrays must not change: they are read-only,
-    and copies of those that the caller could still write. Arrays that were made read-only before
+    Properties are cached, so the arrays of a problem must not change: they are read-only, and
+    copies where the caller could still write to the given ones. Arrays that were read-only before
     (those of a `Dataset`, or of another problem) are shared.
 
     Parameters
@@ -206,7 +207,7 @@ class MarginProblem:
         _ = self.n_groups  # a norm refuses coefficients that do not have its groups
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: what else is known is computed anew, from what they are then."""
+        """Return the fields alone: cached properties are computed anew after unpickling."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -281,7 +282,9 @@ class MarginProblem:
     @cached_property
     def shares(self) -> Array:
         """C of each sample over the largest one, (N,); ones with the hard margin."""
-        return np.ones(self.n_samples) if self.hard_margin else self.box / self.box.max()
+        if self.hard_margin:
+            return np.ones(self.n_samples)
+        return self.box / self.box.max()
 
     @cached_property
     def features(self) -> Features:
@@ -308,7 +311,7 @@ class MarginProblem:
         return rows.weights(rows.values(alpha)).reshape(self.alpha_shape)
 
     def totals(self, alpha: Array) -> Array:
-        """Return what each sample has of the dual variables, sum_k alpha_nk, shape (N,)."""
+        """Sum of each sample's dual variables, sum_k alpha_nk, shape (N,)."""
         rows = self.constraints
         return rows.totals(rows.values(alpha))
 
@@ -324,9 +327,9 @@ class MarginProblem:
         return self.norm.group_norms(coef.reshape(self.norm_shape))
 
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
-        """zeta_g = d_g V_g(alpha): KKT's coefficients of alpha and d (G,).
+        """Return zeta_g = d_g V_g(alpha), as KKT demands, from alpha and d (G,).
 
-        Of a norm that is a sum of Euclidean norms over groups, which need not be those of columns.
+        The norm is a sum of Euclidean norms over groups, which need not be groups of gate columns.
         """
         V = self.dual_vectors(alpha)
         if self.norm is self.gate_norm:
@@ -384,7 +387,7 @@ class MarginProblem:
         return replace(self, X=X, y=self.y[index], gates=self.gates[index], C=C)
 
     def _by_class(self, values: Array) -> Array:
-        """Return what each sample has, (N,) or (N, K), as (N, K'), a column a class."""
+        """Return values (N,) or (N, K) of the samples as (N, K'), one column per class."""
         return values.reshape(self.n_samples, -1)
 
 
@@ -506,7 +509,7 @@ def max_margin(
 
 
 def C_in_words(C: float | Array) -> str:  # noqa: N802 - C is a name
-    """Return a C, or the least and the largest of many, as text."""
+    """Return a C, or the smallest and the largest of many, as text."""
     if np.ndim(C) == 0:
         return f"{C:g}"
     return f"{np.min(C):g} to {np.max(C):g}"
@@ -579,8 +582,8 @@ def _as_norms(
     """Return the group norm of gate columns, and the norm of the problem: often the same.
 
     Coefficients have this shape (K', M, D). A norm of two classes (K' = 1) that is one of gate
-    columns, such as l2, which is one group, is recognised, so that all solvers of group norms, and
-    all their certificates, take it.
+    columns, such as l2, which is one group, is replaced by the group norm: then all solvers of
+    group norms take it.
     """
     if norm is not None:
         norm = as_norm(norm)

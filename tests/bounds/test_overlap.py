@@ -45,7 +45,7 @@ def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
     rows = problem.constraints
     assert len(rows) == len(problem.constraints)
     alpha = rows.subset(found.rows).alpha(found.alpha)
-    check_proof(problem, Proof(found.rows, alpha, share=found.share))
+    check_proof(problem, Proof(found.rows, alpha, relative_error=found.relative_error))
 
 
 @pytest.mark.parametrize("intercept", [False, True])

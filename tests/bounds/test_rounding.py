@@ -75,13 +75,12 @@ def test_blocks_of_samples_and_of_features() -> None:
     assert (found.radius <= 1e-15 * np.abs(found.value) + 1e-100).all()
 
 
-def test_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_in_chunks() -> None:
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(9, 4))
     X = rng.normal(size=(9, 5))
     weights = rng.normal(size=9)
-    monkeypatch.setattr("implicit_bias.bounds.rounding.CHUNK", 8)
-    parts = list(rounding.precise_dual_vectors(Z, X, weights))
+    parts = list(rounding.precise_dual_vectors(Z, X, weights, most_entries=8))
     assert [columns.start for columns, _ in parts] == [0, 2, 4]
     whole = np.hstack([V.value for _, V in parts])
     np.testing.assert_allclose(whole, Z.T @ (weights[:, None] * X), rtol=1e-12, atol=1e-14)

@@ -335,7 +335,7 @@ def test_norms_of_groups_are_enclosed_with_the_rounding_of_their_sums() -> None:
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 4, 200)
     rows = rng.exponential(size=200)
-    found = GroupNorm(groups).of_rows(Enclosure(rows, 0.0 * rows))
+    found = GroupNorm(groups).from_row_norms(Enclosure(rows, 0.0 * rows))
     for g in range(4):
         squared = sum(mpq(value) ** 2 for value in rows[groups == g].tolist())
         value, radius = mpq(float(found.value[g])), mpq(float(found.radius[g]))
