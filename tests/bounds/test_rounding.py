@@ -75,6 +75,41 @@ def test_blocks_of_samples_and_of_features() -> None:
     assert (found.radius <= 1e-15 * np.abs(found.value) + 1e-100).all()
 
 
+# Sums of which float64 keeps the first digits, or slices all but the last.
+LAST_DIGITS: dict[str, tuple[list[float], list[float]]] = {
+    "one rounding of the sum": ([1.0, 1.0], [1.0, 2.0**-54]),
+    "below the last slice": ([1.0, 1.0, 1.0], [1.0, -1.0, 2.0**-120]),
+    "a product of slices": ([1.0, 1.0, 1.0 + 2.0**-30], [1.0, -1.0, 2.0**-90]),
+}
+
+
+@pytest.mark.parametrize("name", LAST_DIGITS)
+@pytest.mark.parametrize("gated", [False, True])
+def test_what_precise_products_drop_is_in_their_radius(name: str, gated: bool) -> None:
+    """Whether the terms are those of one gate or of one gate each."""
+    inputs, coef = (np.array(values) for values in LAST_DIGITS[name])
+    expected = fractions(inputs) @ fractions(coef)
+    X = inputs[None]
+    Z = np.ones((1, 1))
+    zeta = coef[None]
+    if gated:
+        X = np.ones((1, 1))
+        Z = inputs[None]
+        zeta = coef[:, None]
+    contains(rounding.precise_predictions(Z, X, zeta, np.arange(1)), np.array([expected]))
+    weighted = rounding.precise_dual_vectors(inputs[:, None], coef[:, None], np.ones(len(coef)))
+    ((_, V),) = weighted
+    contains(V, np.array([[expected]]))
+
+
+def test_a_prediction_may_be_summed_in_any_order() -> None:
+    """From the largest term on, each of the others is rounded away."""
+    coef = np.array([[1.0, *[2.0**-53] * 200]])
+    X = np.ones((1, 201))
+    found = rounding.predictions(np.ones((1, 1)), row_norms(X), coef, np.ones(1))
+    contains(found, np.array([1 + 200 * Fraction(2) ** -53]))
+
+
 def test_columns_in_chunks() -> None:
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(9, 4))

@@ -12,7 +12,7 @@ from cases import build, cloud, gln, linear, plain
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.balance import is_balanced, repaired
 from implicit_bias.bounds.certificate import Status, certify, grade
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import solve
 from oracles import check_signs
 
@@ -29,6 +29,21 @@ def test_the_equation_must_hold_exactly() -> None:
     off = exact.copy()
     off[0] = np.nextafter(off[0], 9)
     assert not is_balanced(problem.constraints, off)
+
+
+def test_each_class_must_be_balanced() -> None:
+    rows = max_margin(np.eye(3), [0, 1, 2], intercept=True).constraints
+    alpha = np.zeros((3, 3))
+    alpha[1, 2] = 1.0  # from class 1 to class 2: the flows of class 0 are 0
+    assert not is_balanced(rows, rows.values(alpha))
+    alpha[2, 1] = 1.0
+    assert is_balanced(rows, rows.values(alpha))
+
+
+def test_a_proof_is_sought_before_balancing_leaves_nothing() -> None:
+    """The sample 0 lies between -1 and 1; its alpha is so small that nothing near is balanced."""
+    problem = plain(np.array([[1.0], [-1.0], [0.0]]), [1.0, 1.0, -1.0], intercept=True)
+    assert certify(problem, alpha=np.array([1.0, 1.0, 1e-310])).lower == np.inf
 
 
 @pytest.mark.parametrize("C", [np.inf, 0.3])
