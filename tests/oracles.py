@@ -243,12 +243,12 @@ def check_proof(problem: MarginProblem, proof: Proof | None) -> None:
     equations = _equations(problem, proof)
     if proof.exact is None:
         assert (given > 0).all()
-        assert 0 < proof.share < 1
+        assert 0 < proof.relative_error < 1
         factors = nearest_factors(equations, given)
         assert all(factor > 0 for factor in factors)
-        assert max(abs(1 - factor) for factor in factors) <= proof.share + 1e-15
+        assert max(abs(1 - factor) for factor in factors) <= proof.relative_error + 1e-15
         return
-    assert proof.share == 0
+    assert proof.relative_error == 0
     assert all(value > 0 for value in proof.exact)
     assert sum(proof.exact) == 1
     assert given.tolist() == [float(value) for value in proof.exact]

@@ -1,41 +1,33 @@
 r"""Dual variables that obey the equation of an intercept exactly: flows between the classes.
 
-With an intercept alpha must satisfy sum_p alpha_p b_p = 0, b_p = e_{y_n} - e_k: what leaves each
-class, the weights of its own samples, is what enters it, those of the pairs that it is the rival
-of. Rounding leaves a rest, with which alpha bounds nothing. So
+With an intercept alpha must satisfy sum_p alpha_p b_p = 0, b_p = e_{y_n} - e_k. As flows: what
+leaves each class (alpha_p of its own samples) equals what enters it (alpha_p of the constraints in
+which it is the rival). Rounding leaves a residual, and with a residual alpha bounds nothing. So
 
 1. where classes are out of balance by more than rounding, their flows are scaled (Osborne: what
-   leaves a class by 1 / s, what enters it by s; s is the root of the root of their ratio, with
-   which two classes are balanced at once and more do not overshoot);
-2. class by class single entries take the rest up, until it is 0 as real numbers. The classes are
-   the nodes of a tree of the heaviest pairs, and each one comes before the one next to it towards
-   the root, with which it settles. The root is balanced when all others are;
-3. where no entry is as fine as the rest, all are rounded down to a grid on which sums are exact.
-
-Numbers are float64, or exact ones as arrays of objects, of which 2. alone is needed.
+   leaves a class by 1 / s, what enters it by s; s is the fourth root of their ratio, with which
+   two classes are balanced at once and more do not overshoot);
+2. class by class single entries change by the residual, until it is 0 exactly. The classes are the
+   nodes of a tree of the heaviest pairs. A class is balanced by its flows to classes that are not
+   balanced yet, its parent among them, and before its parent. The root is balanced when all others
+   are, as the residuals sum to 0;
+3. where no entry has digits as fine as the residual, all entries are rounded down to a grid on
+   which sums are exact, and step 2 is done again.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 
-# Classes are scaled where they are out of balance by this share of their largest entry, until they
-# are in balance up to the other.
-OUT_OF_BALANCE, IN_BALANCE = 0.01, 1e-12
-MOST_REPAIRS = 100
-# An entry of alpha this much larger than a change keeps most of its digits.
-MUCH_LARGER = 2.0**32
 
-
-def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: ArrayLike = np.inf) -> NDArray[Any]:
+def repaired(problem: MarginProblem, alpha: Array, cap: ArrayLike = np.inf) -> Array:
     """Return alpha, (N,) or (N, K), near the one given that obeys the equation of an intercept.
 
     Parameters
@@ -43,7 +35,7 @@ def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: ArrayLike = np.in
     problem : MarginProblem
         The problem; without an intercept alpha is returned as it is.
     alpha : ndarray of shape (N,) or (N, K)
-        Dual variables, not negative: float64, or objects such as fractions.
+        Dual variables, not negative.
     cap : float or array_like of shape (N,)
         No entry of a sample grows beyond it.
 
@@ -58,12 +50,12 @@ def repaired(problem: MarginProblem, alpha: NDArray[Any], cap: ArrayLike = np.in
     return rows.alpha(balanced(rows, rows.values(alpha), cap))
 
 
-def is_balanced(rows: Constraints, values: NDArray[Any]) -> bool:
+def is_balanced(rows: Constraints, values: Array) -> bool:
     """Whether sum_p alpha_p b_p is 0 as real numbers."""
-    return not any(_rest(rows, values, k) for k in range(rows.width))
+    return not any(_residual(rows, values, k) for k in range(rows.width))
 
 
-def balanced(rows: Constraints, values: NDArray[Any], cap: ArrayLike = np.inf) -> NDArray[Any]:
+def balanced(rows: Constraints, values: Array, cap: ArrayLike = np.inf) -> Array:
     """Return values (R,) near those given with sum_p alpha_p b_p = 0, exactly.
 
     Parameters
@@ -71,105 +63,130 @@ def balanced(rows: Constraints, values: NDArray[Any], cap: ArrayLike = np.inf) -
     rows : Constraints
         The constraints.
     values : ndarray of shape (R,)
-        Their dual variables, not negative: float64, or objects such as fractions.
+        Their dual variables, not negative.
     cap : float or array_like of shape (N,)
         No sample's total grows beyond it, but by what rounding adds.
 
     Returns
     -------
     ndarray of shape (R,)
-        Zeros (of exact numbers those given) where nothing near obeys the equation.
+        Zeros where nothing near obeys the equation.
     """
-    found, nothing = values.copy(), np.zeros_like(values)
     caps = np.broadcast_to(np.asarray(cap, dtype=np.float64), rows.n_samples)
     cap = caps[rows.samples]
-    if values.dtype == object:
-        return found if _settle(rows, found, cap) else values
+    found = values.copy()
+
+    # 1. Scale flows, then all of them into the caps.
     _scale_flows(rows, found)
     totals = rows.totals(found)
-    if (over := totals > caps).any():
+    over = totals > caps
+    if over.any():
         found = np.minimum(found * (caps[over] / totals[over]).min(), cap)
     if not 0.0 < found.sum() < np.inf:
-        return nothing
-    settled = found.copy()
-    if _settle(rows, settled, cap):
-        return settled
+        return np.zeros_like(values)
+
+    # 2. Change single entries by the residual.
+    changed = found.copy()
+    if _cancel_residuals(rows, changed, cap):
+        return changed
+
+    # 3. The same on a grid.
     exponent = int(np.frexp(found.sum())[1]) - 52
     found = np.ldexp(np.floor(np.ldexp(found, -exponent)), exponent)
-    return found if _settle(rows, found, cap) else nothing
+    if _cancel_residuals(rows, found, cap):
+        return found
+    return np.zeros_like(values)
 
 
-def _scale_flows(rows: Constraints, values: Array) -> None:
-    """Scale what leaves and enters each class towards balance, in place."""
-    n, owners, rivals = rows.n_classes, rows.owners, rows.rivals
+def _scale_flows(rows: Constraints, values: Array, most_steps: int = 100) -> None:
+    """Scale what leaves and enters each class towards balance, in place (Osborne)."""
+    n = rows.n_classes
+    owners = rows.owners
+    rivals = rows.rivals
     largest = np.zeros(n)
-    for ends in (owners, rivals):
-        np.maximum.at(largest, ends, values)
-    allowed = OUT_OF_BALANCE * largest
-    for _ in range(MOST_REPAIRS):
+    np.maximum.at(largest, owners, values)
+    np.maximum.at(largest, rivals, values)
+    allowed = 0.01 * largest  # what is nearer to balance is left to step 2
+    for _ in range(most_steps):
         leaving = np.bincount(owners, weights=values, minlength=n)
         entering = np.bincount(rivals, weights=values, minlength=n)
         if (np.abs(leaving - entering) <= allowed).all():
             break
+        # A class that only sends, or only receives, can have no weight at all.
         both = (leaving > 0) & (entering > 0)
         values[~(both[owners] & both[rivals])] = 0.0
         scale = (np.where(both, leaving, 1.0) / np.where(both, entering, 1.0)) ** 0.25
         values *= scale[rivals] / scale[owners]
-        allowed = np.full(n, IN_BALANCE * leaving.max())
+        allowed = np.full(n, 1e-12 * leaving.max())
 
 
-def _settle(rows: Constraints, values: NDArray[Any], cap: Array) -> bool:
+def _cancel_residuals(
+    rows: Constraints, values: Array, cap: Array, most_changes: int = 100
+) -> bool:
     """Change single entries, in place, until all classes are balanced: whether they are."""
-    unsettled = np.ones(rows.n_classes, dtype=bool)
+    is_open = np.ones(rows.n_classes, dtype=bool)  # classes that are not balanced yet
     for k in _leaves_first(rows, values):
-        leaving = np.flatnonzero((rows.owners == k) & unsettled[rows.rivals])
-        entering = np.flatnonzero((rows.rivals == k) & unsettled[rows.owners])
-        for _ in range(MOST_REPAIRS):
-            rest = _rest(rows, values, k)
-            if rest == 0:
+        leaving = np.flatnonzero((rows.owners == k) & is_open[rows.rivals])
+        entering = np.flatnonzero((rows.rivals == k) & is_open[rows.owners])
+        for _ in range(most_changes):
+            residual = _residual(rows, values, k)
+            if residual == 0:
                 break
-            more, less = (leaving, entering) if rest > 0 else (entering, leaving)
-            # Where the larger flow has no entry as fine as the rest, the smaller one may.
-            if not (_move(values, more, -abs(rest), cap) or _move(values, less, abs(rest), cap)):
+            larger = leaving
+            smaller = entering
+            if residual < 0:
+                larger = entering
+                smaller = leaving
+            # The larger flow shrinks by the residual. Where none of its entries has digits as fine,
+            # the smaller one may grow by it.
+            size = abs(residual)
+            if not (_move(values, larger, -size, cap) or _move(values, smaller, size, cap)):
                 return False
         else:
             return False
-        unsettled[k] = False
+        is_open[k] = False
     return True
 
 
-def _leaves_first(rows: Constraints, values: NDArray[Any]) -> list[int]:
+def _leaves_first(rows: Constraints, values: Array) -> list[int]:
     """Return all classes but the root of a tree of the heaviest pairs, the leaves first (Prim)."""
-    heaviest = np.zeros((rows.n_classes, rows.n_classes), dtype=values.dtype)
+    heaviest = np.zeros((rows.n_classes, rows.n_classes))
     np.maximum.at(heaviest, (rows.owners, rows.rivals), values)
     heaviest = np.maximum(heaviest, heaviest.T)
     order = [int(heaviest.max(axis=1).argmax())]
-    reach, left = heaviest[order[0]], np.delete(np.arange(rows.n_classes), order[0])
+    left = np.delete(np.arange(rows.n_classes), order[0])
+    reach = heaviest[order[0]]  # the heaviest pair of each class with one of the tree
     while len(left):
         place = int(reach[left].argmax())
         order.append(int(left[place]))
-        reach, left = np.maximum(reach, heaviest[order[-1]]), np.delete(left, place)
+        reach = np.maximum(reach, heaviest[order[-1]])
+        left = np.delete(left, place)
     return order[:0:-1]
 
 
-def _rest(rows: Constraints, values: NDArray[Any], k: int) -> Any:
-    """Return what leaves a class less what enters it, rounded once: 0 just where that is 0."""
-    terms = [*values[rows.owners == k].tolist(), *(-values[rows.rivals == k]).tolist()]
-    return sum(terms) if values.dtype == object else math.fsum(terms)
+def _residual(rows: Constraints, values: Array, k: int) -> float:
+    """Return what leaves a class less what enters it, rounded once: 0 only if it is exactly 0."""
+    leaving = values[rows.owners == k].tolist()
+    entering = (-values[rows.rivals == k]).tolist()
+    return math.fsum(leaving + entering)
 
 
-def _move(values: NDArray[Any], members: Integers, change: Any, cap: Array) -> bool:
-    """Change one of some entries, in place, none beyond its cap: whether there is one to take it.
+def _move(values: Array, members: Integers, change: float, cap: Array) -> bool:
+    """Change one of some entries, in place and within its cap: whether an entry could change.
 
-    The largest whose digits are fine enough, so that the change is a small share of it.
+    That is the largest entry whose digits are fine enough for the change, else the smallest one.
     """
-    size, exact = abs(change), values.dtype == object
+    size = abs(change)
     fit = members[values[members] >= size]
     if np.isfinite(cap).all():
         fit = fit[values[fit] + change <= cap[fit]]
     if len(fit) == 0:
         return False
-    near = fit if exact else fit[values[fit] <= MUCH_LARGER * size]
-    n = near[np.argmax(values[near])] if len(near) else fit[np.argmin(values[fit])]
-    before, values[n] = values[n], values[n] + change
+    near = fit[values[fit] <= 2.0**32 * size]  # a change keeps most of its digits
+    if len(near):
+        n = near[np.argmax(values[near])]
+    else:
+        n = fit[np.argmin(values[fit])]
+    before = values[n]
+    values[n] += change
     return bool(values[n] != before)

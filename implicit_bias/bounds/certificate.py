@@ -6,20 +6,18 @@ upper  For any zeta and b, min over c >= 0 of Omega(c zeta) + sum_n C_n max(0, 1
 lower  For any alpha >= 0, sum(alpha) scaled so that max_g ||V_g(alpha)|| = 1 (and alpha_n <= C_n).
        With an intercept sum_n alpha_n y_n must be 0, exactly: alpha is balanced first (`balance`).
 
-With another norm Omega_*(V) is in the place of max_g ||V_g||. With many classes q_n is the
-smallest margin f_{y_n} + b_{y_n} - f_k - b_k of a sample, alpha has shape (N, K), sum_k alpha_nk is
-at most C_n, and the equation of the intercept is sum_n a_n = 0. The classes are those of
-`problem.constraints`, which are said alike for two and for many.
+With another norm Omega_*(V) takes the place of max_g ||V_g||. With many classes q_n is the smallest
+margin f_{y_n} + b_{y_n} - f_k - b_k of a sample, alpha has shape (N, K), sum_k alpha_nk is at most
+C_n, and the equation of the intercept is sum_n a_n = 0 (`problem.constraints`).
 
-Both hold for every iterate of every solver and for a network trained by gradient descent, and are
-computed here alone, in numpy, on the unscaled data: from above in `upper`, from below in `lower`.
+Both hold for every iterate of every solver and for a network trained by gradient descent. They are
+computed here and nowhere else, in numpy, on the unscaled data: the files are `upper` and `lower`.
 
-What is guaranteed: lower <= optimum <= upper, as real numbers, of the problem whose data are the
-stored float64 values. The
-optimum is inf where no coefficients separate. Each bound contains an allowance for all rounding
-errors on the way to it (`rounding`). Where the allowance would exceed REFINE and a hundredth of the
-gap, the products are evaluated again with 28 digits. Neither bound depends on the scale of coef or
-alpha, which are normalised by powers of two first.
+The guarantee is rigorous, rounding included: lower <= optimum <= upper for the problem whose data
+are the stored float64 values. The optimum is inf where no coefficients separate. Each bound has an
+allowance for all rounding errors on the way to it (`rounding`). Where the allowance would exceed
+REFINE and a hundredth of the gap, the products are evaluated again with 28 digits. Neither bound
+depends on the scale of coef or alpha, which are normalised by powers of two first.
 
 If some alpha >= 0, not 0, has V = 0, no zeta separates the data (Gordan). The lower bound is inf
 where that is proven (`gordan`), and finite where V is merely small: any separator is at
@@ -35,18 +33,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.rounding import Enclosure, ldexp_up, unit_weights
+from implicit_bias.base.rounding import Enclosure, ldexp_up
 from implicit_bias.base.validation import Array
 from implicit_bias.bounds.gordan import Proof, prove_not_separable
 from implicit_bias.bounds.lower import (
     DualPoint,
+    checked_alpha,
     dual_norms,
     precise_dual_norms,
 )
+from implicit_bias.bounds.rounding import unit_weights
 from implicit_bias.bounds.status import Certificate, Status, relative_gap
 from implicit_bias.bounds.upper import (
     PrimalPoint,
     best_scale,
+    checked_coef,
+    checked_offsets,
     offsets_of_zero,
     score_enclosures,
     smallest_margins,
@@ -56,15 +58,11 @@ from implicit_bias.problem import MarginProblem, check_problem
 
 __all__ = ["Certificate", "Status"]  # what `certify` and `grade` return, beside what is here
 
-# Products are evaluated again where rounding may cost more than this share of a bound and more
-# than REFINE_GAP of the gap.
+# Products are evaluated again where rounding may cost more than this fraction of a bound.
 REFINE = 1e-10
-REFINE_GAP = 0.01
-# Where the Gordan ratio exceeds this, a proof that the data are not separable is tried.
-TRY_PROOF = 1e5
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # an infinite bound is no bound
 def certify(
     problem: MarginProblem,
     coef: ArrayLike | None = None,
@@ -112,9 +110,38 @@ def certify(
     check_problem(problem, "certify")
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
-    primal = None if coef is None else PrimalPoint.of(problem, coef, intercept)
-    given = None if alpha is None else DualPoint.of(problem, alpha)
-    dual = None if given is None else given.balanced()
+    return certificate_of(
+        problem,
+        None if coef is None else checked_coef(problem, coef),
+        None if alpha is None else checked_alpha(problem, alpha),
+        None if intercept is None else checked_offsets(problem, intercept),
+    )
+
+
+def certificate_of(
+    problem: MarginProblem, coef: Array | None, values: Array | None, offsets: Array | None
+) -> Certificate:
+    """Bound the optimum, as `certify` does, by arrays that were checked.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    coef : ndarray in the problem's shape, optional
+        Coefficients.
+    values : ndarray of shape (R,), optional
+        Dual variables of the constraints, not negative.
+    offsets : ndarray of shape (K',), optional
+        Those that go with ``coef``; the best ones where not given.
+    """
+    primal = None
+    dual = None
+    given = None
+    if coef is not None:
+        primal = PrimalPoint.of(problem, coef, offsets)
+    if values is not None:
+        given = DualPoint.of(problem, values)
+        dual = given.balanced()
     return _certificate(problem, primal, dual, given)[0]
 
 
@@ -126,32 +153,43 @@ def _certificate(
     proof: Proof | None = None,
     deadline: Deadline = NEVER,
 ) -> tuple[Certificate, Proof | None]:
-    """Bounds from what was evaluated, again and with more digits where rounding matters.
+    """Return the bounds of a primal and a dual point, evaluated with more digits where it matters.
 
-    A proof that the data are not separable is looked for on the rows of the dual variables as they
-    were ``given``, to which the equation of the intercept was not yet applied.
+    A proof that the data are not separable is sought at the dual variables as they were ``given``.
+    They are not yet balanced: balancing leaves 0 where a single class has weight.
     """
-    rough = relative_gap(dual.central, primal.central) if primal and dual else 0.0
-    target = max(REFINE, REFINE_GAP * rough) if np.isfinite(rough) else REFINE
-    if primal is not None and primal.allowance > target:
-        primal = primal.refined()
-    if dual is not None and dual.allowance > target:
-        dual = dual.refined()
-    lower = 0.0 if dual is None else dual.bound
-    upper = value_of_zero(problem) if primal is None else primal.bound
+    target = REFINE
+    if primal is not None and dual is not None:
+        rough = relative_gap(dual.central, primal.central)
+        if math.isfinite(rough):
+            target = max(REFINE, 0.01 * rough)  # or a hundredth of the gap
+
+    upper = value_of_zero(problem)
+    min_margin = math.nan
+    if primal is not None:
+        if primal.allowance > target:
+            primal = primal.refined()
+        upper = primal.bound
+        min_margin = primal.min_margin
+
+    lower = 0.0
+    norms = np.full(problem.n_groups, np.nan)
+    if dual is not None:
+        if dual.allowance > target:
+            dual = dual.refined()
+        lower = dual.bound
+        norms = dual.scaled_norms
+
+    # Coefficients with a finite bound separate the data, and a soft margin is always finite.
     if math.isfinite(upper) or not problem.hard_margin:
         proof = None
-    elif proof is None and given is not None and given.gordan_ratio > TRY_PROOF:
+    elif proof is None and given is not None and given.gordan_ratio > 1e5:
+        # Any separator has a margin below 1e-5 relative to the features: perhaps there is none.
         proof = prove_not_separable(problem, given.alpha, deadline)
     if proof is not None:
-        lower = np.inf
-    return Certificate(
-        lower,
-        upper,
-        relative_gap(lower, upper),
-        np.nan if primal is None else primal.min_margin,
-        np.full(problem.n_groups, np.nan) if dual is None else dual.scaled_norms,
-    ), proof
+        lower = math.inf
+    gap = relative_gap(lower, upper)
+    return Certificate(lower, upper, gap, min_margin, norms), proof
 
 
 def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
@@ -162,7 +200,7 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     if not weights.any():
         return np.zeros(problem.n_groups)
     size = np.abs(weights)
-    scaled = unit_weights(size, problem.feature_norms)
+    scaled = unit_weights(size, problem.feature_norms)  # size over 2^exponent
     exponent = int(np.frexp(size.max())[1] - np.frexp(scaled.max())[1])
     signed = np.copysign(scaled, weights)[:, None]
     norms = dual_norms(problem, signed)
@@ -187,7 +225,7 @@ def margin_enclosures(problem: MarginProblem, coef: Array, offsets: float | Arra
     return smallest_margins(problem, scores, np.asarray(offsets, dtype=np.float64))
 
 
-# --- scaling and grading of a candidate ------------------------------------------------------
+# --- progress of a solver, without allowance for rounding ------------------------------------
 
 
 def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
@@ -208,8 +246,11 @@ def primal_bound(problem: MarginProblem, coef: Array, margins: Array) -> float:
 
 def dual_scale(problem: MarginProblem, alpha: Array) -> float:
     """Return the largest c for which c * alpha is dual feasible; inf where every V_g is 0."""
-    point = DualPoint.of(problem, alpha)
+    point = DualPoint.of(problem, problem.constraints.values(alpha))
     return point.scale(point.exponent)
+
+
+# --- grading of a candidate ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +288,7 @@ class Graded:
     proof: Proof | None = None
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # an infinite bound is no bound
 def grade(
     problem: MarginProblem,
     coef: Array,
@@ -279,32 +320,54 @@ def grade(
     deadline : Deadline
         When to give up a proof that nothing separates the samples.
     """
-    coef, alpha = (np.where(np.isfinite(part), part, 0.0) for part in (coef, alpha))
-    rows = problem.constraints
-    given = DualPoint.of(problem, rows.alpha(rows.values(np.maximum(alpha, 0.0))))
+    coef = np.where(np.isfinite(coef), coef, 0.0)
+    alpha = np.where(np.isfinite(alpha), alpha, 0.0)
+    offsets = None
+    if intercept is not None and np.isfinite(intercept).all():
+        offsets = np.asarray(intercept, dtype=np.float64).reshape(-1)
+
+    # Scaled to be feasible, and to have the smallest primal value.
+    given = DualPoint.of(problem, problem.constraints.values(np.maximum(alpha, 0.0)))
     dual = given.scaled()
-    if intercept is not None and not np.isfinite(intercept).all():
-        intercept = None
-    primal = PrimalPoint.of(problem, coef, intercept).scaled()
+    primal = PrimalPoint.of(problem, coef, offsets).scaled()
     if primal.bound > value_of_zero(problem):
-        best = problem.as_intercept(offsets_of_zero(problem))
-        primal = PrimalPoint.of(problem, 0.0 * coef, best, as_stored=True)
-    alpha, (coef, offset) = dual.as_given, primal.as_given
+        primal = PrimalPoint.of(problem, 0.0 * coef, offsets_of_zero(problem), as_stored=True)
+
     certificate, proof = _certificate(problem, primal, dual, given, proof, deadline)
-    status = claim
-    if proof is not None:
-        status, alpha = Status.NOT_SEPARABLE, proof.alpha
-    elif certificate.gap <= gap:
-        status = Status.OPTIMAL
-    elif (
+    nearly_inseparable = (
         math.isinf(certificate.upper)
         and certificate.lower > 0
         and dual.gordan_ratio > 1.0 / infeasibility
-    ):
+    )
+    if proof is not None:
+        status = Status.NOT_SEPARABLE
+    elif certificate.gap <= gap:
+        status = Status.OPTIMAL
+    elif nearly_inseparable:
         status = Status.NEARLY_INSEPARABLE
     elif claim in (Status.OPTIMAL, Status.NOT_SEPARABLE, Status.NEARLY_INSEPARABLE):
         status = Status.NUMERICAL_TROUBLE  # the bounds do not bear out what the solver claims
+    else:
+        status = claim
+
     if status.inseparable:  # the coefficients separate nothing
-        nothing = np.zeros(problem.n_groups), np.zeros(problem.n_samples)
-        return Graded(alpha, 0.0 * coef, problem.no_offset, certificate, status, *nothing, proof)
-    return Graded(alpha, coef, offset, certificate, status, primal.group_norms, primal.margins)
+        return Graded(
+            alpha=dual.as_given if proof is None else proof.alpha,
+            coef=np.zeros(problem.coef_shape),
+            intercept=problem.no_offset,
+            certificate=certificate,
+            status=status,
+            group_norms=np.zeros(problem.n_groups),
+            margins=np.zeros(problem.n_samples),
+            proof=proof,
+        )
+    coef, offset = primal.as_given
+    return Graded(
+        alpha=dual.as_given,
+        coef=coef,
+        intercept=offset,
+        certificate=certificate,
+        status=status,
+        group_norms=primal.group_norms,
+        margins=primal.margins,
+    )

@@ -37,7 +37,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -62,25 +62,6 @@ from implicit_bias.bounds.overlap import find_overlap
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 
-# Entries of F that are formed; with more no proof is sought on these rows.
-MOST_ENTRIES = 20_000_000
-# Rows of a linear program at first, for each equation.
-ROWS_AN_EQUATION = 4
-# Up to so many equations, or rows, a vertex is sought first; beyond, an overlap is.
-FEW_EQUATIONS = 100
-# A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
-NO_MARGIN = 1e-7
-# A search takes seconds, most of it for linear programs; one that takes longer is given up.
-MOST_SECONDS = 30.0
-# From more equations than this, if there are more rows still, "auto" seeks no proof.
-MOST_EQUATIONS = 3000
-# A rational solution of a system of this order^3 times bits takes about so many seconds.
-MOST_RATIONAL, RATIONAL_SECONDS = 1.2e10, 5.0
-# Rows of a weight, alpha_p ||phi_p||, below this share of the largest are tried after the others.
-HEAVY = 1e-6
-# Pairs of classes that are tried before all classes together.
-MOST_PAIRS = 3
-
 
 @dataclass(frozen=True, eq=False)
 class Proof:
@@ -94,19 +75,61 @@ class Proof:
         Their dual variables, of sum 1, in the problem's shape: rounded.
     exact : tuple of Fraction, or None
         The same, positive, as they are; None where it is only proven that there are some.
-    share : float
-        Some solution is within this share of alpha in each entry, but for one rounding: below 1,
-        and 0 where there are exact ones.
+    relative_error : float
+        Some solution is within this fraction of alpha in each entry, up to one rounding: below 1,
+        and 0 where ``exact`` is given.
     """
 
     rows: Integers
     alpha: Array
     exact: tuple[Fraction, ...] | None = None
-    share: float = 0.0
+    relative_error: float = 0.0
+
+
+@dataclass(frozen=True)
+class ProofLimits:
+    """What a search for a proof tries first, and when it gives up.
+
+    Attributes
+    ----------
+    seconds : float
+        A search takes seconds, most of it for linear programs.
+    most_entries : int
+        Entries of F that are formed for a vertex.
+    few_equations : int
+        Up to so many equations, or rows, a vertex is sought first; beyond, an overlap is.
+    rows_per_equation : int
+        Rows of the linear program at first.
+    no_margin : float
+        A linear program whose largest smallest margin is below this has none, as HiGHS sees it.
+    rational_operations, rational_seconds : float
+        A rational solution of a system of this order^3 times bits takes about so many seconds.
+    heavy : float
+        Rows of a weight, alpha_p ||phi_p||, below this fraction of the largest are tried after the
+        others.
+    pairs : int
+        Pairs of classes that are tried before all classes together.
+    """
+
+    seconds: float = 30.0
+    most_entries: int = 20_000_000
+    few_equations: int = 100
+    rows_per_equation: int = 4
+    no_margin: float = 1e-7
+    rational_operations: float = 1.2e10
+    rational_seconds: float = 5.0
+    heavy: float = 1e-6
+    pairs: int = 3
+
+
+LIMITS = ProofLimits()
 
 
 def prove_not_separable(
-    problem: MarginProblem, alpha: Array | None = None, deadline: Deadline = NEVER
+    problem: MarginProblem,
+    alpha: Array | None = None,
+    deadline: Deadline = NEVER,
+    limits: ProofLimits = LIMITS,
 ) -> Proof | None:
     """Prove that no coefficients separate the data, by a solution of Gordan's system.
 
@@ -119,6 +142,8 @@ def prove_not_separable(
         weight are tried first.
     deadline : Deadline
         When to give up.
+    limits : ProofLimits
+        How far to search.
 
     Returns
     -------
@@ -132,10 +157,32 @@ def prove_not_separable(
     >>> print(prove_not_separable(max_margin(np.array([[1.0], [2.0]]), [1, -1])).alpha)
     [0.66666667 0.33333333]
     """
+    rows = problem.constraints
+    weights = np.ones(len(rows))
+    if alpha is not None:
+        alpha = np.where(np.isfinite(alpha), alpha, 0.0)
+        fractions = rows.values(alpha) / max(float(alpha.max()), SMALLEST_NORMAL)
+        # A sample without features has no size, but is a proof by itself.
+        norms = problem.feature_norms[rows.samples]
+        weights = fractions * np.where(norms > 0, norms, 1.0)
+    some = weights > 0
+    heavy = weights > limits.heavy * float(weights.max(initial=0.0))
+    choices = [heavy, some]
+    if (heavy == some).all():
+        choices = [heavy]
+    deadline = deadline.within(limits.seconds)
     try:
-        return _proof(problem, alpha, deadline.within(MOST_SECONDS))
+        for chosen in choices:
+            if not chosen.any():
+                continue
+            among = rows.subset(chosen).narrowed()
+            search = _Search(problem, among, weights[chosen], deadline, limits)
+            found = search.proof(by_any_means=alpha is None)
+            if found is not None:
+                return found
     except TimeoutError:
-        return None
+        pass
+    return None
 
 
 def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array | None:
@@ -145,7 +192,8 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
     coefficients. None where something else may separate the data, or in want of time.
     """
     rows = problem.constraints.narrowed()
-    search = _Search(problem, rows, np.ones(len(rows)), deadline.within(MOST_SECONDS))
+    deadline = deadline.within(LIMITS.seconds)
+    search = _Search(problem, rows, np.ones(len(rows)), deadline, LIMITS)
     try:
         found = search.by_overlap(without_redundant=True)
     except TimeoutError:
@@ -153,47 +201,23 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
     return None if found is None else found.alpha
 
 
-def takes_too_long(order: int, rows: int) -> bool:
+def takes_too_long(order: int, rows: int, most_equations: int = 3000) -> bool:
     """Whether a proof by so many rows, whose V has so many entries, takes too long to be sought."""
-    return MOST_EQUATIONS < order < rows
-
-
-def _proof(problem: MarginProblem, alpha: Array | None, deadline: Deadline) -> Proof | None:
-    """Return the proof on the rows of alpha.
-
-    Raises
-    ------
-    TimeoutError
-        The deadline has passed, or would pass.
-    """
-    rows = problem.constraints
-    weights = np.ones(len(rows))
-    if alpha is not None:
-        alpha = np.where(np.isfinite(alpha), alpha, 0.0)
-        shares = rows.values(alpha) / max(float(alpha.max()), SMALLEST_NORMAL)
-        # A sample without features has no size, but all of a proof.
-        norms = problem.feature_norms[rows.samples]
-        weights = shares * np.where(norms > 0, norms, 1.0)
-    top = float(weights.max(initial=0.0))
-    heavy, some = weights > HEAVY * top, weights > 0
-    for chosen in [heavy] if (heavy == some).all() else [heavy, some]:
-        if chosen.any():
-            among = rows.subset(chosen).narrowed()
-            search = _Search(problem, among, weights[chosen], deadline)
-            found = search.proof(by_any_means=alpha is None)
-            if found is not None:
-                return found
-    return None
+    return most_equations < order < rows
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """A search for a proof on some rows of a problem, with label vectors of all classes but one."""
+    """A search for a proof on some rows of a problem, with label vectors of all classes but one.
+
+    Its methods raise TimeoutError where the deadline has passed, or would pass.
+    """
 
     problem: MarginProblem
     rows: Constraints
     weights: Array
     deadline: Deadline
+    limits: ProofLimits
 
     def proof(self, *, by_any_means: bool) -> Proof | None:
         """Return a proof: of few equations by a vertex if possible, of more by an overlap.
@@ -202,10 +226,12 @@ class _Search:
         them where the classes do not overlap.
         """
         equations = (self.rows.n_classes - 1) * self.problem.features.n_used
-        if min(equations, len(self.rows)) <= FEW_EQUATIONS:
-            return self._by_vertex() or self.by_overlap()
+        if min(equations, len(self.rows)) <= self.limits.few_equations:
+            return self.by_vertex() or self.by_overlap()
         found = self.by_overlap()
-        return self._by_vertex() if found is None and by_any_means else found
+        if found is None and by_any_means:
+            return self.by_vertex()
+        return found
 
     def by_overlap(self, *, without_redundant: bool = False) -> Proof | None:
         """Return a proof in which every row may have a part, or every one of two classes.
@@ -214,56 +240,65 @@ class _Search:
         """
         rows = self.rows
         for chosen in [np.ones(len(rows), dtype=bool), *self._pairs()]:
-            among, weights = rows.subset(chosen), self.weights[chosen]
             found = find_overlap(
-                self.problem, among, weights, self.deadline, without_redundant=without_redundant
+                self.problem,
+                rows.subset(chosen),
+                self.weights[chosen],
+                self.deadline,
+                without_redundant=without_redundant,
             )
             if found is not None:
-                index = np.flatnonzero(chosen)[found.rows]
-                places, alpha = self._in_problem(index, found.alpha)
-                return Proof(places, alpha, share=found.share)
+                places, alpha = self._in_problem(np.flatnonzero(chosen)[found.rows], found.alpha)
+                return Proof(places, alpha, relative_error=found.relative_error)
         return None
 
-    def _by_vertex(self) -> Proof | None:
+    def by_vertex(self) -> Proof | None:
         """Return an exact proof, by two classes' rows if those of some pair have one."""
         rows = self.rows
-        system = _System.of(self.problem, rows, self.weights)
+        system = _System.of(self.problem, rows, self.weights, self.limits)
         if system is None:
             return None
         for chosen in [*self._pairs(), np.ones(len(rows), dtype=bool)]:
-            found = system.solve_among(np.flatnonzero(chosen), self.deadline)
+            index = np.flatnonzero(chosen)
+            order = rows.subset(index).labels_of_touched().shape[1] * system.Q.shape[1]
+            size = min(order + 1, len(index))
+            if size**3 * MANTISSA > self.limits.rational_operations:
+                continue
+            vertex = system.vertex(index, self.deadline)
+            if vertex is None:
+                continue
+            found = system.exact(vertex, self.deadline)
             if found is not None:
-                index, exact = found
+                part, exact = found
                 rounded = np.array([float(value) for value in exact])
-                places, alpha = self._in_problem(index, rounded)
+                places, alpha = self._in_problem(part, rounded)
                 return Proof(places, alpha, exact)
         return None
 
     def _pairs(self) -> list[NDArray[np.bool_]]:
         """Rows of a few pairs of classes, those of the largest weight first."""
-        rows, n = self.rows, self.rows.n_classes
+        rows = self.rows
+        n = rows.n_classes
         if n == 2:
             return []
-        shared = np.zeros((n, n))
-        np.add.at(shared, (rows.owners, rows.rivals), self.weights)
-        both = np.minimum(shared, shared.T)  # neither class conflicts with itself
+        sent = np.zeros((n, n))
+        np.add.at(sent, (rows.owners, rows.rivals), self.weights)
+        both = np.minimum(sent, sent.T)  # the samples of neither class alone are in conflict
         pairs = [pair for pair in itertools.combinations(range(n), 2) if both[pair] > 0]
-        chosen = sorted(pairs, key=lambda pair: -both[pair])[:MOST_PAIRS]
+        pairs.sort(key=lambda pair: -both[pair])
+        chosen = pairs[: self.limits.pairs]
         return [np.isin(rows.owners, pair) & np.isin(rows.rivals, pair) for pair in chosen]
 
     def _in_problem(self, index: Integers, values: Array) -> tuple[Integers, Array]:
         """Return places of rows among all of the problem, and dual variables in its shape."""
         rows = self.rows.subset(index)
-        return np.searchsorted(_places(self.problem.constraints), _places(rows)), rows.alpha(values)
-
-
-def _places(rows: Constraints) -> Integers:
-    """Return a number for each row that grows with its place among all of the problem."""
-    return rows.samples * rows.n_classes + rows.rivals
-
-
-# Rows of a system, and dual variables of which V is 0.
-Combination: TypeAlias = tuple[Integers, tuple[Fraction, ...]]
+        whole = self.problem.constraints
+        n = rows.n_classes
+        places = np.searchsorted(
+            whole.samples * n + whole.rivals,  # grows from row to row
+            rows.samples * n + rows.rivals,
+        )
+        return places, rows.alpha(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +319,8 @@ class _System:
         Exponents of the samples' largest features.
     Q : ndarray of shape (n, r)
         Orthonormal columns that span F.
+    limits : ProofLimits
+        How far to search.
     """
 
     rows: Constraints
@@ -293,48 +330,56 @@ class _System:
     place: Integers
     sizes: Integers
     Q: Array
+    limits: ProofLimits
 
     @classmethod
-    def of(cls, problem: MarginProblem, rows: Constraints, weights: Array) -> _System | None:
+    def of(
+        cls, problem: MarginProblem, rows: Constraints, weights: Array, limits: ProofLimits
+    ) -> _System | None:
         """Return that of some rows of a problem; None where there are too many entries."""
         samples, place = np.unique(rows.samples, return_inverse=True)
-        features = problem.features
-        Z, X = features.sparse_gates[samples], features.X[samples]
-        gates, inputs = np.unique(Z.indices[Z.data != 0]), np.flatnonzero(X.any(axis=0))
-        if len(samples) * (len(gates) * len(inputs) + 1) > MOST_ENTRIES:
+        Z = problem.features.sparse_gates[samples]
+        X = problem.features.X[samples]
+        gates = np.unique(Z.indices[Z.data != 0])
+        inputs = np.flatnonzero(X.any(axis=0))
+        if len(samples) * (len(gates) * len(inputs) + 1) > limits.most_entries:
             return None
-        dense = Z[:, gates].toarray()
-        left = np.repeat(dense, len(inputs), axis=1)  # gate m times input d is column m D + d
+
+        # Factors of gate m times input d in column m D + d, and of 1 for an intercept.
+        left = np.repeat(Z[:, gates].toarray(), len(inputs), axis=1)
         right = np.tile(X[:, inputs], len(gates))
         if problem.intercept:
             ones = np.ones((len(samples), 1))
-            left, right = np.hstack([left, ones]), np.hstack([right, ones])
+            left = np.hstack([left, ones])
+            right = np.hstack([right, ones])
         both = (left != 0) & (right != 0)
-        left, right = np.where(both, left, 0.0), np.where(both, right, 0.0)
         used = both.any(axis=0)
-        left, right = left[:, used], right[:, used]
-        products, exponent = _products(left, right)
-        sizes = np.where(products != 0, exponent, LOWEST).max(axis=1, initial=LOWEST)
-        sizes = np.where(sizes > LOWEST, sizes, 0)
-        Q = _orthonormal(_of_size_1(products, exponent - sizes[:, None]))
-        return cls(rows, weights, left, right, place, sizes, Q)
+        left = np.where(both, left, 0.0)[:, used]
+        right = np.where(both, right, 0.0)[:, used]
 
-    def solve_among(self, index: Integers, deadline: Deadline) -> Combination | None:
-        """Return an exact solution on some of these rows, if rational numbers can be theirs."""
-        order = self.rows.subset(index).labels_of_touched().shape[1] * self.Q.shape[1]
-        if min(order + 1, len(index)) ** 3 * MANTISSA > MOST_RATIONAL:
-            return None
-        vertex = self._vertex(index, deadline)
-        return None if vertex is None else self._exact(vertex, deadline)
+        # F over a power of two of each row and each column: nothing under- or overflows.
+        mantissa_left, exponent_left = np.frexp(left)
+        mantissa_right, exponent_right = np.frexp(right)
+        products = mantissa_left * mantissa_right
+        exponent = exponent_left.astype(np.int64) + exponent_right
+        exponent = np.where(products != 0, exponent, LOWEST)
+        sizes = exponent.max(axis=1, initial=LOWEST)
+        sizes = np.where(sizes > LOWEST, sizes, 0)
+        exponent = exponent - sizes[:, None]
+        largest = exponent.max(axis=0, initial=LOWEST)
+        shifts = np.clip(exponent - largest, -2000, 0).astype(np.int32)
+        F = np.ldexp(products, shifts)
+        return cls(rows, weights, left, right, place, sizes, _orthonormal(F), limits)
 
     # --- in float64
 
-    def _vertex(self, index: Integers, deadline: Deadline) -> Integers | None:
+    def vertex(self, index: Integers, deadline: Deadline) -> Integers | None:
         """Rows of a vertex of V = 0, up to rounding; None where w separates the rows."""
-        rows, q = self.rows.subset(index), self.Q[self.place[index]]
+        rows = self.rows.subset(index)
+        q = self.Q[self.place[index]]
         labels = rows.labels_of_touched()
         order = labels.shape[1] * q.shape[1]
-        count = ROWS_AN_EQUATION * (order + 1)
+        count = self.limits.rows_per_equation * (order + 1)
         chosen = rows.heavy_and_spread(self.weights[index], count)
         while True:
             deadline.check()
@@ -343,8 +388,9 @@ class _System:
             if found is None:
                 return None
             w, t, dual = found
-            if t < NO_MARGIN:
+            if t < self.limits.no_margin:
                 return index[chosen[dual > 0]]
+            # The rows that w violates most join.
             scores = q @ w.reshape(labels.shape[1], -1).T  # (R, J)
             margins = (labels * scores).sum(axis=1)
             margins[chosen] = np.inf
@@ -356,51 +402,35 @@ class _System:
 
     # --- in integers
 
-    def _equations(self, index: Integers) -> Whole:
-        """b_p (x) E_p of some rows, (S, J c): equations x' (b (x) E) = 0."""
+    def exact(
+        self, index: Integers, deadline: Deadline
+    ) -> tuple[Integers, tuple[Fraction, ...]] | None:
+        """Return the rows and dual variables of the solution on the rows of a vertex, of one sign.
+
+        The equations x' (b (x) E) = 0 are those of the features over 2^size of each sample.
+        """
         at = self.place[index]
         E = integer_products(self.gates[at], self.inputs[at], self.sizes[at])
         labels = self.rows.subset(index).labels_of_touched()
-        return _row_products(labels.astype(np.int64).astype(object), E)
-
-    def _exact(self, index: Integers, deadline: Deadline) -> Combination | None:
-        """Return the solution on the rows of a vertex, if these have one with one sign."""
-        equations = self._equations(index)
-        x = _null_vector(equations, deadline)
+        equations = _row_products(labels.astype(np.int64).astype(object), E)
+        x = _null_vector(equations, deadline, self.limits)
+        # This is the proof: no entry is negative, some are positive, and all equations hold.
         if x is None or min(x) < 0 or product([x], equations).any():
             return None
         kept = np.flatnonzero(x)
-        sizes = self.sizes[self.place[index[kept]]].tolist()
-        # Of features over 2^size.
-        exact = [Fraction(x[k]) / Fraction(2) ** size for k, size in zip(kept, sizes, strict=True)]
+        exact = [Fraction(x[k]) / Fraction(2) ** int(self.sizes[at[k]]) for k in kept]
         total = sum(exact)
         return index[kept], tuple(value / total for value in exact)
 
 
-# --- linear algebra in float64 ---------------------------------------------------------------
-
-
-def _products(left: Array, right: Array) -> tuple[Array, Integers]:
-    """Products of two factors as numbers of size 1, and exponents: nothing under- or overflows."""
-    (a, i), (b, j) = np.frexp(left), np.frexp(right)
-    return a * b, i.astype(np.int64) + j
-
-
-def _of_size_1(values: Array, exponent: Integers) -> Array:
-    """Return numbers times powers of two, columns scaled to a largest entry of about 1."""
-    largest = np.where(values != 0, exponent, LOWEST).max(axis=0, initial=LOWEST)
-    return np.ldexp(values, np.clip(exponent - largest, -2000, 0).astype(np.int32))
-
-
 def _orthonormal(F: Array) -> Array:
-    """Orthonormal columns that span those of F up to `DEPENDENT`, (n, r)."""
+    """Orthonormal columns that span those of F up to `integers.DEPENDENT`, (n, r)."""
     norms = np.linalg.norm(F, axis=0)
     F = F[:, norms > 0] / norms[norms > 0]
     if F.shape[1] == 0:
         return np.zeros((len(F), 0))
     T, pivots = pivoted(F)
-    rank = rank_of(T)
-    return scipy.linalg.qr(F[:, pivots[:rank]], mode="economic", check_finite=False)[0]
+    return scipy.linalg.qr(F[:, pivots[: rank_of(T)]], mode="economic", check_finite=False)[0]
 
 
 def _row_products(labels: NDArray[Any], columns: NDArray[Any]) -> NDArray[Any]:
@@ -427,10 +457,7 @@ def _largest_margin(A: Array, deadline: Deadline) -> tuple[Array, float, Array] 
     return found.x[:m], float(found.x[m]), -found.ineqlin.marginals
 
 
-# --- linear algebra in integers --------------------------------------------------------------
-
-
-def _null_vector(equations: Whole, deadline: Deadline) -> list[int] | None:
+def _null_vector(equations: Whole, deadline: Deadline, limits: ProofLimits) -> list[int] | None:
     """Integers x (S,), not 0, with x' E = 0 for S - 1 independent columns of E (S, m).
 
     The last one is positive. None where there are fewer columns, or a solution takes too long.
@@ -444,21 +471,26 @@ def _null_vector(equations: Whole, deadline: Deadline) -> list[int] | None:
 
     S = len(equations)
     equations = equations[:, (equations != 0).any(axis=0)]
+    if S == 1 and equations.size == 0:
+        return [1]
     if S == 1 or equations.shape[1] < S - 1:
-        return [1] if equations.size == 0 else None
+        return None
+    # Which columns are independent is a question for float64; the answer is checked exactly.
     F, units = as_floats(equations)
     _, T, pivots = scipy.linalg.qr(F / np.linalg.norm(F, axis=0), mode="economic", pivoting=True)
     operations = S**3 * max(units)
-    if not abs(T[S - 2, S - 2]) > 0 or operations > MOST_RATIONAL:
+    if not abs(T[S - 2, S - 2]) > 0 or operations > limits.rational_operations:
         return None
-    if not deadline.allows(RATIONAL_SECONDS * operations / MOST_RATIONAL):
+    seconds = limits.rational_seconds * operations / limits.rational_operations
+    if not deadline.allows(seconds):
         raise TimeoutError("a rational solution takes longer than there is time")
     chosen = equations[:, pivots[: S - 1]]
-    # Of the transposed system; the last row's x is 1.
-    matrix, right = fmpz_mat(chosen[:-1].T.tolist()), fmpz_mat((-chosen[-1:].T).tolist())
+    # The transposed system with the last x as 1.
+    matrix = fmpz_mat(chosen[:-1].T.tolist())
+    right = fmpz_mat((-chosen[-1:].T).tolist())
     try:
         found = fmpq_mat(matrix).solve(fmpq_mat(right), algorithm="dixon")
-    except ZeroDivisionError:
+    except ZeroDivisionError:  # the columns are dependent
         return None
     numerators, denominator = found.numer_denom()
     return [*(int(row[0]) for row in numerators.tolist()), int(denominator)]

@@ -19,15 +19,10 @@ from implicit_bias.problem.constraints import Integers
 
 # Bits of the numbers of a float64.
 MANTISSA = 53
-# A column that others fit to this share of its size is one of them in float64.
+# A column that others fit to this fraction of its size is one of them in float64.
 DEPENDENT = 1e-7
 # One that they fit to so many roundings of each of its numbers is redundant.
 REDUNDANT = 64 * 2.0**-MANTISSA
-# A fit's coefficients have FIT_BITS bits. One within NEARLY of a multiple of 2^-FEW_BITS is rounded
-# to it, so that an exact combination leaves exactly 0.
-FIT_BITS, FEW_BITS, NEARLY = 60, 10, 1e-9
-# So many times a column may be replaced by what its fit lacks.
-ROUNDS = 4
 # Below the exponent of any number.
 LOWEST = -(2**40)
 # Python's integers, in an array of objects.
@@ -36,13 +31,15 @@ Whole: TypeAlias = NDArray[np.object_]
 
 def integer_products(left: Array, right: Array, sizes: Integers) -> Whole:
     """Products of two factors over 2^size of each row, as integers: columns times powers of two."""
-    (a, i), (b, j) = np.frexp(left), np.frexp(right)
-    mantissas = [np.ldexp(part, MANTISSA).astype(np.int64).astype(object) for part in (a, b)]
-    exponent = i.astype(np.int64) + j - sizes[:, None]
-    some = (a != 0) & (b != 0)
+    mantissa_left, exponent_left = np.frexp(left)
+    mantissa_right, exponent_right = np.frexp(right)
+    whole_left = np.ldexp(mantissa_left, MANTISSA).astype(np.int64).astype(object)
+    whole_right = np.ldexp(mantissa_right, MANTISSA).astype(np.int64).astype(object)
+    exponent = exponent_left.astype(np.int64) + exponent_right - sizes[:, None]
+    some = (left != 0) & (right != 0)
     lowest = np.where(some, exponent, -LOWEST).min(axis=0, initial=-LOWEST)
     shifts = np.where(some, exponent - lowest, 0).astype(object)
-    return np.asarray(mantissas[0] * mantissas[1] << shifts)
+    return np.asarray(whole_left * whole_right << shifts)
 
 
 def as_floats(E: Whole) -> tuple[Array, list[int]]:
@@ -63,15 +60,39 @@ def product(left: Any, right: Whole) -> Whole:
 def rank_of(T: Array) -> int:
     """Rank of a triangle whose columns of norm 1 were pivoted."""
     diagonal = np.abs(np.diag(T))
-    return int(np.count_nonzero(diagonal > DEPENDENT * diagonal[0])) if len(diagonal) else 0
+    if len(diagonal) == 0:
+        return 0
+    return int(np.count_nonzero(diagonal > DEPENDENT * diagonal[0]))
 
 
-def conditioned(E: Whole, deadline: Deadline = NEVER) -> tuple[Whole, bool]:
+def conditioned(
+    E: Whole,
+    deadline: Deadline = NEVER,
+    *,
+    rounds: int = 4,
+    fit_bits: int = 60,
+    few_bits: int = 10,
+    nearly: float = 1e-9,
+) -> tuple[Whole, bool]:
     """Return columns with the solutions x of x' E = 0, independent in float64 as they are exactly.
 
     A column that the others fit up to rounding is replaced by what the fit lacks, exactly; one that
-    lacks nothing is left out. What is still dependent after `ROUNDS` rounds is left out, too: then
+    lacks nothing is left out. What is still dependent after the last round is left out, too: then
     they are not all, and have more solutions than E may have.
+
+    Parameters
+    ----------
+    E : ndarray of Python's integers, shape (S, c)
+        Columns.
+    deadline : Deadline
+        When to give up.
+    rounds : int
+        So many times a column may be replaced.
+    fit_bits : int
+        Bits of a fit's coefficients.
+    few_bits, nearly : int, float
+        A coefficient this near to a multiple of 2^-few_bits is rounded to it, so that an exact
+        combination leaves exactly 0.
 
     Returns
     -------
@@ -84,32 +105,35 @@ def conditioned(E: Whole, deadline: Deadline = NEVER) -> tuple[Whole, bool]:
     TimeoutError
         The deadline has passed.
     """
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         deadline.check()
         E = E[:, (E != 0).any(axis=0)]
         F, units = as_floats(E)
         norms = np.linalg.norm(F, axis=0)
         T, pivots = pivoted(F / norms)
         rank = rank_of(T)
-        basis, rest = pivots[:rank], pivots[rank:]
+        basis = pivots[:rank]
+        rest = pivots[rank:]
         if len(rest) == 0:
             return E, True
         fit = scipy.linalg.solve_triangular(T[:rank, :rank], T[:rank, rank:])
         fit = fit * norms[rest] / norms[basis, None]  # of the columns of F
-        # F is E over 2^units. All are brought to one power of two, at which the fit is whole.
-        few = np.round(fit * 2**FEW_BITS)
-        near = np.abs(fit * 2**FEW_BITS - few) < NEARLY * 2**FEW_BITS
-        mantissa, exponent = np.frexp(np.where(near, few / 2**FEW_BITS, fit))
-        shift = exponent.astype(np.int64) - MANTISSA + FIT_BITS
+        multiple = np.round(fit * 2**few_bits)
+        near = np.abs(fit * 2**few_bits - multiple) < nearly * 2**few_bits
+        fit = np.where(near, multiple / 2**few_bits, fit)
+
+        # The fit times 2^fit_bits, in integers.
+        mantissa, exponent = np.frexp(fit)
+        shift = exponent.astype(np.int64) - MANTISSA + fit_bits
         whole = np.ldexp(mantissa, MANTISSA).astype(np.int64).astype(object)
-        left, right = np.maximum(shift, 0).astype(object), np.maximum(-shift, 0).astype(object)
-        whole = whole << left >> right
+        whole = whole << np.maximum(shift, 0).astype(object) >> np.maximum(-shift, 0).astype(object)
+
+        # F is E over 2^units: all columns are brought to the largest of these powers of two.
         top = max(units)
         below = np.array([top - unit for unit in units], dtype=object)
-        lacking = (E[:, rest] << below[rest] + FIT_BITS) - product(
-            E[:, basis], whole << below[basis, None]
-        )
-        E = np.hstack([E[:, basis], lacking])
+        given = E[:, rest] << below[rest] + fit_bits
+        fitted = product(E[:, basis], whole << below[basis, None])
+        E = np.hstack([E[:, basis], given - fitted])
     return E[:, :rank], not (E[:, rank:] != 0).any()
 
 
@@ -129,9 +153,10 @@ def independent(F: Array, deadline: Deadline = NEVER) -> Array | None:
         return F
     whole_numbers = integer_products(F, np.ones_like(F), np.zeros(len(F), np.int64))
     E, all_of_them = conditioned(whole_numbers, deadline)
-    found = as_floats(E)[0]
-    whole = all_of_them and (np.abs(found[E != 0]) >= SMALLEST_NORMAL).all()
-    return found if whole else None
+    found, _ = as_floats(E)
+    if all_of_them and (np.abs(found[E != 0]) >= SMALLEST_NORMAL).all():
+        return found
+    return None
 
 
 def of_size_1(F: Array) -> Array:
@@ -148,12 +173,16 @@ def leading(F: Array) -> Array:
     norms = np.linalg.norm(F, axis=0)
     T, pivots = pivoted(F / norms)
     rank = rank_of(T)
-    basis, rest = np.sort(pivots[:rank]), pivots[rank:]
+    basis = np.sort(pivots[:rank])
+    rest = pivots[rank:]
     if len(rest) == 0:
         return F
     fit = scipy.linalg.lstsq(F[:, basis], F[:, rest], check_finite=False)[0]
-    lacking, size = np.abs(F[:, rest] - F[:, basis] @ fit), np.abs(F[:, basis]) @ np.abs(fit)
-    return F[:, basis] if (lacking <= REDUNDANT * np.maximum(size, 1.0)).all() else F
+    lacking = np.abs(F[:, rest] - F[:, basis] @ fit)
+    size = np.abs(F[:, basis]) @ np.abs(fit)
+    if (lacking <= REDUNDANT * np.maximum(size, 1.0)).all():
+        return F[:, basis]
+    return F
 
 
 def pivoted(F: Array) -> tuple[Array, Integers]:
@@ -161,6 +190,7 @@ def pivoted(F: Array) -> tuple[Array, Integers]:
 
     It is taken of the triangle of a plain one: pivoting on all rows takes several times as long.
     """
-    R = F if F.shape[1] > len(F) else scipy.linalg.qr(F, mode="r", check_finite=False)[0]
-    T, pivots = scipy.linalg.qr(R[: F.shape[1]], mode="r", pivoting=True, check_finite=False)
+    if F.shape[1] <= len(F):
+        F = scipy.linalg.qr(F, mode="r", check_finite=False)[0][: F.shape[1]]
+    T, pivots = scipy.linalg.qr(F, mode="r", pivoting=True, check_finite=False)
     return T, pivots

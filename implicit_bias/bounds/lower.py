@@ -13,16 +13,51 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from implicit_bias.base import rounding
+from implicit_bias.base.rounding import (
+    LARGEST,
+    SAFETY,
+    SMALLEST_NORMAL,
+    UNIT,
+    Enclosure,
+    down,
+    gamma,
+    ldexp,
+)
 from implicit_bias.base.validation import Array, as_finite, check_shape
 from implicit_bias.bounds.balance import balanced, is_balanced
+from implicit_bias.bounds.rounding import (
+    dual_vector_norms,
+    dual_vectors,
+    precise_dual_vectors,
+    unit_weights,
+)
 from implicit_bias.norms import GroupNorm, Norm
 from implicit_bias.problem import Features, MarginProblem, are_few
+
+# A scale that differs from 1 by less is a solver's rounding: its dual variables are not rescaled.
+NEAR = 1e-11
+
+
+def checked_alpha(problem: MarginProblem, given: ArrayLike, name: str = "alpha") -> Array:
+    """Check dual variables of a caller, and return those of the constraints, (R,).
+
+    Raises
+    ------
+    ValueError
+        Another shape than the problem's, NaN, negative, or not 0 at a sample's own class.
+    """
+    alpha = as_finite(given, name, len(problem.alpha_shape))
+    check_shape(alpha, name, problem.alpha_shape, "one entry per sample, or (N, K)")
+    values = problem.constraints.values(alpha)
+    if (problem.constraints.alpha(values) != alpha).any():
+        raise ValueError(f"{name} must be 0 at each sample's own class: {name}[n, y[n]] = 0")
+    if (values < 0).any():
+        raise ValueError(f"{name} must not be negative, got {values.min():.3g}: clip it at 0")
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +69,7 @@ class DualPoint:
     problem : MarginProblem
         The problem.
     values : ndarray of shape (R,)
-        alpha of its constraints, times 2^-exponent.
+        alpha of its constraints, not negative, times 2^-exponent.
     exponent : int
         That of the power of two.
     precise : Enclosure of shape (G,), optional
@@ -44,123 +79,75 @@ class DualPoint:
     problem: MarginProblem
     values: Array
     exponent: int
-    precise: rounding.Enclosure | None = None
+    precise: Enclosure | None = None
 
     @classmethod
-    def of(cls, problem: MarginProblem, given: ArrayLike) -> DualPoint:
-        """Check dual variables in the problem's shape, and bring them to a size of about 1.
-
-        Raises
-        ------
-        ValueError
-            Another shape, NaN, negative, or not 0 at a sample's own class.
-        """
-        values = checked_values(problem, as_finite(given, "alpha", len(problem.alpha_shape)))
-        unit = unit_values(problem, values)
-        exponents = [math.frexp(part.max(initial=0.0))[1] for part in (values, unit)]
-        return cls(problem, unit, exponents[0] - exponents[1])
+    def of(cls, problem: MarginProblem, values: Array) -> DualPoint:
+        """Bring dual variables of the constraints, (R,), to a size of about 1."""
+        scaled = unit_values(problem, values)
+        before = math.frexp(values.max(initial=0.0))[1]
+        after = math.frexp(scaled.max(initial=0.0))[1]
+        return cls(problem, scaled, before - after)
 
     @cached_property
-    def norms(self) -> rounding.Enclosure:
+    def norms(self) -> Enclosure:
         """||V_g||, shape (G,): the terms of Omega_*(V)."""
         if self.precise is not None:
             return self.precise
         rows = self.problem.constraints
         return dual_norms(self.problem, rows.weights(self.values), roundings=rows.n_classes - 2)
 
-    def scale(self, exponent: int) -> float:
-        """Largest c for which c 2^exponent times the values is feasible; inf where V = 0."""
-        largest = float(self.norms.value.max())
-        by_norm = float(rounding.ldexp(1.0 / largest, -exponent)) if largest > 0 else np.inf
-        totals = rounding.ldexp(self.problem.constraints.totals(self.values), exponent)
-        boxed = totals > 0
-        return min(by_norm, float((self.problem.box[boxed] / totals[boxed]).min(initial=np.inf)))
-
-    def balanced(self) -> DualPoint:
-        """Return a point near this one that obeys the equation of an intercept, if there is one."""
-        if not self.problem.intercept:
-            return self
-        values = balanced(self.problem.constraints, self.values)
-        return replace(self, values=values, precise=None)
-
-    def scaled(self) -> DualPoint:
-        """Return the feasible point, balanced where there is an intercept, as it is stored.
-
-        Dual variables that are feasible up to a solver's own rounding (`rounding.NEAR`) stay.
-        """
-        problem, rows, point = self.problem, self.problem.constraints, self.balanced()
-        if not point.values.any():
-            return point
-        for exponent in (self.exponent, 0):  # c may be beyond float64 in the units of one of them
-            c, alpha = point.scale(exponent), rounding.ldexp(point.values, exponent)
-            total = float(alpha.sum())
-            if c >= rounding.SMALLEST_NORMAL and c * total < rounding.LARGEST:
-                break
-        else:
-            c = 1.0 / total
-        near = exponent == self.exponent and abs(c - 1.0) <= rounding.NEAR
-        values = in_box(problem, alpha if near else alpha * c)
-        if problem.intercept:
-            values = balanced(rows, values, problem.box)
-        if near and np.array_equal(values, alpha):
-            return point
-        return DualPoint.of(problem, rows.alpha(values))
-
-    def refined(self) -> DualPoint:
-        """Evaluate V with more digits."""
-        precise = precise_dual_norms(self.problem, *self._weights_and_rest())
-        return replace(self, precise=precise)
-
-    def _weights_and_rest(self) -> tuple[Array, Array]:
-        """Return a_n (N, K'), and what rounding took from the sums over a sample's rivals."""
-        rows = self.problem.constraints
-        weights, rest = rows.weights(self.values), np.zeros((rows.n_samples, rows.width))
-        if rows.n_classes == 2:
-            return weights, rest
-        for n, (own, terms) in enumerate(zip(rows.own, rows.by_sample(self.values), strict=True)):
-            weights[n, own] = math.fsum(terms.tolist())
-            rest[n, own] = math.fsum([*terms.tolist(), -weights[n, own]])
-        return weights, rest
-
-    @property
-    def alpha(self) -> Array:
-        """The dual variables, about 1, in the problem's shape."""
-        return self.problem.constraints.alpha(self.values)
-
-    @property
-    def as_given(self) -> Array:
-        """The dual variables in the problem's shape and units."""
-        return rounding.ldexp(self.alpha, self.exponent)
-
-    @cached_property
-    def sum(self) -> float:
-        """sum_p alpha_p; 0 where that does not bound, for the intercept's sake."""
-        if self.problem.intercept and not is_balanced(self.problem.constraints, self.values):
-            return 0.0
-        return rounding.down(math.fsum(self.values[self.values > 0].tolist()))
+    # --- the bound
 
     @cached_property
     def bound(self) -> float:
         """The lower bound."""
-        return self._value(float(self.norms.magnitude.max()))
+        return self._bound_of(float(self.norms.magnitude.max()))
 
     @cached_property
     def central(self) -> float:
         """The lower bound without allowance for rounding."""
-        return self._value(float(self.norms.value.max()))
+        return self._bound_of(float(self.norms.value.max()))
 
     @property
     def allowance(self) -> float:
-        """Share of the lower bound that rounding may cost; inf where it may be all."""
-        bound, central = self.bound, self.central
-        if bound == central:
+        """Fraction of the lower bound that rounding may cost; inf where it may be all."""
+        if self.bound == self.central:
             return 0.0
-        return central / bound - 1.0 if bound > 0 else math.inf
+        if self.bound == 0:
+            return math.inf
+        return self.central / self.bound - 1.0
+
+    def _bound_of(self, norm: float) -> float:
+        """Return the lower bound where Omega_*(V) is at most this."""
+        if self.sum == 0 or math.isnan(norm):
+            return 0.0
+        if norm == 0:  # V is exactly 0, so that the boxes alone bound alpha
+            return self._by_box
+        return min(down(self.sum / norm), LARGEST, self._by_box)
+
+    @cached_property
+    def sum(self) -> float:
+        """sum_p alpha_p, rounded down; 0 where alpha does not obey the equation of an intercept."""
+        if self.problem.intercept and not is_balanced(self.problem.constraints, self.values):
+            return 0.0
+        return down(math.fsum(self.values[self.values > 0].tolist()))
+
+    @cached_property
+    def _by_box(self) -> float:
+        """sum_p alpha_p, rounded down, where the first sample reaches its C; inf without a box."""
+        if self.problem.hard_margin:
+            return math.inf
+        rows = self.problem.constraints
+        totals = rows.totals(self.values) * (1.0 + gamma(rows.n_classes - 2))
+        fractions = np.nextafter(totals / self.sum, np.inf)  # of the sum
+        reached = (self.problem.box / fractions)[totals > 0]
+        return down(float(reached.min(initial=np.inf)))
 
     @property
     def scaled_norms(self) -> Array:
         """||V_g|| (G,) of feasible alpha."""
-        norms = np.minimum(self.norms.magnitude, rounding.LARGEST)
+        norms = np.minimum(self.norms.magnitude, LARGEST)
         largest = float(norms.max())
         if largest == 0 or self.sum == 0:
             return norms
@@ -174,116 +161,155 @@ class DualPoint:
         with the scale of single samples, as separability does not: with all features scaled to norm
         1, the margin of any separator of norm 1 is at most its inverse.
         """
-        problem, largest = self.problem, float(self.norms.magnitude.max())
-        total = float(problem.constraints.totals(self.values) @ problem.feature_norms)
-        return total / largest if largest > 0 else math.inf
-
-    @cached_property
-    def _by_box(self) -> float:
-        """sum_p alpha_p, rounded down, where a sample's total is its C, and no other's is more."""
-        if self.problem.hard_margin:
+        largest = float(self.norms.magnitude.max())
+        if not largest > 0:
             return math.inf
+        totals = self.problem.constraints.totals(self.values)
+        return float(totals @ self.problem.feature_norms) / largest
+
+    # --- other points
+
+    def refined(self) -> DualPoint:
+        """Evaluate V with more digits."""
         rows = self.problem.constraints
-        totals = rows.totals(self.values) * (1.0 + rounding.gamma(rows.n_classes - 2))
-        parts = np.nextafter(totals / self.sum, np.inf)  # of the sum
-        return rounding.down(float((self.problem.box / parts)[totals > 0].min(initial=np.inf)))
+        weights = rows.weights(self.values)
+        rest = np.zeros_like(weights)
+        if rows.n_classes > 2:
+            # The weight of a sample's own class is a sum of its alpha_p, rounded by ``rest``.
+            by_sample = rows.by_sample(self.values).tolist()
+            for n, (own, terms) in enumerate(zip(rows.own, by_sample, strict=True)):
+                weights[n, own] = math.fsum(terms)
+                rest[n, own] = math.fsum([*terms, -weights[n, own]])
+        return replace(self, precise=precise_dual_norms(self.problem, weights, rest))
 
-    def _value(self, largest: float) -> float:
-        if self.sum == 0 or math.isnan(largest):
-            return 0.0
-        by_norm = (
-            min(rounding.down(self.sum / largest), rounding.LARGEST) if largest > 0 else math.inf
-        )
-        return min(by_norm, self._by_box)
+    def balanced(self) -> DualPoint:
+        """Return a point near this one that obeys the equation of an intercept, if there is one."""
+        if not self.problem.intercept:
+            return self
+        values = balanced(self.problem.constraints, self.values)
+        return replace(self, values=values, precise=None)
 
+    def scale(self, exponent: int) -> float:
+        """Largest c for which c 2^exponent times the values is feasible; inf where V = 0."""
+        largest = float(self.norms.value.max())
+        by_norm = math.inf
+        if largest > 0:
+            by_norm = float(ldexp(1.0 / largest, -exponent))
+        totals = ldexp(self.problem.constraints.totals(self.values), exponent)
+        some = totals > 0
+        by_box = float((self.problem.box[some] / totals[some]).min(initial=np.inf))
+        return min(by_norm, by_box)
 
-def checked_values(problem: MarginProblem, alpha: NDArray[Any]) -> NDArray[Any]:
-    """Check dual variables, float64 or exact, and return those of the constraints, (R,).
+    def scaled(self) -> DualPoint:
+        """Return the feasible point, balanced where there is an intercept, as it is stored.
 
-    Raises
-    ------
-    ValueError
-        Another shape than the problem's, negative, or not 0 at a sample's own class.
-    """
-    check_shape(alpha, "alpha", problem.alpha_shape, "one entry a sample, or (N, K)")
-    rows = problem.constraints
-    values = rows.values(alpha)
-    if alpha.ndim > 1 and (rows.alpha(values) != alpha).any():
-        raise ValueError("alpha must be 0 at each sample's own class: alpha[n, y[n]] = 0")
-    if (values < 0).any():
-        smallest = float(min(values))
-        raise ValueError(f"alpha must not be negative, got {smallest:.3g}: clip it at 0")
-    return values
+        Dual variables that are feasible up to a solver's own rounding (`NEAR`) stay.
+        """
+        problem = self.problem
+        rows = problem.constraints
+        point = self.balanced()
+        if not point.values.any():
+            return point
+        # The factor c may leave float64 in the given units, or in those of ``values``.
+        for exponent in (self.exponent, 0):
+            c = point.scale(exponent)
+            alpha = ldexp(point.values, exponent)
+            total = float(alpha.sum())
+            if c >= SMALLEST_NORMAL and c * total < LARGEST:
+                break
+        else:
+            c = 1.0 / total
+        near = exponent == self.exponent and abs(c - 1.0) <= NEAR
+        values = in_box(problem, alpha if near else alpha * c)
+        if problem.intercept:
+            values = balanced(rows, values, problem.box)
+        if near and np.array_equal(values, alpha):
+            return point
+        return DualPoint.of(problem, values)
+
+    @property
+    def alpha(self) -> Array:
+        """The dual variables, about 1, in the problem's shape."""
+        return self.problem.constraints.alpha(self.values)
+
+    @property
+    def as_given(self) -> Array:
+        """The dual variables in the problem's shape and units."""
+        return ldexp(self.alpha, self.exponent)
 
 
 def unit_values(problem: MarginProblem, values: Array) -> Array:
     """Return alpha (R,) times a power of two such that the largest alpha_p ||phi_p|| is about 1."""
-    return rounding.unit_weights(values, problem.feature_norms[problem.constraints.samples])
+    return unit_weights(values, problem.feature_norms[problem.constraints.samples])
 
 
 def in_box(problem: MarginProblem, values: Array) -> Array:
     """Return alpha (R,) scaled so that no sample has more than its C in all.
 
-    One factor for all entries, which costs its share of the bound. Entries that were cut one by one
-    would no longer cancel in V(alpha), which costs far more.
+    One factor for all entries, which costs its fraction of the bound. Entries that were cut one by
+    one would no longer cancel in V(alpha), which costs far more.
     """
     totals = problem.constraints.totals(values)
     beyond = totals > problem.box
     if not beyond.any():
         return values
-    share = float((problem.box[beyond] / totals[beyond]).min())
-    return values * (share * (1.0 - rounding.gamma(problem.constraints.n_classes + 1)))
+    factor = float((problem.box[beyond] / totals[beyond]).min())
+    return values * (factor * (1.0 - gamma(problem.constraints.n_classes + 1)))
 
 
-def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> rounding.Enclosure:
-    """Terms of Omega_*(V), (G,), of weights a_n (N, K') that have this many roundings.
+# --- the dual norm of V ----------------------------------------------------------------------
+
+
+def dual_norms(problem: MarginProblem, weights: Array, roundings: int = 0) -> Enclosure:
+    """Terms of Omega_*(V), (G,), of weights a_n (N, K') with this many roundings each.
 
     Where the norm depends on the norms of the rows of V alone, their errors cost less to bound.
     """
-    features, norm = problem.features, problem.norm
+    features = problem.features
+    gates = features.fast_gates
+    norm = problem.norm
     columns = _columns(features, weights)
-    gates, X = features.fast_gates, features.X
-    if isinstance(norm, GroupNorm):
-        of_each = gates, X, features.input_norms
-        few = are_few(gates)
-        rows = [rounding.dual_vector_norms(*of_each, w, few, roundings) for w in columns]
-        return norm.of_rows(_joined(rows))
-    return _norms_of(norm, [rounding.dual_vectors(gates, X, w, roundings) for w in columns])
+    if not isinstance(norm, GroupNorm):
+        V = [dual_vectors(gates, features.X, column, roundings) for column in columns]
+        return _norms_of(norm, V)
+    values = []
+    radii = []
+    for column in columns:
+        rows = dual_vector_norms(
+            gates, features.X, features.input_norms, column, are_few(gates), roundings
+        )
+        values.append(rows.value)
+        radii.append(rows.radius)
+    return norm.from_row_norms(Enclosure(np.concatenate(values), np.concatenate(radii)))
 
 
-def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> rounding.Enclosure:
+def precise_dual_norms(problem: MarginProblem, weights: Array, rest: Array) -> Enclosure:
     """Terms of Omega_*(V), (G,), of weights + rest (N, K'), V with about 28 digits."""
-    features, norm = problem.features, problem.norm
-    columns = zip(_columns(features, weights), _columns(features, rest), strict=True)
-    return _norms_of(norm, [_precise_dual_vectors(features, *pair) for pair in columns])
-
-
-def _precise_dual_vectors(features: Features, weights: Array, rest: Array) -> rounding.Enclosure:
-    """V (M, D) of a class, of weights + rest (N,), with more digits."""
-    value, radius = np.zeros(features.shape), np.zeros(features.shape)
-    for columns, V in rounding.precise_dual_vectors(features.fast_gates, features.X, weights):
-        value[:, columns], radius[:, columns] = V.value, V.radius
-    if rest.any():
-        small = rounding.dual_vectors(features.fast_gates, features.X, rest, 1)
-        value += small.value
-        radius += small.radius + 2 * rounding.UNIT * np.abs(value)
-    return rounding.Enclosure(value, rounding.SAFETY * radius)
+    features = problem.features
+    gates = features.fast_gates
+    V = []
+    for main, small in zip(_columns(features, weights), _columns(features, rest), strict=True):
+        value = np.zeros(features.shape)
+        radius = np.zeros(features.shape)
+        for columns, part in precise_dual_vectors(gates, features.X, main):
+            value[:, columns] = part.value
+            radius[:, columns] = part.radius
+        if small.any():
+            added = dual_vectors(gates, features.X, small, 1)
+            value += added.value
+            radius += added.radius + 2 * UNIT * np.abs(value)
+        V.append(Enclosure(value, SAFETY * radius))
+    return _norms_of(problem.norm, V)
 
 
 def _columns(features: Features, weights: Array) -> list[Array]:
-    """Weights (N,) of each class, of the samples that have features."""
+    """Weights (N,) of each class, 0 for the samples without features."""
     seen = np.where(features.zero[:, None], 0.0, weights)
     return [np.ascontiguousarray(column) for column in seen.T]
 
 
-def _norms_of(norm: Norm, parts: list[rounding.Enclosure]) -> rounding.Enclosure:
+def _norms_of(norm: Norm, parts: list[Enclosure]) -> Enclosure:
     """Omega_* (G,) of V (K', M, D), whose parts (M, D) are those of the classes."""
-    V = rounding.Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
+    V = Enclosure(np.stack([V.value for V in parts]), np.stack([V.radius for V in parts]))
     value = norm.dual_norms(V.value)
-    return rounding.Enclosure(value, np.maximum(norm.dual_bounds(V) - value, 0.0))
-
-
-def _joined(parts: list[rounding.Enclosure]) -> rounding.Enclosure:
-    """Return one part after the other."""
-    value = np.concatenate([part.value for part in parts])
-    return rounding.Enclosure(value, np.concatenate([part.radius for part in parts]))
+    return Enclosure(value, np.maximum(norm.dual_bounds(V) - value, 0.0))

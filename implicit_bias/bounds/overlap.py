@@ -6,7 +6,7 @@ orthogonal projection onto the columns of W. Then
 
         W' (1 - P 1) = 0,        so that    alpha_p (1 - (P 1)_p)    solves Gordan's system
 
-if ||P 1|| < 1: then no entry is negative, and each is alpha_p up to that share. So a proof is an
+if ||P 1|| < 1: then no entry is negative, and each is alpha_p up to this fraction. So a proof is an
 alpha with a bound on one norm, which float64 gives safely, whatever the number of rows.
 
 Centre    ||P 1|| is the Newton decrement of the barrier - sum_p log s_p of the polytope
@@ -49,23 +49,13 @@ from implicit_bias.bounds import integers
 from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.problem.constraints import Integers
 
-# Entries of A that are formed: of more rows some are taken.
-MOST_ENTRIES = 20_000_000
-# Rows with a smaller share of the largest alpha are left out of a proof.
-LIGHT = 1e-10
-# Newton's method is close to the centre below this decrement, and has to come there in so many.
-CLOSE, MOST_STEPS = 0.1, 60
-# A step goes no farther than this share of the way to the boundary.
-INSIDE = 1.0 - 1e-9
-# Rows of larger powers of two are left to other proofs.
-LARGEST_EXPONENT = 500
 # Roundings on the way to an entry of W: of gate, input, their product, and that with alpha.
 ROUNDINGS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """Some solution of Gordan's system is within a share of alpha, in each entry.
+    """Some solution of Gordan's system is within a fraction of alpha, in each entry.
 
     Attributes
     ----------
@@ -73,13 +63,13 @@ class Overlap:
         Rows, among those given, that have a part in it.
     alpha : ndarray of shape (S,)
         Positive.
-    share : float
+    relative_error : float
         Bound on ||P 1||, below 1.
     """
 
     rows: Integers
     alpha: Array
-    share: float
+    relative_error: float
 
 
 def find_overlap(
@@ -89,6 +79,8 @@ def find_overlap(
     deadline: Deadline,
     *,
     without_redundant: bool = False,
+    most_entries: int = 20_000_000,
+    light: float = 1e-10,
 ) -> Overlap | None:
     """Prove that nothing separates some rows of a problem, if their classes overlap.
 
@@ -105,6 +97,10 @@ def find_overlap(
     without_redundant : bool
         Leave out columns that others fit up to rounding. The result is then no proof: it says that
         any separator needs the last digits of these columns.
+    most_entries : int
+        Entries of A that are formed: of more rows some are taken.
+    light : float
+        Rows with a smaller fraction of the largest alpha are left out of the proof.
 
     Returns
     -------
@@ -117,39 +113,45 @@ def find_overlap(
         The deadline has passed.
     """
     columns = rows.n_classes * (problem.features.n_used + 1)
-    index = rows.heavy_and_spread(weights, MOST_ENTRIES // columns)
+    index = rows.heavy_and_spread(weights, most_entries // columns)
     if len(index) == 0:
         return None
-    found = _equations(problem, rows.subset(index), without_redundant, deadline)
-    if found is None:
+    equations = _equations(problem, rows.subset(index), without_redundant, deadline)
+    if equations is None:
         return None
-    A, exponents = found
-    weights = weights[index]
-    some = A.any(axis=1) & (weights > 0)
-    if not 0 < A.shape[1] < some.sum():  # of independent columns no more than rows, or P 1 is 1
+    A, exponents = equations
+    some = A.any(axis=1) & (weights[index] > 0)
+    # Of independent columns there must be fewer than rows, or P 1 is 1.
+    if A.shape[1] == 0 or A.shape[1] >= some.sum():
         return None
-    index, A, exponents, weights = index[some], A[some], exponents[some], weights[some]
-    alpha = _centred(A, weights / np.linalg.norm(A, axis=1), deadline)
+    index = index[some]
+    A = A[some]
+    exponents = exponents[some]
+
+    alpha = _centred(A, weights[index] / np.linalg.norm(A, axis=1), deadline)
     if alpha is None:
         return None
     alpha = alpha / alpha.max()
-    kept = alpha > LIGHT
+    kept = alpha > light
     W = A[kept] * alpha[kept, None]
-    share = projection_bound(W[:, A[kept].any(axis=0)])
+    relative_error = projection_bound(W[:, A[kept].any(axis=0)])
+    if not relative_error < 1.0:
+        return None
     # A has the features over 2^exponent: of the features themselves alpha is over it, too.
     alpha = np.ldexp(alpha[kept], exponents[kept].min() - exponents[kept])
     total = alpha.sum()
-    proven = share < 1.0 and alpha.min() > SMALLEST_NORMAL * max(total, 1.0)
-    return Overlap(index[kept], alpha / total, share) if proven else None
+    if not alpha.min() > SMALLEST_NORMAL * max(total, 1.0):  # some may have lost digits
+        return None
+    return Overlap(index[kept], alpha / total, relative_error)
 
 
 def _equations(
     problem: MarginProblem, rows: Constraints, without_redundant: bool, deadline: Deadline
 ) -> tuple[Array, Integers] | None:
     """Return A (R, m) of some rows over powers of two, columns in [-1, 1], and exponents (R,)."""
-    columns_of: Callable[[Array], Array | None] = integers.leading
-    if not without_redundant:
-        columns_of = partial(integers.independent, deadline=deadline)
+    columns_of: Callable[[Array], Array | None] = partial(integers.independent, deadline=deadline)
+    if without_redundant:
+        columns_of = integers.leading
     features = _features(problem, rows, columns_of)
     if features is None:
         return None
@@ -164,33 +166,38 @@ def _equations(
 
 
 def _features(
-    problem: MarginProblem, rows: Constraints, columns_of: Callable[[Array], Array | None]
+    problem: MarginProblem,
+    rows: Constraints,
+    columns_of: Callable[[Array], Array | None],
+    largest_exponent: int = 500,
 ) -> tuple[Array, Integers] | None:
     """Return features of the rows' samples over powers of two, (n, c), and the exponents (n,).
 
     Their columns are products of those that ``columns_of`` returns for the gates and for the
     inputs, and ones for an intercept unless the others span these. With `integers.independent`
-    their span is that of gates times inputs. None where there are none, or digits are lost.
+    their span is that of gates times inputs. None where there are none, or digits are lost, or for
+    rows beyond the largest power of two.
     """
     samples = np.unique(rows.samples)
     gates = problem.features.sparse_gates[samples]
-    factors = gates[:, np.unique(gates.indices)].toarray(), problem.features.X[samples]
-    spans, sizes, constant = [], np.zeros(len(samples), dtype=np.int64), problem.intercept
-    for given in factors:
+    spans = []
+    sizes = np.zeros(len(samples), dtype=np.int64)
+    spans_ones = problem.intercept  # whether both factors' columns span a constant one
+    for given in (gates[:, np.unique(gates.indices)].toarray(), problem.features.X[samples]):
         # A constant column spans ones, whatever its value: by a fit of few digits, too.
         same = (given == given[0]).all(axis=0) & (given[0] != 0.0)
         factor = np.where(same, 1.0, given)
         exponents = np.frexp(np.abs(factor).max(axis=1, initial=0.0))[1].astype(np.int64)
-        if np.abs(exponents).max() > LARGEST_EXPONENT:
+        if np.abs(exponents).max() > largest_exponent:
             return None
         scaled = np.ldexp(factor, -exponents[:, None])
         found = columns_of(scaled)
         if found is None or (np.ldexp(scaled, exponents[:, None]) != factor).any():
             return None
-        if constant:
+        if spans_ones:
             ones = np.ldexp(1.0, -exponents)[:, None]
             with_ones = columns_of(np.hstack([scaled, ones]))
-            constant = with_ones is not None and with_ones.shape[1] == found.shape[1]
+            spans_ones = with_ones is not None and with_ones.shape[1] == found.shape[1]
         spans.append(found)
         sizes = sizes + exponents
     left, right = spans
@@ -200,15 +207,38 @@ def _features(
     if (np.abs(product[some.reshape(product.shape)]) < SMALLEST_NORMAL).any():
         return None
     sizes = np.where(product.any(axis=1), sizes, 0)
-    if problem.intercept and not constant:
+    if problem.intercept and not spans_ones:
         product = np.hstack([product, np.ldexp(1.0, -sizes)[:, None]])
     return product, sizes
 
 
-def _centred(A: Array, alpha: Array, deadline: Deadline) -> Array | None:
+def _centred(
+    A: Array,
+    alpha: Array,
+    deadline: Deadline,
+    *,
+    most_steps: int = 60,
+    close: float = 0.1,
+    inside: float = 1.0 - 1e-9,
+) -> Array | None:
     """Return alpha that solve Gordan's system up to rounding, by Newton's method from those given.
 
     None where it goes to infinity, or takes too many steps.
+
+    Parameters
+    ----------
+    A : ndarray of shape (R, m)
+        Rows.
+    alpha : ndarray of shape (R,)
+        Where to start.
+    deadline : Deadline
+        When to give up.
+    most_steps : int
+        Steps at most.
+    close : float
+        Newton's method is close to the centre below this decrement.
+    inside : float
+        A step goes no farther than this fraction of the way to the boundary.
 
     Raises
     ------
@@ -216,7 +246,7 @@ def _centred(A: Array, alpha: Array, deadline: Deadline) -> Array | None:
         The deadline has passed.
     """
     first = alpha
-    for _ in range(MOST_STEPS):
+    for _ in range(most_steps):
         deadline.check()
         W = A * alpha[:, None]
         try:
@@ -225,17 +255,17 @@ def _centred(A: Array, alpha: Array, deadline: Deadline) -> Array | None:
             return None
         change = W @ scipy.linalg.cho_solve(factor, W.sum(axis=0), check_finite=False)  # P 1
         decrement = math.sqrt(max(float(change.sum()), 0.0))  # 1' P 1 = ||P 1||^2
-        if decrement < CLOSE and np.abs(change).max() < CLOSE:
+        if decrement < close and np.abs(change).max() < close:
             return np.asarray(alpha * (1.0 - change))  # as in the head
         if not change.min() < 0.0:
             return None  # a separator
-        longest = INSIDE / -float(change.min())
-        length = _best_length(change, longest)
+        length = _best_length(change, inside / -float(change.min()))
         alpha = alpha / (1.0 + length * change)
         if (alpha < first).all():
             return None  # s_p > c_p, so <a_p, w> > 0, on all rows
         largest = alpha.max()
-        alpha, first = alpha / largest, first / largest
+        alpha = alpha / largest
+        first = first / largest
     return None
 
 
@@ -261,13 +291,19 @@ def projection_bound(W: Array) -> float:
     if failed or not np.isfinite(T).all() or not np.diag(T).all():
         return math.inf
     Q = W @ T
+
+    # ||Q - the real product||_F.
     size_of_T = float(np.linalg.norm(T))
     error = gamma(m + ROUNDINGS) * float(np.linalg.norm(W)) * size_of_T
-    error = SAFETY * (error + UNDERFLOW * S * m * (1.0 + size_of_T))  # of Q
+    error = SAFETY * (error + UNDERFLOW * S * m * (1.0 + size_of_T))
+
+    # Q'Q differs from 1 by the defect, with its roundings and those of Q.
     size = SAFETY * float(np.linalg.norm(Q))
     defect = float(np.linalg.norm(Q.T @ Q - np.eye(m))) + gamma(S + 1) * size**2
     smallest = 1.0 - SAFETY * (defect + 2.0 * error * size + error**2)
     if not smallest > 0.0:
         return math.inf
+
+    # ||Q'1||, with its roundings and those of Q.
     sums = float(np.linalg.norm(Q.sum(axis=0))) + math.sqrt(S) * (gamma(S) * size + error)
     return SAFETY * sums / math.sqrt(smallest)

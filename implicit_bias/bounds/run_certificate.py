@@ -1,13 +1,13 @@
-r"""A training run certifies itself: bounds on the optimum from its iterate, without any solver.
+r"""Certificates of training runs: bounds on the optimum from an iterate, without any solver.
 
 For a predictor that is linear in its coefficients zeta, the gradient of a loss of the margins is
 
     -dL/dzeta = sum_nk alpha_nk (e_{y_n} - e_k) (x) z(x_n) (x) x_n = V(alpha)
 
 with alpha_nk = -dL/dq_nk, so that the weights alpha >= 0 of the loss are dual variables, and each
-step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha)), as its iterate
-does from above. With a free offset the weights obey its equation only in the limit, and are
-repaired (`balance.repaired`).
+step's gradient bounds the optimum from below, by sum(alpha) / Omega_*(V(alpha)), and its iterate
+bounds it from above. With a free offset the weights obey its equation only as t -> infinity, so
+that they are balanced first (`balance`).
 
 ===========  ===========================  ================================
 loss         of a sample, margins q_nk    weight of a margin
@@ -30,17 +30,17 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from implicit_bias.base.validation import Array, as_finite, as_numbers, check_choice, check_shape
-from implicit_bias.bounds.balance import repaired
-from implicit_bias.bounds.certificate import Certificate, certify
-from implicit_bias.bounds.lower import checked_values, unit_values
-from implicit_bias.bounds.upper import checked_offsets
+from implicit_bias.base.validation import Array, as_numbers, check_choice
+from implicit_bias.bounds.balance import balanced
+from implicit_bias.bounds.certificate import Certificate, certificate_of
+from implicit_bias.bounds.lower import checked_alpha, unit_values
+from implicit_bias.bounds.upper import checked_coef, checked_offsets
 from implicit_bias.problem import MarginProblem, check_problem
 
 RunLoss: TypeAlias = Literal["logistic", "exponential"]
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what is infinite bounds nothing
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # an infinite bound is no bound
 def certify_run(
     problem: MarginProblem,
     model: Any,
@@ -54,7 +54,7 @@ def certify_run(
     Parameters
     ----------
     problem : MarginProblem
-        The maximum-margin problem that the run should go to; see `max_margin`.
+        The max-margin problem to whose solution the run should converge in direction.
     model : linear layer, tensor, or array_like
         The coefficients as they are in the run, not normalised: an object with ``weight`` and
         ``bias``, as a `torch.nn.Linear`; or an array of the shape of the problem's coefficients,
@@ -69,7 +69,7 @@ def certify_run(
     Returns
     -------
     Certificate
-        ``gap`` 0 means that the run is at its limit; the bounds hold for any iterate.
+        Its bounds hold for any iterate; ``gap`` 0 means that the run has converged.
 
     Raises
     ------
@@ -89,13 +89,16 @@ def certify_run(
     (True, True)
     """
     check_problem(problem, "certify_run")
-    coef, offset = _coefficients(problem, model, intercept)
+    rows = problem.constraints
+    coef, offsets = _coefficients(problem, model, intercept)
     if weights is None:
-        alpha = loss_weights(problem, coef, offset, loss)
+        alpha = loss_weights(problem, coef, problem.as_intercept(offsets), loss)
+        values = rows.values(alpha)
     else:
-        values = checked_values(problem, as_finite(weights, "weights", len(problem.alpha_shape)))
-        alpha = problem.constraints.alpha(unit_values(problem, values))
-    return certify(problem, coef, repaired(problem, alpha), offset if problem.intercept else None)
+        values = unit_values(problem, checked_alpha(problem, weights, "weights"))
+    if problem.intercept:
+        values = balanced(rows, values)
+    return certificate_of(problem, coef, values, offsets)
 
 
 def loss_weights(
@@ -115,9 +118,10 @@ def loss_weights(
         See the module's table.
     """
     check_choice(loss, "loss", get_args(RunLoss), "weights of your own")
-    rows, scores = problem.constraints, problem.decision(coef) + intercept
+    rows = problem.constraints
+    scores = problem.decision(coef) + intercept
     margins = rows.margins(scores.reshape(problem.n_samples, -1))
-    if not np.isfinite(margins).all():  # they overflow, and smaller ones order the samples alike
+    if not np.isfinite(margins).all():  # they overflow: smaller coefficients keep the order
         return loss_weights(problem, np.ldexp(coef, -200), np.ldexp(intercept, -200), loss)
     weights = weights_of_margins(rows.by_sample(margins), loss)
     return rows.alpha(weights.reshape(-1))
@@ -129,7 +133,7 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
     Parameters
     ----------
     margins : ndarray of shape (N, R)
-        q, a row a sample; infinite where there is no margin, as of a sample with its own class.
+        q, one row per sample; infinite where there is no margin, as at a sample's own class.
     loss : {"logistic", "exponential"}
         See the module's table.
 
@@ -143,6 +147,7 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
     >>> weights_of_margins(np.array([[0.0], [np.log(3.0)]])).round(3).tolist()
     [[1.0], [0.5]]
     """
+    # Over the largest weight, as logarithms: late in a run all weights themselves would underflow.
     logarithms = -margins
     if loss == "logistic":
         total = scipy.special.logsumexp(logarithms, axis=1, keepdims=True)
@@ -152,31 +157,27 @@ def weights_of_margins(margins: Array, loss: RunLoss = "logistic") -> Array:
 
 def _coefficients(
     problem: MarginProblem, model: Any, intercept: ArrayLike | None
-) -> tuple[Array, float | Array]:
-    """Return coefficients and offsets in the problem's shapes."""
+) -> tuple[Array, Array]:
+    """Return coefficients in the problem's shape, and offsets (K',)."""
+    given = model
     if hasattr(model, "weight") and hasattr(model, "bias"):
-        coef = _as_array(model.weight)
-        intercept = model.bias if intercept is None else intercept
-    else:
-        coef = _as_array(model)
-    if problem.n_gates == 1 and coef.shape == (problem.norm_shape[0], problem.X.shape[1]):
-        coef = coef.reshape(problem.coef_shape)
-    meaning = "(K,) M, D: one row a class, or one in all for two classes, and one column a feature"
-    check_shape(coef, "the model's coefficients", problem.coef_shape, meaning)
-    coef = as_finite(coef, "coef", coef.ndim)
-    if intercept is None:
-        return coef, problem.no_offset
-    offsets, shape = as_numbers(intercept, "intercept"), np.shape(problem.no_offset)
-    if offsets.size == problem.norm_shape[0]:
-        offsets = offsets.reshape(shape)
-    return coef, problem.as_intercept(checked_offsets(problem, offsets))
-
-
-def _as_array(values: Any) -> Array:
+        given = model.weight
+        if intercept is None:
+            intercept = model.bias
     try:
-        return as_numbers(values, "model")
+        coef = as_numbers(given, "model")
     except ValueError as error:
         raise ValueError(
-            f"a {type(values).__name__} holds no coefficients ({error}): pass a linear layer (an "
+            f"a {type(given).__name__} holds no coefficients ({error}): pass a linear layer (an "
             "object with weight and bias) or an array; of any other torch module ask diagnose"
         ) from error
+    n_outputs = problem.norm_shape[0]
+    if problem.n_gates == 1 and coef.shape == (n_outputs, problem.X.shape[1]):
+        coef = coef.reshape(problem.coef_shape)
+    coef = checked_coef(problem, coef)
+    if intercept is None:
+        return coef, np.zeros(n_outputs)
+    offsets = as_numbers(intercept, "intercept")
+    if offsets.size == n_outputs:
+        offsets = offsets.reshape(np.shape(problem.no_offset))
+    return coef, checked_offsets(problem, offsets)

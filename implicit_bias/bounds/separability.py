@@ -1,4 +1,4 @@
-"""Whether any coefficients separate the data: plain causes why none do, and cures.
+"""Plain causes why no coefficients separate the data, and cures.
 
 Proofs are in `gordan`.
 """
@@ -6,23 +6,15 @@ Proofs are in `gordan`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from implicit_bias.base import rounding
+from implicit_bias.base.rounding import UNIT
 from implicit_bias.base.validation import Array
 from implicit_bias.problem import BLOCK, MarginProblem
 from implicit_bias.problem.constraints import Integers
-
-# A feature varies little about an offset where its standard deviation is below this share of its
-# mean, and ranges are wide where they differ by more than the inverse.
-NARROW = 1e-3
-# Evenly spaced samples that tell the ranges of the features.
-SOME = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,36 +50,41 @@ def find_conflict(problem: MarginProblem, numbers: Integers | None = None) -> Co
     numbers : ndarray of int, shape (N,), optional
         What to call its samples, where they are some of the rows of larger data.
     """
-    if numbers is None:
-        numbers = np.arange(problem.n_samples)
     if not problem.hard_margin:
         return None
-    zero, rows = np.flatnonzero(problem.zero_features), problem.constraints
+    if numbers is None:
+        numbers = np.arange(problem.n_samples)
+    rows = problem.constraints
     values = np.zeros(len(rows))
+
+    zero = np.flatnonzero(problem.zero_features)
     if len(zero) and not problem.intercept:
-        values[np.searchsorted(rows.samples, zero)] = 1.0 / len(zero)  # against any rival
+        # Each of them against any rival.
+        values[np.searchsorted(rows.samples, zero)] = 1.0 / len(zero)
+        names = ", ".join(str(n) for n in numbers[zero[:5]])
         return Conflict(
-            f"{_name_samples(numbers[zero])} with all gates off (or an input of zeros), so the "
-            "predictor is 0 there: add a unit that is always on, drop the sample, or choose a "
-            "finite C (soft margin)",
+            f"sample{'s' if len(zero) > 1 else ''} {names}{_and_more(zero, 5)} with all gates off "
+            "(or an input of zeros), so the predictor is 0 there: add a unit that is always on, "
+            "drop the sample, or choose a finite C (soft margin)",
             numbers[zero],
             rows.alpha(values),
         )
+
     pair = _contradiction(problem, zero)
-    if pair is not None:
-        classes = problem.owners[pair]
-        for n, rival in zip(pair, classes[::-1], strict=True):
-            values[(rows.samples == n) & (rows.rivals == rival)] = 0.5
+    if pair is None:
+        return None
+    classes = problem.owners[pair]
+    for n, rival in zip(pair, classes[::-1], strict=True):
+        values[(rows.samples == n) & (rows.rivals == rival)] = 0.5
+    labels = "opposite labels"
+    if len(problem.alpha_shape) > 1:
         labels = f"labels of the classes {classes[0]} and {classes[1]}"
-        if problem.classes is None:
-            labels = "opposite labels"
-        return Conflict(
-            f"samples {numbers[pair[0]]} and {numbers[pair[1]]} are identical but have {labels}: "
-            "drop one, or choose a finite C (soft margin)",
-            numbers[pair],
-            rows.alpha(values),
-        )
-    return None
+    return Conflict(
+        f"samples {numbers[pair[0]]} and {numbers[pair[1]]} are identical but have {labels}: drop "
+        "one, or choose a finite C (soft margin)",
+        numbers[pair],
+        rows.alpha(values),
+    )
 
 
 def lacks_constant(problem: MarginProblem) -> bool:
@@ -97,7 +94,7 @@ def lacks_constant(problem: MarginProblem) -> bool:
 
 
 def offset_advice(problem: MarginProblem) -> str:
-    """Say how a predictor gets the offset that is all it lacks.
+    """Advise on the offset that is all a predictor lacks.
 
     A constant feature passes through the gates, so it is named only where some gate, or the sum of
     a group's gates, is the same for all samples.
@@ -112,64 +109,81 @@ def offset_advice(problem: MarginProblem) -> str:
     )
 
 
-def scaling_advice(problem: MarginProblem) -> str | None:
+def scaling_advice(problem: MarginProblem, narrow: float = 1e-3, some: int = 5000) -> str | None:
     """Name the features that make the problem hard in float64, and the cure; None if none do.
 
-    Offsets: their mean is a thousand times their standard deviation or more. Ranges: their
-    standard deviation is a thousand times that of others. Both are those of `SOME` samples.
+    Parameters
+    ----------
+    problem : MarginProblem
+        The problem.
+    narrow : float
+        A feature varies little about an offset where its standard deviation is below this fraction
+        of its mean, and ranges are wide where they differ by more than the inverse.
+    some : int
+        Both are those of so many evenly spaced samples, about.
     """
-    some = problem.X[:: max(1, problem.n_samples // SOME)]
-    size = np.abs(some).max(axis=0)
-    unit = np.where(size > 0, size, 1.0)
-    X = some / unit
-    mean, deviation = X.mean(axis=0), X.std(axis=0)
-    varying = np.flatnonzero((some != some[0]).any(axis=0))
+    X = problem.X[:: max(1, problem.n_samples // some)]
+    varying = np.flatnonzero((X != X[0]).any(axis=0))
     if len(varying) == 0:
         return None
-    parts = []
+    # Over the largest entries, whose squares might overflow.
+    unit = np.abs(X).max(axis=0)
+    unit = np.where(unit > 0, unit, 1.0)
+    mean = (X / unit).mean(axis=0)
+    deviation = (X / unit).std(axis=0)
+    advice = []
+
     ratio = np.abs(mean[varying]) / np.maximum(deviation[varying], np.finfo(np.float64).tiny)
-    shifted = varying[ratio > 1 / NARROW][np.argsort(-ratio[ratio > 1 / NARROW])]
+    is_shifted = ratio > 1 / narrow
+    shifted = varying[is_shifted][np.argsort(-ratio[is_shifted])]
     if len(shifted):
-        values = [f"{d} (mean {mean[d] * unit[d]:.4g}, " for d in shifted[:3]]
-        spreads = [f"standard deviation {deviation[d] * unit[d]:.3g})" for d in shifted[:3]]
-        named = ", ".join(a + b for a, b in zip(values, spreads, strict=True))
-        parts.append(f"center features {named}{_and_more(shifted)}")
-    spread = np.log2(np.maximum(deviation[varying], rounding.UNIT)) + np.log2(unit[varying])
-    wide = varying[spread > np.median(spread) - np.log2(NARROW)]
-    narrow = varying[spread < np.median(spread) + np.log2(NARROW)]
-    far = np.concatenate([wide, narrow])
+        named = []
+        for d in shifted[:3]:
+            of_feature = f"mean {mean[d] * unit[d]:.4g}, "
+            of_feature += f"standard deviation {deviation[d] * unit[d]:.3g}"
+            named.append(f"{d} ({of_feature})")
+        advice.append(f"center features {', '.join(named)}{_and_more(shifted)}")
+
+    size = np.log2(np.maximum(deviation[varying], UNIT)) + np.log2(unit[varying])
+    median = np.median(size)
+    wide = varying[size > median - np.log2(narrow)]
+    thin = varying[size < median + np.log2(narrow)]
+    far = np.concatenate([wide, thin])
     if len(far):
-        named = ", ".join(f"{d} ({deviation[d] * unit[d]:.3g})" for d in far[:3])
-        parts.append(
-            f"scale features {named}{_and_more(far)}, whose standard deviations are far from "
-            f"that of others, {2.0 ** float(np.median(spread)):.3g}"
+        names = ", ".join(f"{d} ({deviation[d] * unit[d]:.3g})" for d in far[:3])
+        advice.append(
+            f"scale features {names}{_and_more(far)}, whose standard deviations are far from that "
+            f"of others, {2.0 ** float(median):.3g}"
         )
-    return "; ".join(parts) + " (standardise)" if parts else None
+    if not advice:
+        return None
+    return "; ".join(advice) + " (standardise)"
 
 
 # --- plain causes ------------------------------------------------------------------------------
 
 
 def _contradiction(problem: MarginProblem, zero: Integers) -> Integers | None:
-    """Two samples of equal features and of opposite labels."""
+    """Two samples of equal features and of opposite labels; ``zero`` have no features."""
     same_input: dict[bytes, list[int]] = {}
     for n in _repeated(problem.X):
         same_input.setdefault(_digest(problem.X[n]), []).append(n)
     for samples in (zero.tolist(), *same_input.values()):
-        if len(set(problem.y[samples])) > 1:
-            gates = sp.csr_array(problem.gates[samples]).toarray()
-            gates[np.isin(samples, zero)] = 0.0  # of samples whose features are 0 anyway
-            first: dict[bytes, int] = {}
-            for n, row in zip(samples, gates, strict=True):
-                m = first.setdefault(_digest(row), n)
-                if problem.y[m] != problem.y[n]:
-                    return np.array([m, n])
+        if len(set(problem.y[samples])) < 2:
+            continue
+        gates = sp.csr_array(problem.gates[samples]).toarray()
+        gates[np.isin(samples, zero)] = 0.0  # of samples whose features are 0 anyway
+        first: dict[bytes, int] = {}
+        for n, row in zip(samples, gates, strict=True):
+            m = first.setdefault(_digest(row), n)
+            if problem.y[m] != problem.y[n]:
+                return np.array([m, n])
     return None
 
 
 def _repeated(X: Array) -> list[int]:
-    """Rows that equal another one, and a few others perhaps: those whose sum of digits recurs."""
-    weights = _of_digits(X.shape[1])
+    """Rows that equal another one, and a few others perhaps: those whose random sum recurs."""
+    weights = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
     sums = np.empty(len(X), dtype=np.uint64)
     for start in range(0, len(X), BLOCK):
         bits = (X[start : start + BLOCK] + 0.0).view(np.uint64)  # + 0.0 turns -0.0 to 0.0
@@ -177,16 +191,10 @@ def _repeated(X: Array) -> list[int]:
         sums[start : start + BLOCK] = (bits ^ (bits >> 32)) @ weights
     in_order = np.sort(sums)
     again = in_order[1:][in_order[1:] == in_order[:-1]]
-    repeated: list[int] = np.flatnonzero(np.isin(sums, again)).tolist() if len(again) else []
+    if len(again) == 0:
+        return []
+    repeated: list[int] = np.flatnonzero(np.isin(sums, again)).tolist()
     return repeated
-
-
-@lru_cache(1)
-def _of_digits(n_features: int) -> NDArray[np.uint64]:
-    """Return what the digits of each feature count in a sum, at random."""
-    weights = np.random.default_rng(0).integers(2**64, size=n_features, dtype=np.uint64)
-    weights.setflags(write=False)
-    return weights
 
 
 def _digest(row: Array) -> bytes:
@@ -194,10 +202,8 @@ def _digest(row: Array) -> bytes:
     return blake2b((row + 0.0).tobytes(), digest_size=16).digest()
 
 
-def _name_samples(samples: Integers) -> str:
-    names = ", ".join(str(n) for n in samples[:5])
-    return f"sample{'s' if len(samples) > 1 else ''} {names}{_and_more(samples, 5)}"
-
-
 def _and_more(items: Integers, shown: int = 3) -> str:
-    return f" and {len(items) - shown} more" if len(items) > shown else ""
+    """Return how many items are not named."""
+    if len(items) <= shown:
+        return ""
+    return f" and {len(items) - shown} more"

@@ -1,4 +1,4 @@
-"""How a solve ended, and the certified bounds on the optimum that it ended with."""
+"""Status of a solve, and the certified bounds on the optimum that it ended with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 from implicit_bias.base.validation import Array
 
-# Bounds that cross contradict each other: by more than this share, something is wrong.
+# Bounds that cross by more than this fraction contradict each other.
 CONTRADICTION = 1e-9
 
 
@@ -44,7 +44,7 @@ class Status(Enum):
     )
 
     def __reduce__(self) -> tuple[type[Status], tuple[str]]:
-        """Be made again from the value: skops asks for this, where pickle asks Enum itself."""
+        """Rebuild from the value, for skops; pickle has a way of its own for an Enum."""
         return Status, (self.value,)
 
     @property
@@ -66,8 +66,9 @@ class Status(Enum):
         """Return the message, with what is certified of the optimum nevertheless."""
         if self in (Status.OPTIMAL, Status.NOT_SEPARABLE):
             return self.message
-        known = certificate.statement
-        return known if math.isnan(certificate.gap) else f"{self.message}; {known}"
+        if math.isnan(certificate.gap):
+            return certificate.statement
+        return f"{self.message}; {certificate.statement}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +81,12 @@ class Certificate:
         The optimum lies between them. inf as lower bound: not separable, proven.
     gap : float
         (upper - lower) / lower: the coefficients' norm exceeds the optimum by at most this
-        share; inf where a bound is missing, nan where the bounds contradict each other.
+        fraction; inf where a bound is missing, nan where the bounds contradict each other.
     min_margin : float
         Smallest y_n (f(x_n) + b) of the coefficients as they were given; nan without coefficients.
     dual_norms : ndarray of shape (G,)
-        ||V_g|| at alpha scaled to be feasible, at most 1. A group below 1 is switched off at
-        the optimum; nan without alpha.
+        ||V_g|| at alpha scaled to be feasible, at most 1; nan without alpha. A group whose norm
+        is below 1 at the optimal alpha has zero coefficients.
 
     Examples
     --------
@@ -104,9 +105,9 @@ class Certificate:
     dual_norms: Array
 
     def __str__(self) -> str:
-        return (
-            f"{self.statement}, gap {self.gap:.2g}" if math.isfinite(self.gap) else self.statement
-        )
+        if math.isfinite(self.gap):
+            return f"{self.statement}, gap {self.gap:.2g}"
+        return self.statement
 
     @property
     def statement(self) -> str:
@@ -121,13 +122,14 @@ class Certificate:
         if math.isinf(self.lower):
             return "no coefficients separate the data"
         if math.isinf(self.upper):
-            known = f"the optimum is at least {self.lower:.6g}" if self.lower > 0 else "nothing"
-            return f"certified: {known}, and no upper bound"
+            if self.lower > 0:
+                return f"certified: the optimum is at least {self.lower:.6g}, and no upper bound"
+            return "certified: nothing, and no upper bound"
         return f"certified: the optimum is between {self.lower:.6g} and {self.upper:.6g}"
 
 
 def relative_gap(lower: float, upper: float) -> float:
-    """(upper - lower) / lower; nan for bounds that contradict each other."""
+    """Relative duality gap (upper - lower) / lower; nan for bounds that contradict each other."""
     if lower > upper * (1.0 + CONTRADICTION):
         return math.nan
     if math.isinf(upper) or lower <= 0:
@@ -137,12 +139,16 @@ def relative_gap(lower: float, upper: float) -> float:
 
 def norm_at_margin_1(norm: float, min_margin: float) -> float:
     """Return the norm once the smallest margin is scaled to 1; inf where a margin is negative."""
-    return norm / min_margin if min_margin > 0 else math.inf
+    if min_margin > 0:
+        return norm / min_margin
+    return math.inf
 
 
 def excess(norm: float, optimum: float) -> float:
-    """How far a norm at margin 1 is above its optimum, as a share of it.
+    """Relative suboptimality of a norm at unit margin.
 
     norm / optimum - 1: inf for an infinite norm (not separated), nan where no optimum is known.
     """
-    return norm / optimum - 1.0 if 0 < optimum < math.inf else math.nan
+    if 0 < optimum < math.inf:
+        return norm / optimum - 1.0
+    return math.nan

@@ -14,35 +14,45 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.rounding import (
-    LARGEST,
-    NEAR,
-    SAFETY,
-    UNIT,
-    Enclosure,
-    ldexp,
-    precise_predictions,
-    predictions,
-    sum_up,
-    up,
-)
+from implicit_bias.base.rounding import LARGEST, SAFETY, UNIT, Enclosure, ldexp, sum_up, up
 from implicit_bias.base.validation import Array, as_finite, as_numbers, check_shape
+from implicit_bias.bounds.lower import NEAR
+from implicit_bias.bounds.rounding import precise_predictions, predictions
 from implicit_bias.problem import Features, MarginProblem
 
-# Coefficients whose best scale gains less than this share of their norm are graded as they are.
+# Coefficients whose best scale gains less than this fraction of their norm are graded as they are.
 SAME = 1e-14
-GOLDEN_STEPS = 90
-MOST_REFINEMENTS = 5
-# Margins of coefficients of about 1 below this are rounding, and their inverse has no square.
-SMALLEST_MARGIN = 2.0**-1000
-# An offset may exceed the coefficients by this power of two.
-LARGEST_OFFSET = 900
+
+
+def checked_coef(problem: MarginProblem, given: ArrayLike) -> Array:
+    """Check coefficients of a caller: ValueError for another shape than the problem's, or NaN."""
+    coef = as_finite(given, "coef", len(problem.coef_shape))
+    check_shape(coef, "coef", problem.coef_shape, "(M, D), a row per gate column, or (K, M, D)")
+    return coef
+
+
+def checked_offsets(problem: MarginProblem, given: ArrayLike) -> Array:
+    """Check an intercept of a caller, a number or (K,) with many classes: offsets (K',).
+
+    Raises
+    ------
+    ValueError
+        Another shape, NaN or infinity, or an intercept of a problem without one.
+    """
+    offsets = as_numbers(given, "intercept")
+    check_shape(offsets, "intercept", np.shape(problem.no_offset), "a number, or one per class")
+    if not np.isfinite(offsets).all():
+        raise ValueError(f"intercept must be finite, got {offsets}")
+    if offsets.any() and not problem.intercept:
+        raise ValueError(
+            f"the problem has no intercept, got {offsets}: pass MarginProblem(..., intercept=True)"
+        )
+    return offsets.reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,46 +91,23 @@ class PrimalPoint:
     def of(
         cls,
         problem: MarginProblem,
-        given: ArrayLike,
-        intercept: ArrayLike | None,
+        coef: Array,
+        offsets: Array | None,
         as_stored: bool = False,
     ) -> PrimalPoint:
-        """Check coefficients and an intercept in the problem's shapes, and evaluate them.
+        """Evaluate coefficients in the problem's shape, with offsets (K',) or the best ones.
 
-        Raises
-        ------
-        ValueError
-            Other shapes, NaN, or an intercept of a problem without one.
+        A problem without an intercept has no offsets, whatever is given.
         """
-        coef = as_finite(given, "coef", len(problem.coef_shape))
-        check_shape(coef, "coef", problem.coef_shape, "(M, D), a row a gate column, or (K, M, D)")
-        offsets = None if problem.intercept else np.zeros(problem.norm_shape[0])
-        if intercept is not None:
-            offsets = checked_offsets(problem, as_numbers(intercept, "intercept"))
-        sizes = [math.frexp(np.abs(coef).max())[1]]
+        if not problem.intercept:
+            offsets = np.zeros(problem.norm_shape[0])
+        exponent = math.frexp(np.abs(coef).max())[1]
         if offsets is not None:
-            sizes.append(math.frexp(np.abs(offsets).max())[1] - LARGEST_OFFSET)
-        exponent = max(sizes)
+            # Coefficients may be up to 2^900 times smaller than an offset without underflow.
+            exponent = max(exponent, math.frexp(np.abs(offsets).max())[1] - 900)
+            offsets = np.ldexp(offsets, -exponent)
         coef = np.ldexp(coef, -exponent).reshape(problem.norm_shape)
-        values = problem.features.apply(coef)
-        offsets = None if offsets is None else np.ldexp(offsets, -exponent)
-        return cls(problem, coef, exponent, offsets, values, as_stored)
-
-    def refined(self) -> PrimalPoint:
-        """Evaluate with more digits the scores that decide."""
-        features = self.problem.features
-        found, done = self, np.zeros(self.problem.n_samples, dtype=bool)
-        for _ in range(MOST_REFINEMENTS):
-            samples = np.flatnonzero(found._decisive & ~done)
-            if len(samples) == 0:
-                break
-            done[samples] = True
-            value, radius = found.values.copy(), found.scores.radius.copy()
-            for k, of_class in enumerate(self.coef):
-                part = precise_predictions(features.fast_gates, features.X, of_class, samples)
-                value[samples, k], radius[samples, k] = part.value, part.radius
-            found = replace(found, values=value, radius=radius)
-        return found
+        return cls(problem, coef, exponent, offsets, problem.features.apply(coef), as_stored)
 
     @cached_property
     def norm(self) -> float:
@@ -137,52 +124,199 @@ class PrimalPoint:
     @cached_property
     def offsets(self) -> Array:
         """Offsets (K',) that go with ``coef``: those given, or the best ones."""
-        return self._best_offsets() if self.given is None else self.given
+        if self.given is not None:
+            return self.given
+        if self.problem.norm_shape[0] > 1:
+            return _offsets_of_largest_margin(self.problem, self.values)
+        return self._best_offset_of_two_classes()
 
     @cached_property
     def smallest(self) -> Enclosure:
         """Smallest margin q_n of each sample, (N,), of ``coef`` and ``offsets``."""
         return smallest_margins(self.problem, self.scores, self.offsets)
 
+    # --- the bound
+
+    @cached_property
+    def bound(self) -> float:
+        """The upper bound."""
+        return self._bound_with(self.smallest.radius)
+
+    @cached_property
+    def central(self) -> float:
+        """The upper bound without allowance for the rounding of scores."""
+        return self._bound_with(np.zeros(()))
+
+    @property
+    def allowance(self) -> float:
+        """Fraction of the upper bound that rounding may cost; inf where it may be all."""
+        if math.isinf(self.bound):
+            high = self.smallest.value + self.smallest.radius
+            may_separate = np.isfinite(self.norm) and high.min() > 0
+            return math.inf if may_separate else 0.0
+        if self.central > 0:
+            return self.bound / self.central - 1.0
+        return math.inf if self.bound > 0 else 0.0
+
+    def _bound_with(self, radius: Array) -> float:
+        """Return the bound where margins err by this radius (N,) at most."""
+        problem = self.problem
+        zero = value_of_zero(problem)
+        if not np.isfinite(self.norm):
+            return zero
+        if problem.hard_margin:
+            smallest = float((self.smallest.value - radius).min())
+            return up(self.norm / smallest) if smallest > 0 else math.inf
+        if self.scale == 0:
+            return zero
+        bound, _ = self._soft_bound(radius)
+        return bound if self.as_stored else min(zero, bound)
+
+    def _soft_bound(self, radius: Array) -> tuple[float, float]:
+        """Bound on the soft margin's primal value, and the stretch of c, a fraction, that has it.
+
+        At a large C the rounding of margins near 1 costs more than a slightly larger scale, at
+        which they exceed 1. The stretch is 0 where it gains next to nothing, so that grading what
+        was graded before changes nothing.
+        """
+        margins = self.scale * self.smallest.value
+        error = SAFETY * (self.scale * radius + 8 * UNIT * (np.abs(margins) + 1.0))
+        plain = self._primal_value(margins, error, 0.0)
+        near = np.abs(margins - 1.0) <= 2 * error
+        stretch = 2 * float(error[near].max(initial=0.0))
+        stretched = self._primal_value(margins, error, stretch)
+        if stretched < plain * (1.0 - SAME) and not self.as_stored:
+            return stretched, stretch
+        return plain, 0.0
+
+    def _primal_value(self, margins: Array, error: Array, stretch: float) -> float:
+        """Bound on the soft margin's primal value at a scale (1 + stretch) times c."""
+        lowest = (margins - error) * (1.0 + stretch)
+        losses = np.maximum(0.0, 1.0 - lowest + 2 * stretch * error)
+        if not np.isfinite(losses).all():
+            return math.inf
+        # Each product is rounded up, but for an exact 0.
+        costs = np.nextafter(self.problem.box * losses, np.where(losses > 0, np.inf, 0.0))
+        norm = up(up(self.scale * self.norm) * up(1.0 + stretch))
+        return up(norm + sum_up(costs.tolist()))
+
+    # --- the best scale and offset, without allowance for rounding
+
+    @property
+    def _own_scale(self) -> float:
+        """The scale of the coefficients as given."""
+        return math.ldexp(1.0, min(self.exponent, 1000))
+
     @cached_property
     def scale(self) -> float:
         """The c of the smallest primal value of c ``coef``; 0 where zeta = 0 has it, or none."""
-        rows, unit = self.problem.constraints, self._own_scale
+        problem = self.problem
+        rows = problem.constraints
+        unit = self._own_scale
         q = rows.smallest(rows.margins(self.values + self.offsets))
-        if self.problem.hard_margin:
-            c = 1.0 / q.min() if q.min() > SMALLEST_MARGIN else 0.0
+        if problem.hard_margin:
+            c = 0.0
+            if q.min() > 2.0**-1000:  # below it margins are rounding, and 1 / c^2 underflows
+                c = 1.0 / q.min()
             return unit if abs(c - unit) <= NEAR * unit else c
         if not np.isfinite(self.norm):
             return 0.0
         if self.given is not None and self.as_stored and self.norm > 0:
             return unit
-        c = best_scale(self.norm, q, self.problem.box)
-        best, zero = self._value_at(c, q), value_of_zero(self.problem)
-        gain = self._value_at(unit, q) - min(best, zero)
+        c = best_scale(self.norm, q, problem.box)
+        # The own scale stays where another one gains next to nothing.
+        best = self._estimate(c, q)
+        zero = value_of_zero(problem)
+        gain = self._estimate(unit, q) - min(best, zero)
         if c > 0 and self.norm > 0 and gain <= SAME * unit * self.norm:
             return unit
         return c if best < zero else 0.0
+
+    def _estimate(self, c: float, q: Array) -> float:
+        """Primal value of a soft margin, without allowance, of margins c q_n."""
+        return c * self.norm + float(self.problem.box @ np.maximum(0.0, 1.0 - c * q))
+
+    def _best_offset_of_two_classes(self) -> Array:
+        """Return the offset (1,) of the smallest primal value over offsets and scales c."""
+        problem = self.problem
+        f = self.values
+        positive = problem.owners == 0
+        if problem.hard_margin:
+            return np.asarray(-0.5 * (f[positive].min(axis=0) + f[~positive].max(axis=0)))
+        if not (np.isfinite(self.norm) and self.norm > 0):
+            return offsets_of_zero(problem)
+        # With the best offset for each c, the primal value is convex in c.
+        slope = -problem.shares[positive].sum()
+
+        def offset(c: float) -> float:
+            # The hinge loss of c (f + b) as a function of c b: half way where it is flat.
+            left, right = _flat_between(slope, problem.y - c * f[:, 0], problem.shares)
+            return 0.5 * (left + right) / c
+
+        def value(c: float) -> float:
+            return self._estimate(c, problem.y * (f[:, 0] + offset(c)))
+
+        best = golden_section(value, value_of_zero(problem) / self.norm)
+        c = min((best, self._own_scale), key=value)
+        return np.array([offset(c)])
+
+    # --- other points
+
+    def refined(self, rounds: int = 5) -> PrimalPoint:
+        """Evaluate with more digits the scores that decide, and those that decide then."""
+        features = self.problem.features
+        found = self
+        done = np.zeros(self.problem.n_samples, dtype=bool)
+        for _ in range(rounds):
+            samples = np.flatnonzero(found._decisive & ~done)
+            if len(samples) == 0:
+                break
+            done[samples] = True
+            values = found.values.copy()
+            radius = found.scores.radius.copy()
+            for k, of_class in enumerate(self.coef):
+                part = precise_predictions(features.fast_gates, features.X, of_class, samples)
+                values[samples, k] = part.value
+                radius[samples, k] = part.radius
+            found = replace(found, values=values, radius=radius)
+        return found
+
+    @property
+    def _decisive(self) -> NDArray[np.bool_]:
+        """The samples whose scores may decide on the bound, shape (N,)."""
+        low = self.smallest.value - self.smallest.radius
+        if not self.problem.hard_margin:
+            return 1.0 - self.scale * low > 0
+        high = self.smallest.value + self.smallest.radius
+        if self.given is not None:
+            return low <= high.min()
+        # The best offsets make the smallest margins of classes equal: of each it must be known.
+        owners = self.problem.owners
+        least = np.full(int(owners.max()) + 1, np.inf)
+        np.minimum.at(least, owners, high)
+        return low <= least[owners]
 
     def scaled(self) -> PrimalPoint:
         """Return the point of the smallest primal value, as it is stored.
 
         No scale makes a hard-margin candidate feasible that misclassifies: it stays as it is.
         """
-        problem, c = self.problem, self.scale
+        problem = self.problem
+        c = self.scale
         if c > 0 and not problem.hard_margin:
             c *= 1.0 + self._soft_bound(self.smallest.radius)[1]
         if c == self._own_scale or (c == 0 and problem.hard_margin):
             return replace(self, given=self.offsets, as_stored=True)
-        coef, offsets = self.coef * c, self.offsets * c if c > 0 else offsets_of_zero(problem)
-        intercept = problem.as_intercept(np.clip(offsets, -LARGEST, LARGEST))
-        return PrimalPoint.of(problem, coef.reshape(problem.coef_shape), intercept, as_stored=True)
+        offsets = self.offsets * c if c > 0 else offsets_of_zero(problem)
+        offsets = np.clip(offsets, -LARGEST, LARGEST)
+        return PrimalPoint.of(problem, self.coef * c, offsets, as_stored=True)
 
     @property
     def as_given(self) -> tuple[Array, float | Array]:
         """Coefficients and intercept in the problem's shapes and units."""
-        coef, offsets = (ldexp(part, self.exponent) for part in (self.coef, self.offsets))
-        intercept = self.problem.as_intercept(np.clip(offsets, -LARGEST, LARGEST))
-        return coef.reshape(self.problem.coef_shape), intercept
+        coef = ldexp(self.coef, self.exponent).reshape(self.problem.coef_shape)
+        offsets = np.clip(ldexp(self.offsets, self.exponent), -LARGEST, LARGEST)
+        return coef, self.problem.as_intercept(offsets)
 
     @property
     def group_norms(self) -> Array:
@@ -199,106 +333,8 @@ class PrimalPoint:
         """Smallest margin of the coefficients as given."""
         return float(self.margins.min())
 
-    @cached_property
-    def bound(self) -> float:
-        """The upper bound."""
-        return self._value(self.smallest.radius)
 
-    @cached_property
-    def central(self) -> float:
-        """The upper bound without allowance for the rounding of scores."""
-        return self._value(np.zeros(()))
-
-    @property
-    def allowance(self) -> float:
-        """Share of the upper bound that rounding may cost; inf where it may be all."""
-        bound, central = self.bound, self.central
-        if math.isinf(bound):
-            high = self.smallest.value + self.smallest.radius
-            return math.inf if np.isfinite(self.norm) and high.min() > 0 else 0.0
-        return bound / central - 1.0 if central > 0 else math.inf * (bound > 0)
-
-    @property
-    def _own_scale(self) -> float:
-        """The scale of the coefficients as given."""
-        return math.ldexp(1.0, min(self.exponent, 1000))
-
-    @property
-    def _decisive(self) -> NDArray[np.bool_]:
-        """The samples whose scores may decide on the bound, shape (N,)."""
-        q, radius = self.smallest.value, self.smallest.radius
-        if not self.problem.hard_margin:
-            return 1.0 - self.scale * (q - radius) > 0
-        high, owners = q + radius, self.problem.owners
-        least = np.full(int(owners.max()) + 1, np.inf)
-        np.minimum.at(least, owners, high)
-        # The best offsets make the smallest margins of classes equal: of each it must be known.
-        limit = least[owners] if self.given is None else high.min()
-        return q - radius <= limit
-
-    def _value(self, radius: Array) -> float:
-        zero = value_of_zero(self.problem)
-        if not np.isfinite(self.norm) or (self.scale == 0 and not self.problem.hard_margin):
-            return zero
-        if self.problem.hard_margin:
-            smallest = float((self.smallest.value - radius).min())
-            return up(self.norm / smallest) if smallest > 0 else math.inf
-        bound, _ = self._soft_bound(radius)
-        return bound if self.as_stored else min(zero, bound)
-
-    def _soft_bound(self, radius: Array) -> tuple[float, float]:
-        """Bound on the soft margin's primal value, and the stretch of c, as a share, that has it.
-
-        At a large C the rounding of margins near 1 costs more than a scale a little larger, at
-        which they exceed 1. None where it gains next to nothing, so that grades repeat.
-        """
-        margins = self.scale * self.smallest.value
-        error = SAFETY * (self.scale * radius + 8 * UNIT * (np.abs(margins) + 1.0))
-        near = np.abs(margins - 1.0) <= 2 * error
-        stretch = 2 * float(error[near].max(initial=0.0))
-        plain, stretched = (self._bound_at(margins, error, by) for by in (0.0, stretch))
-        gains = stretched < plain * (1.0 - SAME) and not self.as_stored
-        return (stretched, stretch) if gains else (plain, 0.0)
-
-    def _bound_at(self, margins: Array, error: Array, by: float) -> float:
-        """Bound on the soft margin's primal value at a scale (1 + by) times c."""
-        losses = np.maximum(0.0, 1.0 - (margins - error) * (1.0 + by) + 2 * by * error)
-        if not np.isfinite(losses).all():
-            return math.inf
-        # A product of numbers from 0 on, rounded up; 0 stays.
-        costs = np.nextafter(self.problem.box * losses, np.where(losses > 0, np.inf, 0.0))
-        return up(up(up(self.scale * self.norm) * up(1.0 + by)) + sum_up(costs.tolist()))
-
-    def _value_at(self, c: float, q: Array) -> float:
-        """Primal value of a soft margin, without allowance, of margins c q_n."""
-        return c * self.norm + float(self.problem.box @ np.maximum(0.0, 1.0 - c * q))
-
-    def _best_offsets(self) -> Array:
-        """Return the offsets (K',) of the smallest primal value of two classes.
-
-        With a hard margin, and of more classes, those of the largest smallest margin.
-        """
-        problem, f = self.problem, self.values
-        if problem.norm_shape[0] > 1:
-            return _offsets_of_largest_margin(problem, f)
-        positive = problem.owners == 0
-        if problem.hard_margin:
-            return np.asarray(-0.5 * (f[positive].min(axis=0) + f[~positive].max(axis=0)))
-        if not (np.isfinite(self.norm) and self.norm > 0):
-            return offsets_of_zero(problem)
-        # The value is convex in c, with the best offset at each c.
-
-        def offset(c: float) -> float:
-            # The hinge loss of c (f + b) as a function of c b: half way where it is flat.
-            slope = -problem.shares[positive].sum()
-            return 0.5 * sum(_flat_between(slope, problem.y - c * f[:, 0], problem.shares)) / c
-
-        def value(c: float) -> float:
-            return self._value_at(c, problem.y * (f[:, 0] + offset(c)))
-
-        best = golden(value, value_of_zero(problem) / self.norm)
-        c = min((best, self._own_scale), key=value)
-        return np.array([offset(c)])
+# --- margins ---------------------------------------------------------------------------------
 
 
 def score_enclosures(features: Features, coef: Array, values: Array | None = None) -> Enclosure:
@@ -306,19 +342,30 @@ def score_enclosures(features: Features, coef: Array, values: Array | None = Non
 
     ``values`` are the scores as they were computed, where they were.
     """
-    values = features.apply(coef) if values is None else values
-    given, pairs = (features.fast_gates, features.input_norms), zip(coef, values.T, strict=True)
-    return Enclosure(values, np.stack([predictions(*given, *pair).radius for pair in pairs], 1))
+    if values is None:
+        values = features.apply(coef)
+    radii = []
+    for of_class, scores in zip(coef, values.T, strict=True):
+        found = predictions(features.fast_gates, features.input_norms, of_class, scores)
+        radii.append(found.radius)
+    return Enclosure(values, np.stack(radii, axis=1))
 
 
 def smallest_margins(problem: MarginProblem, scores: Enclosure, offsets: Array) -> Enclosure:
     """Smallest margin of each sample, (N,), of scores (N, K') and offsets (K',)."""
-    rows, value = problem.constraints, scores.value + offsets
+    rows = problem.constraints
+    value = scores.value + offsets
     margins = rows.margins(value)
     error = rows.sizes(scores.radius + 2 * UNIT * np.abs(value)) + 2 * UNIT * np.abs(margins)
     error *= SAFETY
-    least, below, above = (rows.smallest(q) for q in (margins, margins - error, margins + error))
+    # The smallest of the true margins is between the smallest of their lower and upper bounds.
+    least = rows.smallest(margins)
+    below = rows.smallest(margins - error)
+    above = rows.smallest(margins + error)
     return Enclosure(least, SAFETY * np.maximum(least - below, above - least))
+
+
+# --- coefficients 0, and the best scale and offsets of others --------------------------------
 
 
 def value_of_zero(problem: MarginProblem) -> float:
@@ -343,8 +390,9 @@ def offsets_of_zero(problem: MarginProblem) -> Array:
     if not problem.intercept or 2 * weights.max() <= weights.sum():
         return np.zeros(len(classes))
     largest = weights.argmax()
-    # A class without scores wins where all others are negative.
-    return np.where(classes == largest, 1.0, -1.0 if largest >= len(classes) else 0.0)
+    if largest == len(classes):  # a class without scores wins where all others are negative
+        return np.full(len(classes), -1.0)
+    return np.where(classes == largest, 1.0, 0.0)
 
 
 def best_scale(norm: float, margins: Array, C: float | Array) -> float:
@@ -355,41 +403,52 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
     if np.isinf(largest):
         smallest = float(margins.min())
         return 1.0 / smallest if smallest > 0 else 0.0
-    # Its slope rises by C m at c = 1 / m, for each margin m > 0. All over the largest C, which may
-    # be huge.
-    rises, positive = margins * (C / largest), margins > 0
+    # The slope in c rises by C m at c = 1 / m, for each margin m > 0. All is divided by the largest
+    # C, which may be huge.
+    rises = margins * (C / largest)
     slope = norm / largest - float(rises.sum())
+    positive = margins > 0
     if slope >= 0 or not positive.any():
         return 0.0
     return _flat_between(slope, 1.0 / margins[positive], rises[positive])[0]
 
 
-def golden(value: Callable[[float], float], right: float) -> float:
+def golden_section(value: Callable[[float], float], right: float, steps: int = 90) -> float:
     """Minimise a convex function on [0, right]."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
-    left, inner = 0.0, [right * (1.0 - ratio), right * ratio]
-    values = [value(c) for c in inner]
-    for _ in range(GOLDEN_STEPS):
-        if values[0] <= values[1]:
-            right, inner = inner[1], [inner[1] - ratio * (inner[1] - left), inner[0]]
-            values = [value(inner[0]), values[0]]
+    left = 0.0
+    low = right * (1.0 - ratio)
+    high = right * ratio
+    at_low = value(low)
+    at_high = value(high)
+    for _ in range(steps):
+        if at_low <= at_high:
+            right = high
+            high = low
+            at_high = at_low
+            low = right - ratio * (right - left)
+            at_low = value(low)
         else:
-            left, inner = inner[0], [inner[1], inner[0] + ratio * (right - inner[0])]
-            values = [values[1], value(inner[1])]
-    return inner[0] if values[0] <= values[1] else inner[1]
+            left = low
+            low = high
+            at_low = at_high
+            high = left + ratio * (right - left)
+            at_high = value(high)
+    return low if at_low <= at_high else high
 
 
-def _flat_between(slope: float, kinks: Array, rises: Array) -> tuple[float, float]:
-    """Return the kinks between which a convex piecewise linear function is smallest.
+def _flat_between(slope: float, breakpoints: Array, rises: Array) -> tuple[float, float]:
+    """Return the two breakpoints between which a convex piecewise linear function is smallest.
 
-    Its slope rises at each kink, from the one that is given, below 0; where it goes through 0 at a
-    kink both are this one.
+    Its slope is given left of all breakpoints, below 0, and rises at each of them. Where it passes
+    0 at a breakpoint, both are this one.
     """
-    order = np.argsort(kinks)
+    order = np.argsort(breakpoints)
     after = slope + np.cumsum(rises[order])
-    turns = [np.searchsorted(after, 0.0, side) for side in ("left", "right")]
-    left, right = kinks[order[np.minimum(turns, len(kinks) - 1)]]
-    return float(left), float(right)
+    last = len(breakpoints) - 1
+    left = min(int(np.searchsorted(after, 0.0, "left")), last)
+    right = min(int(np.searchsorted(after, 0.0, "right")), last)
+    return float(breakpoints[order[left]]), float(breakpoints[order[right]])
 
 
 def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
@@ -398,32 +457,21 @@ def _offsets_of_largest_margin(problem: MarginProblem, scores: Array) -> Array:
     A linear program in the classes alone: max t subject to q_jk + b_j - b_k >= t, q_jk the
     smallest margin of the samples of class j against class k.
     """
-    rows, n = problem.constraints, problem.constraints.n_classes
+    rows = problem.constraints
+    n = rows.n_classes
     smallest = np.full((n, n), np.inf)
     np.minimum.at(smallest, (rows.owners, rows.rivals), rows.margins(scores))
     own, rival = np.nonzero(np.isfinite(smallest))
-    A, pairs = np.zeros((len(own), n + 1)), np.arange(len(own))
-    A[pairs, own], A[pairs, rival], A[:, -1] = -1.0, 1.0, 1.0
+    # Minimise -t over (b, t), subject to t - b_j + b_k <= q_jk.
+    pairs = np.arange(len(own))
+    A = np.zeros((len(own), n + 1))
+    A[pairs, own] = -1.0
+    A[pairs, rival] = 1.0
+    A[:, -1] = 1.0
     reach = 2.0 * n * (1.0 + float(np.abs(scores).max()))
-    bounds, cost = [(-reach, reach)] * n + [(None, None)], np.append(np.zeros(n), -1.0)
+    bounds = [(-reach, reach)] * n + [(None, None)]
+    cost = np.append(np.zeros(n), -1.0)
     found = scipy.optimize.linprog(cost, A, smallest[own, rival], bounds=bounds)
-    return np.zeros(n) if found.x is None else np.asarray(found.x[:-1])
-
-
-def checked_offsets(problem: MarginProblem, intercept: NDArray[Any]) -> NDArray[Any]:
-    """Check an intercept, a number or (K,) with many classes, float64 or exact: offsets (K',).
-
-    Raises
-    ------
-    ValueError
-        Another shape, NaN or infinity, or an intercept of a problem without one.
-    """
-    check_shape(intercept, "intercept", np.shape(problem.no_offset), "a number, or one a class")
-    if intercept.any() and not problem.intercept:
-        raise ValueError(
-            f"the problem has no intercept, got {intercept}: pass MarginProblem(..., "
-            "intercept=True)"
-        )
-    if intercept.dtype != object and not np.isfinite(intercept).all():
-        raise ValueError(f"intercept must be finite, got {intercept}")
-    return intercept.reshape(-1)
+    if found.x is None:
+        return np.zeros(n)
+    return np.asarray(found.x[:-1])

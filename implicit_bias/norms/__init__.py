@@ -5,7 +5,7 @@ upper = Omega(zeta) / smallest margin,   lower = sum(alpha) / Omega_*(V(alpha))
 A norm has ``value(coef)``, Omega, and ``dual(V)``, Omega_* = max of <zeta, V> over Omega(zeta) = 1.
 
 ==============  =============================  ==============  ===================================
-norm            Omega(zeta)                    Omega_*(V)      training that goes there
+norm            Omega(zeta)                    Omega_*(V)      training that maximises its margin
 ==============  =============================  ==============  ===================================
 L1              sum |zeta_j|                   LInf            coordinate descent, boosting
 L2              root of the sum of squares     L2              gradient descent
@@ -29,21 +29,26 @@ Coefficients have shape (K, M, D), classes by gates by features, or (M, D) with 
 spectral and nuclear norms see as (1, M, D): they are those of the matrix K x MD. An array (K, D)
 without gates is that matrix already. All other norms ignore the shape, but for their groups.
 
-A norm sqrt(tr(zeta_g' P_g^+ zeta_g)) is a change of gates: with P_g = R_g R_g' of full column rank,
-zeta_g = R_g u_g has the norm ||u_g||, and u_g's gates are Z_g R_g (`gating.CombinedGates`).
+A norm of your own needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`) for a
+certificate. With an expression in CVXPY (`HasAtom`) it has a solver, too.
 
-A norm of your own needs ``value(coef)`` and ``dual(V)`` alone (`HasValueAndDual`): that gives it
-the certificate. If it can also say itself in CVXPY (`HasAtom`), it has a solver.
+Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are upper bounds as real numbers, with all rounding
+included: each file has those of its norms.
 
-Bounds (`Norm.value_bound`, `Norm.dual_bounds`) are upper bounds as real numbers, whatever rounds:
-each file has those of its norms. norm.py has what all have, entries.py l_p, matrices.py norms of
-singular values, groups.py one norm over others, group_norm.py groups of gates, tensors.py the norms
-of a module's parameters, and named.py norms by name and of one's own.
+============  ==================================================================
+file          what
+============  ==================================================================
+norm.py       the protocol of all norms: value, dual, maximiser, atom
+entries.py    l_p
+matrices.py   norms of singular values
+groups.py     norms of groups of gate columns or features, and one over them
+tensors.py    norms of a module's parameters, tensors by name
+named.py      norms by name, norms of your own, and what solvers may use
+============  ==================================================================
 """
 
 from implicit_bias.norms.entries import L1, L2, LInf, Lp
-from implicit_bias.norms.group_norm import GroupNorm
-from implicit_bias.norms.groups import GroupL2, MaxOverGroups, SumOverGroups, as_groups
+from implicit_bias.norms.groups import GroupL2, GroupNorm, MaxOverGroups, SumOverGroups, as_groups
 from implicit_bias.norms.matrices import Nuclear, OfSingularValues, Schatten, Spectral, as_matrix
 from implicit_bias.norms.named import BALLS, NAMES, OwnNorm, as_norm, entries_of, nuclear_groups
 from implicit_bias.norms.norm import (

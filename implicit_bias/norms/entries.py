@@ -1,25 +1,27 @@
-"""Norms of entries: l1, l2, l_inf and all powers between."""
+r"""Norms of entries: l1, l2, l_inf and all powers between.
+
+Omega(zeta) = (sum_j |zeta_j|^p)^(1/p),     Omega_* is the same of q = p / (p - 1).
+"""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from implicit_bias.base.rounding import SAFETY, Enclosure, gamma
 from implicit_bias.base.validation import Array, check_number
-from implicit_bias.norms.norm import InnerNorm, Partition, Shape, UndividedNorm
+from implicit_bias.norms.norm import Partition, Shape, UndividedNorm
 
-# A power takes this many roundings at most.
+# A power takes at most this many roundings.
 POWER_ROUNDINGS = 8
 
 
 class Entrywise(UndividedNorm):
-    """A root of the sum of powers of absolute values, of one exponent.
+    """A root of the sum of powers of absolute values.
 
     Value and maximiser are made of operations that numpy's arrays and torch's tensors share.
 
@@ -28,10 +30,10 @@ class Entrywise(UndividedNorm):
     exponent : float
         Of the powers, 1 to infinity.
     exact : bool
-        Whether that is a float64, so that ``exponent`` is not rounded.
+        Whether the exponent is a float64. That of a dual norm, p / (p - 1), may be rounded.
     """
 
-    exact: ClassVar[bool] = True
+    exact: bool = True
 
     @property
     @abstractmethod
@@ -41,15 +43,18 @@ class Entrywise(UndividedNorm):
     @property
     @abstractmethod
     def conjugate(self) -> Entrywise:
-        """That of the conjugate exponent."""
+        """The norm of the conjugate exponent."""
 
     @final
     def value(self, coef: Array) -> float:
-        """Root of the sum of powers of absolute values, of which the largest is brought to 1."""
+        """Root of the sum of powers of absolute values."""
         sizes = abs(coef)
         if self.exponent == 1:
             return float(sizes.sum())
-        largest = float(sizes.max()) if math.prod(sizes.shape) else 0.0
+        # Over the largest entry, so that no power over- or underflows.
+        largest = 0.0
+        if math.prod(sizes.shape):
+            largest = float(sizes.max())
         if largest in (0.0, math.inf) or math.isinf(self.exponent):
             return largest
         shares = (sizes / largest) ** self.exponent
@@ -63,12 +68,13 @@ class Entrywise(UndividedNorm):
         entry for p = 1.
         """
         sizes = abs(V)
-        signs = V / (sizes + (sizes == 0))
+        signs = V / (sizes + (sizes == 0))  # 0 where V is 0
         if self.exponent == 1:
             found = 0.0 * signs
             place = np.unravel_index(int(sizes.argmax()), tuple(sizes.shape))
             found[place] = signs[place]
             return found
+        # q - 1 = 1 / (p - 1).
         found = signs * (sizes / (LInf().value(sizes) or 1.0)) ** (1.0 / (self.exponent - 1.0))
         return found / (self.value(found) or 1.0)
 
@@ -76,40 +82,37 @@ class Entrywise(UndividedNorm):
     def _bound(self, A: Enclosure) -> float:
         if math.isinf(self.exponent):
             return self.value(A.magnitude)
-        # The norm falls with the exponent, so one that is a little too small bounds it.
-        norm = self if self.exact else Lp(max(1.0, self.exponent * (1.0 - gamma(4))))
-        return norm.value(A.magnitude) * (1.0 + _power_rounding(A.value.size))
+        norm: Entrywise = self
+        if not self.exact:
+            # The norm decreases in the exponent, so that of a slightly smaller exponent bounds it.
+            norm = Lp(max(1.0, self.exponent * (1.0 - gamma(4))))
+        # Relative errors: of the powers and their sum, then of 1 / p and the root. The p roundings
+        # that a power makes of the division's rounding are one again after the root.
+        size = A.value.size
+        of_sum = gamma(POWER_ROUNDINGS + size + 4)
+        of_root = gamma(POWER_ROUNDINGS + 4) * (1.0 + math.log(max(size, 2)))
+        return norm.value(A.magnitude) * (1.0 + SAFETY * (of_sum + of_root))
 
     @final
     def partition(self, shape: Shape) -> Partition | None:
-        """Return one group an entry, or one group of all with the exponents 2 and infinity."""
+        """Return one group per entry (l1), or one group of all (l2, l_inf)."""
         if self.exponent == 1:
             return Partition(np.arange(math.prod(shape)).reshape(shape), "linf")
-        inner = INNER.get(self.exponent)
-        return None if inner is None else Partition(np.zeros(shape, dtype=np.int64), inner)
+        if self.exponent == 2:
+            return Partition(np.zeros(shape, dtype=np.int64), "l2")
+        if math.isinf(self.exponent):
+            return Partition(np.zeros(shape, dtype=np.int64), "linf")
+        return None
 
     @final
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
+        """Return the norm in CVXPY."""
         return cp.pnorm(zeta, self.exponent, approx=False)
 
 
-class _OfGivenExponent(Entrywise):
-    """One whose exponent is a float64, so that the dual norm is known by it."""
-
-    @final
-    @property
-    def conjugate(self) -> Entrywise:
-        """The norm of the conjugate exponent."""
-        return CONJUGATES.get(self.exponent) or _ConjugateLp(self.exponent)
-
-
-INNER: Mapping[float, InnerNorm] = {2.0: "l2", math.inf: "linf"}
-
-
 @dataclass(frozen=True)
-class L1(_OfGivenExponent):
-    """Sum of absolute values; where coordinate descent and boosting go.
+class L1(Entrywise):
+    """Sum of absolute values: implicit bias of coordinate descent and of boosting.
 
     Examples
     --------
@@ -121,10 +124,15 @@ class L1(_OfGivenExponent):
 
     exponent: ClassVar[float] = 1.0
 
+    @property
+    def conjugate(self) -> LInf:
+        """The largest of absolute values."""
+        return LInf()
+
 
 @dataclass(frozen=True)
-class LInf(_OfGivenExponent):
-    """Largest absolute value; where sign descent and Adam go.
+class LInf(Entrywise):
+    """Largest absolute value: implicit bias of sign descent and of Adam.
 
     Examples
     --------
@@ -136,10 +144,15 @@ class LInf(_OfGivenExponent):
 
     exponent: ClassVar[float] = math.inf
 
+    @property
+    def conjugate(self) -> L1:
+        """The sum of absolute values."""
+        return L1()
+
 
 @dataclass(frozen=True)
-class L2(_OfGivenExponent):
-    """Root of the sum of squares (Frobenius); where gradient descent goes.
+class L2(Entrywise):
+    """Root of the sum of squares (Frobenius): implicit bias of gradient descent.
 
     Examples
     --------
@@ -151,15 +164,22 @@ class L2(_OfGivenExponent):
 
     exponent: ClassVar[float] = 2.0
 
+    @property
+    def conjugate(self) -> L2:
+        """The root of the sum of squares of absolute values."""
+        return L2()
+
 
 @dataclass(frozen=True)
-class Lp(_OfGivenExponent):
+class Lp(Entrywise):
     """The p-th root of the sum of p-th powers; steepest descent in it, and mirror descent.
 
     Parameters
     ----------
     p : float
         At least 1; inf is `LInf`.
+    dual_exponent : bool
+        Whether the exponent is p / (p - 1): that of the dual norm need not be a float64.
 
     Raises
     ------
@@ -175,42 +195,30 @@ class Lp(_OfGivenExponent):
     """
 
     p: float
+    dual_exponent: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_number(self.p, "p", "[1, inf]")
-        if not isinstance(self.p, int):  # a float32 would round what is made of it
+        if not isinstance(self.p, int):  # in float32 the conjugate exponent would be rounded
             object.__setattr__(self, "p", float(self.p))
 
     @property
-    def exponent(self) -> float:
-        """The same as p."""
-        return self.p
-
-
-@dataclass(frozen=True)
-class _ConjugateLp(Entrywise):
-    """The dual of Lp(p), 1 < p < infinity: its exponent p / (p - 1) need not be a float64."""
-
-    exact: ClassVar[bool] = False
-
-    p: float
+    def exact(self) -> bool:  # type: ignore[override]
+        """Whether the exponent is not rounded: p is not, nor are 1, 2 and inf."""
+        return not self.dual_exponent or self.p in (1.0, 2.0, math.inf)
 
     @property
     def exponent(self) -> float:
+        """p, or p / (p - 1)."""
+        if not self.dual_exponent:
+            return self.p
+        if self.p == 1:
+            return math.inf
+        if math.isinf(self.p):
+            return 1.0
         return self.p / (self.p - 1.0)
 
     @property
     def conjugate(self) -> Lp:
-        return Lp(self.p)
-
-
-CONJUGATES: Mapping[float, Entrywise] = {1.0: LInf(), 2.0: L2(), math.inf: L1()}
-
-
-def _power_rounding(size: int) -> float:
-    """Relative error of a norm of entries: of the powers and their sum, then of 1 / p and the root.
-
-    The p roundings that a power makes of the division's are one again after the root.
-    """
-    terms = POWER_ROUNDINGS + size + 4
-    return SAFETY * (gamma(terms) + gamma(POWER_ROUNDINGS + 4) * (1.0 + math.log(max(size, 2))))
+        """The norm of the conjugate exponent p / (p - 1)."""
+        return Lp(self.p, not self.dual_exponent)

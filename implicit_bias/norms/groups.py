@@ -1,4 +1,16 @@
-"""A norm of each group, of gate columns or of features, and one over these norms."""
+r"""A norm of each group, of gate columns or of features, and one over these norms.
+
+=============  ==========================  ==========================  ==============
+norm           Omega(zeta)                 Omega_*(V)                  groups of
+=============  ==========================  ==========================  ==============
+GroupNorm      sum_g ||zeta_g||_2          max_g ||V_g||_2             gate columns
+SumOverGroups  sum_g of any norm           max_g of its dual           either
+MaxOverGroups  max_g of any norm           sum_g of its dual           either
+=============  ==========================  ==========================  ==============
+
+A norm sqrt(tr(zeta_g' P_g^+ zeta_g)) with P_g = R_g R_g' is a `GroupNorm` for the gates Z_g R_g:
+zeta_g = R_g u_g has the norm ||u_g|| (`gating.CombinedGates`).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +22,131 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.rounding import Enclosure
+from implicit_bias.base.rounding import (
+    SAFETY,
+    SMALLEST_NORMAL,
+    Enclosure,
+    gamma,
+    root_sums,
+    row_norms,
+    sum_up,
+)
 from implicit_bias.base.validation import Array, as_numbers, detached
-from implicit_bias.norms.entries import INNER, L1, L2, Entrywise, LInf
-from implicit_bias.norms.norm import ConjugatedNorm, Partition, Shape, UndividedNorm, exactly
+from implicit_bias.norms.entries import L1, L2, Entrywise, LInf
+from implicit_bias.norms.norm import (
+    ConjugatedNorm,
+    InnerNorm,
+    Partition,
+    Shape,
+    SumNorm,
+    UndividedNorm,
+    exactly,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupNorm(SumNorm):
+    """The sum of the Euclidean norms of groups of gate columns.
+
+    Parameters
+    ----------
+    groups : array_like of int, shape (M,)
+        Group of each column, 0 .. G - 1, none left out.
+    apart : bool
+        Whether each of K classes has groups of its own, (k, g), K G in all: one network per class.
+        By default a group has the columns of all classes.
+
+    Raises
+    ------
+    ValueError
+        Groups that are not 0 .. G - 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> norm = GroupNorm(np.array([0, 0, 1]))  # two columns in the first group, one in the second
+    >>> norm.value(np.array([[3.0], [4.0], [1.0]]))
+    6.0
+    """
+
+    groups: NDArray[np.int64]
+    apart: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", as_groups(self.groups))
+
+    @property
+    def n_groups(self) -> int:
+        """G, of one class where the classes have groups of their own."""
+        return int(self.groups.max()) + 1
+
+    def group_norms(self, coef: Array) -> Array:
+        """||zeta_g|| of each group, shape (G,), of coefficients (M, D) or (K, M, D)."""
+        norms = row_norms(coef.reshape(-1, coef.shape[-1]))
+        return root_sums(norms, self.groups_of_rows(len(norms) // len(self.groups)))
+
+    def dual_norms(self, V: Array) -> Array:
+        """||V_g|| of each group, shape (G,): primal and dual are the same."""
+        return self.group_norms(V)
+
+    def value_bound(self, coef: Array) -> float:
+        """Return an upper bound on Omega, as a real number."""
+        norms = self.group_norms(coef)
+        groups = self.groups_of_rows(math.prod(coef.shape[:-2]))
+        # Squares and sums within a row and within a group, and their roots and scalings.
+        rounding = gamma(coef.shape[-1] + int(np.bincount(groups).max()) + 10)
+        return sum_up((norms * (1.0 + rounding) + SMALLEST_NORMAL * (norms > 0)).tolist())
+
+    def dual_bounds(self, V: Enclosure) -> Array:
+        """Return upper bounds on ||V_g||, shape (G,)."""
+        width = V.value.shape[-1]
+        norms = row_norms(V.value.reshape(-1, width))
+        radius = row_norms(V.radius.reshape(-1, width))
+        # ||row + E|| <= ||row|| + ||E||, and the rounding of both norms.
+        rounding = gamma(width + 4) * (norms + radius)
+        return self.from_row_norms(Enclosure(norms, SAFETY * (radius + rounding))).magnitude
+
+    def from_row_norms(self, rows: Enclosure) -> Enclosure:
+        """Return ||V_g|| (G,) from the norms of the rows of V (M, D), or of (K, M, D)."""
+        groups = self.groups_of_rows(len(rows.value) // len(self.groups))
+        rounding = gamma(int(np.bincount(groups).max()) + 4)
+        value = root_sums(rows.value, groups)
+        radius = root_sums(rows.radius, groups)
+        # A norm of numbers near the smallest ones may lose all its digits.
+        underflow = SMALLEST_NORMAL * ((value > 0) | (radius > 0))
+        return Enclosure(value, SAFETY * (radius + rounding * value) + underflow)
+
+    def maximiser(self, V: Array) -> Array:
+        """Return V_g over its norm, of the group with the largest dual norm."""
+        norms = self.dual_norms(V)
+        best = np.zeros(len(norms))
+        best[norms.argmax()] = 1.0 / (norms.max() or 1.0)
+        return self.aligned(V, best)
+
+    def partition(self, shape: Shape) -> Partition:
+        """Return the groups of gate columns."""
+        rows = self.groups_of_rows(math.prod(shape[:-2]))
+        return Partition(np.repeat(rows, shape[-1]).reshape(shape), "l2")
+
+    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
+        """Return the norm in CVXPY."""
+        of_entries = self.partition(shape).groups.ravel()
+        return sum(cp.norm(zeta[np.flatnonzero(of_entries == g)], 2) for g in np.unique(of_entries))
+
+    def aligned(self, V: Array, group_norms: Array) -> Array:
+        """Return zeta_g = d_g V_g, as KKT demands, in the shape of V, from V and d (G,)."""
+        if self.apart:
+            return V * group_norms.reshape(-1, self.n_groups)[:, self.groups, None]
+        return V * group_norms[self.groups][:, None]
+
+    def groups_of_rows(self, n_classes: int) -> NDArray[np.int64]:
+        """Group of each row of coefficients (K, M, D), flattened: (K M,), the class slowest."""
+        if n_classes == 1:
+            return self.groups
+        groups = np.tile(self.groups, n_classes)
+        if not self.apart:
+            return groups
+        return groups + self.n_groups * np.repeat(np.arange(n_classes), len(self.groups))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +186,20 @@ class _OverGroups(ConjugatedNorm):
 
     def _bounds(self, A: Enclosure) -> Array:
         """Return upper bounds on the norms of the groups, over an enclosure."""
-        parts = zip(self._parts(A.value), self._parts(A.radius), strict=True)
-        return np.array([self.norm.bound(Enclosure(*part)) for part in parts])
+        bounds = []
+        for value, radius in zip(self._parts(A.value), self._parts(A.radius), strict=True):
+            bounds.append(self.norm.bound(Enclosure(value, radius)))
+        return np.array(bounds)
 
     @final
     def maximiser(self, V: Array) -> Array:
-        """Return that of each group, times that of the groups' dual norms."""
+        """Return a_g u_g: a maximises over the groups' dual norms, u_g within the group."""
         parts = self._parts(V)
+        weights = self._outer.maximiser(np.array([self.norm.dual(part) for part in parts]))
         found = np.zeros(V.shape)
-        shares = self._outer.maximiser(np.array([self.norm.dual(part) for part in parts]))
-        for share, part, places in zip(shares, parts, self._places(V.shape), strict=True):
-            if share:
-                np.put(found, places, share * self.norm.maximiser(part))
+        for weight, part, places in zip(weights, parts, self._places(V.shape), strict=True):
+            if weight:
+                np.put(found, places, weight * self.norm.maximiser(part))
         return found
 
     @final
@@ -72,23 +207,30 @@ class _OverGroups(ConjugatedNorm):
         """Return the terms of all groups, where the norm sums them or is the largest entry."""
         parts = self._places(shape)
         if self._outer == LInf() and len(parts) > 1:
+            # A maximum over groups is no sum, but the largest entry of all has no use for groups.
             found = self.norm.partition(shape)
-            largest = found is not None and found.inner == "linf" and not found.groups.any()
-            return found if largest else None
-        whole, count, kind = np.zeros(shape, dtype=np.int64), 0, INNER[2.0]
+            if found is not None and found.inner == "linf" and not found.groups.any():
+                return found
+            return None
+        whole = np.zeros(shape, dtype=np.int64)
+        count = 0
+        inner: InnerNorm = "l2"
         for places in parts:
             found = self.norm.partition(places.shape)
             if found is None:
                 return None
             np.put(whole, places, count + found.groups)
-            count, kind = count + int(found.groups.max()) + 1, found.inner
-        return Partition(whole, kind)
+            count += int(found.groups.max()) + 1
+            inner = found.inner
+        return Partition(whole, inner)
 
     @final
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
+        """Return the norm in CVXPY."""
         atoms = [self.norm.atom(zeta[p.ravel()], p.shape, cp) for p in self._places(shape)]
-        return sum(atoms) if self._outer == L1() else cp.maximum(*atoms, 0.0)
+        if self._outer == L1():
+            return sum(atoms)
+        return cp.maximum(*atoms, 0.0)
 
     def _places(self, shape: Shape) -> list[NDArray[Any]]:
         """Return the places of the groups' entries, in C order."""
@@ -198,28 +340,35 @@ def GroupL2(groups: ArrayLike) -> SumOverGroups:  # noqa: N802 - one of the norm
 
 
 def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
-    """Convert to groups (M,); numbers must be 0 .. G - 1, none left out, and names get some.
+    """Convert to groups (M,); numbers must be 0 .. G - 1, none left out, and names are numbered.
 
     Raises
     ------
     ValueError
         Not a number or a name per feature (or gate column); numbers that are left out.
     """
-    entries = _entries(groups)
-    if lists := [entry for entry in entries if isinstance(entry, (list, tuple, np.ndarray))]:
+    plain = detached(groups)
+    entries: list[Any] = []
+    if isinstance(plain, list | tuple):
+        entries = list(plain)
+    elif np.asarray(plain).dtype.kind in "OUT":
+        entries = np.asarray(plain).ravel().tolist()
+    if any(isinstance(entry, list | tuple | np.ndarray) for entry in entries):
         raise ValueError(
             "groups must be one number or name per feature (or gate column), not lists of their "
-            f"indices: {_as_numbers_in_words(entries)}got {lists[0]!r}"
+            f"indices, got {groups!r:.99}: pass [0, 0, 1] for the lists [0, 1] and [2]"
         )
-    if any(isinstance(entry, str) for entry in entries):
-        for place, entry in enumerate(entries):
-            if not isinstance(entry, str):
-                raise ValueError(
-                    "groups must be one number or one name per feature (or gate column), but "
-                    f"entry {place} is {entry!r} among names: name its group, too"
-                )
+    texts = [isinstance(entry, str) for entry in entries]
+    if any(texts):
+        if not all(texts):
+            place = texts.index(False)
+            raise ValueError(
+                "groups must be one number or one name per feature (or gate column), but entry "
+                f"{place} is {entries[place]!r} among names: name its group, too"
+            )
         return np.unique(np.array(entries), return_inverse=True)[1].astype(np.int64)
-    numbers, given = as_numbers(groups, "groups"), np.asarray(detached(groups)).dtype
+    numbers = as_numbers(groups, "groups")
+    given = np.asarray(plain).dtype
     whole = given.kind in "iuf" and (numbers == np.floor(numbers)).all()  # np.loadtxt reads floats
     if numbers.ndim != 1 or len(numbers) == 0 or not whole:
         raise ValueError(
@@ -234,27 +383,3 @@ def as_groups(groups: ArrayLike) -> NDArray[np.int64]:
             "sizes of groups make numbers with np.repeat(np.arange(len(sizes)), sizes)"
         )
     return numbers.astype(np.int64)
-
-
-def _entries(groups: ArrayLike) -> list[Any]:
-    """Entries of a list or an array of objects; none of what has a type of its own."""
-    plain = detached(groups)
-    if isinstance(plain, (list, tuple)):
-        return list(plain)
-    values = np.asarray(plain)
-    return values.tolist() if values.dtype.kind in "OUT" and values.ndim == 1 else []
-
-
-def _as_numbers_in_words(lists: list[Any]) -> str:
-    """Say what to pass instead of lists of indices, where these are a partition."""
-    try:
-        index = np.concatenate([np.asarray(entry) for entry in lists])
-        if not np.array_equal(np.sort(index), np.arange(len(index))):
-            return ""
-        numbers = np.empty(len(index), dtype=np.int64)
-        for number, entry in enumerate(lists):
-            numbers[np.asarray(entry)] = number
-    except (ValueError, TypeError, IndexError):
-        return ""
-    shown = ", ".join(map(str, numbers[:10].tolist())) + (", ..." if len(numbers) > 10 else "")
-    return f"pass [{shown}], "

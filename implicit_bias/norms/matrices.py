@@ -18,11 +18,18 @@ import numpy as np
 from implicit_bias.base.rounding import SAFETY, UNDERFLOW, Enclosure, gamma
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.norms.entries import L1, L2, Entrywise, LInf, Lp
-from implicit_bias.norms.norm import RANK_TOLERANCE, Partition, Shape, UndividedNorm, exactly
+from implicit_bias.norms.norm import (
+    RANK_TOLERANCE,
+    ConjugatedNorm,
+    Partition,
+    Shape,
+    UndividedNorm,
+    exactly,
+)
 
 
 class OfSingularValues(UndividedNorm):
-    """A norm of the singular values of the matrix K x MD, as entries; of tensors of torch, too.
+    """An l_p norm of the singular values of the matrix K x MD, in numpy or in torch.
 
     Attributes
     ----------
@@ -37,38 +44,42 @@ class OfSingularValues(UndividedNorm):
         return self.entries.value(_linalg(coef).svdvals(as_matrix(coef)))
 
     def maximiser(self, V: Array) -> Array:
-        """Return the singular vectors of V, with the maximiser of its singular values."""
+        """Return U diag(a) W', V = U diag(s) W', where a is the maximiser at the values s."""
         U, s, Vt = _linalg(V).svd(as_matrix(V), full_matrices=False)
-        # Those that are 0 but for rounding would be 1 in the polar factor.
+        # Singular values that are 0 but for rounding would have a = 1 in the spectral norm.
         unit = np.finfo(str(s.dtype).removeprefix("torch.")).eps
         tolerance = max(RANK_TOLERANCE, float(unit) * max(len(U), Vt.shape[1]))
-        shares = self.entries.maximiser(s * (s > tolerance * s[0]))
-        return ((U * shares) @ Vt).reshape(V.shape)
+        a = self.entries.maximiser(s * (s > tolerance * s[0]))
+        return ((U * a) @ Vt).reshape(V.shape)
 
     def partition(self, shape: Shape) -> Partition | None:
-        """Return that of the Euclidean norm, for a matrix of one row."""
-        return L2().partition(shape) if shape[0] == 1 else None
+        """Return that of the Euclidean norm for a matrix of one row, whose singular value it is."""
+        if shape[0] > 1:
+            return None
+        return L2().partition(shape)
 
     def _bound(self, A: Enclosure) -> float:
         """Return an upper bound on the norm of all matrices in an enclosure."""
-        matrix, radius = as_matrix(A.value), as_matrix(A.radius)
+        matrix = as_matrix(A.value)
+        radius = as_matrix(A.radius)
         if not np.isfinite(matrix).all() or not np.isfinite(radius).all():
             return math.inf
         # Exactly 0 is no rounding: it proves that samples are not separable (Gordan).
         if not matrix.any() and not radius.any():
             return 0.0
+        # ||E|| <= most ||E||_F, with equality where all singular values are equal.
         rank = min(matrix.shape)
-        # Most that the norm of singular values exceeds their Euclidean norm by: at equal ones.
         most = max(1.0, self.entries.bound(exactly(np.ones(rank))) / math.sqrt(rank))
         try:
             U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
         except np.linalg.LinAlgError:  # no convergence
             return most * L2().bound(A) * (1.0 + gamma(8))
-        total = float(s.sum()) * (1.0 + gamma(rank + 2))
         stretch = _norm_of_orthonormal(U) * _norm_of_orthonormal(Vt.T)
+        # ||E||_F: what is computed of it, the rounding of U S V', and what the enclosure adds.
         residual = matrix - (U * s) @ Vt
-        size = float(np.linalg.norm(residual))
-        rest = size * (1.0 + gamma(residual.size + 4)) + gamma(rank + 5) * total * stretch
+        total = float(s.sum()) * (1.0 + gamma(rank + 2))
+        rest = float(np.linalg.norm(residual)) * (1.0 + gamma(residual.size + 4))
+        rest += gamma(rank + 5) * total * stretch
         rest += float(np.linalg.norm(radius)) * (1.0 + gamma(radius.size + 4))
         rest = SAFETY * rest + UNDERFLOW
         return (self.entries.bound(exactly(s)) * stretch + most * rest) * (1.0 + 8 * gamma(8))
@@ -76,7 +87,7 @@ class OfSingularValues(UndividedNorm):
 
 @dataclass(frozen=True)
 class Spectral(OfSingularValues):
-    """Largest singular value of the matrix K x MD; where spectral descent and Muon go.
+    """Largest singular value of the matrix K x MD: implicit bias of spectral descent and Muon.
 
     Examples
     --------
@@ -95,7 +106,7 @@ class Spectral(OfSingularValues):
         return Nuclear()
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
+        """Return the norm in CVXPY."""
         return cp.sigma_max(_matrix_of(zeta, shape, cp))
 
 
@@ -120,7 +131,7 @@ class Nuclear(OfSingularValues):
         return Spectral()
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
+        """Return the norm in CVXPY."""
         return cp.normNuc(_matrix_of(zeta, shape, cp))
 
 
@@ -158,7 +169,7 @@ class Schatten(OfSingularValues):
     @property
     def entries(self) -> Entrywise:  # type: ignore[override]
         """The l_p norm."""
-        return Lp(self.p).conjugate if self.dual_exponent else Lp(self.p)
+        return Lp(self.p, self.dual_exponent)
 
     @property
     def conjugate(self) -> Schatten:
@@ -166,14 +177,17 @@ class Schatten(OfSingularValues):
         return Schatten(self.p, not self.dual_exponent)
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY, which knows no Schatten norms but three."""
-        same = {1.0: Nuclear(), 2.0: L2(), math.inf: Spectral()}.get(self.p)
+        """Return the norm in CVXPY, which has no Schatten norms but three."""
+        known: dict[float, ConjugatedNorm] = {1.0: Nuclear(), 2.0: L2(), math.inf: Spectral()}
+        same = known.get(self.p)
         if same is None:
             raise UnsuitableError(
-                f"{self!r} cannot say itself in CVXPY, so no solver takes it beside many classes "
+                f"CVXPY has no expression for {self!r}, so no solver takes it beside many classes "
                 "or gates: take p = 1, 2 or inf, or certify coefficients of your own"
             )
-        return (same.conjugate if self.dual_exponent else same).atom(zeta, shape, cp)
+        if self.dual_exponent:
+            same = same.conjugate
+        return same.atom(zeta, shape, cp)
 
 
 def as_matrix(coef: Array) -> Array:
@@ -188,7 +202,9 @@ def _matrix_of(zeta: Any, shape: Shape, cp: Any) -> Any:
 def _linalg(array: object) -> Any:
     """Linear algebra of numpy, or of torch for its tensors."""
     torch = sys.modules.get("torch")  # without it, nothing is a tensor
-    return torch.linalg if torch and isinstance(array, torch.Tensor) else np.linalg
+    if torch and isinstance(array, torch.Tensor):
+        return torch.linalg
+    return np.linalg
 
 
 def _norm_of_orthonormal(U: Array) -> float:

@@ -1,4 +1,4 @@
-"""Norms by name, norms of one's own, and what solvers know of norms."""
+"""Norms by name, custom norms, and the structure of norms that solvers use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from implicit_bias.norms.norm import (
     Shape,
 )
 
-# Roundings that a norm of somebody else's may take an entry: its error is gamma of these.
+# Roundings per entry that a custom norm may take: its relative error is gamma of all.
 OWN_ROUNDINGS = 16
 
 
@@ -40,7 +40,7 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
     Raises
     ------
     ValueError
-        No such name, or groups for a norm that is no norm of features, or somebody else's.
+        No such name, or groups with a norm that cannot be summed over them, such as a custom one.
     TypeError
         Neither a name, nor a norm.
 
@@ -65,15 +65,15 @@ def as_norm(norm: Norm | HasValueAndDual | str, groups: ArrayLike | None = None)
 
 
 class AtomError(ValueError):
-    """The `atom` of a norm of the caller's own failed: no trouble of a solver."""
+    """The `atom` of a custom norm failed: no trouble of a solver."""
 
 
 @dataclass(frozen=True, eq=False)
 class OwnNorm(OneGroupNorm):
     """A norm that is given by its value and its dual alone.
 
-    The bounds trust both to OWN_ROUNDINGS roundings an entry. An enclosure of V is taken apart by
-    entries: Omega_*(V + E) <= Omega_*(V) + sum_j radius_j Omega_*(e_j).
+    The bounds trust both to OWN_ROUNDINGS roundings per entry. An enclosure of V is bounded entry
+    by entry: Omega_*(V + E) <= Omega_*(V) + sum_j radius_j Omega_*(e_j).
 
     Parameters
     ----------
@@ -99,11 +99,13 @@ class OwnNorm(OneGroupNorm):
     def dual_bounds(self, V: Enclosure) -> Array:
         """Return an upper bound on Omega_*, shape (1,)."""
         rounding = 1.0 + SAFETY * gamma(OWN_ROUNDINGS * (V.value.size + 4))
-        rest = float((V.radius * self._units(V.value.shape)).sum()) if V.radius.any() else 0.0
+        rest = 0.0
+        if V.radius.any():
+            rest = float((V.radius * self._units(V.value.shape)).sum())
         return np.array([(self.dual(V.value) + rest) * rounding])
 
     def maximiser(self, V: Array) -> Array:
-        """Refuse: value and dual do not say."""
+        """Refuse: value and dual do not determine it cheaply."""
         raise NotImplementedError(f"{self.given!r} has no maximiser")
 
     def partition(self, shape: Shape) -> None:
@@ -111,10 +113,10 @@ class OwnNorm(OneGroupNorm):
         return
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY, where it can."""
+        """Return the norm in CVXPY, where it has an expression."""
         if not isinstance(self.given, HasAtom):
             raise UnsuitableError(
-                f"{self.given!r} cannot say itself in CVXPY, so no solver takes it: give it a "
+                f"{self.given!r} has no expression for CVXPY, so no solver takes it: give it a "
                 "method atom(zeta, shape, cp), or certify coefficients of your own"
             )
         try:
@@ -128,7 +130,8 @@ class OwnNorm(OneGroupNorm):
     def _units(self, shape: Shape) -> Array:
         """Omega_* of each unit vector, of this shape."""
         if shape not in self._unit_duals:
-            units, found = np.zeros(shape), np.zeros(shape)
+            units = np.zeros(shape)
+            found = np.zeros(shape)
             for place in np.ndindex(shape):
                 units[place] = 1.0
                 found[place] = self.dual(units)
@@ -150,19 +153,26 @@ def name_of(norm: Norm) -> str:
     """Return a norm's name as text, or that of its class."""
     if isinstance(norm, SumOverGroups):
         return f"{name_of(norm.norm)} over groups"
-    own = norm.given if isinstance(norm, OwnNorm) else norm
-    other = repr(norm) if isinstance(norm, Lp | Schatten) else type(own).__name__
-    return next((name for name, known in NAMES.items() if known == norm), other)
+    for name, known in NAMES.items():
+        if known == norm:
+            return name
+    if isinstance(norm, Lp | Schatten):
+        return repr(norm)
+    if isinstance(norm, OwnNorm):
+        return type(norm.given).__name__
+    return type(norm).__name__
 
 
-# Norms of which the unit ball, or that of the dual, bounds each singular value.
+# Norms of singular values that built-in solvers take: each is the spectral norm or its dual.
 BALLS: tuple[Norm, ...] = (Nuclear(), Spectral())
 
 
 def entries_of(norm: Norm) -> Entrywise | None:
-    """Return l_p, p other than 2, if a norm is that, or the sum of it over groups."""
+    """Return l_p, p other than 2, if the norm is that or the sum of it over groups."""
     inner = norm.norm if isinstance(norm, SumOverGroups) else norm
-    return inner if isinstance(inner, Entrywise) and inner.exponent != 2.0 else None
+    if isinstance(inner, Entrywise) and inner.exponent != 2.0:
+        return inner
+    return None
 
 
 def nuclear_groups(norm: Norm) -> NDArray[np.int64] | None:

@@ -1,10 +1,29 @@
-"""What every norm has: value, dual, maximiser, bounds, and how solvers may see it."""
+r"""The protocol of norms: value, dual, maximiser, atom.
+
+`NormOf` is the protocol for points of any kind: `Norm` is that of arrays, `tensors.ParameterNorm`
+that of tensors by name. A norm of arrays also has
+
+- its terms as a sum over groups, sum_g Omega_g, whose dual norm is max_g Omega_g*;
+- bounds on value and dual that include all rounding, for certificates;
+- a `Partition`, the structure that a solver may use: sums of Euclidean norms or of maxima.
+
+What classes of norms share:
+
+==============  ========================================  ==========================================
+class           terms of the sum over groups              dual norm
+==============  ========================================  ==========================================
+OneGroupNorm    one, the norm itself                      any
+SumNorm         ``group_norms`` and ``dual_norms``        the largest of ``dual_norms``
+ConjugatedNorm  any                                       ``conjugate``, another norm of the package
+UndividedNorm   one                                       ``conjugate``
+==============  ========================================  ==========================================
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, final, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +31,14 @@ from numpy.typing import NDArray
 from implicit_bias.base.rounding import Enclosure, ldexp_up
 from implicit_bias.base.validation import Array
 
-# Eigenvalues below this share of the largest one count as zero.
+# Eigenvalues below this fraction of the largest one count as zero.
 RANK_TOLERANCE = 1e-12
 
 Shape: TypeAlias = tuple[int, ...]
 InnerNorm: TypeAlias = Literal["l2", "linf"]
 NormName: TypeAlias = Literal["l1", "l2", "linf", "spectral", "nuclear"]
+Point = TypeVar("Point")
+PointShape = TypeVar("PointShape")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +57,50 @@ class Partition:
     inner: InnerNorm
 
 
-class Norm(ABC):
+class NormOf(ABC, Generic[Point, PointShape]):
+    """A norm of points of one kind, with its dual: arrays, or tensors by name."""
+
+    @abstractmethod
+    def value(self, coef: Point) -> float:
+        """Omega of a point."""
+
+    @abstractmethod
+    def dual(self, V: Point) -> float:
+        """Omega_* of V, the largest <zeta, V> over Omega(zeta) = 1."""
+
+    @abstractmethod
+    def maximiser(self, V: Point) -> Point:
+        """Return a zeta of norm 1 with <zeta, V> = Omega_*(V): steepest ascent; 0 of V = 0.
+
+        Where several are best (l1: entries of the same size), the first.
+
+        Raises
+        ------
+        NotImplementedError
+            A custom norm, whose value and dual do not determine it.
+        """
+
+    @abstractmethod
+    def atom(self, zeta: Any, shape: PointShape, cp: Any) -> Any:
+        """Return Omega as a CVXPY expression, convex in zeta.
+
+        Parameters
+        ----------
+        zeta : cvxpy.Expression of shape (size,), or mapping from name to such
+            The coefficients, flattened in C order.
+        shape : tuple of int, or mapping from name to such
+            Their shape.
+        cp : module
+            ``cvxpy``.
+
+        Raises
+        ------
+        ValueError
+            CVXPY has no expression for the norm.
+        """
+
+
+class Norm(NormOf[Array, Shape]):
     """A norm of coefficients, with its dual.
 
     Examples
@@ -49,24 +113,6 @@ class Norm(ABC):
     >>> L1().value(coef) == LInf().dual(coef)
     True
     """
-
-    @abstractmethod
-    def value(self, coef: Array) -> float:
-        """Omega of coefficients."""
-
-    @abstractmethod
-    def dual(self, V: Array) -> float:
-        """Omega_* of V."""
-
-    @abstractmethod
-    def maximiser(self, V: Array) -> Array:
-        """Coefficients of norm 1 whose inner product with V is Omega_*(V): steepest ascent.
-
-        Raises
-        ------
-        NotImplementedError
-            A norm of somebody else's, which does not say.
-        """
 
     @abstractmethod
     def group_norms(self, coef: Array) -> Array:
@@ -88,29 +134,10 @@ class Norm(ABC):
     def partition(self, shape: Shape) -> Partition | None:
         """Return the norm of coefficients of this shape as a sum over groups, if it is one."""
 
-    @abstractmethod
-    def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Return Omega as a CVXPY expression, convex in zeta.
-
-        Parameters
-        ----------
-        zeta : cvxpy.Expression of shape (size,)
-            The coefficients, flattened in C order.
-        shape : tuple of int
-            Their shape.
-        cp : module
-            ``cvxpy``.
-
-        Raises
-        ------
-        ValueError
-            The norm cannot say itself in CVXPY.
-        """
-
 
 @runtime_checkable
 class HasValueAndDual(Protocol):
-    """What is asked of a norm of your own: both accurate to 16 roundings an entry."""
+    """What a custom norm must have, each accurate to 16 roundings per entry."""
 
     def value(self, coef: Array) -> float:
         """Omega of coefficients (K, M, D); K = 1 with two classes."""
@@ -121,14 +148,14 @@ class HasValueAndDual(Protocol):
 
 @runtime_checkable
 class HasAtom(Protocol):
-    """What a norm of your own needs for a solver."""
+    """What a custom norm needs for a solver."""
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
         """As in `Norm.atom`."""
 
 
 class OneGroupNorm(Norm):
-    """A norm that is no sum over groups, or whose groups are not told."""
+    """A norm that is no sum over groups, or whose groups are not known."""
 
     @final
     def group_norms(self, coef: Array) -> Array:
@@ -156,7 +183,7 @@ class SumNorm(Norm):
 
 
 class ConjugatedNorm(Norm):
-    """A norm with a bound over an enclosure, whose dual is another norm of this package."""
+    """A norm whose dual is another norm of this package, with a bound over an enclosure."""
 
     @property
     @abstractmethod
@@ -194,5 +221,5 @@ class UndividedNorm(OneGroupNorm, ConjugatedNorm):
 
 
 def exactly(values: Array) -> Enclosure:
-    """Return numbers that are the real ones."""
+    """Return an enclosure of radius 0: the numbers are the real ones."""
     return Enclosure(values, np.zeros_like(values))

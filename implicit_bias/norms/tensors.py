@@ -1,22 +1,22 @@
 r"""Norms of all trained parameters of a module, each with its dual and its steepest direction.
 
-Training in the geometry of a norm goes, in direction, to a KKT point of
+Steepest descent in a norm converges in direction to a KKT point of
 
     minimise  1/2 ||theta||^2   subject to  q_n(theta) >= 1 for all n,
 
-and theta is not an array but a tensor a layer. So a norm of parameters is put together of two of
-the norms of `implicit_bias.norms`, one within a tensor and one over the tensors,
+and theta is not an array but one tensor per layer. So a norm of parameters is composed of two
+norms of `implicit_bias.norms`, one within a tensor and one over the tensors,
 
     ||theta|| = outer(inner(theta_1), ..., inner(theta_P)),
 
-the outer one monotone (an l_p norm). Then all that is needed is known of the parts:
+the outer one monotone (an l_p norm). Dual norm and maximiser are composed of those of the parts:
 
     ||v||_* = outer_*(d),  d_p = inner_*(v_p),
     a maximiser of <theta, v> over ||theta|| <= 1:   theta_p = a_p u_p,
     a >= 0 that of the outer norm at d, u_p that of the inner norm at v_p.
 
 ============  ========  ========  ==================================================================
-name          inner     outer     training that goes there
+name          inner     outer     training that maximises its margin
 ============  ========  ========  ==================================================================
 l2            L2        L2        gradient descent
 l1            L1        L1        coordinate descent
@@ -45,8 +45,8 @@ Bernstein and Newhouse (2024), "Old optimizer, new norm", for the maximum over t
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, final, runtime_checkable
 
@@ -57,11 +57,13 @@ from torch import Tensor
 from implicit_bias.base.validation import Array, check_choice, check_number
 from implicit_bias.norms import L1, L2, LInf, Norm, Nuclear, OfSingularValues, Spectral
 from implicit_bias.norms.entries import Entrywise
+from implicit_bias.norms.norm import NormOf
 
 Parameters: TypeAlias = Mapping[str, Tensor]
+Shapes: TypeAlias = Mapping[str, torch.Size]
 
 
-class ParameterNorm(ABC):
+class ParameterNorm(NormOf[Parameters, Shapes]):
     """A norm of a module's parameters, given as tensors by name.
 
     Attributes
@@ -73,44 +75,13 @@ class ParameterNorm(ABC):
     name: str
 
     @abstractmethod
-    def value(self, theta: Parameters) -> float:
-        """||theta||."""
-
-    @abstractmethod
-    def dual(self, v: Parameters) -> float:
-        """||v||_*, the largest <theta, v> over ||theta|| = 1."""
-
-    @abstractmethod
-    def maximiser(self, v: Parameters) -> dict[str, Tensor]:
-        """Return a theta with ||theta|| <= 1 and <theta, v> = ||v||_*: steepest ascent.
-
-        Its norm is 1, but for v = 0, where it is 0. Where several are best (l1: entries of the
-        same size), the first.
-        """
-
-    @abstractmethod
-    def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
-        """Return ||theta|| as a CVXPY expression.
-
-        Parameters
-        ----------
-        theta : mapping from name to cvxpy.Expression of shape (size,)
-            The parameters, each flattened in C order.
-        shapes : mapping from name to torch.Size
-            Their shapes.
-        cp : module
-            ``cvxpy``.
-
-        Raises
-        ------
-        ValueError
-            The norm cannot say itself in CVXPY.
-        """
+    def maximiser(self, V: Parameters) -> dict[str, Tensor]:
+        """Return a theta of norm 1 with <theta, v> = ||v||_*: steepest ascent; 0 of v = 0."""
 
 
 @runtime_checkable
 class HasParameterNorm(Protocol):
-    """What is asked of a norm of your own, of tensors by name."""
+    """What a custom norm of tensors by name must have."""
 
     def value(self, theta: Parameters) -> float:
         """||theta||."""
@@ -169,23 +140,28 @@ class ComposedNorm(ParameterNorm):
         if not self.name:
             object.__setattr__(self, "name", f"{self.outer!r} over tensors of {self.inner!r}")
 
-    def value(self, theta: Parameters) -> float:
+    def value(self, coef: Parameters) -> float:
         """||theta||."""
-        return self.outer.value(self.tensor_norms(theta))
+        return self.outer.value(self.tensor_norms(coef))
 
-    def dual(self, v: Parameters) -> float:
+    def dual(self, V: Parameters) -> float:
         """||v||_*."""
-        return self.outer.dual(self.tensor_dual_norms(v))
+        return self.outer.dual(self.tensor_dual_norms(V))
 
-    def maximiser(self, v: Parameters) -> dict[str, Tensor]:
+    def maximiser(self, V: Parameters) -> dict[str, Tensor]:
         """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
-        shares = self.outer.maximiser(self.tensor_dual_norms(v))
-        return {
-            name: share * self.unit(name) * _maximiser_of(self.inner_of(name), tensor)
-            if share
-            else torch.zeros_like(tensor)
-            for share, (name, tensor) in zip(shares.tolist(), v.items(), strict=True)
-        }
+        weights = self.outer.maximiser(self.tensor_dual_norms(V)).tolist()
+        found = {}
+        for weight, (name, tensor) in zip(weights, V.items(), strict=True):
+            if weight == 0:
+                found[name] = torch.zeros_like(tensor)
+                continue
+            norm = self.inner_of(name)
+            best = torch.as_tensor(
+                norm.maximiser(_for_norm(norm, tensor)), dtype=tensor.dtype, device=tensor.device
+            )
+            found[name] = weight * self.unit(name) * best.reshape(tensor.shape)
+        return found
 
     def inner_of(self, name: str) -> Norm:
         """Return the norm of a tensor."""
@@ -205,25 +181,31 @@ class ComposedNorm(ParameterNorm):
 
     def tensor_norms(self, theta: Parameters) -> Array:
         """Return the inner norm of each tensor over its scale, in their order."""
-        inner = [(self.inner_of(name), self.unit(name), t) for name, t in theta.items()]
-        return np.array([norm.value(_for_norm(norm, t)) / unit for norm, unit, t in inner])
+        found = []
+        for name, tensor in theta.items():
+            norm = self.inner_of(name)
+            found.append(norm.value(_for_norm(norm, tensor)) / self.unit(name))
+        return np.array(found)
 
     def tensor_dual_norms(self, v: Parameters) -> Array:
         """Return the inner dual norm of each tensor times its scale, in their order."""
-        inner = [(self.inner_of(name), self.unit(name), t) for name, t in v.items()]
-        return np.array([norm.dual(_for_norm(norm, t)) * unit for norm, unit, t in inner])
+        found = []
+        for name, tensor in v.items():
+            norm = self.inner_of(name)
+            found.append(norm.dual(_for_norm(norm, tensor)) * self.unit(name))
+        return np.array(found)
 
-    def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
-        """Say it in CVXPY."""
-        parts = [
-            self.inner_of(name).atom(part, matrix_shape(shapes[name]), cp) / self.unit(name)
-            for name, part in theta.items()
-        ]
+    def atom(self, zeta: Mapping[str, Any], shape: Shapes, cp: Any) -> Any:
+        """Return ||theta|| in CVXPY."""
+        parts = []
+        for name, part in zeta.items():
+            atom = self.inner_of(name).atom(part, matrix_shape(shape[name]), cp)
+            parts.append(atom / self.unit(name))
         return self.outer.atom(cp.hstack(parts), (len(parts),), cp)
 
 
 def check_parts(norm: ParameterNorm, names: Collection[str]) -> None:
-    """Refuse a norm by parts of a module that has no such parts, or others.
+    """Refuse a norm whose parts are not those of a module.
 
     Raises
     ------
@@ -248,33 +230,36 @@ Given = TypeVar("Given")
 def _for_part(given: Mapping[str, Given], name: str) -> Given | None:
     """Return what is given for a tensor, or for the smallest part of the module that it is in."""
     places = name.split(".")
-    parts = (".".join(places[:n]) for n in range(len(places), -1, -1))
-    return next((given[part] for part in parts if part in given), None)
+    for n in range(len(places), -1, -1):
+        part = ".".join(places[:n])
+        if part in given:
+            return given[part]
+    return None
 
 
 @final
 @dataclass(frozen=True)
 class OwnParameterNorm(ParameterNorm):
-    """A norm of somebody else's, given by its value, its dual and its maximiser."""
+    """A custom norm, given by its value, its dual and its maximiser."""
 
     given: HasParameterNorm
     name: str
 
-    def value(self, theta: Parameters) -> float:
+    def value(self, coef: Parameters) -> float:
         """||theta||."""
-        return float(self.given.value(theta))
+        return float(self.given.value(coef))
 
-    def dual(self, v: Parameters) -> float:
+    def dual(self, V: Parameters) -> float:
         """||v||_*."""
-        return float(self.given.dual(v))
+        return float(self.given.dual(V))
 
-    def maximiser(self, v: Parameters) -> dict[str, Tensor]:
+    def maximiser(self, V: Parameters) -> dict[str, Tensor]:
         """Return theta with ||theta|| <= 1 and <theta, v> = ||v||_*."""
-        return dict(self.given.maximiser(v))
+        return dict(self.given.maximiser(V))
 
-    def atom(self, theta: Mapping[str, Any], shapes: Mapping[str, torch.Size], cp: Any) -> Any:
-        """Refuse: value, dual and maximiser do not say."""
-        raise ValueError(f"{self.name} cannot say itself in CVXPY")
+    def atom(self, zeta: Mapping[str, Any], shape: Shapes, cp: Any) -> Any:
+        """Refuse: value, dual and maximiser are no expression."""
+        raise ValueError(f"{self.name} has no expression in CVXPY")
 
 
 PARAMETER_NORMS: dict[str, ComposedNorm] = {
@@ -287,7 +272,7 @@ PARAMETER_NORMS: dict[str, ComposedNorm] = {
 
 
 def up_to_scales(norm: ParameterNorm) -> str:
-    """Return the name of the norm of the table that this one is but for scales; "" of others."""
+    """Return the name of the norm that this one is up to scales, if the table has it; else ""."""
     if isinstance(norm, ComposedNorm):
         for name, plain in PARAMETER_NORMS.items():
             if (norm.inner, norm.outer) == (plain.inner, plain.outer):
@@ -300,12 +285,9 @@ GivenNorm: TypeAlias = ParameterNorm | HasParameterNorm | Norm | str | Mapping[s
 
 def one_or_several(norms: Any) -> list[Any]:
     """Return one norm (or optimizer), or several, as a list: a mapping of parts to norms is one."""
-    if isinstance(norms, str | Mapping):
-        return [norms]
-    try:
+    if isinstance(norms, Iterable) and not isinstance(norms, str | Mapping):
         return list(norms)
-    except TypeError:
-        return [norms]
+    return [norms]
 
 
 def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
@@ -318,13 +300,14 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
         norms of `implicit_bias.norms`, L1, L2, LInf and Lp are those of all entries, Spectral and
         Nuclear those of the table, Schatten the l_p norm of all singular values. A mapping from
         parts of the module to norms, {"readout": "linf", "": "spectral"}, is the largest of these
-        norms of any tensor, "" being for all others: where normalised steps of several kinds go.
-        An object of your own takes and gives tensors by name.
+        norms of any tensor, "" being for all others: the implicit bias of normalised steps of
+        several kinds.
+        A custom object takes and returns tensors by name.
 
     Raises
     ------
     ValueError
-        No such name; a norm of arrays that does not say how tensors are put together.
+        No such name; a norm of arrays that does not determine one of several tensors.
     TypeError
         Neither a name, nor a norm.
 
@@ -340,21 +323,28 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
     if isinstance(norm, ParameterNorm):
         return norm
     if isinstance(norm, Norm):
-        named = [found for found in PARAMETER_NORMS.values() if found.inner == norm]
+        for named in PARAMETER_NORMS.values():
+            if named.inner == norm:
+                return named
+        # An l_p norm of all entries, or of all singular values, is that of the tensors' norms.
         over = norm.entries if isinstance(norm, OfSingularValues) else norm
         if not isinstance(over, Entrywise):
             raise ValueError(
-                f"{norm!r} does not say how the norms of several tensors are put together: pass "
+                f"the norm of several tensors cannot be composed of {norm!r} alone: pass "
                 "ComposedNorm(inner, outer), such as ComposedNorm(Spectral(), LInf())"
             )
-        return named[0] if named else ComposedNorm(norm, over, repr(norm))
+        return ComposedNorm(norm, over, repr(norm))
     if isinstance(norm, Mapping):
+        inner: dict[str, Norm] = {}
+        words = []
         for part, given in norm.items():
-            if not isinstance(given, Norm):
-                check_choice(given, f"norm of {part!r}", PARAMETER_NORMS, "a norm such as Lp(3)")
-        inner = {k: n if isinstance(n, Norm) else PARAMETER_NORMS[n].inner for k, n in norm.items()}
-        said = ", ".join(f"{given} of {part or 'all others'}" for part, given in norm.items())
-        return ComposedNorm(cast("Mapping[str, Norm]", inner), LInf(), f"the largest of {said}")
+            words.append(f"{given} of {part or 'all others'}")
+            if isinstance(given, Norm):
+                inner[part] = given
+                continue
+            check_choice(given, f"norm of {part!r}", PARAMETER_NORMS, "a norm such as Lp(3)")
+            inner[part] = cast(Norm, PARAMETER_NORMS[given].inner)
+        return ComposedNorm(inner, LInf(), f"the largest of {', '.join(words)}")
     if isinstance(norm, type) or not isinstance(norm, HasParameterNorm):
         raise TypeError(
             "norm must be a name or an object with value(theta), dual(v) and maximiser(v) of "
@@ -370,20 +360,11 @@ def matrix_shape(shape: torch.Size) -> tuple[int, int]:
     return rows, math.prod(shape[1:])
 
 
-def as_matrix(tensor: Tensor) -> Tensor:
-    """View a tensor as the matrix (first axis, all others)."""
-    return tensor.reshape(matrix_shape(tensor.shape))
-
-
 def _for_norm(norm: Norm, tensor: Tensor) -> Any:
     """Return a tensor as the matrix that a norm takes: of torch where it does, else of numpy."""
-    matrix = as_matrix(tensor.detach())
+    matrix = tensor.detach().reshape(matrix_shape(tensor.shape))
     if isinstance(norm, OfSingularValues):
         return matrix
-    return matrix.double() if isinstance(norm, Entrywise) else matrix.double().cpu().numpy()
-
-
-def _maximiser_of(norm: Norm, tensor: Tensor) -> Tensor:
-    """Return the tensor of norm 1 of the largest inner product with this one."""
-    found = norm.maximiser(_for_norm(norm, tensor))
-    return torch.as_tensor(found, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
+    if isinstance(norm, Entrywise):
+        return matrix.double()
+    return matrix.double().cpu().numpy()

@@ -5,7 +5,7 @@ file                what
 ==================  ========================================================================
 margin_problem.py   `MarginProblem`, and `max_margin` without gates
 features.py         products with the features of samples, z(x_n) (x) x_n, never formed
-constraints.py      who must win against whom: one constraint a pair of sample and rival class
+constraints.py      one constraint per pair of a sample and a rival class
 gating.py           gates: random or learned hyperplanes, and what else is fixed in training
 attention.py        attention as token selection
 euclidean.py        sums of Euclidean norms over groups of anything, as groups of gates

@@ -1,7 +1,8 @@
 r"""Attention as token selection: the margin problem of its scores.
 
 One layer of attention weighs the tokens x_1 .. x_T of a sample by softmax(X W q), for a query q. In
-the limit of training each sample attends to one token, its best one, and W goes in direction to
+the limit of training each sample attends to one token, its best one, and the direction of W is that
+of the solution of
 
     minimise  ||W||   subject to  (x_best - x_t)' W q >= 1  for all other tokens t of each sample:
 
@@ -10,7 +11,7 @@ a margin problem in zeta = W', whose sample (n, t) has input x_best - x_t, gates
 =========  ============  ===========================================================
 tokens     (N, T, D)     x_nt
 query      (N, E)        q_n
-best       (N,)          the token of each sample that is to be attended to
+best       (N,)          the token that each sample is to attend to
 zeta       (E, D)        W', so that f = sum_e q_e <zeta_e, x_best - x_t>
 =========  ============  ===========================================================
 
@@ -46,7 +47,7 @@ def attention_margin(
     *,
     C: float = np.inf,
 ) -> MarginProblem:
-    """Pose the margin problem of one layer of attention that selects a token of each sample.
+    """Build the margin problem of one layer of attention that selects a token of each sample.
 
     Its solution is the smallest W whose scores x_t' W q are largest, by at least 1, at the best
     token of each sample.
@@ -96,7 +97,8 @@ def attention_margin(
     array([[ 0.  ,  0.  ],
            [ 0.25, -0.25]])
     """
-    X, q = as_finite(tokens, "tokens", 3), as_finite(query, "query", 2)
+    X = as_finite(tokens, "tokens", 3)
+    q = as_finite(query, "query", 2)
     N, T, _ = X.shape
     if N == 0 or T < 2:
         raise ValueError(
@@ -106,27 +108,21 @@ def attention_margin(
     check_shape(q, "query", (N, q.shape[1]), f"pass one query for each of the {N} samples")
     if q.shape[1] == 0:
         raise ValueError(f"query has no features: shape {q.shape}")
-    chosen = _as_places(best, N, T)
-    own = np.arange(T) == chosen[:, None]
+    own = np.arange(T) == _as_places(best, N, T)[:, None]  # (N, T)
     differences = X[own][:, None] - X  # (N, T, D)
-    chosen_norm = as_norm(norm)
-    if not isinstance(chosen_norm, (Entrywise, GroupNorm)):  # which see (E, D) as it is
-        chosen_norm = NormOfScores(chosen_norm)
-    return MarginProblem(
-        differences[~own],
-        np.ones(N * (T - 1)),
-        np.repeat(q, T - 1, axis=0),
-        C=C,
-        norm=chosen_norm,
-    )
+    norm = as_norm(norm)
+    if not isinstance(norm, Entrywise | GroupNorm):  # these see (E, D) as it is
+        norm = NormOfScores(norm)
+    labels = np.ones(N * (T - 1))
+    return MarginProblem(differences[~own], labels, np.repeat(q, T - 1, axis=0), C=C, norm=norm)
 
 
 @dataclass(frozen=True, eq=False)
 class NormOfScores(SumNorm):
     """A norm of W' (E, D) as a matrix of E rows.
 
-    The problem has two classes, of which norms of matrices see the coefficients (1, E, D) as one
-    row; this one hands them over as (E, 1, D).
+    The problem has two classes, and norms of matrices take its coefficients (1, E, D) for one row:
+    this norm reshapes them to (E, 1, D).
 
     Parameters
     ----------
@@ -164,7 +160,7 @@ class NormOfScores(SumNorm):
         return Partition(found.groups.reshape(shape), found.inner)
 
     def atom(self, zeta: Any, shape: Shape, cp: Any) -> Any:
-        """Say it in CVXPY."""
+        """Return the norm in CVXPY."""
         return self.norm.atom(zeta, _matrix_shape(shape), cp)
 
 
@@ -178,7 +174,7 @@ def _as_matrix(coef: Array) -> Array:
 
 
 def _as_places(best: ArrayLike, n_samples: int, n_tokens: int) -> NDArray[np.int64]:
-    """Convert the best tokens to integers (N,), and refuse what is no place of a token."""
+    """Convert the best tokens to integers (N,), and refuse what is no index of a token."""
     check_not_text(best, "best", "pass places of tokens, from 0 on")
     places = as_finite(best, "best", 1)
     check_shape(places, "best", (n_samples,), f"pass one token for each of {n_samples} samples")

@@ -1,10 +1,10 @@
-r"""The constraints of a margin problem: one a pair of a sample and a rival class.
+r"""The constraints of a margin problem: one per pair of a sample and a rival class.
 
         <b_p (x) phi(x_n(p)), zeta> + <b_p, offset>  >=  1 - xi_n(p),      p = 1 .. R
 
-with b_p = e_{y_n} - e_k for each class k other than the sample's own, so that all which concerns
-classes is said by two classes a row. Scores f (N, K') = phi(x_n)' zeta are those of the first K'
-classes, the others score 0:
+with b_p = e_{y_n} - e_k for each class k other than the sample's own: two classes per row say all
+that concerns classes. Scores f (N, K') = phi(x_n)' zeta are those of the first K' classes; the
+others score 0. So labels -1 and +1 are the case K' = 1 and need no formulas of their own:
 
 =================  ====  =================  ======================================================
 labels             K'    R                  b_p in R^K'
@@ -75,7 +75,18 @@ class Constraints:
     @classmethod
     def of_labels(cls, y: NDArray[Any], classes: int | None, intercept: bool) -> Constraints:
         """Return all constraints of labels (N,): -1 and +1, or 0 .. K - 1 with K classes."""
-        own, n, n_classes = class_indices(y, classes), len(y), classes or 2
+        n = len(y)
+        # The two forms of labels differ here alone.
+        if classes is None:
+            own = (y < 0).astype(np.int64)  # class 0 is +1, class 1 is -1 and scores 0
+            n_classes = 2
+            width = 1
+            alpha_shape: tuple[int, ...] = (n,)
+        else:
+            own = y.astype(np.int64)
+            n_classes = classes
+            width = classes
+            alpha_shape = (n, classes)
         samples, rivals = np.nonzero(own[:, None] != np.arange(n_classes))
         return cls(
             samples=samples,
@@ -83,8 +94,8 @@ class Constraints:
             rivals=rivals,
             n_samples=n,
             n_classes=n_classes,
-            width=classes or 1,
-            alpha_shape=(n,) if classes is None else (n, classes),
+            width=width,
+            alpha_shape=alpha_shape,
             intercept=intercept,
         )
 
@@ -122,6 +133,7 @@ class Constraints:
     def smallest(self, values: NDArray[Any]) -> NDArray[Any]:
         """Smallest of each sample's values, (N,); inf for a sample without rows."""
         smallest = np.full(self.n_samples, np.inf, dtype=values.dtype)
+        # The rows of a sample lie together, from its first one on.
         if len(self._first) < len(values):
             values = np.minimum.reduceat(values, self._first)
         smallest[self.samples[self._first]] = values
@@ -135,7 +147,7 @@ class Constraints:
         return table[self._own_places] - table[self._rival_places]
 
     def sizes(self, scores: Array) -> Array:
-        """<abs(b_p), f(x_n(p))> of the rows, (R,): of errors of scores those of margins."""
+        """<abs(b_p), f(x_n(p))> of the rows, (R,): bounds margins' errors by those of scores."""
         table = self._with_unscored(scores).reshape(-1)
         return np.asarray(table[self._own_places] + table[self._rival_places])
 
@@ -153,12 +165,17 @@ class Constraints:
 
     def of_each_class(self, columns: sp.csr_array) -> sp.csr_array:
         """b_p (x) c_p, shape (R, K' m), of columns c (R, m): those of class 0 first."""
-        m, row = columns.shape[1], np.repeat(np.arange(len(self)), np.diff(columns.indptr))
-        own, rival = (columns.indices + m * of[row] for of in (self.owners, self.rivals))
-        data, places = np.append(columns.data, -columns.data), np.append(own, rival)
+        # The entries of c_p in the columns of the own class, and minus these in the rival's.
+        m = columns.shape[1]
+        row = np.repeat(np.arange(len(self)), np.diff(columns.indptr))
+        own = columns.indices + m * self.owners[row]
+        rival = columns.indices + m * self.rivals[row]
+        places = np.append(own, rival)
         scored = places < m * self.width
-        entries = data[scored], (np.append(row, row)[scored], places[scored])
-        return sp.csr_array(entries, (len(self), m * self.width))
+        # A class without scores has no columns.
+        data = np.append(columns.data, -columns.data)[scored]
+        rows = np.append(row, row)[scored]
+        return sp.csr_array((data, (rows, places[scored])), (len(self), m * self.width))
 
     @property
     def offset_classes(self) -> Integers:
@@ -168,8 +185,7 @@ class Constraints:
     @cached_property
     def offsets(self) -> Array:
         """Entries of b_p of the classes with a free offset, shape (R, J)."""
-        own, rival = (of[:, None] == self.offset_classes for of in (self.owners, self.rivals))
-        return own - rival.astype(float)
+        return self._label_entries(self.offset_classes)
 
     def of_classes(self, offsets: NDArray[Any]) -> NDArray[Any]:
         """Offsets (K',) of all classes from those that are free, (J,); the others are 0."""
@@ -178,20 +194,21 @@ class Constraints:
         return intercept
 
     def free_offsets(self, intercept: Array) -> Array:
-        """Return the free offsets, (J,), of those of all classes, (K',): `of_classes` backwards."""
+        """Return the free offsets, (J,), from those of all classes, (K'): inverts `of_classes`."""
+        # Differences alone count, so that the last class may be brought to 0.
         whole = np.append(intercept, np.zeros(self.n_classes - self.width))
         return whole[self.offset_classes] - whole[-1]
 
     # --- dual variables and margins of rows
 
     def equal_alpha(self) -> Array:
-        """Return equal dual variables of the problem, of sum 1 for each sample."""
+        """Return dual variables of the problem, equal within each sample, with sum 1."""
         return self.alpha(np.full(len(self), 1.0 / (self.n_classes - 1)))
 
     def alpha_of_zero(self, shares: Array) -> Array:
-        """Return dual variables of the problem of the value of zeta = 0 where the largest C is 1.
+        """Return dual variables of the problem whose sum is the primal value of zeta = 0.
 
-        With an intercept each class sends as much as it receives.
+        The largest C is taken as 1. With an intercept they obey its equation.
 
         Parameters
         ----------
@@ -210,8 +227,12 @@ class Constraints:
 
     def subset(self, index: Integers | NDArray[np.bool_]) -> Constraints:
         """Return some of the rows."""
-        parts = (self.samples[index], self.owners[index], self.rivals[index])
-        return replace(self, samples=parts[0], owners=parts[1], rivals=parts[2])
+        return replace(
+            self,
+            samples=self.samples[index],
+            owners=self.owners[index],
+            rivals=self.rivals[index],
+        )
 
     def narrowed(self) -> Constraints:
         """Return the rows with scores of all classes but the last, whose score is then 0."""
@@ -219,17 +240,22 @@ class Constraints:
 
     def labels_of_touched(self) -> Array:
         """b_p, (R, J), in the classes that these rows touch but the last: minus the others' sum."""
-        touched = np.unique(np.append(self.owners, self.rivals))[:-1]
-        own, rival = self.owners[:, None] == touched, self.rivals[:, None] == touched
-        return own - rival.astype(np.float64)
+        touched = np.unique(np.append(self.owners, self.rivals))
+        return self._label_entries(touched[:-1])
 
     def heavy_and_spread(self, weights: Array, count: int) -> Integers:
-        """Return places of this many rows, at most: half the heaviest, and some of each class."""
+        """Return at most this many rows: half of them the heaviest, and some of each class."""
         if len(self) <= count:
             return np.arange(len(self))
         heaviest = np.argsort(-weights, kind="stable")[: count // 2]
         each = count // (2 * len(np.unique(self.owners)))
         return np.union1d(heaviest, spread(self.owners, each))
+
+    def _label_entries(self, classes: Integers) -> Array:
+        """Entries of b_p of some classes, shape (R, J)."""
+        own = self.owners[:, None] == classes
+        rival = self.rivals[:, None] == classes
+        return own - rival.astype(np.float64)
 
     @cached_property
     def _first(self) -> Integers:
@@ -239,8 +265,9 @@ class Constraints:
     @cached_property
     def _places(self) -> Integers:
         """Place of each row's dual variable among those of the problem, flattened."""
-        # Of -1 and +1 there is one a sample; row-major: sample, rival.
-        return self.samples if len(self.alpha_shape) == 1 else self._rival_places
+        if len(self.alpha_shape) == 1:
+            return self.samples
+        return self._rival_places  # row-major: sample, rival
 
     @cached_property
     def _own_places(self) -> Integers:
@@ -249,6 +276,7 @@ class Constraints:
 
     @cached_property
     def _rival_places(self) -> Integers:
+        """Place of the rival's score among all, row-major: sample, class."""
         return self.samples * self.n_classes + self.rivals
 
     def _with_unscored(self, scores: NDArray[Any]) -> NDArray[Any]:
@@ -261,7 +289,7 @@ class Constraints:
 
 
 def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> Integers:
-    """Return the rows of the smallest margins, in order: first one a sample, at most this many.
+    """Return the rows of the smallest margins, in ascending order; the worst of each sample first.
 
     Parameters
     ----------
@@ -270,9 +298,9 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
     samples : ndarray of int, shape (R,)
         Their samples.
     below : float
-        Rows of this margin or more are none.
+        Rows with this margin or more are left out.
     count : int
-        How many to return at most.
+        Most rows to return; further rows of a sample come after the worst of every one.
     """
     index = np.flatnonzero(margins < below)
     smallest = np.full(int(samples.max(initial=-1)) + 1, np.inf)
@@ -282,6 +310,7 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
         # Only the worst row of each sample, and only of the worst samples: the rest need no order.
         limit = np.partition(worst, count - 1)[count - 1]
         index = index[margins[index] <= np.minimum(smallest[samples[index]], limit)]
+    # Among rows in the order of margins, the first one of each sample is its worst.
     order = index[np.argsort(margins[index], kind="stable")]
     first = np.sort(np.unique(samples[order], return_index=True)[1])
     ranked = np.concatenate([order[first], np.delete(order, first)])
@@ -289,7 +318,7 @@ def worst_rows(margins: Array, samples: Integers, below: float, count: int) -> I
 
 
 def spread(labels: NDArray[np.generic], count: int) -> Integers:
-    """Return places spread evenly over those of each label, at most this many of each, in order."""
+    """Return indices of at most this many entries of each label, evenly spaced, in order."""
     chosen = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -299,21 +328,19 @@ def spread(labels: NDArray[np.generic], count: int) -> Integers:
 
 
 def _even_flow(weights: Array) -> Array:
-    """Weights that classes send to each other, (J, J), each as much as it receives.
+    """Return a flow (K, K) between classes in which each class sends as much as it receives.
 
-    That is as much as its samples weigh, or those of all others. The classes are arcs of a circle:
-    turned by half of it, none lies on itself.
+    A class sends its weight, or that of all others where it is smaller. The classes are arcs of a
+    circle, with these lengths: none exceeds half of it. Turned by half of the circle, an arc covers
+    parts of other arcs only; the lengths of these parts are what its class sends to theirs.
     """
     arcs = np.minimum(weights, weights.sum() - weights)
     ends = np.cumsum(arcs)
-    starts, half = ends - arcs, ends[-1] / 2
+    starts = ends - arcs
+    half = ends[-1] / 2
     flow = np.zeros((len(arcs), len(arcs)))
     for turn in (half, -half):
         last = np.minimum(ends[:, None] + turn, ends)
-        flow += np.maximum(last - np.maximum(starts[:, None] + turn, starts), 0.0)
+        first = np.maximum(starts[:, None] + turn, starts)
+        flow += np.maximum(last - first, 0.0)
     return flow
-
-
-def class_indices(y: NDArray[Any], classes: int | None) -> Integers:
-    """Return the class of each label, (N,): 0 .. K - 1, or, of -1 and +1, 0 for +1 and 1 for -1."""
-    return (y < 0).astype(np.int64) if classes is None else y.astype(np.int64)

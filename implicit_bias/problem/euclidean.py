@@ -1,7 +1,7 @@
 """Norms that are sums of Euclidean norms over groups, as groups of gates.
 
-Where such a norm tells features apart (the group lasso of features, say), they take the place of
-gates, z_m(x_n) x_nd, and the inputs are 1: the same program, with groups of gates.
+A norm may divide the features of a gate into groups, as the group lasso does. Then the features
+z_m(x_n) x_nd become gates and every input becomes 1: the same problem, with groups of gates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     Returns
     -------
     features : Features
-        Those of the samples, (M, D) a class, or the same as gates, (M D, 1).
+        Those of the samples, of shape (M, D), or the same ones as gates, of shape (M D, 1).
     groups : ndarray of int, shape (K', M)
         Group of each gate of each class.
 
@@ -47,7 +47,8 @@ def euclidean_form(problem: MarginProblem) -> tuple[Features, Integers]:
     >>> features.shape, groups
     ((3, 1), array([[0, 1, 1]]))
     """
-    features, shape = problem.features, problem.norm_shape
+    features = problem.features
+    shape = problem.norm_shape
     if problem.norm is problem.gate_norm:
         return features, problem.gate_norm.groups_of_rows(shape[0]).reshape(shape[0], -1)
     found = problem.norm.partition(shape)

@@ -12,7 +12,6 @@ row_gram(g)         (X X') o (Z_g Z_g')                           (N, N)
 matrix()            z_m(x_n) x_nd, where a program must have it   (N, M D)
 ==================  ============================================  ==========
 
-
 =========  ========  =====================================================
 X          (N, D)    inputs
 gates      (N, M)    z_m(x_n), dense or sparse
@@ -35,11 +34,11 @@ from implicit_bias.problem.constraints import Constraints, Integers
 from implicit_bias.problem.gating import GateMatrix, dense
 from implicit_bias.problem.masked_gram import masked_gram
 
-# Sparse gates of at least this share of entries are multiplied as dense ones, which is faster.
+# Gates with a smaller fraction of entries that are not 0 are multiplied as sparse ones.
 FEW = 0.05
 # Rows handled at once where a product needs a temporary of shape (rows, D).
 BLOCK = 4096
-# Gates of at most this many entries (8 MiB) that are not few are kept dense beside the sparse ones.
+# Other gates are kept dense, too, up to this many entries (8 MiB).
 DENSE_ENTRIES = 2**20
 
 
@@ -72,19 +71,21 @@ class Features:
 
     @cached_property
     def n_used(self) -> int:
-        """Features of a sample but those of gates that are always off."""
+        """Features of a sample, without those of gates that are always off."""
         return len(np.unique(self.sparse_gates.indices)) * self.X.shape[1]
 
     @cached_property
     def n_inputs(self) -> int:
-        """Inputs that vary, and one for all others if these are not 0."""
+        """Inputs that vary, and one for all constant ones together if any of these is not 0."""
         varying = (self.X != self.X[0]).any(axis=0)
         return int(varying.sum()) + bool(self.X[0][~varying].any())
 
     @cached_property
     def sparse_gates(self) -> sp.csr_array:
         """The gates (N, M), sparse."""
-        return sp.csr_array(self.gates) if isinstance(self.gates, np.ndarray) else self.gates
+        if isinstance(self.gates, np.ndarray):
+            return sp.csr_array(self.gates)
+        return self.gates
 
     @cached_property
     def fast_gates(self) -> GateMatrix:
@@ -104,7 +105,9 @@ class Features:
             weights = np.where(self.zero[:, None], 0.0, weights)
         if self.gates.shape[1] == 1:  # one product of matrices for all classes
             support = weights.any(axis=1)
-            used = slice(None) if support.all() else np.flatnonzero(support)
+            used: slice | Integers = slice(None)  # no copy of X where all samples count
+            if not support.all():
+                used = np.flatnonzero(support)
             gated = dense(self.fast_gates[used]) * weights[used]
             return np.asarray(gated.T @ self.X[used])[:, None]
         return np.stack([_adjoint(self.X, self.fast_gates, of_class) for of_class in weights.T])
@@ -117,9 +120,11 @@ class Features:
 
     def matrix(self, columns: NDArray[np.bool_] | None = None) -> sp.csr_array:
         """Return the features themselves, (N, M D), of all gate columns m or of some, m first."""
-        gates, D = self.sparse_gates, self.X.shape[1]
+        gates = self.sparse_gates
         if columns is not None:
             gates = gates[:, np.flatnonzero(columns)]
+        D = self.X.shape[1]
+        # Each entry z_nm of the CSR array becomes the D entries z_nm x_nd, in columns from m D on.
         row = np.repeat(np.arange(len(self)), np.diff(gates.indptr))
         column = (gates.indices.astype(np.int64)[:, None] * D + np.arange(D)).ravel()
         data = (gates.data[:, None] * self.X[row]).ravel()
@@ -152,10 +157,10 @@ class Features:
         return Features(self.X[samples], self.fast_gates[samples], self.groups)
 
     def of_rows(self, rows: Constraints) -> Features:
-        """Return those of constraints, b_p (x) phi(x_n(p)): of all classes, as columns of gates.
+        """Return the features of constraints, b_p (x) phi(x_n(p)).
 
-        Their margins are scores of coefficients (K' M, D), one class after the other. A group has
-        the columns of all classes.
+        Each class has gate columns of its own, K' M in all. Scores of coefficients (K' M, D), one
+        class after the other, are the margins. A group has the columns of all classes.
         """
         gates = rows.of_each_class(self.sparse_gates[rows.samples])
         return Features(self.X[rows.samples], gates, np.tile(self.groups, rows.width))
@@ -194,7 +199,9 @@ def gated_linear(X: Array, gates: GateMatrix, coef: Array) -> Array:
     few = are_few(gates)
     for start in range(0, len(X), BLOCK):
         rows = slice(start, start + BLOCK)
-        Z = gates if len(X) <= BLOCK else gates[rows]  # a copy would take longer than its use
+        Z = gates
+        if len(X) > BLOCK:  # a copy of all gates takes longer than the product
+            Z = gates[rows]
         if few:
             values[rows] = np.einsum("nd,nd->n", Z @ coef, X[rows])
         else:

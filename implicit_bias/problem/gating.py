@@ -1,17 +1,20 @@
 """Gates z(x): known functions of the input that training does not change.
 
 Every gating maps inputs X (n, D) to a gate matrix Z (n, M), dense or CSR, and names the group
-of each of its M columns. A group is what the norm switches on and off as one: a hidden unit.
+of each of its M columns. The norm makes coefficients of a group zero together: a group is a hidden
+unit.
 
-================  =========================  ================================  ===============
-gating            columns M                  gates                             groups
-================  =========================  ================================  ===============
-HyperplaneContexts  H * C, context fastest   one-hot context of each unit      one a unit
-GlobalContexts    contexts that occur        one-hot context of the network    one
-UnitGates         H (+ 1 always on)          0/1, or any function of a         one a unit
-                                             projection (sigmoid, ...)
-NoGates           1                          the constant 1                    one
-================  =========================  ================================  ===============
+==================  ======================  ==============================  ============
+gating              columns M               gates                           groups
+==================  ======================  ==============================  ============
+HyperplaneContexts  H * C, context fastest  one-hot context of each unit    one per unit
+GlobalContexts      contexts that occur     one-hot context of the network  one
+UnitGates           H (+ 1 always on)       0/1, or any function of a       one per unit
+                                            projection (sigmoid, ...)
+NoGates             1                       the constant 1                  one
+CombinedGates       any                     those of another gating, times  any
+                                            a matrix
+==================  ======================  ==============================  ============
 
 Source: Lippl, Abbott, Chung (2022), sections 2, 4 and 5.
 """
@@ -53,17 +56,15 @@ GateFunction: TypeAlias = Literal[">", ">=", "sigmoid"] | Callable[[Array], Arra
 # Standard deviations of the draws of the source: only their ratio matters, because a
 # hyperplane does not change when its normal and its threshold are scaled together.
 WEIGHT_SCALE = 36.0
-# 65,536 contexts a unit: the shallow networks of the source paper have up to 2^15.
-MAX_HYPERPLANES = 16
 THRESHOLD_SCALE = 9.0
+# 65,536 contexts per unit: the shallow networks of the source paper have up to 2^15.
+MAX_HYPERPLANES = 16
 # Gates of projections less thresholds, a difference whose sign no rounding changes.
 FIRINGS: dict[str, Callable[[Array], Any]] = {
     ">": lambda differences: differences > 0,
     ">=": lambda differences: differences >= 0,
     "sigmoid": scipy.special.expit,
 }
-# Projections this near to each other, as a share of the largest, are those of equal samples.
-TIE = 1e-12
 
 
 def dense(values: Any) -> Array:
@@ -133,7 +134,7 @@ class NoGates(Gating):
 
 @dataclass(frozen=True, eq=False)
 class HyperplaneContexts(Gating):
-    """Contexts of a gated linear network: k hyperplanes a unit cut the input space in C = 2^k.
+    """Contexts of a gated linear network: k hyperplanes per unit cut the input space in C = 2^k.
 
     Column ``h * C + c`` is 1 where unit h is in context c: the unit is the slow index, the
     context the fast one, and the first hyperplane is the most significant bit of c.
@@ -235,8 +236,9 @@ class HyperplaneContexts(Gating):
         shape = (n_units, n_hyperplanes)
         weights = rng.normal(0.0, WEIGHT_SCALE, (*shape, X.shape[1]))
         drawn = rng.normal(0.0, THRESHOLD_SCALE, shape)  # always, so that it shifts no later draw
-        reference = X if reference is None else as_features(reference, X.shape[1])
-        thresholds = _thresholds(threshold, weights, drawn, reference)
+        if reference is None:
+            reference = X
+        thresholds = _thresholds(threshold, weights, drawn, as_features(reference, X.shape[1]))
         return cls.from_hyperplanes(X, weights, thresholds)
 
     @property
@@ -276,7 +278,7 @@ class HyperplaneContexts(Gating):
         return self.contexts(X) + self.n_contexts * np.arange(self.n_units)
 
     def gates(self, X: ArrayLike) -> sp.csr_array:
-        """One-hot contexts, shape (n, H * C), CSR with exactly H ones a row."""
+        """One-hot contexts, shape (n, H * C), CSR with exactly H ones per row."""
         return _one_hot(self.columns(X), self.n_units * self.n_contexts)
 
     def unseen(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -344,7 +346,7 @@ class GlobalContexts(Gating):
 
 @dataclass(frozen=True, eq=False)
 class UnitGates(Gating):
-    """One gate a hidden unit: 0/1 as in a ReLU network with frozen gates, or any other scalar.
+    """One gate per hidden unit: 0/1 as in a ReLU network with frozen gates, or any other scalar.
 
     Parameters
     ----------
@@ -378,7 +380,7 @@ class UnitGates(Gating):
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_finite(self.weights, "weights", 2))
         object.__setattr__(self, "thresholds", as_finite(self.thresholds, "thresholds", 1))
-        check_shape(self.thresholds, "thresholds", self.weights.shape[:1], "one a row of weights")
+        check_shape(self.thresholds, "thresholds", self.weights.shape[:1], "one per row of weights")
         check_flag(self.always_on, "always_on")
         if not callable(self.firing):
             check_choice(self.firing, "firing", FIRINGS, "a function of the differences (n, H)")
@@ -438,10 +440,10 @@ class UnitGates(Gating):
         """Gates of the units, shape (n, H) or (n, H + 1), dense."""
         X = as_features(X, self.n_features)
         projections = _projections(X, self.weights, self.single_precision)
-        fires = self.firing if callable(self.firing) else FIRINGS[self.firing]
-        found = fires(projections - self.thresholds)
+        firing = self.firing if callable(self.firing) else FIRINGS[self.firing]
+        found = firing(projections - self.thresholds)
         gates = as_finite(found, "the gates that firing returns", 2)
-        check_shape(gates, "the gates that firing returns", projections.shape, "one an entry")
+        check_shape(gates, "the gates that firing returns", projections.shape, "one per entry")
         if self.always_on:
             gates = np.column_stack([gates, np.ones(len(X))])
         return gates
@@ -520,6 +522,7 @@ def l2_combination(n_units: int, n_contexts: int) -> Array:
     -----
     Replaces eq. (23)/(25) of Lippl et al. (2022), which is not the root of their (24).
     """
+    # Helmert's rows are orthonormal and sum to 0: R R' = (I - B / C) / C + J / (H C)^2.
     of_unit = scipy.linalg.helmert(n_contexts).T / np.sqrt(n_contexts)
     size = n_units * n_contexts
     return np.hstack([np.kron(np.eye(n_units), of_unit), np.full((size, 1), 1.0 / size)])
@@ -564,37 +567,41 @@ def _thresholds(threshold: Threshold, weights: Array, drawn: Array, reference: A
     """Thresholds, shaped like ``drawn``, by the rule that the user chose."""
     if not isinstance(threshold, str):
         given = as_finite(threshold, "threshold", drawn.ndim)
-        check_shape(given, "threshold", drawn.shape, "one a hyperplane")
+        check_shape(given, "threshold", drawn.shape, "one per hyperplane")
         return given
     check_choice(threshold, "threshold", get_args(ThresholdRule), "an array")
-    if threshold == "median":
-        if not len(reference):
-            raise ValueError("no samples have a median: pass at least one, or other thresholds")
-        return _median(_projections(reference, weights))
-    return drawn if threshold == "random" else np.zeros_like(drawn)
+    if threshold == "random":
+        return drawn
+    if threshold == "zero":
+        return np.zeros_like(drawn)
+    if len(reference) == 0:
+        raise ValueError("no samples have a median: pass at least one, or other thresholds")
+    return _median(_projections(reference, weights))
 
 
-def _median(projections: Array) -> Array:
+def _median(projections: Array, tie: float = 1e-12) -> Array:
     """Median over the samples (axis 0), moved off them.
 
     With an odd number of samples the median is one of them, and rounding would decide on which
     side it lies; so the middle of its gap to the next one is taken. Equal samples, whose
-    projections differ by rounding, count as one: the gap is to the next one that differs (or to
-    the last one below, if none is above).
+    projections differ by rounding (at most the fraction ``tie`` of the largest one), count as one:
+    the gap is to the next one that differs, or to the last one below if none is above.
     """
     n = len(projections)
-    ranks = [(n - 1) // 2, min((n - 1) // 2 + 1, n - 1)]
+    rank = (n - 1) // 2
+    ranks = [rank, min(rank + 1, n - 1)]
     lower, upper = np.partition(projections, ranks, axis=0)[ranks]
     middle: Array = (lower + upper) / 2
-    equal = TIE * np.abs(projections).max(axis=0)
+    equal = tie * np.abs(projections).max(axis=0)
     for column in zip(*np.nonzero(upper - lower <= equal), strict=True):
         values = np.sort(projections[(slice(None), *column)])
         gap = np.searchsorted(values, lower[column] + equal[column], side="right")
         if gap == n:  # nothing is above
             gap = np.searchsorted(values, lower[column] - equal[column])
-        # Where all samples are equal, all of them are above.
-        below_all = lower[column] - (abs(lower[column]) or 1.0)
-        middle[column] = (values[gap - 1] + values[gap]) / 2 if gap else below_all
+        if gap > 0:
+            middle[column] = (values[gap - 1] + values[gap]) / 2
+        else:  # all samples are equal: the threshold is below all of them
+            middle[column] = lower[column] - (abs(lower[column]) or 1.0)
     return middle
 
 
@@ -616,7 +623,9 @@ def _packed(fires: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 def _orthogonal(weights: Array) -> Array:
     """Orthonormal rows (or columns, where H > D) from Gaussian weights (H, D), Haar measure."""
-    tall = weights if weights.shape[0] >= weights.shape[1] else weights.T
+    wide = weights.shape[0] < weights.shape[1]
+    tall = weights.T if wide else weights
     q, r = np.linalg.qr(tall)
+    # With a positive diagonal of r the decomposition is unique, and q is uniformly distributed.
     q *= np.sign(np.diag(r))
-    return np.ascontiguousarray(q if tall is weights else q.T)
+    return np.ascontiguousarray(q.T if wide else q)

@@ -33,6 +33,8 @@ Dual    maximise  sum_nk alpha_nk
 
 Then zeta and V have shape (K, M, D), alpha has (N, K) with alpha_{n, y_n} = 0, b has (K,), and in
 kernels there is one more mask, <e_{y_n} - e_k, e_{y_m} - e_l> for the pairs (n, k) and (m, l).
+Inside the package two classes are the case K' = 1 (`constraints`): norms and features see
+coefficients (K', M, D), and only the arrays that callers pass and receive lack the first axis.
 K = 2 is the binary program with zeta_1 = -zeta_0 = zeta / 2; its optimum is the binary one divided
 by the root of 2 (l2, spectral, nuclear), by 1 (l1), by 2 (l_inf).
 
@@ -56,22 +58,23 @@ from implicit_bias.base import validation
 from implicit_bias.base.validation import Array, detached
 from implicit_bias.norms import GroupNorm, HasValueAndDual, Norm, Partition, as_groups, as_norm
 from implicit_bias.norms.named import name_of
-from implicit_bias.problem.constraints import Constraints, class_indices
+from implicit_bias.problem.constraints import Constraints
 from implicit_bias.problem.features import Features, decision
 from implicit_bias.problem.gating import GateMatrix, Gating, NoGates
 
 # The square of a smaller norm of features is not computed accurately.
 SMALLEST_NORM = 1e-150
 # Range of a finite C: beyond it the sum of C over samples and its square roots leave float64.
-SMALLEST_C, LARGEST_C = 1e-290, 1e290
+SMALLEST_C = 1e-290
+LARGEST_C = 1e290
 
 
 @dataclass(frozen=True, eq=False)
 class MarginProblem:
     """Maximise the margin under a norm, for any gates, with two classes or more.
 
-    What is known of a problem is computed once, so its arrays must not change: they are read-only,
-    and copies of those that the caller could still write. Arrays that were made read-only before
+    Properties are cached, so the arrays of a problem must not change: they are read-only, and
+    copies where the caller could still write to the given ones. Arrays that were read-only before
     (those of a `Dataset`, or of another problem) are shared.
 
     Parameters
@@ -82,12 +85,12 @@ class MarginProblem:
         Labels: -1 and +1, or integers 0 .. K - 1 for K > 2 classes.
     gates : array_like or scipy sparse array of shape (N, M)
         Gate of each column at each sample, any real numbers.
-        `max_margin` poses the problem of a linear model, which has none.
+        `max_margin` builds the problem of a linear model, which has none.
     groups : array_like of int, shape (M,)
         Those of the group norm, see `GroupNorm`; not needed with another norm.
     C : float or array_like of shape (N,)
         Weight of the hinge loss in (0, inf], or that of each sample's; inf is the hard margin.
-        Either all are finite or none is: a C_n above the sample's alpha_n is as good as infinite.
+        Either all are finite or none is: a C_n above the sample's alpha_n acts as an infinite one.
         Equal ones are kept as a number.
     norm : Norm or str, optional
         Any norm of `implicit_bias.norms`, by name or as an object, instead of the group norm; then
@@ -144,7 +147,7 @@ class MarginProblem:
     gate_norm: GroupNorm = field(init=False)
 
     def __repr__(self) -> str:
-        """Say how large it is, and what is maximised.
+        """Return sizes, norm and C.
 
         Examples
         --------
@@ -155,7 +158,7 @@ class MarginProblem:
         norm = "of groups" if groups else name_of(self.norm)
         return (
             f"MarginProblem(N={self.n_samples} samples, D={self.X.shape[1]} features, "
-            f"M={self.n_gates} gates{groups}, {self.classes or 2} classes, norm {norm}, "
+            f"M={self.n_gates} gates{groups}, {self.constraints.n_classes} classes, norm {norm}, "
             f"C={C_in_words(self.C)}{', intercept' if self.intercept else ''})"
         )
 
@@ -163,53 +166,57 @@ class MarginProblem:
         if self.gates is None:
             raise ValueError(
                 "MarginProblem(X, y) lacks gates: pass those of each sample, (N, M), and the "
-                "groups of their columns, or pose a problem without gates by max_margin(X, y)"
+                "groups of their columns, or build a problem without gates by max_margin(X, y)"
             )
         X = validation.owned(validation.as_finite(self.X, "X", 2), self.X)
-        if X.shape[1] == 0:
+        n, D = X.shape
+        if D == 0:
             raise ValueError(f"X has no features: shape {X.shape}")
-        labels, classes = validation.as_class_labels(self.y, len(X), self.classes)
+        labels, classes = validation.as_class_labels(self.y, n, self.classes)
         y = validation.owned(labels, self.y)
         gates = _as_gates(self.gates)
-        n, shape = len(X), (1, gates.shape[1], X.shape[1])
         if gates.shape[0] != n:
-            raise ValueError(f"gates must have one row a sample: {n}, got {gates.shape[0]}")
-        group_norm, norm = _as_norms(self.norm, self.groups, shape, classes)
-        C = _as_weights(self.C, n)
-        if not isinstance(self.intercept, (bool, np.bool_)):
+            raise ValueError(f"gates must have one row per sample: {n}, got {gates.shape[0]}")
+        if not isinstance(self.intercept, bool | np.bool_):
             raise ValueError(f"intercept must be True or False, got {self.intercept!r}")
         if self.intercept and (y == y[0]).all():
             raise ValueError(
                 "all labels are equal, so the intercept alone separates and the optimum is 0: "
                 "pass samples of both classes, or intercept=False"
             )
-        checked = {"X": X, "y": y, "gates": gates, "norm": norm, "gate_norm": group_norm}
-        checked |= {"groups": group_norm.groups, "C": C, "classes": classes}
+        shape = (classes or 1, gates.shape[1], D)
+        gate_norm, norm = _as_norms(self.norm, self.groups, shape)
+        checked = {
+            "X": X,
+            "y": y,
+            "gates": gates,
+            "groups": gate_norm.groups,
+            "C": _as_weights(self.C, n),
+            "norm": norm,
+            "classes": classes,
+            "gate_norm": gate_norm,
+        }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        self._check_range()
-        _ = self.n_groups  # refuses groups that do not fit
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: what else is known is computed anew, from what they are then."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the fields over, and let nobody write to their arrays."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        for array in (self.X, self.y, self.C, *_arrays_of(self.gates)):
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
-
-    def _check_range(self) -> None:
-        """Refuse data whose squares leave the range of float64."""
         norms = self.feature_norms
         if not np.isfinite(norms).all() or (norms[~self.zero_features] < SMALLEST_NORM).any():
             raise ValueError(
                 "the squares of X or of the gates over- or underflow: multiply X by a constant "
                 "that makes its entries about 1 (the optimum is divided by that constant)"
             )
+        _ = self.n_groups  # a norm refuses coefficients that do not have its groups
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: cached properties are computed anew after unpickling."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the fields, with their arrays read-only."""
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        for array in (self.X, self.y, self.C, *_arrays_of(self.gates)):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
     @property
     def n_samples(self) -> int:
@@ -229,28 +236,27 @@ class MarginProblem:
     @cached_property
     def owners(self) -> NDArray[np.int64]:
         """Class of each sample, shape (N,): 0 .. K - 1, or, of two, 0 for +1 and 1 for -1."""
-        return class_indices(self.y, self.classes)
-
-    @property
-    def coef_shape(self) -> tuple[int, ...]:
-        """Shape of coefficients: (M, D), or (K, M, D) with many classes."""
-        shape = (self.n_gates, self.X.shape[1])
-        return shape if self.classes is None else (self.classes, *shape)
-
-    @property
-    def is_binary_group_lasso(self) -> bool:
-        """Whether there are two classes, and the norm is that of groups of gate columns."""
-        return self.classes is None and self.norm is self.gate_norm
+        return self.constraints.own
 
     @property
     def alpha_shape(self) -> tuple[int, ...]:
         """Shape of dual variables: (N,), or (N, K) with many classes."""
-        return (self.n_samples,) if self.classes is None else (self.n_samples, self.classes)
+        return self.constraints.alpha_shape
+
+    @property
+    def coef_shape(self) -> tuple[int, ...]:
+        """Shape of coefficients: (M, D), or (K, M, D) with many classes."""
+        return (*self.alpha_shape[1:], self.n_gates, self.X.shape[1])
 
     @property
     def norm_shape(self) -> tuple[int, int, int]:
-        """Shape (K, M, D) in which a norm sees the coefficients; K = 1 with two classes."""
-        return (self.classes or 1, self.n_gates, self.X.shape[1])
+        """Shape (K', M, D) in which a norm sees the coefficients; K' = 1 with two classes."""
+        return (self.constraints.width, self.n_gates, self.X.shape[1])
+
+    @property
+    def is_binary_group_lasso(self) -> bool:
+        """Whether there are two classes, and the norm is that of groups of gate columns."""
+        return self.norm is self.gate_norm and self.norm_shape[0] == 1
 
     @property
     def no_offset(self) -> float | Array:
@@ -259,7 +265,9 @@ class MarginProblem:
 
     def as_intercept(self, offsets: NDArray[Any]) -> float | Array:
         """Return the intercept, a number or (K,) with many classes, from offsets (K',)."""
-        return offsets.item(0) if self.classes is None else offsets
+        if self.alpha_shape[1:]:
+            return offsets
+        return offsets.item(0)
 
     @cached_property
     def hard_margin(self) -> bool:
@@ -274,7 +282,9 @@ class MarginProblem:
     @cached_property
     def shares(self) -> Array:
         """C of each sample over the largest one, (N,); ones with the hard margin."""
-        return np.ones(self.n_samples) if self.hard_margin else self.box / self.box.max()
+        if self.hard_margin:
+            return np.ones(self.n_samples)
+        return self.box / self.box.max()
 
     @cached_property
     def features(self) -> Features:
@@ -283,7 +293,7 @@ class MarginProblem:
 
     @cached_property
     def constraints(self) -> Constraints:
-        """The constraints: one a pair of a sample and a rival class."""
+        """The constraints: one per pair of a sample and a rival class."""
         return Constraints.of_labels(self.y, self.classes, self.intercept)
 
     def decision(self, coef: Array) -> Array:
@@ -301,7 +311,7 @@ class MarginProblem:
         return rows.weights(rows.values(alpha)).reshape(self.alpha_shape)
 
     def totals(self, alpha: Array) -> Array:
-        """Return what each sample has of the dual variables, sum_k alpha_nk, shape (N,)."""
+        """Sum of each sample's dual variables, sum_k alpha_nk, shape (N,)."""
         rows = self.constraints
         return rows.totals(rows.values(alpha))
 
@@ -317,9 +327,9 @@ class MarginProblem:
         return self.norm.group_norms(coef.reshape(self.norm_shape))
 
     def coef_of(self, alpha: Array, group_norms: Array) -> Array:
-        """zeta_g = d_g V_g(alpha): KKT's coefficients of alpha and d (G,).
+        """Return zeta_g = d_g V_g(alpha), as KKT demands, from alpha and d (G,).
 
-        Of a norm that is a sum of Euclidean norms over groups, which need not be those of columns.
+        The norm is a sum of Euclidean norms over groups, which need not be groups of gate columns.
         """
         V = self.dual_vectors(alpha)
         if self.norm is self.gate_norm:
@@ -366,16 +376,18 @@ class MarginProblem:
         ValueError
             Samples of one class only, where the problem has an intercept; or no indices.
         """
-        given, samples = samples, np.asarray(detached(samples))
-        if samples.ndim != 1 or samples.dtype.kind not in "biu":
-            raise ValueError(f"samples must be a list of indices, got {given!r:.99}")
-        X = self.X[samples]
+        index = np.asarray(detached(samples))
+        if index.ndim != 1 or index.dtype.kind not in "biu":
+            raise ValueError(f"samples must be a list of indices, got {samples!r:.99}")
+        X = self.X[index]
         X.setflags(write=False)  # nobody else has it, so that the problem need not copy it
-        C = self.C[samples] if isinstance(self.C, np.ndarray) else self.C
-        return replace(self, X=X, y=self.y[samples], gates=self.gates[samples], C=C)
+        C = self.C
+        if isinstance(C, np.ndarray):
+            C = C[index]
+        return replace(self, X=X, y=self.y[index], gates=self.gates[index], C=C)
 
     def _by_class(self, values: Array) -> Array:
-        """Return what each sample has, (N,) or (N, K), as (N, K'), a column a class."""
+        """Return values (N,) or (N, K) of the samples as (N, K'), one column per class."""
         return values.reshape(self.n_samples, -1)
 
 
@@ -415,9 +427,9 @@ class Architecture:
 
     def inputs(self, X: ArrayLike) -> Array:
         """Return what the coefficients apply to, shape (n, D) or (n, H)."""
-        layer = self.representation
-        represented = X if layer is None else layer.hidden_activations(X)
-        return validation.as_features(represented, self.gating.n_features)
+        if self.representation is not None:
+            X = self.representation.hidden_activations(X)
+        return validation.as_features(X, self.gating.n_features)
 
     def problem(
         self,
@@ -429,9 +441,11 @@ class Architecture:
     ) -> MarginProblem:
         """Margin problem of this architecture on data X (N, D), y (N,) as in `MarginProblem`."""
         inputs = self.inputs(X)
-        groups = self.gating.groups if self.groups is None else self.groups
         gates = self.gating.gates(inputs)
-        norm = GroupNorm(groups, apart=self.apart) if self.norm is None else self.norm
+        groups = self.gating.groups if self.groups is None else self.groups
+        norm = self.norm
+        if norm is None:
+            norm = GroupNorm(groups, apart=self.apart)
         labels = cast(Array, y)  # `MarginProblem` checks and converts them
         return MarginProblem(inputs, labels, gates, groups, C, norm, intercept, classes=classes)
 
@@ -451,7 +465,7 @@ def max_margin(
     intercept: bool = False,
     classes: int | None = None,
 ) -> MarginProblem:
-    """Pose the margin problem of a linear model, without gates, under any norm.
+    """Build the margin problem of a linear model, without gates, under any norm.
 
     Parameters
     ----------
@@ -495,8 +509,10 @@ def max_margin(
 
 
 def C_in_words(C: float | Array) -> str:  # noqa: N802 - C is a name
-    """Return a C, or the least and the largest of many, as text."""
-    return f"{C:g}" if np.ndim(C) == 0 else f"{np.min(C):g} to {np.max(C):g}"
+    """Return a C, or the smallest and the largest of many, as text."""
+    if np.ndim(C) == 0:
+        return f"{C:g}"
+    return f"{np.min(C):g} to {np.max(C):g}"
 
 
 def check_problem(problem: object, function: str) -> None:
@@ -509,41 +525,41 @@ def check_problem(problem: object, function: str) -> None:
 
 
 def check_classes(problem: MarginProblem) -> None:
-    """Raise ValueError where a class of many has no samples."""
-    if problem.classes is None:
-        return
-    missing = np.setdiff1d(np.arange(problem.classes), problem.y)
-    if len(missing):
+    """Raise ValueError where a class of many has no samples; one of -1 and +1 may have none."""
+    rows = problem.constraints
+    missing = np.setdiff1d(np.arange(rows.n_classes), rows.owners)
+    if len(missing) and rows.width == rows.n_classes:
         raise ValueError(
-            f"class {missing[0]} of {problem.classes} has no samples: number the classes 0 .. "
+            f"class {missing[0]} of {rows.n_classes} has no samples: number the classes 0 .. "
             "K - 1, as np.unique(y, return_inverse=True)[1] does"
         )
 
 
-def _as_weights(given: object, n_samples: int) -> float | Array:
-    """Check C, a number or one a sample; equal ones are a number."""
-    if isinstance(given, list | tuple) or np.ndim(cast(ArrayLike, given)):
-        values = validation.as_numbers(cast(ArrayLike, given), "C")
-        validation.check_shape(values, "C", (n_samples,), "a number, or one a sample")
-        if np.asarray(validation.detached(given)).dtype.kind in "bUS":
-            check_C(given)  # which refuses truth values, and text of numbers
-        if (values != values[0]).any():
-            if math.isinf(max(check_C(values.min()), check_C(values.max()))):
-                raise ValueError(
-                    "C is inf for some samples and finite for others: pass a large number for "
-                    "those that must be separated (a sample's hinge loss is 0 from a C above its "
-                    "dual variable on), or inf for all, the hard margin"
-                )
-            return validation.owned(values, given)
-        given = values[0]
-    return check_C(given)
+def _as_weights(given: Any, n_samples: int) -> float | Array:
+    """Check C, a number or one per sample; equal ones are a number."""
+    if not isinstance(given, list | tuple) and np.ndim(given) == 0:
+        return check_C(given)
+    values = validation.as_numbers(given, "C")
+    validation.check_shape(values, "C", (n_samples,), "a number, or one per sample")
+    if np.asarray(validation.detached(given)).dtype.kind in "bUS":
+        check_C(given)  # which refuses truth values, and text of numbers
+    if (values == values[0]).all():
+        return check_C(values[0])
+    check_C(values.min())
+    if math.isinf(check_C(values.max())):
+        raise ValueError(
+            "C is inf for some samples and finite for others: pass a large number for those that "
+            "must be separated (a sample's hinge loss is 0 from a C above its dual variable on), "
+            "or inf for all, the hard margin"
+        )
+    return validation.owned(values, given)
 
 
 def check_C(given: object) -> float:  # noqa: N802 - C is a name
     """Return a C as a float, and raise ValueError for what is none."""
-    # Of float32, the limits would overflow.
-    scalar = isinstance(given, (np.generic, np.ndarray)) and given.ndim == 0
-    C: Any = cast(Any, given).item() if scalar else given
+    C: Any = given
+    if isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
+        C = given.item()  # as float32, the limits would overflow
     is_number = isinstance(C, Real) and not isinstance(C, validation.NO_NUMBERS)
     if not (is_number and C > 0):
         raise ValueError(
@@ -562,39 +578,49 @@ def _as_norms(
     norm: Norm | HasValueAndDual | str | None,
     groups: NDArray[np.int64] | None,
     shape: tuple[int, int, int],
-    classes: int | None,
 ) -> tuple[GroupNorm, Norm]:
     """Return the group norm of gate columns, and the norm of the problem: often the same.
 
-    A norm of two classes that is one of gate columns, such as l2, which is one group, is recognised
-    (coefficients have this shape), so that all solvers of group norms, and all their certificates,
-    take it.
+    Coefficients have this shape (K', M, D). A norm of two classes (K' = 1) that is one of gate
+    columns, such as l2, which is one group, is replaced by the group norm: then all solvers of
+    group norms take it.
     """
+    if norm is not None:
+        norm = as_norm(norm)
+    if groups is not None:
+        groups = as_groups(groups)
+    n_gates = shape[1]
     if norm is None and groups is None:
         raise ValueError(
-            f"groups are missing: number the group of each of the {shape[1]} gate columns "
-            "(np.arange(M) for a unit a column), or pass another norm, such as norm='l2'"
+            f"groups are missing: number the group of each of the {n_gates} gate columns "
+            "(np.arange(M) for one unit per column), or pass another norm, such as norm='l2'"
         )
-    chosen = GroupNorm(cast(Any, groups)) if norm is None else as_norm(norm)
-    if isinstance(chosen, GroupNorm):
-        of_gates = chosen
-        if groups is not None and not np.array_equal(chosen.groups, as_groups(groups)):
+    if isinstance(norm, GroupNorm):
+        gate_norm = norm
+        if groups is not None and not np.array_equal(norm.groups, groups):
             raise ValueError(
                 "norm is a GroupNorm of other groups than those given: pass the same groups, or "
                 "norm=None"
             )
+    elif groups is not None:
+        gate_norm = GroupNorm(groups)
     else:
-        of_gates = GroupNorm(np.zeros(shape[1], np.int64) if groups is None else groups)
-    of_columns = "they name the group of each gate column"
-    validation.check_shape(of_gates.groups, "groups", shape[1:2], of_columns)
-    found = chosen.partition(shape) if classes is None and chosen is not of_gates else None
-    if found is not None and found.inner == "l2":
-        if (found.groups == found.groups[..., :1]).all():
-            of_gates = chosen = GroupNorm(found.groups[0, :, 0])
-    return of_gates, chosen
+        gate_norm = GroupNorm(np.zeros(n_gates, np.int64))
+    meaning = "they name the group of each gate column"
+    validation.check_shape(gate_norm.groups, "groups", (n_gates,), meaning)
+    if norm is None or norm is gate_norm:
+        return gate_norm, gate_norm
+    if shape[0] == 1:
+        found = norm.partition(shape)
+        if found is not None and found.inner == "l2":
+            if (found.groups == found.groups[..., :1]).all():
+                gate_norm = GroupNorm(found.groups[0, :, 0])
+                return gate_norm, gate_norm
+    return gate_norm, norm
 
 
 def _as_gates(gates: object) -> GateMatrix:
+    """Check gates, dense or sparse, and return what nobody else can change."""
     if not sp.issparse(gates):
         return validation.owned(validation.as_finite(gates, "gates", 2), gates)  # type: ignore[arg-type]
     if isinstance(gates, (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix)):

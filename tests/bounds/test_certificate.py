@@ -1,6 +1,7 @@
 """The certificate: bounds by definition, against brute force, and what it refuses."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -121,16 +122,9 @@ def test_inputs_are_left_alone() -> None:
 # --- reasons for not being separable ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("off", "named"),
-    [
-        ([3, 8], "samples 3, 8"),
-        (range(3, 12), "samples 3, 4, 5, 6, 7 and 4 more"),
-        ([5], "sample 5"),
-    ],
-)
+@pytest.mark.parametrize("off", [[3, 8], range(3, 12), [5]])
 @pytest.mark.parametrize("gated", [True, False])
-def test_samples_without_features_are_named(off: Any, named: str, gated: bool) -> None:
+def test_samples_without_features_are_named(off: Any, gated: bool) -> None:
     """By their gates, or by an input of zeros."""
     X, y = cloud(12, 4)
     gates = np.ones((12, 2))
@@ -139,9 +133,7 @@ def test_samples_without_features_are_named(off: Any, named: str, gated: bool) -
     assert conflict is not None
     assert conflict.samples.tolist() == np.flatnonzero(conflict.alpha).tolist() == list(off)
     assert conflict.alpha.sum() == pytest.approx(1)
-    assert conflict.cause.startswith(f"{named} with all gates off (or an input of zeros)")
-    for cure in ("add a unit that is always on", "drop the sample"):
-        assert cure in conflict.cause
+    assert "always on" in conflict.cause
 
 
 @pytest.mark.parametrize("gates", [np.ones((12, 1)), sp.csr_array(np.ones((12, 1)))])
@@ -154,7 +146,7 @@ def test_opposite_duplicates_are_named(gates: Any) -> None:
     conflict = find_conflict(MarginProblem(X, y, gates, np.zeros(1, dtype=int)))
     assert conflict is not None
     assert conflict.samples.tolist() == [2, 9]
-    assert "samples 2 and 9 are identical but have opposite labels: drop one" in conflict.cause
+    assert "opposite labels" in conflict.cause
     assert conflict.alpha[[2, 9]].tolist() == [0.5, 0.5]
 
 
@@ -236,35 +228,66 @@ def test_the_box_of_a_sample_is_that_of_its_total() -> None:
 # --- messages and errors ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", Status)
-def test_statuses_say_what_is_certified(status: Status) -> None:
-    nothing, below = certify(separable("gln")), certify(separable("gln"), alpha=np.ones(30))
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_status_is_what_the_gap_bears_out(intercept: bool) -> None:
+    """A candidate is optimal at a tolerance above its gap, and not at one below."""
+    problem = replace(build(cloud(shift=3.0), linear), intercept=intercept)
+    best = solve(problem, tol=1e-10)
+    alpha = best.alpha * (1 + 0.1 * np.random.default_rng(0).uniform(-1, 1, 30))
+    offset = best.intercept if intercept else None
+    gap = grade(problem, best.coef, alpha, Status.OPTIMAL, intercept=offset).certificate.gap
+    assert 1e-6 < gap < 1e-1
+    for claim in Status:
+        above = grade(problem, best.coef, alpha, claim, intercept=offset, gap=1.001 * gap)
+        below = grade(problem, best.coef, alpha, claim, intercept=offset, gap=0.999 * gap)
+        assert above.status is Status.OPTIMAL
+        if claim is Status.OPTIMAL or claim.inseparable:
+            assert below.status is Status.NUMERICAL_TROUBLE
+        else:
+            assert below.status is claim
+
+
+def test_a_certificate_says_what_is_known() -> None:
+    nothing = certify(separable("gln"))
+    below = certify(separable("gln"), alpha=np.ones(30))
     both = certify(separable("soft-small-c"), alpha=np.ones(30))
-    if status in (Status.OPTIMAL, Status.NOT_SEPARABLE):
-        assert status.explain(both) == status.message
-    else:
-        assert "no upper bound" in status.explain(nothing)
-        assert f"at least {below.lower:.6g}, and no upper bound" in status.explain(below)
-        assert f"between {both.lower:.6g} and {both.upper:.6g}" in status.explain(both)
+    assert "no upper bound" in str(nothing)
+    assert f"{below.lower:.6g}" in str(below)
+    for number in (f"{both.lower:.6g}", f"{both.upper:.6g}"):
+        assert number in Status.TIME_LIMIT.explain(both)
+    assert Status.OPTIMAL.explain(both) == Status.OPTIMAL.message
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "negative-alpha": ({"alpha": -np.ones(30)}, "alpha must not be negative, got -1: clip it at 0"),
-    "short-alpha": ({"alpha": np.ones(29)}, r"alpha must have shape \(30,\), got \(29,\)"),
-    "nan-alpha": ({"alpha": np.full(30, np.nan)}, "alpha contains NaN"),
-    "2d-alpha": ({"alpha": np.ones((30, 1))}, "alpha must have 1 dimension"),
-    "short-coef": ({"coef": np.ones((7, 6))}, r"coef must have shape \(8, 6\), got \(7, 6\)"),
-    "flat-coef": ({"coef": np.ones(48)}, "coef must have 2 dimension"),
-    "masked-alpha": ({"alpha": np.ma.ones(30)}, "alpha is a masked array"),
-    "masked-coef": ({"coef": np.ma.ones((8, 6))}, "coef is a masked array"),
-    "inf-coef": ({"coef": np.full((8, 6), np.inf)}, "coef contains NaN or infinity"),
-}
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"alpha": -np.ones(30)}, "negative"),
+        ({"alpha": np.ones(29)}, "shape"),
+        ({"alpha": np.full(30, np.nan)}, "NaN"),
+        ({"coef": np.ones((7, 6))}, "shape"),
+        ({"coef": np.ones(48)}, "dimension"),
+        ({"coef": np.full((8, 6), np.inf)}, "infinity"),
+        ({"coef": np.ma.ones((8, 6))}, "masked"),
+        ({"coef": np.ones((8, 6)), "intercept": 1j}, "numeric"),
+        ({"coef": np.ones((8, 6)), "intercept": 1.0}, "no intercept"),
+    ],
+)
+def test_candidates_that_do_not_fit_are_refused(given: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        certify(separable("gln"), **given)
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
-def test_errors_name_cause_and_cure(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        certify(separable("gln"), **arguments)
+def test_what_is_no_problem_is_refused() -> None:
+    with pytest.raises(TypeError, match="MarginProblem"):
+        certify(np.eye(2))  # type: ignore[arg-type]
+
+
+def test_an_offset_of_a_problem_without_one_is_not_graded() -> None:
+    """Its margins would be those of another problem, whose optimum is smaller."""
+    problem = plain(np.array([[1.0], [2.0]]), [1.0, 1.0])
+    found = grade(problem, np.array([[0.1]]), np.zeros(2), Status.OPTIMAL, intercept=10.0)
+    assert found.certificate.upper == pytest.approx(1.0)
+    assert found.intercept == 0.0
 
 
 # --- where rounding could fool the certificate -----------------------------------------------
@@ -408,10 +431,3 @@ def test_a_soft_margin_is_never_inseparable() -> None:
     problem = MarginProblem(np.ones((2, 1)), [1, -1], np.ones((2, 1)), [0], C=1e290)  # type: ignore[arg-type]
     found = grade(problem, np.full((1, 1), 1e308), np.ones(2), Status.NOT_SEPARABLE)
     assert found.certificate.lower <= 2e290 * (1 + ROUNDING) <= found.certificate.upper * 1.001
-
-
-@pytest.mark.parametrize("given", ["a", 1j, 10**400])
-def test_an_intercept_is_a_number(given: Any) -> None:
-    problem = max_margin(np.eye(2), [1, -1], intercept=True)
-    with pytest.raises(ValueError, match="intercept is not a numeric array"):
-        certify(problem, np.zeros((1, 2)), intercept=given)

@@ -26,9 +26,9 @@ from cases import (
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds import gordan
+from implicit_bias.bounds import certificate, gordan
 from implicit_bias.bounds.certificate import grade
-from implicit_bias.bounds.gordan import prove_not_separable
+from implicit_bias.bounds.gordan import ProofLimits, prove_not_separable
 from implicit_bias.bounds.separability import scaling_advice
 from oracles import check_proof, feature_scale, fractions, separates
 
@@ -217,13 +217,10 @@ def test_a_linear_program_that_is_wrong_leads_to_no_wrong_proof(
             assert proof is None
 
 
-def test_a_rational_solution_that_takes_longer_than_there_is_time_is_not_begun(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_rational_solution_that_takes_longer_than_there_is_time_is_not_begun() -> None:
     problem = INSEPARABLE["linear"]()
     assert prove_not_separable(problem) is not None
-    monkeypatch.setattr(gordan, "RATIONAL_SECONDS", 1e12)
-    assert prove_not_separable(problem) is None
+    assert prove_not_separable(problem, limits=ProofLimits(rational_seconds=1e12)) is None
 
 
 def test_separable_data_are_never_proven_inseparable() -> None:
@@ -308,16 +305,19 @@ def test_a_support_that_is_too_large_for_rationals_has_no_proof(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = build(random_labels(120, 12), linear)
-    monkeypatch.setattr(gordan, "MOST_RATIONAL", 12**3)
-    proof = prove_not_separable(problem)
+    few = ProofLimits(rational_operations=12**3)
+    proof = prove_not_separable(problem, limits=few)
     check_proof(problem, proof)
     assert proof is not None
     assert proof.exact is None
     monkeypatch.setattr(gordan, "find_overlap", lambda *_, **__: None)
-    assert prove_not_separable(problem) is None
-    found = solve(problem)
-    assert found.status is Status.NEARLY_INSEPARABLE
-    assert 1e5 < found.certificate.lower * problem.scale < np.inf  # the margin that it excludes
+    assert prove_not_separable(problem, limits=few) is None
+    # Without a proof nearly vanishing V excludes large margins only.
+    monkeypatch.setattr(certificate, "prove_not_separable", lambda *_: None)
+    zero = np.zeros(problem.coef_shape)
+    graded = grade(problem, zero, proof.alpha, Status.NOT_SEPARABLE)
+    assert graded.status is Status.NEARLY_INSEPARABLE
+    assert 1e5 < graded.certificate.lower * problem.scale < np.inf
 
 
 def test_the_search_ends_when_its_time_is_up() -> None:

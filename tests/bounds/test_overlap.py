@@ -30,11 +30,13 @@ from implicit_bias.bounds.overlap import Overlap, find_overlap
 from oracles import check_proof, nearest_factors, separates
 
 
-def found_in(problem: MarginProblem, weights: Array | None = None) -> Overlap | None:
+def found_in(
+    problem: MarginProblem, weights: Array | None = None, most_entries: int = 20_000_000
+) -> Overlap | None:
     """Return the overlap of all rows of a problem."""
     rows = problem.constraints.narrowed()
     begin = np.ones(len(rows)) if weights is None else weights
-    return find_overlap(problem, rows, begin, Deadline.after(60.0))
+    return find_overlap(problem, rows, begin, Deadline.after(60.0), most_entries=most_entries)
 
 
 def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
@@ -43,7 +45,7 @@ def check_overlap(problem: MarginProblem, found: Overlap | None) -> None:
     rows = problem.constraints
     assert len(rows) == len(problem.constraints)
     alpha = rows.subset(found.rows).alpha(found.alpha)
-    check_proof(problem, Proof(found.rows, alpha, share=found.share))
+    check_proof(problem, Proof(found.rows, alpha, relative_error=found.relative_error))
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -66,10 +68,9 @@ def test_classes_overlap() -> None:
     check_overlap(problem, found_in(problem))
 
 
-def test_some_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_rows_are_enough() -> None:
     problem = plain(*noisy_table(300, 5, flipped=0.3))
-    monkeypatch.setattr(overlap, "MOST_ENTRIES", 80 * 2 * 6)
-    found = found_in(problem)
+    found = found_in(problem, most_entries=80 * 2 * 6)
     check_overlap(problem, found)
     assert found is not None
     assert len(found.rows) <= 81
@@ -162,10 +163,8 @@ def test_the_equation_of_an_intercept_is_not_lost_to_underflow() -> None:
         check_proof(problem, proof)
 
 
-def test_what_is_too_large_to_be_formed_has_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = plain(*noisy_table(60, 5, flipped=0.4))
-    monkeypatch.setattr(overlap, "MOST_ENTRIES", 5)
-    assert found_in(problem) is None
+def test_what_is_too_large_to_be_formed_has_no_proof() -> None:
+    assert found_in(plain(*noisy_table(60, 5, flipped=0.4)), most_entries=5) is None
 
 
 @pytest.mark.parametrize("power", [-300, -200, 200, 300])

@@ -1,6 +1,7 @@
 """Features and constraints, the two parts of a problem, against loops over their definitions."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -40,11 +41,16 @@ def problem(request: pytest.FixtureRequest) -> MarginProblem:
 
 def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> None:
     rng = np.random.default_rng(1)
-    rows, expected = problem.constraints, loop_rows(problem)
+    rows = problem.constraints
+    expected = loop_rows(problem)
     width = problem.norm_shape[0]
-    scores, values = rng.normal(size=(7, width)), rng.exponential(size=len(rows))
-    labels, totals, weights = rows.labels.toarray(), np.zeros(7), np.zeros((7, width))
-    alpha, smallest = np.full(problem.alpha_shape, np.nan), np.full(7, np.inf)
+    scores = rng.normal(size=(7, width))
+    values = rng.exponential(size=len(rows))
+    labels = rows.labels.toarray()
+    totals = np.zeros(7)
+    weights = np.zeros((7, width))
+    alpha = np.full(problem.alpha_shape, np.nan)
+    smallest = np.full(7, np.inf)
     assert len(rows) == len(expected)
     for p, (n, b, place) in enumerate(expected):
         margin = b @ scores[n]
@@ -64,8 +70,10 @@ def test_constraints_are_those_of_their_definition(problem: MarginProblem) -> No
 
 
 def test_some_of_the_constraints(problem: MarginProblem) -> None:
-    whole, index = problem.constraints, np.array([1, 2, 5])
-    some, narrow = whole.subset(index), whole.narrowed()
+    whole = problem.constraints
+    index = np.array([1, 2, 5])
+    some = whole.subset(index)
+    narrow = whole.narrowed()
     np.testing.assert_array_equal(some.labels.toarray(), whole.labels.toarray()[index])
     np.testing.assert_array_equal(some.offsets, whole.offsets[index])
     reduced = whole.labels.toarray()[:, : whole.n_classes - 1]
@@ -93,6 +101,21 @@ def test_weights_of_zero_are_one_a_sample(problem: MarginProblem) -> None:
     assert rows.totals(weights).max() == pytest.approx(1.0)
     if problem.intercept:
         assert rows.weights(weights).sum(axis=0).tolist() == pytest.approx([0.0] * rows.width)
+
+
+def test_two_classes_are_the_case_of_one_label_vector() -> None:
+    """Labels -1 and +1 have the rows of the classes 1 and 0, without a score of class 1."""
+    binary = draw(None, True, sparse=False)
+    rows = binary.constraints
+    two = replace(binary, y=(binary.y < 0).astype(int), classes=2).constraints
+    for part in ("samples", "owners", "rivals", "offsets"):
+        np.testing.assert_array_equal(getattr(rows, part), getattr(two, part))
+    np.testing.assert_array_equal(rows.labels.toarray(), two.labels.toarray()[:, :1])
+    assert rows.labels.toarray().ravel().tolist() == binary.y.tolist()
+    np.testing.assert_array_equal(binary.owners, (binary.y < 0).astype(int))
+    scores = np.random.default_rng(0).normal(size=(7, 2))
+    apart = scores[:, :1] - scores[:, 1:]
+    np.testing.assert_allclose(rows.margins(apart), two.margins(scores))
 
 
 def loop_worst(margins: Array, samples: list[int], most: int, below: float) -> list[int]:
@@ -136,10 +159,12 @@ def test_constraints_of_exact_numbers() -> None:
 
 def test_features_are_those_of_their_definition(problem: MarginProblem) -> None:
     rng = np.random.default_rng(1)
-    features, width = problem.features, problem.norm_shape[0]
-    gates = problem.features.sparse_gates.toarray()
+    features = problem.features
+    width = problem.norm_shape[0]
+    gates = features.sparse_gates.toarray()
     phi = np.stack([np.outer(z, x) for z, x in zip(gates, problem.X, strict=True)])  # (N, M, D)
-    coef, weights = rng.normal(size=(width, *features.shape)), rng.normal(size=(7, width))
+    coef = rng.normal(size=(width, *features.shape))
+    weights = rng.normal(size=(7, width))
     np.testing.assert_allclose(features.apply(coef), np.einsum("kmd,nmd->nk", coef, phi))
     np.testing.assert_allclose(features.adjoint(weights), np.einsum("nk,nmd->kmd", weights, phi))
     np.testing.assert_allclose(features.norms, np.sqrt((phi**2).sum(axis=(1, 2))))

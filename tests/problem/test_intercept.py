@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from cases import build, cloud, gln, linear, plain
 from implicit_bias.base.validation import Array
-from implicit_bias.bounds.balance import repaired
+from implicit_bias.bounds.balance import is_balanced, repaired
 from implicit_bias.bounds.certificate import Status, certify, grade
-from implicit_bias.bounds.lower import DualPoint
-from implicit_bias.problem import MarginProblem
+from implicit_bias.problem import MarginProblem, max_margin
 from implicit_bias.solvers import solve
 from oracles import check_signs
 
@@ -26,10 +25,25 @@ def with_intercept(n: int = 30, C: float = np.inf, shift: float = 3.0) -> Margin
 def test_the_equation_must_hold_exactly() -> None:
     problem = with_intercept()
     exact = repaired(problem, np.random.default_rng(0).exponential(size=30))
-    assert DualPoint.of(problem, exact).bound > 0
+    assert is_balanced(problem.constraints, exact)
     off = exact.copy()
     off[0] = np.nextafter(off[0], 9)
-    assert DualPoint.of(problem, off).bound == 0
+    assert not is_balanced(problem.constraints, off)
+
+
+def test_each_class_must_be_balanced() -> None:
+    rows = max_margin(np.eye(3), [0, 1, 2], intercept=True).constraints
+    alpha = np.zeros((3, 3))
+    alpha[1, 2] = 1.0  # from class 1 to class 2: the flows of class 0 are 0
+    assert not is_balanced(rows, rows.values(alpha))
+    alpha[2, 1] = 1.0
+    assert is_balanced(rows, rows.values(alpha))
+
+
+def test_a_proof_is_sought_before_balancing_leaves_nothing() -> None:
+    """The sample 0 lies between -1 and 1; its alpha is so small that nothing near is balanced."""
+    problem = plain(np.array([[1.0], [-1.0], [0.0]]), [1.0, 1.0, -1.0], intercept=True)
+    assert certify(problem, alpha=np.array([1.0, 1.0, 1e-310])).lower == np.inf
 
 
 @pytest.mark.parametrize("C", [np.inf, 0.3])
@@ -88,8 +102,7 @@ def test_one_class_has_no_weight_to_balance() -> None:
 
 
 def test_the_best_offset_of_a_hard_margin_is_halfway() -> None:
-    X, y, group = np.array([[1.0], [2.0], [6.0]]), np.array([-1.0, -1, 1]), np.zeros(1, dtype=int)
-    problem = MarginProblem(X, y, np.ones((3, 1)), group, intercept=True)
+    problem = plain(np.array([[1.0], [2.0], [6.0]]), [-1.0, -1, 1], intercept=True)
     found = certify(problem, [[1.0]], [0.0, 1.0, 1.0])
     assert found.upper == pytest.approx(0.5)
     assert found.lower == pytest.approx(0.5)
@@ -129,12 +142,9 @@ def test_subsets_and_gates_keep_the_intercept() -> None:
 
 
 def test_errors_of_intercepts() -> None:
-    problem = build(cloud(), linear)
-    with pytest.raises(ValueError, match="intercept"):
-        certify(problem, np.ones((1, 6)), intercept=1.0)
-    with pytest.raises(ValueError, match="intercept"):
+    with pytest.raises(ValueError, match="no intercept"):
+        certify(build(cloud(), linear), np.ones((1, 6)), intercept=1.0)
+    with pytest.raises(ValueError, match="coef"):
         certify(with_intercept(), alpha=np.ones(30), intercept=1.0)
     with pytest.raises(ValueError, match="finite"):
         certify(with_intercept(), np.ones((1, 3)), intercept=np.nan)
-    with pytest.raises(ValueError, match="True or False"):
-        MarginProblem(problem.X, problem.y, problem.gates, problem.groups, intercept=1)  # type: ignore[arg-type]

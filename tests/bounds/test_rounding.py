@@ -9,12 +9,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicit_bias.base import rounding
+from implicit_bias.base.rounding import Enclosure, gamma, row_norms
+from implicit_bias.bounds import rounding
 from implicit_bias.problem import gated_linear
 from oracles import fractions
 
 
-def contains(found: rounding.Enclosure, expected: Any) -> None:
+def contains(found: Enclosure, expected: Any) -> None:
     assert (abs(fractions(found.value) - expected) <= fractions(found.radius)).all()
 
 
@@ -36,34 +37,36 @@ def test_enclosures_contain_the_real_products(
     X = rng.normal(size=(n, 4)) * 10.0 ** rng.integers(-spread, spread + 1, 4) + offset
     X *= 10.0 ** sizes[1]
     gates = sp.csr_array(Z) if sparse else Z
-    norms = rounding.row_norms(Z) * rounding.row_norms(X)
+    norms = row_norms(Z) * row_norms(X)
     weights = rounding.unit_weights(rng.exponential(size=n), norms) * rng.choice([-1.0, 1.0], n)
-    exact_Z, exact_X = fractions(Z), fractions(X)
+    exact_Z = fractions(Z)
+    exact_X = fractions(X)
     V = exact_Z.T @ (fractions(weights)[:, None] * exact_X)
-    rough = rounding.dual_vector_norms(gates, X, rounding.row_norms(X), weights, sparse)
+    rough = rounding.dual_vector_norms(gates, X, row_norms(X), weights, sparse)
     for m, row in enumerate(V):
         value, radius = (Fraction(float(each[m])) for each in (rough.value, rough.radius))
         assert max(value - radius, Fraction(0)) ** 2 <= row @ row <= (value + radius) ** 2
     for columns, fine in rounding.precise_dual_vectors(gates, X, weights):
         for m, row in enumerate(V):
-            contains(rounding.Enclosure(fine.value[m], fine.radius[m]), row[columns])
+            contains(Enclosure(fine.value[m], fine.radius[m]), row[columns])
         # Twice the working precision: what is left is the rounding of one sum.
         largest = np.abs(Z).max(axis=0)[:, None] * np.abs(weights[:, None] * X).max(axis=0)
         slack = fine.radius - 2.0**-52 * np.abs(fine.value)
         assert (slack <= 1e-24 * n * largest + 1e-110).all()
     coef = rng.normal(size=(3, 4))
     f = ((exact_Z @ fractions(coef)) * exact_X).sum(axis=1)
-    contains(
-        rounding.predictions(gates, rounding.row_norms(X), coef, gated_linear(X, gates, coef)), f
-    )
+    contains(rounding.predictions(gates, row_norms(X), coef, gated_linear(X, gates, coef)), f)
     contains(rounding.precise_predictions(gates, X, coef, np.arange(n)), f)
 
 
 def test_blocks_of_samples_and_of_features() -> None:
     rng = np.random.default_rng(0)
-    n, d = rounding.BLOCK + 5, rounding.BLOCK + 3
-    Z, X = rng.integers(-4, 5, (n, 2)).astype(float), rng.integers(-9, 10, (n, d)).astype(float)
-    weights, coef = rng.integers(-3, 4, n).astype(float), rng.integers(-5, 6, (2, d)).astype(float)
+    n = rounding.BLOCK + 5
+    d = rounding.BLOCK + 3
+    Z = rng.integers(-4, 5, (n, 2)).astype(float)
+    X = rng.integers(-9, 10, (n, d)).astype(float)
+    weights = rng.integers(-3, 4, n).astype(float)
+    coef = rng.integers(-5, 6, (2, d)).astype(float)
     ((columns, V),) = rounding.precise_dual_vectors(Z, X, weights)
     np.testing.assert_array_equal(V.value, Z.T @ (weights[:, None] * X)[:, columns])
     assert not V.radius.any()  # integers: nothing is rounded
@@ -72,11 +75,47 @@ def test_blocks_of_samples_and_of_features() -> None:
     assert (found.radius <= 1e-15 * np.abs(found.value) + 1e-100).all()
 
 
-def test_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+# Sums of which float64 keeps the first digits, or slices all but the last.
+LAST_DIGITS: dict[str, tuple[list[float], list[float]]] = {
+    "one rounding of the sum": ([1.0, 1.0], [1.0, 2.0**-54]),
+    "below the last slice": ([1.0, 1.0, 1.0], [1.0, -1.0, 2.0**-120]),
+    "a product of slices": ([1.0, 1.0, 1.0 + 2.0**-30], [1.0, -1.0, 2.0**-90]),
+}
+
+
+@pytest.mark.parametrize("name", LAST_DIGITS)
+@pytest.mark.parametrize("gated", [False, True])
+def test_what_precise_products_drop_is_in_their_radius(name: str, gated: bool) -> None:
+    """Whether the terms are those of one gate or of one gate each."""
+    inputs, coef = (np.array(values) for values in LAST_DIGITS[name])
+    expected = fractions(inputs) @ fractions(coef)
+    X = inputs[None]
+    Z = np.ones((1, 1))
+    zeta = coef[None]
+    if gated:
+        X = np.ones((1, 1))
+        Z = inputs[None]
+        zeta = coef[:, None]
+    contains(rounding.precise_predictions(Z, X, zeta, np.arange(1)), np.array([expected]))
+    weighted = rounding.precise_dual_vectors(inputs[:, None], coef[:, None], np.ones(len(coef)))
+    ((_, V),) = weighted
+    contains(V, np.array([[expected]]))
+
+
+def test_a_prediction_may_be_summed_in_any_order() -> None:
+    """From the largest term on, each of the others is rounded away."""
+    coef = np.array([[1.0, *[2.0**-53] * 200]])
+    X = np.ones((1, 201))
+    found = rounding.predictions(np.ones((1, 1)), row_norms(X), coef, np.ones(1))
+    contains(found, np.array([1 + 200 * Fraction(2) ** -53]))
+
+
+def test_columns_in_chunks() -> None:
     rng = np.random.default_rng(0)
-    Z, X, weights = rng.normal(size=(9, 4)), rng.normal(size=(9, 5)), rng.normal(size=9)
-    monkeypatch.setattr("implicit_bias.base.rounding.CHUNK", 8)
-    parts = list(rounding.precise_dual_vectors(Z, X, weights))
+    Z = rng.normal(size=(9, 4))
+    X = rng.normal(size=(9, 5))
+    weights = rng.normal(size=9)
+    parts = list(rounding.precise_dual_vectors(Z, X, weights, most_entries=8))
     assert [columns.start for columns, _ in parts] == [0, 2, 4]
     whole = np.hstack([V.value for _, V in parts])
     np.testing.assert_allclose(whole, Z.T @ (weights[:, None] * X), rtol=1e-12, atol=1e-14)
@@ -84,5 +123,5 @@ def test_columns_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_norms_of_rows_neither_over_nor_underflow() -> None:
     rows = np.array([[3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200], [0.0, 0.0]])
-    np.testing.assert_allclose(rounding.row_norms(rows), [5.0, 5e200, 5e-200, 0.0])
-    assert rounding.gamma(3) > 3 * 2.0**-53
+    np.testing.assert_allclose(row_norms(rows), [5.0, 5e200, 5e-200, 0.0])
+    assert gamma(3) > 3 * 2.0**-53
