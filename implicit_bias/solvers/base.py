@@ -317,6 +317,28 @@ def no_report(bounds: BoundsAt) -> None:
     """Report nothing."""
 
 
+def check_start(problem: MarginProblem, start: Start | None) -> None:
+    """Raise TypeError or ValueError unless a start is None or a solution that fits the problem."""
+    if start is None:
+        return
+    if not isinstance(start, Start):
+        raise TypeError(
+            f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
+            "a similar problem"
+        )
+    if start.alpha.shape[1:] != problem.alpha_shape[1:]:
+        raise ValueError(
+            f"start has dual variables of shape {start.alpha.shape}, the problem of "
+            f"{problem.alpha_shape}: it needs the same classes"
+        )
+    if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
+        raise ValueError(
+            f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
+            f"problem {problem.n_samples} and {problem.n_groups}: it needs as many groups, and no "
+            "more samples"
+        )
+
+
 def check_report(on_progress: object) -> None:
     """Raise TypeError for what is no `OnProgress`."""
     if not callable(on_progress):

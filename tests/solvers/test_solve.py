@@ -21,7 +21,7 @@ from implicit_bias.norms import (
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choose_solver
 from implicit_bias.solvers.balls import GroupsInFeatures
-from implicit_bias.solvers.choice import choose, fallbacks
+from implicit_bias.solvers.choice import FALL_BACK, choose
 from implicit_bias.solvers.costs import Sizes, estimates
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
@@ -167,8 +167,8 @@ def test_an_interior_point_is_tried_after_one_gram_matrix() -> None:
     y = np.tile([1.0, -1.0], 10)
     wide = max_margin(np.random.default_rng(0).normal(size=(20, 1501)), y)
     assert choose_solver(wide) == "one-group"
-    assert fallbacks(wide, "one-group")[0].solver == "interior-point"
-    assert "interior-point" not in [one.solver for one in fallbacks(wide, "interior-point")]
+    assert FALL_BACK.built_in(wide, "one-group") == "interior-point"
+    assert FALL_BACK.built_in(wide, "interior-point") is None
 
 
 def test_a_class_without_samples_is_refused() -> None:
