@@ -130,7 +130,7 @@ class _WorkingProgram(RowRounds):
         # Where a program fails: 1 refines it, 2 also brings its rows and columns to one size.
         self.effort = 0
 
-    def solve(self) -> Status | None:
+    def solve_and_price(self) -> Status | None:
         """Solve the program; where it fails with more columns, or with more digits."""
         while True:
             self.detail = f"{len(self.rows)} rows, {len(self.columns)} columns in the last program"
@@ -155,7 +155,7 @@ class _WorkingProgram(RowRounds):
         self._V = self.problem.dual_vectors(alpha).ravel()
         return None
 
-    def advance(self) -> Status | None:
+    def choose_next(self) -> Status | None:
         """Add violated rows and missing columns; where there are none, try harder."""
         before, first = (len(self.rows), len(self.columns)), self.solver.first_rows
         joining = self.violators(max(first, len(self.rows)), 1.0 - self.slack)

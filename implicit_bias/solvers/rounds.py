@@ -89,22 +89,22 @@ class Rounds(Run):
         self._left, self._stays = NONE, NONE  # rows that left once, and that had to come back
 
     @abstractmethod
-    def solve(self) -> Status | None:
+    def solve_and_price(self) -> Status | None:
         """Solve on the working set, and price all rows; a status where that ends the rounds."""
 
     @abstractmethod
-    def advance(self) -> Status | None:
+    def choose_next(self) -> Status | None:
         """Choose the next working set; a status where there is none."""
 
     @final
     def steps(self) -> Steps:
         """Go from round to round."""
         while True:
-            ended = self.solve()
+            ended = self.solve_and_price()
             if ended is not None:
                 return ended
             yield self.lower, self.upper
-            ended = Status.OPTIMAL if self.gap <= self.tolerance else self.advance()
+            ended = Status.OPTIMAL if self.gap <= self.tolerance else self.choose_next()
             if ended is not None:
                 return ended
 

@@ -205,7 +205,7 @@ class _WorkingRows(RowRounds):
         worst = [members[np.argmin(self.margins[members])] for members in of_class]
         return np.union1d(rows, np.array(worst, dtype=np.int64))
 
-    def solve(self) -> Status | None:
+    def solve_and_price(self) -> Status | None:
         """Solve on the working set, or on twice the rows where it alone is not separable."""
         tolerances = self.solver.tolerances
         # Which margins fall short is seen on all rows.
@@ -240,7 +240,7 @@ class _WorkingRows(RowRounds):
             found = self.method(tolerances).run(self.problem)
         return found
 
-    def advance(self) -> Status | None:
+    def choose_next(self) -> Status | None:
         """Choose the next working set, or solve this one to the end."""
         if self.found.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
             return self.found.status

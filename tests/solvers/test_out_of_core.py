@@ -14,8 +14,7 @@ import pytest
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.solvers.out_of_core import price_blocks
-from implicit_bias.solvers.row_blocks import Blocks
+from implicit_bias.solvers.out_of_core import Blocks, price_blocks
 from oracles import check_overlap
 from system import LOCALLY, python
 

@@ -9,8 +9,7 @@ import pytest
 
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.solvers.out_of_core import price_blocks
-from implicit_bias.solvers.row_blocks import Blocks
+from implicit_bias.solvers.out_of_core import Blocks, price_blocks
 
 
 def data(n: int = 23, d: int = 3) -> tuple[Array, Array]:
@@ -56,7 +55,7 @@ def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
         "labels": [(array, y[:-1]), (array, da.from_array(y[:-1]))],
         "2 dim": [(array[:, 0], y)],
         "dimension": [(array, y[:, None])],
-        "numbers": [(array, np.where(y > 0, "a", "b"))],
+        "text": [(array, np.where(y > 0, "a", "b"))],
         "part": [(file[2:], y[2:])],
         "rows_a_block": [(file, y, 0)],
         "at least one row": [(array[:0], y[:0]), (array[:0], da.from_array(y[:0]))],
