@@ -44,9 +44,6 @@ Method = Literal["features", "rows", "working-set", "one-group", "highs"]
 Kind = Literal["euclidean", "entries", "matrices"]
 # Systems of the features of a larger order are not considered.
 LARGEST_ORDER = 20_000
-# A working set has this many rows, so many for each feature or sample, and with a soft margin this
-# share of all.
-FIRST_ROWS, ROWS_A_FEATURE, SOFT_SHARE = 500, 1.5, 0.6
 
 
 @dataclass(frozen=True)
@@ -78,17 +75,17 @@ class Sizes:
     def of(cls, problem: MarginProblem) -> Sizes:
         """Count those of a problem."""
         kind = kind_of(problem)
+        K = problem.norm_shape[0]  # 1 of two classes
+        gates, inputs = problem.features.shape
         if kind == "euclidean":
             K = problem.classes or 1
             gates, inputs = feature_shape(problem)
-        else:
-            K = problem.norm_shape[0]  # 1 of two classes
-            gates, inputs = problem.features.shape
+        rivals = max(K - 1, 1)
         return cls(
             rows=len(problem.constraints),
             samples=problem.n_samples,
-            rivals=max(K - 1, 1),
-            coordinates=K if kind == "entries" else max(K - 1, 1),
+            rivals=rivals,
+            coordinates=K if kind == "entries" else rivals,
             gates=max(gates, 1),
             features=max(gates * inputs, 1),
         )
@@ -104,11 +101,11 @@ class Sizes:
         return self.coordinates * self.features
 
     def working(self, *, hard: bool) -> Sizes:
-        """Return those of a solve on a working set, of W rows."""
-        share = 0.0 if hard else SOFT_SHARE
-        features = min(self.order, self.samples)
-        rows = FIRST_ROWS + ROWS_A_FEATURE * features + share * self.rows
-        return self.of_rows(min(self.rows, int(rows)))
+        """Return those of a solve on a working set, of W rows; see the module's head."""
+        W = 500 + 1.5 * min(self.order, self.samples)
+        if not hard:
+            W += 0.6 * self.rows
+        return self.of_rows(min(self.rows, int(W)))
 
     def of_rows(self, count: int) -> Sizes:
         """Return those of a solve on some of the rows."""
@@ -118,8 +115,10 @@ class Sizes:
 def order(problem: MarginProblem, rows: int) -> int:
     """Return the order of the smaller one of both systems of some rows of a problem."""
     at_most = min(rows, math.prod(problem.norm_shape))
+    if at_most < SMALL_ORDER:
+        return at_most
     # Features are counted where merging them may matter.
-    return at_most if at_most < SMALL_ORDER else min(rows, Sizes.of(problem).order)
+    return min(rows, Sizes.of(problem).order)
 
 
 def kind_of(problem: MarginProblem) -> Kind:
@@ -176,7 +175,9 @@ def estimates(problem: MarginProblem) -> dict[Method, float]:
         methods.remove("features")
     if isinstance(problem.norm, norms.L1 | norms.LInf):
         methods.append("highs")
-    if kind == "euclidean" and problem.n_groups == 1 and _on_one_gram_matrix(problem):
+    # A box of several rows is not what one Gram matrix takes.
+    own_boxes = problem.hard_margin or problem.classes is None
+    if kind == "euclidean" and problem.n_groups == 1 and own_boxes:
         methods.append("one-group")
     return {name: _seconds(name, sizes, kind, problem.hard_margin) for name in methods}
 
@@ -204,22 +205,19 @@ def _seconds(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> float:
 
 def _counts(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> list[float]:
     """Return what a method's constants are multiplied by, in the order of the module's head."""
-    R, N, E, F, r = sizes.rows, sizes.samples, sizes.pairs, sizes.features, sizes.coordinates
-    match method:
-        case "features":
-            squared, pieces = (sizes.rivals, sizes.rivals + 1) if hard else (E, E)
-            return [1, pieces, squared * N * F**2, (r * F) ** 3, N * F * r, R]
-        case "rows":
-            return [1, R**2 * sizes.gates * r, R**3, R * F * r]
-        case "working-set":
-            inner = of_interior_point(sizes.working(hard=hard), kind, hard=hard)
-            return [1, inner, R * F * r, R]
-        case "one-group":
-            return [1, R**2, R**2 * F, R * sizes.working(hard=hard).rows ** 2]
-        case "highs":
-            return [1, R * F * r, R * F * r * min(R, F * r)]
-
-
-def _on_one_gram_matrix(problem: MarginProblem) -> bool:
-    """Whether "one-group" takes a problem: a box of several rows it does not."""
-    return problem.hard_margin or problem.classes is None
+    R = sizes.rows
+    N = sizes.samples
+    F = sizes.features
+    r = sizes.coordinates
+    if method == "features":
+        squared = sizes.rivals if hard else sizes.pairs
+        pieces = sizes.rivals + 1 if hard else sizes.pairs
+        return [1, pieces, squared * N * F**2, (r * F) ** 3, N * F * r, R]
+    if method == "rows":
+        return [1, R**2 * sizes.gates * r, R**3, R * F * r]
+    working = sizes.working(hard=hard)
+    if method == "working-set":
+        return [1, of_interior_point(working, kind, hard=hard), R * F * r, R]
+    if method == "one-group":
+        return [1, R**2, R**2 * F, R * working.rows**2]
+    return [1, R * F * r, R * F * r * min(R, F * r)]  # highs
