@@ -245,7 +245,7 @@ class _WorkingProgram(RowRounds):
             right = np.append(right, np.zeros(n_columns))
 
         # --- its solution ------------------------------------------------------------------------
-        program = _Program(cost, margins, right, free, len(rows))
+        program = _InequalityForm(cost, margins, right, free, len(rows))
         status, found = program.solve(
             self.solver,
             self.deadline,
@@ -304,7 +304,7 @@ def _equilibrating(A: sp.csr_array, rounds: int = 5) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Program:
+class _InequalityForm:
     """Minimise cost'x subject to A x >= b, and x >= 0 but where it is free.
 
     The first rows, of the margins, are to exceed b by what rounding may take from them.

@@ -200,7 +200,9 @@ def solve_out_of_core(
     deadline = Deadline.asked(max_seconds)
     policy = Exchange(first_size=2000, growth=1.0)
     blocks = Blocks.of(X, y, rows_a_block)
-    first = blocks.spread(min(policy.first_size, most_rows), deadline)  # which has all labels
+    first = blocks.sample_evenly(
+        min(policy.first_size, most_rows), deadline
+    )  # which has all labels
     count = validation.as_class_labels(first.y, len(first), classes)[1]
     model = Architecture(NoGates(blocks.n_features), norm=as_norm(norm, groups))
 
@@ -556,10 +558,10 @@ class Blocks:
             client.cancel(futures)
         return [found[future] for future in futures]
 
-    def spread(self, count: int, deadline: Deadline = NEVER) -> SomeRows:
+    def sample_evenly(self, count: int, deadline: Deadline = NEVER) -> SomeRows:
         """Return rows spread over the blocks, about this many; of each block all its labels."""
         each = -(-count // len(self.parts))
-        first, *others = self.map(_spread_in_block, each, deadline=deadline)
+        first, *others = self.map(_sample_block, each, deadline=deadline)
         return first.joined(*others)
 
 
@@ -622,7 +624,7 @@ def _in_block(
         raise ValueError(f"in rows {start} to {start + len(X) - 1}: {error}") from error
 
 
-def _spread_in_block(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> SomeRows:
+def _sample_block(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> SomeRows:
     """Return rows of a block, as many of each label as of the others where it has them."""
     inputs = validation.as_finite(X, "X", 2)
     labels = validation.as_finite(y, "y", 1)

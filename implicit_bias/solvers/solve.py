@@ -91,11 +91,11 @@ def solve(
     solver : str or Solver
         A name: "auto", "interior-point", "feature-space", "working-set", "one-group", "highs",
         "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails,
-        another; ``stats.detail`` says why, and what was tried. HiGHS takes norms that are sums of
-        maxima, such as l1 and l_inf; the last four go through CVXPY and are slow; OSQP takes hard
-        margins of two classes and one group of Euclidean norm only. Or an object, such as
-        ``InteriorPoint(...)``, whose own options then count, and none of those below but ``start``
-        and ``on_progress``.
+        at most one other of this package and one external; ``stats.detail`` says why, and what was
+        tried. HiGHS takes norms that are sums of maxima, such as l1 and l_inf; the last four go
+        through CVXPY and are slow; OSQP takes hard margins of two classes and one group of
+        Euclidean norm only. Or an object, such as ``InteriorPoint(...)``, whose own options then
+        count, and none of those below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -160,7 +160,7 @@ def solve(
         max_memory=max_memory,
     )
     # Methods see groups of one entry each as l1; certificates are of the problem as it is.
-    posed = with_l1_for_single_entries(problem)
+    formulated = with_l1_for_single_entries(problem)
 
     # --- choose ------------------------------------------------------------------------------
     automatic = isinstance(solver, str) and solver == "auto"
@@ -176,27 +176,29 @@ def solve(
         method = solver
         deadline = until = Deadline.after(solver.max_seconds)
     elif automatic:
-        choice_made = choice.choose(posed)
+        choice_made = choice.choose(formulated)
         chosen = str(choice_made)
         given = options
         early = choice_made.system == "features" or choice_made.solver == "working-set"
-        if falls_back and posed.hard_margin and early:
+        if falls_back and formulated.hard_margin and early:
             # Where nothing seems to separate the samples these two give up early. Then a proof is
             # sought, one linear program, and where there is none another method goes on.
             doubt = FALL_BACK.doubtful
-            if _proof_takes_too_long(posed):
+            if _proof_takes_too_long(formulated):
                 doubt = FALL_BACK.hopeless
             doubt = max(doubt, infeasibility_tol)
             given = replace(options, tolerances=replace(options.tolerances, infeasibility=doubt))
-        method = choice.make_solver(choice_made.solver, posed, given, choice_made.system)
+        method = choice.make_solver(choice_made.solver, formulated, given, choice_made.system)
         # Half of the time is left to others where the method should take less than half.
         if falls_back and max_seconds is not None and choice_made.seconds < 0.5 * max_seconds:
-            if FALL_BACK.built_in(posed, method.name) or FALL_BACK.external(posed, deadline):
+            if FALL_BACK.built_in(formulated, method.name) or FALL_BACK.external(
+                formulated, deadline
+            ):
                 until = deadline.sooner(0.5)
         # The time that making the solver took, which may load a large library, is gone.
         method = replace(method, max_seconds=until.left)
     elif isinstance(solver, str):
-        method = choice.make_solver(solver, posed, options)
+        method = choice.make_solver(solver, formulated, options)
         method = replace(method, max_seconds=deadline.left)
     else:
         raise TypeError(
@@ -206,7 +208,7 @@ def solve(
 
     with threads(method.lent_threads(problem)):
         # --- run -----------------------------------------------------------------------------
-        trials = _Trials(problem, posed, method.tolerances.gap, on_progress, deadline)
+        trials = _Trials(problem, formulated, method.tolerances.gap, on_progress, deadline)
         conflict = find_conflict(problem)
         if conflict is not None:
             # Two samples at most, which are the proof.
@@ -285,7 +287,7 @@ class _Trials:
 
     Attributes
     ----------
-    problem, posed : MarginProblem
+    problem, formulated : MarginProblem
         The problem, and the same program as methods take it.
     gap : float
         The relative gap that the caller asks for.
@@ -308,13 +310,13 @@ class _Trials:
     def __init__(
         self,
         problem: MarginProblem,
-        posed: MarginProblem,
+        formulated: MarginProblem,
         gap: float,
         on_progress: OnProgress,
         deadline: Deadline,
     ) -> None:
         self.problem = problem
-        self.posed = posed
+        self.formulated = formulated
         self.gap = gap
         self.on_progress = on_progress
         self.deadline = deadline
@@ -331,7 +333,7 @@ class _Trials:
                 raise
 
         try:
-            found = finite(self.problem, method.run(self.posed, relay, start))
+            found = finite(self.problem, method.run(self.formulated, relay, start))
         except BaseException as error:
             if error in of_caller or isinstance(error, AtomError):
                 raise
@@ -406,7 +408,7 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
 
     Each step joins its bounds to the best ones, and the first that settles the problem ends it.
     """
-    problem, posed = trials.problem, trials.posed
+    problem, formulated = trials.problem, trials.formulated
     deadline = trials.deadline
     first = trials.best
     tried = [first.failure]
@@ -452,10 +454,10 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     if near_miss:
         gap = trials.gap / FALL_BACK.near_miss
         closer = replace(options, tolerances=replace(options.tolerances, gap=gap))
-    built_in: str | None = FALL_BACK.built_in(posed, first.method.name)
+    built_in: str | None = FALL_BACK.built_in(formulated, first.method.name)
     if built_in is None and first.method.tolerances != options.tolerances:
         built_in = first.method.name  # which gave up early, in doubt
-    external: str | None = FALL_BACK.external(posed, deadline)
+    external: str | None = FALL_BACK.external(formulated, deadline)
     if external == first.method.name and not near_miss:
         external = None
     if built_in is not None and trials.go_on and not hopeless:
@@ -490,7 +492,7 @@ def _try_other(
 ) -> None:
     """Run another solver, which must not cost the answer that there is."""
     try:
-        method = choice.make_solver(name, trials.posed, options)
+        method = choice.make_solver(name, trials.formulated, options)
         other = trials.run(replace(method, max_seconds=until.left))
     except MemoryError:
         tried.append(f"{name}: {Status.MEMORY_LIMIT.label}")

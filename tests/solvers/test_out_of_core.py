@@ -333,7 +333,7 @@ def test_a_memory_map_is_read_in_blocks(tmp_path: Path, rows: int | None, dtype:
 def test_spread_rows_have_all_labels() -> None:
     X, y = data(100)
     y = np.where(np.arange(100) == 57, 3.0, np.arange(100) % 2)
-    found = Blocks.of(da.from_array(X, chunks=(10, 3)), y).spread(20)
+    found = Blocks.of(da.from_array(X, chunks=(10, 3)), y).sample_evenly(20)
     assert set(found.y) == {0.0, 1.0, 3.0}
     assert 20 <= len(found) <= 30
     np.testing.assert_array_equal(found.X, X[found.index])
@@ -375,7 +375,7 @@ def test_a_map_whose_file_has_other_values_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "X.npy").open("r+b") as opened:
         opened.truncate(300)
     with pytest.raises(ValueError, match="ends before"):
-        blocks.spread(5)
+        blocks.sample_evenly(5)
 
 
 def test_errors_of_a_block_name_its_rows() -> None:
@@ -383,7 +383,7 @@ def test_errors_of_a_block_name_its_rows() -> None:
     X[13, 1] = np.nan
     blocks = Blocks.of(da.from_array(X, chunks=(8, 3)), y)
     with pytest.raises(ValueError, match=r"rows 8 to 15.*NaN"):
-        blocks.spread(5)
+        blocks.sample_evenly(5)
     with pytest.raises(ValueError, match="rows 8 to 15"):
         price_blocks(blocks, np.ones((1, 3)), 0.0, None, below=1.0, count=3)
 
