@@ -34,9 +34,6 @@ from implicit_bias.solvers.linear_program import LinearProgram
 # Up to so many rows an interior point is the second method, beyond a working set is.
 INTERIOR_POINT_LIMIT = 3000
 
-# What a norm is made of: sums of l2; entries or singular values, whose balls the interior point
-# knows; other sums of maxima; all others.
-Structure = Literal["euclidean", "balls", "maxima", "other"]
 # The space in which an interior point solves for its steps.
 SystemName = Literal["auto", "rows", "features"]
 
@@ -103,7 +100,7 @@ class FallBack:
         The embedding keeps digits that inner products of ill-conditioned features lose. With too
         many features for it, the interior point or the working set follows.
         """
-        if structure_of(problem) not in ("euclidean", "balls"):
+        if not is_native(problem):
             return None
         other: SolverName = "working-set"
         if _count_coefficients(problem) <= self.most_features:
@@ -127,19 +124,18 @@ class FallBack:
 FALL_BACK = FallBack()
 
 
-def structure_of(problem: MarginProblem) -> Structure:
-    """Return what a problem's norm is made of."""
-    norm = problem.norm
-    if problem.is_binary_group_lasso:
-        return "euclidean"
-    groups = norm.partition(problem.norm_shape)
-    if groups is not None and groups.inner == "l2":
-        return "euclidean"
-    if isinstance(norm, Entrywise) or (groups is None and norms.entries_of(norm) is not None):
-        return "balls"
-    if norm in norms.BALLS or norms.nuclear_groups(norm) is not None:
-        return "balls"
-    return "other" if groups is None else "maxima"
+def is_native(problem: MarginProblem) -> bool:
+    """Whether "auto" takes a method of this package for the norm, if not HiGHS for l1 or l_inf."""
+    kind = costs.kind_of(problem)
+    if kind == "entries" and not isinstance(problem.norm, Entrywise):
+        return not _sums_maxima(problem)
+    return kind != "other"
+
+
+def _sums_maxima(problem: MarginProblem) -> bool:
+    """Whether a norm is a sum of maxima over groups, so that the problem is a linear program."""
+    groups = problem.norm.partition(problem.norm_shape)
+    return groups is not None and groups.inner == "linf"
 
 
 def choose_solver(problem: MarginProblem) -> SolverName:
@@ -174,10 +170,9 @@ def choose_solver(problem: MarginProblem) -> SolverName:
 
 def choose(problem: MarginProblem) -> Choice:
     """Return what "auto" takes for a problem."""
-    structure = structure_of(problem)
-    if structure == "maxima":
-        return Choice("highs", "a norm of maxima is a linear program")
-    if structure == "other":
+    if not is_native(problem):
+        if _sums_maxima(problem):
+            return Choice("highs", "a norm of maxima is a linear program")
         return Choice(FALL_BACK.conic(problem), "a norm that no native method takes")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
@@ -196,7 +191,7 @@ def count_features(problem: MarginProblem) -> int:
 
 def _count_coefficients(problem: MarginProblem) -> int:
     """Count the coefficients; with two classes and sums of l2 those of gates that are ever on."""
-    if problem.classes is None and structure_of(problem) == "euclidean":
+    if problem.classes is None and costs.kind_of(problem) == "euclidean":
         return count_features(in_groups_of_gates(problem))
     return math.prod(problem.norm_shape)
 

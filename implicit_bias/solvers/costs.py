@@ -37,11 +37,14 @@ import numpy as np
 
 from implicit_bias import norms
 from implicit_bias.base.threads import SMALL_ORDER
+from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.rotations import feature_shape
 
 Method = Literal["features", "rows", "working-set", "one-group", "highs"]
-Kind = Literal["euclidean", "entries", "matrices"]
+# What a norm is made of: sums of l2; l_p, or sums of it over groups; nuclear and spectral norms of
+# many classes; what no method of this package takes.
+Kind = Literal["euclidean", "entries", "matrices", "other"]
 # Systems of the features of a larger order are not considered.
 LARGEST_ORDER = 20_000
 
@@ -76,10 +79,10 @@ class Sizes:
         """Count those of a problem."""
         kind = kind_of(problem)
         K = problem.norm_shape[0]  # 1 of two classes
-        gates, inputs = problem.features.shape
         if kind == "euclidean":
-            K = problem.classes or 1
             gates, inputs = feature_shape(problem)
+        else:
+            gates, inputs = problem.features.shape
         rivals = max(K - 1, 1)
         return cls(
             rows=len(problem.constraints),
@@ -122,14 +125,18 @@ def order(problem: MarginProblem, rows: int) -> int:
 
 
 def kind_of(problem: MarginProblem) -> Kind:
-    """Return which constants are those of a problem's norm."""
-    if norms.entries_of(problem.norm) is not None:
+    """Return what a problem's norm is made of, which says whose constants are its own."""
+    norm = problem.norm
+    if norm is problem.gate_norm:
+        return "euclidean"
+    if norms.entries_of(norm) is not None:
         return "entries"
-    if problem.classes is not None and (
-        problem.norm in norms.BALLS or norms.nuclear_groups(problem.norm) is not None
-    ):
+    groups = norm.partition(problem.norm_shape)
+    if groups is not None and groups.inner == "l2":
+        return "euclidean"
+    if norm in norms.BALLS or norms.nuclear_groups(norm) is not None:
         return "matrices"
-    return "euclidean"
+    return "other"
 
 
 # Seconds per operation, of each method and kind of norm, with a soft and with a hard margin.
@@ -198,7 +205,18 @@ def cheaper_system(sizes: Sizes, kind: Kind, *, hard: bool) -> Literal["features
 
 
 def _seconds(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> float:
-    """Estimate the time of a method; see the module's head."""
+    """Estimate the time of a method; see the module's head.
+
+    Raises
+    ------
+    UnsuitableError
+        A norm that no method takes.
+    """
+    if kind == "other":
+        raise UnsuitableError(
+            "methods of this package take sums of Euclidean norms, l_p, nuclear and spectral "
+            "norms: choose solver='auto' for another norm"
+        )
     counts = _counts(method, sizes, kind, hard)
     return float(np.dot(counts, SECONDS[method, kind][hard]))
 

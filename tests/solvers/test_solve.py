@@ -12,8 +12,10 @@ from cases import Stub, cloud, plain, separable
 from implicit_bias import MarginProblem, Status, max_margin, solve
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.norms import (
+    L2,
     GroupL2,
     Lp,
+    MaxOverGroups,
     Norm,
     Schatten,
     Spectral,
@@ -24,7 +26,7 @@ from implicit_bias.solvers import Solver, Tolerances, choice, choose_solver
 from implicit_bias.solvers.balls import GroupsInFeatures
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import FALL_BACK, choose
-from implicit_bias.solvers.costs import Sizes, estimates
+from implicit_bias.solvers.costs import Sizes, estimates, kind_of
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.one_group import OneGroup
@@ -248,6 +250,42 @@ def test_norms_that_no_solver_takes_are_refused_from_a_start_too() -> None:
             solve(odd, start=begin)
         with pytest.raises(ValueError, match="sums of Euclidean norms"):
             solve(odd, "working-set", start=begin)
+
+
+FOREIGN = [
+    SumOverGroups(Spectral(), np.array([0, 1, 1]), axis=-1),
+    MaxOverGroups(L2(), np.array([0, 1, 1]), axis=-1),
+]
+
+
+@pytest.mark.parametrize("norm", FOREIGN, ids=["sum-of-spectral", "largest-l2"])
+@pytest.mark.parametrize("size", [1e-9, 1e-20, 1e-160])
+def test_a_separator_in_doubt_under_a_norm_that_no_native_method_takes(
+    norm: Norm, size: float
+) -> None:
+    """Beside a constant input the others are so small that a solver takes them for 0."""
+
+    def of_size(size: float) -> MarginProblem:
+        inputs = np.array([[1.0, 1.0, 2.0], [1.0, 1.0, -1.0], [1.0, -1.0, -2.0], [1.0, -1.0, 1.0]])
+        return max_margin(inputs * [1.0, size, size], [0, 0, 1, 1], norm, classes=2)
+
+    # The samples of class 1 are those of class 0, mirrored: the constant does not count.
+    known = solve(of_size(1.0))
+    assert known.status is Status.OPTIMAL
+    found = solve(of_size(size)).certificate
+    assert 0.0 < size * found.lower <= known.certificate.upper
+    assert size * found.upper >= known.certificate.lower
+    assert np.isfinite(found.upper) or size == 1e-160
+    # The last sample is the mean of the first two.
+    twin = np.array([[1.0, 1.0, 2.0], [1.0, -1.0, -2.0], [1.0, 0.0, 0.0]])
+    inseparable = max_margin(twin * [1.0, size, size], [0, 0, 1], norm, classes=2)
+    assert solve(inseparable).status is Status.NOT_SEPARABLE
+
+
+def test_sizes_under_a_norm_that_no_native_method_takes() -> None:
+    problem = drawn(2000, 8, norm=MaxOverGroups(L2(), np.arange(8) // 4, axis=-1))
+    assert kind_of(problem) == "other"
+    assert (Sizes.of(problem).order, Sizes.of(problem).rows) == (8, 2000)
 
 
 def test_masked_gram_against_loops() -> None:
