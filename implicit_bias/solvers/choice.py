@@ -107,7 +107,9 @@ class FallBack:
             other = "feature-space"
         elif len(problem.constraints) <= INTERIOR_POINT_LIMIT:
             other = "interior-point"
-        return None if other == failed else other
+        if other == failed:
+            return None
+        return other
 
     def external(self, problem: MarginProblem, deadline: Deadline) -> SolverName | None:
         """Return the conic solver that may succeed after others, if there is time for it."""
@@ -118,7 +120,9 @@ class FallBack:
 
     def conic(self, problem: MarginProblem) -> SolverName:
         """Return the conic solver that takes the cones of a norm."""
-        return "scs" if _semidefinite_entries(problem) > self.most_semidefinite else "clarabel"
+        if _semidefinite_entries(problem) > self.most_semidefinite:
+            return "scs"
+        return "clarabel"
 
 
 FALL_BACK = FallBack()

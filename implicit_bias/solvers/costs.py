@@ -1,21 +1,28 @@
 """How long a method would take, by its operations: what "auto" chooses by.
 
-An estimate is a sum of counts times constants: seconds of a whole solve to a gap of 1e-6, with all
-its steps or rounds. R rows (samples of two classes, pairs of a sample and a rival of more) of N
-samples touch E pairs of classes; a sample has F features, M' rotated gates times inputs, in each of
-r coordinates of the classes: 1 of two classes, K for norms of entries, or else K - 1. Its features
-are squared once for each pair of its own class with a hard margin, for all E with a soft one.
+An estimate is a sum of counts times constants: the seconds of a whole solve to a gap of 1e-6, with
+all its steps or rounds. What is counted:
+
+======  ==========================================================================================
+N       samples
+R       rows: the samples of two classes, or the pairs of a sample and a rival of more
+K, E    classes, and pairs of these
+r       coordinates of the classes: 1 of two classes, K for norms of entries, else K - 1
+M'      gates, rotated where the norm is a sum of Euclidean norms
+F       features of a sample: M' times its inputs
+Q       blocks of a matrix of the features, each a sum of N squares: K - 1 with a hard margin, a
+        sample's own class with each other one; E with a soft one
+W       rows of a working set: 500, 1.5 for each of the r F features (or samples, if these are
+        fewer) and 0.6 R with a soft margin; at most R
+======  ==========================================================================================
 
 ============  ==================================================================================
-features      1, K or E, squares N F^2 (times pairs), cubes (r F)^3, products N F r, rows R
+features      1, blocks K or E, squares Q N F^2, cubes (r F)^3, products N F r, rows R
 rows          1, masks R^2 M' r, cubes R^3, products R F r
 working-set   1, an interior point on W rows, products R F r, rows R
 one-group     1, masks R^2, products R^2 F, supports R W^2
 highs         1, entries R F r, pivots R F r min(R, F r)
 ============  ==================================================================================
-
-W rows are a working set: 500, 1.5 for each of the r F features (or samples, if these are fewer)
-and, with a soft margin, 0.6 R, but no more than R.
 
 The constants were fitted to the processor's time of all methods on 640 problems, on one core of an
 AMD EPYC (about 40 billion operations a second): drawn tables of 100 to 60,000 rows, 5 to 500
@@ -193,15 +200,18 @@ def of_interior_point(
     sizes: Sizes, kind: Kind, system: Literal["features", "rows"] | None = None, *, hard: bool
 ) -> float:
     """Return the seconds that an interior point would take, by default in the cheaper space."""
-    return _seconds(system or cheaper_system(sizes, kind, hard=hard), sizes, kind, hard)
+    if system is None:
+        system = cheaper_system(sizes, kind, hard=hard)
+    return _seconds(system, sizes, kind, hard)
 
 
 def cheaper_system(sizes: Sizes, kind: Kind, *, hard: bool) -> Literal["features", "rows"]:
     """Return in which space an interior point takes less time on some rows."""
     if sizes.order > LARGEST_ORDER:
         return "rows"
-    features = _seconds("features", sizes, kind, hard)
-    return "features" if features < _seconds("rows", sizes, kind, hard) else "rows"
+    in_features = _seconds("features", sizes, kind, hard)
+    in_rows = _seconds("rows", sizes, kind, hard)
+    return "features" if in_features < in_rows else "rows"
 
 
 def _seconds(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> float:
@@ -228,9 +238,12 @@ def _counts(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> list[float]
     F = sizes.features
     r = sizes.coordinates
     if method == "features":
-        squared = sizes.rivals if hard else sizes.pairs
-        pieces = sizes.rivals + 1 if hard else sizes.pairs
-        return [1, pieces, squared * N * F**2, (r * F) ** 3, N * F * r, R]
+        blocks = sizes.pairs
+        squared = sizes.pairs
+        if hard:
+            blocks = sizes.rivals + 1
+            squared = sizes.rivals
+        return [1, blocks, squared * N * F**2, (r * F) ** 3, N * F * r, R]
     if method == "rows":
         return [1, R**2 * sizes.gates * r, R**3, R * F * r]
     working = sizes.working(hard=hard)

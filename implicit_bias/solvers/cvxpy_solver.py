@@ -344,8 +344,12 @@ def _primal(blocks: list[sp.csc_array], C: Array, e: Array, quadratic: bool) -> 
     margins = scores >= 1
 
     def read() -> Coordinates:
-        scale = _positive_norm(u[0].value) if quadratic else 1.0
-        offset = float(beta.value[0]) if e.shape[1] else 0.0
+        scale = 1.0
+        if quadratic:
+            scale = _positive_norm(u[0].value)
+        offset = 0.0
+        if e.shape[1]:
+            offset = float(beta.value[0])
         return margins.dual_value / scale, [u_g.value for u_g in u], offset
 
     return cp.Problem(cp.Minimize(objective), [margins]), read
@@ -355,14 +359,16 @@ def _dual(blocks: list[sp.csc_array], C: Array, e: Array) -> InGroups:
     """Maximise sum(alpha) subject to ||B_g' alpha|| <= 1, whose multipliers are u_g."""
     alpha = cp.Variable(len(C), nonneg=True)
     norms = [cp.SOC(cp.Constant(1.0), B.T @ alpha) for B in blocks]
-    box = [alpha <= C] if np.isfinite(C).all() else []
-    balance = [e.T @ alpha == 0] if e.shape[1] else []
+    balance = _balance(e, alpha)
+    constraints = norms + balance
+    if np.isfinite(C).all():
+        constraints.append(alpha <= C)
 
     def read() -> Coordinates:
         u = [-cone.dual_value[1].reshape(-1) for cone in norms]
         return alpha.value, u, _offset(balance)
 
-    return cp.Problem(cp.Minimize(-cp.sum(alpha)), norms + box + balance), read
+    return cp.Problem(cp.Minimize(-cp.sum(alpha)), constraints), read
 
 
 def _quadratic_dual(B: sp.csc_array, e: Array) -> InGroups:
@@ -373,7 +379,7 @@ def _quadratic_dual(B: sp.csc_array, e: Array) -> InGroups:
         square = cp.quad_form(multipliers, cp.psd_wrap((B @ B.T).toarray()))
     else:
         square = cp.sum_squares(B.T @ multipliers)
-    balance = [e.T @ multipliers == 0] if e.shape[1] else []
+    balance = _balance(e, multipliers)
 
     def read() -> Coordinates:
         u = B.T @ multipliers.value
@@ -382,9 +388,18 @@ def _quadratic_dual(B: sp.csc_array, e: Array) -> InGroups:
     return cp.Problem(cp.Minimize(0.5 * square - cp.sum(multipliers)), balance), read
 
 
+def _balance(e: Array, alpha: cp.Variable) -> list[cp.Constraint]:
+    """Return e' alpha = 0 where there is an intercept: CVXPY takes no empty matrices."""
+    if not e.shape[1]:
+        return []
+    return [e.T @ alpha == 0]
+
+
 def _offset(balance: list[cp.Constraint]) -> float:
-    """Return the multiplier of e' alpha = 0; 0 without an intercept."""
-    return float(balance[0].dual_value[0]) if balance else 0.0
+    """Return the intercept, which is the multiplier of e' alpha = 0; 0 without one."""
+    if not balance:
+        return 0.0
+    return float(balance[0].dual_value[0])
 
 
 def _positive_norm(u: Array) -> float:
@@ -413,7 +428,9 @@ def _under_any_norm(problem: MarginProblem) -> tuple[cp.Problem, Callable[[], An
         objective = objective + (problem.box * scale) @ slack
         margins = margins + of_rows @ slack
     reached = margins >= 1
-    constraints = [reached] if problem.intercept else [reached, b == 0]
+    constraints = [reached]
+    if not problem.intercept:
+        constraints.append(b == 0)
 
     def read() -> Answer:
         alpha = rows.alpha(np.maximum(reached.dual_value, 0.0) / scale)

@@ -273,7 +273,7 @@ def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Arr
     # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
     # sizes of rows nor those of columns matter, but that of the multipliers.
     whole = sp.hstack([A, E], format="csr")
-    sizes, of_columns = _equilibrating(whole)
+    sizes, of_columns = _equilibration(whole)
     whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
     ones = sp.csr_array(np.ones((len(rows), 1)))
     found = scipy.optimize.linprog(
@@ -289,7 +289,7 @@ def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Arr
     return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0) * sizes)
 
 
-def _equilibrating(A: sp.csr_array, rounds: int = 5) -> tuple[Array, Array]:
+def _equilibration(A: sp.csr_array, rounds: int = 5) -> tuple[Array, Array]:
     """Powers of two that bring the largest entries of rows and of columns to about 1 (Ruiz)."""
     rows = np.ones(A.shape[0])
     columns = np.ones(A.shape[1])
@@ -332,16 +332,16 @@ class _InequalityForm:
         rows: Array | float = 1.0
         columns: Array | float = 1.0
         if equilibrate:
-            rows, columns = _equilibrating(self.A)
+            rows, columns = _equilibration(self.A)
         A = sp.csr_array(
             self.A.multiply(np.reshape(rows, (-1, 1))).multiply(np.reshape(columns, (1, -1)))
         )
         b = rows * self.b
         cost = columns * self.cost
         unit = np.abs(b).max()
-        price = np.abs(cost).max()
+        unit_of_cost = np.abs(cost).max()
         b = b / unit
-        cost = cost / price
+        cost = cost / unit_of_cost
 
         # --- A x - s = b: with the slacks s as variables all that can be violated are bounds ------
         n = len(cost)
@@ -386,7 +386,7 @@ class _InequalityForm:
             x[:n] = np.where(self.free, x[:n], np.maximum(x[:n], 0.0))
             size = abs(A) @ np.abs(x[:n])
             x[n:] = A @ x[:n] - b - np.where(of_margins, solver.rounding * size, 0.0)
-            best = x[:n] * columns * unit, np.maximum(y, 0.0) * rows * price
+            best = x[:n] * columns * unit, np.maximum(y, 0.0) * rows * unit_of_cost
             reduced = costs - whole.T @ y
             lacking = -x[n:]
             missing = np.where(unbounded, np.abs(reduced), -reduced)

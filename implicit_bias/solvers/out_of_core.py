@@ -111,8 +111,10 @@ class OutOfCoreSolution:
     @property
     def message(self) -> str:
         """The status in words, with cause and cure where they are known."""
-        explained = self.status.explain(self.certificate)
-        return f"{explained}: {self.conflict.cause}" if self.conflict else explained
+        message = self.status.explain(self.certificate)
+        if self.conflict is not None:
+            message += f": {self.conflict.cause}"
+        return message
 
     def decision(self, X: Any) -> Any:
         """f(x_n) + b, shape (n,) or (n, K), of an array X (n, D), a memory map or Dask's array."""
@@ -200,19 +202,23 @@ def solve_out_of_core(
     deadline = Deadline.asked(max_seconds)
     policy = Exchange(first_size=2000, growth=1.0)
     blocks = Blocks.of(X, y, rows_a_block)
-    first = blocks.sample_evenly(
-        min(policy.first_size, most_rows), deadline
-    )  # which has all labels
+    # The first working set has all labels that there are.
+    first = blocks.sample_evenly(min(policy.first_size, most_rows), deadline)
     count = validation.as_class_labels(first.y, len(first), classes)[1]
     model = Architecture(NoGates(blocks.n_features), norm=as_norm(norm, groups))
 
     def problem_on(rows: SomeRows) -> MarginProblem:
-        labels = rows.y if count is None else rows.y.astype(np.int64)
+        labels = rows.y
+        if count is not None:
+            labels = labels.astype(np.int64)
         return model.problem(rows.X, labels, np.inf, intercept, count)
 
     run = _BlockRounds(blocks, problem_on, first, policy, most_rows, tol, deadline)
     status, history = follow(run.steps(), max_rounds, on_progress, deadline=deadline)
     working = run.proof.problem
+    conflict = None
+    if run.lower == np.inf:
+        conflict = find_conflict(working, run.proof.rows.index)
     return OutOfCoreSolution(
         coef=run.best.coef,
         intercept=run.best.intercept,
@@ -230,7 +236,7 @@ def solve_out_of_core(
         support=run.proof.support,
         n_samples=blocks.n_samples,
         history=history,
-        conflict=find_conflict(working, run.proof.rows.index) if run.lower == np.inf else None,
+        conflict=conflict,
     )
 
 
@@ -258,7 +264,16 @@ class _BlockRounds(Rounds):
         Its problem.
     proof : _LowerBound
         What attains the best lower bound.
+    found : Solution
+        Of the last working set.
+    violators : SomeRows
+        Rows of all data whose margins by it are too small, the smallest first.
+    ended : Status or None
+        What ends the rounds, where the last one ends them.
     """
+
+    found: Solution
+    violators: SomeRows
 
     # S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
     inner_share = 0.1

@@ -163,10 +163,9 @@ def solve(
     formulated = with_l1_for_single_entries(problem)
 
     # --- choose ------------------------------------------------------------------------------
-    automatic = isinstance(solver, str) and solver == "auto"
-    falls_back = automatic and max_iterations is None
-    until = deadline
-    chosen = ""
+    falls_back = False
+    why = ""  # the method was taken
+    until = deadline  # for the method itself
     if isinstance(solver, Solver):
         if options != choice.MethodOptions():
             raise ValueError(
@@ -174,37 +173,38 @@ def solve(
                 "InteriorPoint(tolerances=Tolerances(gap=1e-8), device='cpu')"
             )
         method = solver
-        deadline = until = Deadline.after(solver.max_seconds)
-    elif automatic:
-        choice_made = choice.choose(formulated)
-        chosen = str(choice_made)
-        given = options
-        early = choice_made.system == "features" or choice_made.solver == "working-set"
-        if falls_back and formulated.hard_margin and early:
+        deadline = Deadline.after(solver.max_seconds)
+        until = deadline
+    elif not isinstance(solver, str):
+        raise TypeError(
+            f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
+            "an object such as InteriorPoint()"
+        )
+    elif solver != "auto":
+        method = choice.make_solver(solver, formulated, options)
+        method = replace(method, max_seconds=deadline.left)
+    else:
+        chosen = choice.choose(formulated)
+        why = str(chosen)
+        falls_back = max_iterations is None
+        tolerances = options.tolerances
+        can_doubt = chosen.system == "features" or chosen.solver == "working-set"
+        if falls_back and formulated.hard_margin and can_doubt:
             # Where nothing seems to separate the samples these two give up early. Then a proof is
             # sought, one linear program, and where there is none another method goes on.
             doubt = FALL_BACK.doubtful
             if _proof_takes_too_long(formulated):
                 doubt = FALL_BACK.hopeless
-            doubt = max(doubt, infeasibility_tol)
-            given = replace(options, tolerances=replace(options.tolerances, infeasibility=doubt))
-        method = choice.make_solver(choice_made.solver, formulated, given, choice_made.system)
+            tolerances = replace(tolerances, infeasibility=max(doubt, infeasibility_tol))
+        given = replace(options, tolerances=tolerances)
+        method = choice.make_solver(chosen.solver, formulated, given, chosen.system)
         # Half of the time is left to others where the method should take less than half.
-        if falls_back and max_seconds is not None and choice_made.seconds < 0.5 * max_seconds:
-            if FALL_BACK.built_in(formulated, method.name) or FALL_BACK.external(
-                formulated, deadline
-            ):
+        if falls_back and max_seconds is not None and chosen.seconds < 0.5 * max_seconds:
+            built_in = FALL_BACK.built_in(formulated, method.name)
+            if built_in is not None or FALL_BACK.external(formulated, deadline) is not None:
                 until = deadline.sooner(0.5)
         # The time that making the solver took, which may load a large library, is gone.
         method = replace(method, max_seconds=until.left)
-    elif isinstance(solver, str):
-        method = choice.make_solver(solver, formulated, options)
-        method = replace(method, max_seconds=deadline.left)
-    else:
-        raise TypeError(
-            f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
-            "an object such as InteriorPoint()"
-        )
 
     with threads(method.lent_threads(problem)):
         # --- run -----------------------------------------------------------------------------
@@ -223,8 +223,9 @@ def solve(
                 trials.best = trials.run(again)
             # --- fall back -------------------------------------------------------------------
             # A method that used all of the caller's time leaves none to others.
-            used_up = trials.best.status is Status.TIME_LIMIT and until is deadline
-            if falls_back and trials.unsettled and not (used_up and max_seconds is not None):
+            had_all = max_seconds is not None and until is deadline
+            used_up = had_all and trials.best.status is Status.TIME_LIMIT
+            if falls_back and trials.unsettled and not used_up:
                 _fall_back(trials, options)
         # --- answer --------------------------------------------------------------------------
         best = trials.best
@@ -233,7 +234,9 @@ def solve(
     certificate = graded.certificate
     # Support vectors: alpha_n, relative to its mean, exceeds what the margin exceeds 1 by. Active
     # groups: d_g, relative to its mean, exceeds what ||V_g|| lacks of 1.
-    alpha = graded.alpha if conflict is None else conflict.alpha
+    alpha = graded.alpha
+    if conflict is not None:
+        alpha = conflict.alpha
     surplus = np.maximum(graded.margins - 1.0, 0.0)
     support = np.flatnonzero(_above_mean(problem.totals(alpha)) > surplus)
     active = _above_mean(graded.group_norms) > 1.0 - certificate.dual_norms
@@ -253,7 +256,7 @@ def solve(
             seconds=time.perf_counter() - began,
             history=best.candidate.history,
             conflict=conflict,
-            detail="; ".join(filter(None, (chosen, best.candidate.detail))),
+            detail="; ".join(filter(None, (why, best.candidate.detail))),
             advice=advice,
         ),
         proof=graded.proof,
@@ -322,7 +325,10 @@ class _Trials:
         self.deadline = deadline
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
-        """Run a method, and grade what it found; what it raises is numerical trouble."""
+        """Run a method, and grade what it found; what it raises is numerical trouble.
+
+        What ``on_progress`` raises within it is no trouble of the method, and goes to the caller.
+        """
         of_caller: list[BaseException] = []
 
         def relay(bounds: BoundsAt) -> None:
@@ -334,22 +340,23 @@ class _Trials:
 
         try:
             found = finite(self.problem, method.run(self.formulated, relay, start))
-        except BaseException as error:
+        except BaseException as error:  # a panic of a library in Rust is no Exception
             if error in of_caller or isinstance(error, AtomError):
                 raise
-            # Raises again what the caller can mend.
+            # `in_words` raises again what the caller can mend.
             found = _untried(self.problem, Status.NUMERICAL_TROUBLE, in_words(error))
         return self.graded(method, found)
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""
         began = time.perf_counter()
+        intercept = found.intercept if self.problem.intercept else None
         graded = grade(
             self.problem,
             found.coef,
             found.alpha,
             found.status,
-            intercept=found.intercept if self.problem.intercept else None,
+            intercept=intercept,
             gap=self.gap,
             infeasibility=method.tolerances.infeasibility,
             proof=found.proof,
@@ -462,7 +469,9 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
         external = None
     if built_in is not None and trials.go_on and not hopeless:
         # Half of the time is for the solver that follows, if there is one.
-        until = deadline if external is None else deadline.sooner(0.5)
+        until = deadline
+        if external is not None:
+            until = deadline.sooner(0.5)
         _try_other(trials, built_in, closer, until, tried)
     if external is not None and trials.go_on and not hopeless:
         _try_other(trials, external, closer, deadline, tried)
@@ -479,7 +488,9 @@ def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
     late = trials.late or deadline.passed or status is Status.TIME_LIMIT
     if trials.unsettled and late:
         # Without a limit of the caller's it was one of a method's own.
-        status = Status.ITERATION_LIMIT if deadline.left is None else Status.TIME_LIMIT
+        status = Status.TIME_LIMIT
+        if deadline.left is None:
+            status = Status.ITERATION_LIMIT
     trials.best = _Attempt(
         best.method,
         replace(best.candidate, detail=f"after {', '.join(tried)}"),
