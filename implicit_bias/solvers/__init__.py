@@ -15,8 +15,7 @@ balls.py            the balls of norms: of groups, of singular values, of entrie
 homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data
 feature_space.py    the homogeneous embedding, factored by QR: where other methods lose digits
 working_set.py      more samples, or pairs of samples and rivals
-out_of_core.py      more samples than memory holds: rounds on some of them, the pricing of all
-row_blocks.py       the blocks of them that Dask reads
+out_of_core.py      more samples than memory holds: rounds on some of them, all in blocks
 rounds.py           rounds on some of the constraints: pricing, and the bounds for all of them
 one_group.py        one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS

@@ -75,15 +75,15 @@ def in_words(error: BaseException) -> str:
     """
     if isinstance(error, RAISED_ON):
         raise error
-    level = logging.WARNING if _is_our_defect(error) else logging.DEBUG
+    raised_in = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        raised_in = frame.f_globals.get("__name__", "")
+    package = __package__.split(".")[0]
+    level = logging.DEBUG
+    if isinstance(error, DEFECTS) and raised_in.startswith(package):
+        level = logging.WARNING
     logging.getLogger(__name__).log(level, "a solver failed", exc_info=error)
     return f"{type(error).__name__}: {error}"
-
-
-def _is_our_defect(error: BaseException) -> bool:
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    raised_in = frames[-1].f_globals.get("__name__", "") if frames else ""
-    return isinstance(error, DEFECTS) and raised_in.startswith(__package__.split(".")[0])
 
 
 @dataclass(frozen=True)
@@ -227,17 +227,20 @@ class Solution(Start):
     @property
     def message(self) -> str:
         """The status in words, with cause and cure where they are known."""
-        conflict, advice = self.stats.conflict, self.stats.advice
-        said = self.status.explain(self.certificate)
-        said = f"{said}: {conflict.cause}" if conflict else said
-        return f"{said}; {advice}" if advice else said
+        message = self.status.explain(self.certificate)
+        if self.stats.conflict is not None:
+            message += f": {self.stats.conflict.cause}"
+        if self.stats.advice:
+            message += f"; {self.stats.advice}"
+        return message
 
     def among(self, n_samples: int, kept: NDArray[np.int64]) -> Solution:
         """Return the solution as that of this many samples, all but these (n,) with alpha 0."""
         if len(kept) == n_samples:
             return self
-        alpha, stats = np.zeros((n_samples, *self.alpha.shape[1:])), self.stats
+        alpha = np.zeros((n_samples, *self.alpha.shape[1:]))
         alpha[kept] = self.alpha
+        stats = self.stats
         if stats.conflict is not None:
             stats = replace(stats, conflict=find_conflict(self.problem, kept))
         return replace(self, alpha=alpha, support=kept[self.support], stats=stats)
@@ -289,8 +292,12 @@ class SolveError(RuntimeError):
     """
 
     def __init__(self, solution: AnySolution, advice: str = "") -> None:
-        super().__init__(f"{solution.message}; {advice}" if advice else solution.message)
-        self.solution, self.advice = solution, advice
+        message = solution.message
+        if advice:
+            message += f"; {advice}"
+        super().__init__(message)
+        self.solution = solution
+        self.advice = advice
 
     def __reduce__(self) -> tuple[type[SolveError], tuple[AnySolution, str]]:
         # Exceptions pickle by their message alone; worker processes must get the solution, too.
@@ -315,6 +322,28 @@ OnProgress: TypeAlias = Callable[[BoundsAt], None]
 
 def no_report(bounds: BoundsAt) -> None:
     """Report nothing."""
+
+
+def check_start(problem: MarginProblem, start: Start | None) -> None:
+    """Raise TypeError or ValueError unless a start is None or a solution that fits the problem."""
+    if start is None:
+        return
+    if not isinstance(start, Start):
+        raise TypeError(
+            f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
+            "a similar problem"
+        )
+    if start.alpha.shape[1:] != problem.alpha_shape[1:]:
+        raise ValueError(
+            f"start has dual variables of shape {start.alpha.shape}, the problem of "
+            f"{problem.alpha_shape}: it needs the same classes"
+        )
+    if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
+        raise ValueError(
+            f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
+            f"problem {problem.n_samples} and {problem.n_groups}: it needs as many groups, and no "
+            "more samples"
+        )
 
 
 def check_report(on_progress: object) -> None:
@@ -389,4 +418,6 @@ class ExternalSolver(Solver):
 
     def seconds_for(self, n_entries: int) -> float | None:
         """Return the seconds that a program of so many entries may take; None is no limit."""
-        return self.max_seconds or (self.patience if n_entries <= self.few_entries else None)
+        if self.max_seconds is not None:
+            return self.max_seconds
+        return self.patience if n_entries <= self.few_entries else None

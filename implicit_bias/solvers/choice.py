@@ -1,21 +1,27 @@
 """Which solver "auto" takes, and which ones follow where it fails.
 
-If native methods take the norm, the one with the smallest estimated time is taken (`costs`). Other
-sums of maxima go to HiGHS, the remaining norms to a conic solver.
+==============================================  ================================================
+norm                                            solver
+==============================================  ================================================
+sums of l2; entries (l1, l_inf, l_p); nuclear,  the built-in method, or HiGHS under l1 and
+spectral, and their sums over groups            l_inf, of the smallest estimated time (`costs`)
+other sums of maxima                            HiGHS
+all others                                      Clarabel; SCS where the cones are large
+==============================================  ================================================
+
 `stats.detail` of a `Solution` says what was taken, with the estimates, and what was tried.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 
 from implicit_bias import norms
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.options import CVXPY_NAMES, SOLVER_NAMES, SolverName
 from implicit_bias.base.validation import as_device, check_choice
 from implicit_bias.norms.entries import Entrywise
@@ -23,24 +29,10 @@ from implicit_bias.problem import MarginProblem, check_problem
 from implicit_bias.problem.attention import NormOfScores
 from implicit_bias.problem.euclidean import in_groups_of_gates
 from implicit_bias.solvers import base, costs
-from implicit_bias.solvers.iteration import NativeSolver
 from implicit_bias.solvers.linear_program import LinearProgram
 
-# With fewer rows the fall-back of one Gram matrix is an interior point.
+# Up to so many rows an interior point is the second method, beyond a working set is.
 INTERIOR_POINT_LIMIT = 3000
-# Entries of the cones of matrix norms that Clarabel takes: it factorises them, in hours and tens of
-# GiB where SCS takes seconds.
-MOST_SEMIDEFINITE = 2000
-# Columns of gates times inputs, times classes, that the embedding and systems of the features take
-# where another method has failed.
-MOST_FEATURES = 1500
-# Entries of rows times features that an external solver takes, of two classes: a minute or so.
-MOST_ENTRIES = 2_000_000
-
-# What a norm is made of: sums of l2 over groups of gates and two classes; other sums of l2; entries
-# or singular values, whose balls the interior point knows; other sums of maxima; all others.
-Structure = Literal["gates", "euclidean", "balls", "maxima", "other"]
-
 
 # The space in which an interior point solves for its steps.
 SystemName = Literal["auto", "rows", "features"]
@@ -60,20 +52,94 @@ class Choice:
         return f"auto: {self.solver}{system} ({self.why})"
 
 
-def structure_of(problem: MarginProblem) -> Structure:
-    """Return what a problem's norm is made of."""
-    if problem.is_binary_group_lasso:
-        return "gates"
+@dataclass(frozen=True, kw_only=True)
+class FallBack:
+    """When "auto" doubts that a separator exists, and what it tries where a method failed.
+
+    Parameters
+    ----------
+    doubtful : float
+        A method gives up, for a proof to be sought, where it has no separator and alpha of so small
+        a V: a share of what its samples' features could add up to.
+    hopeless : float
+        The same where a proof would take too long: then the doubt is the answer.
+    near_miss : float
+        Where the gap exceeds the tolerance by less than this factor, the next method is asked for
+        so much more: a certificate rounds differently than a method.
+    large_C : float
+        From this C on, times the features' scale, the box of a soft margin may bind nowhere.
+    similar_seconds : float
+        Limit on solving a similar problem for its numbers: where they help, they are found early.
+    most_features : int
+        Columns of gates times inputs, times classes, up to which the embedding takes seconds.
+    most_entries : int
+        Entries of rows times features up to which an external solver takes a minute or so.
+    entry_seconds : float
+        The seconds for each such entry before an external solver begins, which no limit ends.
+    most_semidefinite : int
+        Entries of the cones of matrix norms up to which Clarabel is taken: it factorises them, in
+        hours and tens of GiB where SCS takes seconds.
+    most_with_offset : int
+        Samples up to which a user is told that a free offset would separate them.
+    """
+
+    doubtful: float = 1e-4
+    hopeless: float = 1e-6
+    near_miss: float = 100.0
+    large_C: float = 1e8  # noqa: N815 - C is a name
+    similar_seconds: float = 10.0
+    most_features: int = 1500
+    most_entries: int = 2_000_000
+    entry_seconds: float = 1e-5
+    most_semidefinite: int = 2000
+    most_with_offset: int = 3000
+
+    def built_in(self, problem: MarginProblem, failed: str) -> SolverName | None:
+        """Return the solver of this package that may succeed where another one has failed.
+
+        The embedding keeps digits that inner products of ill-conditioned features lose. With too
+        many features for it, the interior point or the working set follows.
+        """
+        if not is_native(problem):
+            return None
+        other: SolverName = "working-set"
+        if _count_coefficients(problem) <= self.most_features:
+            other = "feature-space"
+        elif len(problem.constraints) <= INTERIOR_POINT_LIMIT:
+            other = "interior-point"
+        if other == failed:
+            return None
+        return other
+
+    def external(self, problem: MarginProblem, deadline: Deadline) -> SolverName | None:
+        """Return the conic solver that may succeed after others, if there is time for it."""
+        entries = len(problem.constraints) * _count_coefficients(problem)
+        if entries > self.most_entries or not deadline.allows(self.entry_seconds * entries):
+            return None
+        return self.conic(problem)
+
+    def conic(self, problem: MarginProblem) -> SolverName:
+        """Return the conic solver that takes the cones of a norm."""
+        if _semidefinite_entries(problem) > self.most_semidefinite:
+            return "scs"
+        return "clarabel"
+
+
+FALL_BACK = FallBack()
+
+
+def is_native(problem: MarginProblem) -> bool:
+    """Whether "auto" takes a method of this package for the norm, if not HiGHS for l1 or l_inf."""
+    kind = costs.kind_of(problem)
+    if kind == "entries" and not isinstance(problem.norm, Entrywise):
+        return not _sums_maxima(problem)
+    return kind != "other"
+
+
+def _sums_maxima(problem: MarginProblem) -> bool:
+    """Whether a norm is a sum of maxima over groups, so that the problem is a linear program."""
     groups = problem.norm.partition(problem.norm_shape)
-    if groups is not None and groups.inner == "l2":
-        return "euclidean"
-    of_entries = isinstance(problem.norm, Entrywise) or (
-        groups is None and norms.entries_of(problem.norm) is not None
-    )
-    of_matrices = problem.norm in norms.BALLS or norms.nuclear_groups(problem.norm) is not None
-    if of_entries or of_matrices:
-        return "balls"
-    return "other" if groups is None else "maxima"
+    return groups is not None and groups.inner == "linf"
 
 
 def choose_solver(problem: MarginProblem) -> SolverName:
@@ -108,11 +174,10 @@ def choose_solver(problem: MarginProblem) -> SolverName:
 
 def choose(problem: MarginProblem) -> Choice:
     """Return what "auto" takes for a problem."""
-    structure = structure_of(problem)
-    if structure == "maxima":
-        return Choice("highs", "a norm of maxima is a linear program")
-    if structure == "other":
-        return Choice(_conic(problem), "a norm that no native method takes")
+    if not is_native(problem):
+        if _sums_maxima(problem):
+            return Choice("highs", "a norm of maxima is a linear program")
+        return Choice(FALL_BACK.conic(problem), "a norm that no native method takes")
     seconds = costs.estimates(problem)
     best = min(seconds, key=lambda name: seconds[name])
     others = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items() if name != best)
@@ -122,87 +187,34 @@ def choose(problem: MarginProblem) -> Choice:
     return Choice(best, why, seconds=seconds[best])
 
 
-def _conic(problem: MarginProblem) -> SolverName:
-    """Return the conic solver that takes the cones of a norm."""
-    return "scs" if _semidefinite_entries(problem) > MOST_SEMIDEFINITE else "clarabel"
-
-
-def check_start(problem: MarginProblem, start: base.Start | None) -> None:
-    """Raise TypeError or ValueError unless a start is None or a solution that fits the problem."""
-    if start is None:
-        return
-    if not isinstance(start, base.Start):
-        raise TypeError(
-            f"start must be a Solution, not a {type(start).__name__}: pass what solve returned for "
-            "a similar problem"
-        )
-    if start.alpha.shape[1:] != problem.alpha_shape[1:]:
-        raise ValueError(
-            f"start has dual variables of shape {start.alpha.shape}, the problem of "
-            f"{problem.alpha_shape}: it needs the same classes"
-        )
-    if len(start.alpha) > problem.n_samples or len(start.group_norms) != problem.n_groups:
-        raise ValueError(
-            f"start has {len(start.alpha)} samples and {len(start.group_norms)} groups, the "
-            f"problem {problem.n_samples} and {problem.n_groups}: it needs as many groups, and no "
-            "more samples"
-        )
-
-
-@dataclass(frozen=True)
-class Fallback:
-    """A solver that follows one that failed, and the seconds that it has."""
-
-    solver: str
-    seconds: float = math.inf
-
-
-def fallbacks(problem: MarginProblem, failed: str) -> list[Fallback]:
-    """Return the solvers that may succeed where one has failed, in order.
-
-    The embedding ("feature-space") keeps digits that inner products of ill-conditioned features
-    lose. With two classes and groups ECOS and Clarabel follow it, if they take seconds; otherwise a
-    working set and a conic solver do.
-    """
-    structure, rows = structure_of(problem), len(problem.constraints)
-    coefficients = math.prod(problem.norm_shape)
-    found: list[Fallback] = []
-    if problem.classes is None and structure in ("gates", "euclidean"):
-        features = count_features(in_groups_of_gates(problem))
-        if features <= MOST_FEATURES:
-            found.append(Fallback("feature-space"))
-        elif rows <= INTERIOR_POINT_LIMIT and failed != "working-set":
-            found.append(Fallback("interior-point"))
-        if rows * features <= MOST_ENTRIES:
-            if find_spec("ecos") is not None:
-                found.append(Fallback("ecos"))
-            found.append(Fallback("clarabel"))
-    else:
-        if structure in ("euclidean", "balls"):
-            if coefficients <= MOST_FEATURES:
-                found.append(Fallback("feature-space"))
-            found.append(Fallback("working-set"))
-        found.append(Fallback(_conic(problem)))
-    return [one for one in found if one.solver != failed]
-
-
 def count_features(problem: MarginProblem) -> int:
-    """P: columns of gates that are ever on, times inputs, constant ones merged."""
+    """P: columns of gates that are ever on, times inputs."""
     features = problem.features
     return len(np.unique(features.sparse_gates.indices)) * features.n_inputs
 
 
+def _count_coefficients(problem: MarginProblem) -> int:
+    """Count the coefficients; with two classes and sums of l2 those of gates that are ever on."""
+    if problem.classes is None and costs.kind_of(problem) == "euclidean":
+        return count_features(in_groups_of_gates(problem))
+    return math.prod(problem.norm_shape)
+
+
 def _semidefinite_entries(problem: MarginProblem) -> int:
     """Entries of the cones that a matrix norm, or a sum or maximum of such, needs; else 0."""
-    norm, (K, M, D) = problem.norm, problem.norm_shape
+    norm = problem.norm
+    K, M, D = problem.norm_shape
     if isinstance(norm, NormOfScores):
-        K, M, norm = M, 1, norm.norm
+        norm = norm.norm
+        K, M = M, 1
     orders = np.array([K + M * D])
     if isinstance(norm, norms.SumOverGroups | norms.MaxOverGroups):
-        orders = K + (D if norm.axis == -2 else M) * np.bincount(norm.groups)
+        columns = D if norm.axis == -2 else M
+        orders = K + columns * np.bincount(norm.groups)
         norm = norm.norm
-    semidefinite = norm in (norms.Nuclear(), norms.Spectral())
-    return int((orders * (orders + 1) // 2).sum()) if semidefinite else 0
+    if norm not in (norms.Nuclear(), norms.Spectral()):
+        return 0
+    return int((orders * (orders + 1) // 2).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,15 +242,13 @@ def make_solver(
         No such solver, or no such device.
     """
     as_device(options.device)
-    common: dict[str, Any] = {
-        "tolerances": options.tolerances,
-        "max_iterations": options.max_iterations,
-        "max_seconds": options.max_seconds,
-    }
     check_choice(name, "solver", SOLVER_NAMES)
     if name == "auto":
         chosen = choose(problem)
-        name, system = chosen.solver, chosen.system
+        name = chosen.solver
+        system = chosen.system
+    own: dict[str, Any] = vars(options)
+    common = {key: own[key] for key in ("tolerances", "max_iterations", "max_seconds")}
     if name == "highs":
         return LinearProgram(**common)
     # Imported here: each pulls in a large library (torch, cvxpy) that the others do not need.
@@ -251,15 +261,12 @@ def make_solver(
     from implicit_bias.solvers.one_group import OneGroup
     from implicit_bias.solvers.working_set import WorkingSet
 
-    def native(method: Callable[..., NativeSolver], **more: Any) -> NativeSolver:
-        return method(**vars(options) | more)
-
     if name == "interior-point":
-        return native(InteriorPoint, system=system or "auto")
+        return InteriorPoint(system=system or "auto", **own)
     if name == "feature-space":
-        return native(FeatureSpace)
+        return FeatureSpace(**own)
     if name == "working-set":
-        return native(WorkingSet)
-    few = len(problem.constraints) <= INTERIOR_POINT_LIMIT
-    fallback = native(InteriorPoint) if few else native(WorkingSet)
-    return native(OneGroup, fallback=fallback)
+        return WorkingSet(**own)
+    if len(problem.constraints) <= INTERIOR_POINT_LIMIT:
+        return OneGroup(fallback=InteriorPoint(**own), **own)
+    return OneGroup(fallback=WorkingSet(**own), **own)

@@ -1,21 +1,28 @@
 """How long a method would take, by its operations: what "auto" chooses by.
 
-An estimate is a sum of counts times constants: seconds of a whole solve to a gap of 1e-6, with all
-its steps or rounds. R rows (samples of two classes, pairs of a sample and a rival of more) of N
-samples touch E pairs of classes; a sample has F features, M' rotated gates times inputs, in each of
-r coordinates of the classes: 1 of two classes, K for norms of entries, or else K - 1. Its features
-are squared once for each pair of its own class with a hard margin, for all E with a soft one.
+An estimate is a sum of counts times constants: the seconds of a whole solve to a gap of 1e-6, with
+all its steps or rounds. What is counted:
+
+======  ==========================================================================================
+N       samples
+R       rows: the samples of two classes, or the pairs of a sample and a rival of more
+K, E    classes, and pairs of these
+r       coordinates of the classes: 1 of two classes, K for norms of entries, else K - 1
+M'      gates, rotated where the norm is a sum of Euclidean norms
+F       features of a sample: M' times its inputs
+Q       blocks of a matrix of the features, each a sum of N squares: K - 1 with a hard margin, a
+        sample's own class with each other one; E with a soft one
+W       rows of a working set: 500, 1.5 for each of the r F features (or samples, if these are
+        fewer) and 0.6 R with a soft margin; at most R
+======  ==========================================================================================
 
 ============  ==================================================================================
-features      1, K or E, squares N F^2 (times pairs), cubes (r F)^3, products N F r, rows R
+features      1, blocks K or E, squares Q N F^2, cubes (r F)^3, products N F r, rows R
 rows          1, masks R^2 M' r, cubes R^3, products R F r
 working-set   1, an interior point on W rows, products R F r, rows R
 one-group     1, masks R^2, products R^2 F, supports R W^2
 highs         1, entries R F r, pivots R F r min(R, F r)
 ============  ==================================================================================
-
-W rows are a working set: 500, 1.5 for each of the r F features (or samples, if these are fewer)
-and, with a soft margin, 0.6 R, but no more than R.
 
 The constants were fitted to the processor's time of all methods on 640 problems, on one core of an
 AMD EPYC (about 40 billion operations a second): drawn tables of 100 to 60,000 rows, 5 to 500
@@ -37,16 +44,16 @@ import numpy as np
 
 from implicit_bias import norms
 from implicit_bias.base.threads import SMALL_ORDER
+from implicit_bias.base.validation import UnsuitableError
 from implicit_bias.problem import MarginProblem
 from implicit_bias.solvers.rotations import feature_shape
 
 Method = Literal["features", "rows", "working-set", "one-group", "highs"]
-Kind = Literal["euclidean", "entries", "matrices"]
+# What a norm is made of: sums of l2; l_p, or sums of it over groups; nuclear and spectral norms of
+# many classes; what no method of this package takes.
+Kind = Literal["euclidean", "entries", "matrices", "other"]
 # Systems of the features of a larger order are not considered.
 LARGEST_ORDER = 20_000
-# A working set has this many rows, so many for each feature or sample, and with a soft margin this
-# share of all.
-FIRST_ROWS, ROWS_A_FEATURE, SOFT_SHARE = 500, 1.5, 0.6
 
 
 @dataclass(frozen=True)
@@ -78,17 +85,17 @@ class Sizes:
     def of(cls, problem: MarginProblem) -> Sizes:
         """Count those of a problem."""
         kind = kind_of(problem)
+        K = problem.norm_shape[0]  # 1 of two classes
         if kind == "euclidean":
-            K = problem.classes or 1
             gates, inputs = feature_shape(problem)
         else:
-            K = problem.norm_shape[0]  # 1 of two classes
             gates, inputs = problem.features.shape
+        rivals = max(K - 1, 1)
         return cls(
             rows=len(problem.constraints),
             samples=problem.n_samples,
-            rivals=max(K - 1, 1),
-            coordinates=K if kind == "entries" else max(K - 1, 1),
+            rivals=rivals,
+            coordinates=K if kind == "entries" else rivals,
             gates=max(gates, 1),
             features=max(gates * inputs, 1),
         )
@@ -104,11 +111,11 @@ class Sizes:
         return self.coordinates * self.features
 
     def working(self, *, hard: bool) -> Sizes:
-        """Return those of a solve on a working set, of W rows."""
-        share = 0.0 if hard else SOFT_SHARE
-        features = min(self.order, self.samples)
-        rows = FIRST_ROWS + ROWS_A_FEATURE * features + share * self.rows
-        return self.of_rows(min(self.rows, int(rows)))
+        """Return those of a solve on a working set, of W rows; see the module's head."""
+        W = 500 + 1.5 * min(self.order, self.samples)
+        if not hard:
+            W += 0.6 * self.rows
+        return self.of_rows(min(self.rows, int(W)))
 
     def of_rows(self, count: int) -> Sizes:
         """Return those of a solve on some of the rows."""
@@ -118,19 +125,25 @@ class Sizes:
 def order(problem: MarginProblem, rows: int) -> int:
     """Return the order of the smaller one of both systems of some rows of a problem."""
     at_most = min(rows, math.prod(problem.norm_shape))
+    if at_most < SMALL_ORDER:
+        return at_most
     # Features are counted where merging them may matter.
-    return at_most if at_most < SMALL_ORDER else min(rows, Sizes.of(problem).order)
+    return min(rows, Sizes.of(problem).order)
 
 
 def kind_of(problem: MarginProblem) -> Kind:
-    """Return which constants are those of a problem's norm."""
-    if norms.entries_of(problem.norm) is not None:
+    """Return what a problem's norm is made of, which says whose constants are its own."""
+    norm = problem.norm
+    if norm is problem.gate_norm:
+        return "euclidean"
+    if norms.entries_of(norm) is not None:
         return "entries"
-    if problem.classes is not None and (
-        problem.norm in norms.BALLS or norms.nuclear_groups(problem.norm) is not None
-    ):
+    groups = norm.partition(problem.norm_shape)
+    if groups is not None and groups.inner == "l2":
+        return "euclidean"
+    if norm in norms.BALLS or norms.nuclear_groups(norm) is not None:
         return "matrices"
-    return "euclidean"
+    return "other"
 
 
 # Seconds per operation, of each method and kind of norm, with a soft and with a hard margin.
@@ -176,7 +189,9 @@ def estimates(problem: MarginProblem) -> dict[Method, float]:
         methods.remove("features")
     if isinstance(problem.norm, norms.L1 | norms.LInf):
         methods.append("highs")
-    if kind == "euclidean" and problem.n_groups == 1 and _on_one_gram_matrix(problem):
+    # A box of several rows is not what one Gram matrix takes.
+    own_boxes = problem.hard_margin or problem.classes is None
+    if kind == "euclidean" and problem.n_groups == 1 and own_boxes:
         methods.append("one-group")
     return {name: _seconds(name, sizes, kind, problem.hard_margin) for name in methods}
 
@@ -185,41 +200,55 @@ def of_interior_point(
     sizes: Sizes, kind: Kind, system: Literal["features", "rows"] | None = None, *, hard: bool
 ) -> float:
     """Return the seconds that an interior point would take, by default in the cheaper space."""
-    return _seconds(system or cheaper_system(sizes, kind, hard=hard), sizes, kind, hard)
+    if system is None:
+        system = cheaper_system(sizes, kind, hard=hard)
+    return _seconds(system, sizes, kind, hard)
 
 
 def cheaper_system(sizes: Sizes, kind: Kind, *, hard: bool) -> Literal["features", "rows"]:
     """Return in which space an interior point takes less time on some rows."""
     if sizes.order > LARGEST_ORDER:
         return "rows"
-    features = _seconds("features", sizes, kind, hard)
-    return "features" if features < _seconds("rows", sizes, kind, hard) else "rows"
+    in_features = _seconds("features", sizes, kind, hard)
+    in_rows = _seconds("rows", sizes, kind, hard)
+    return "features" if in_features < in_rows else "rows"
 
 
 def _seconds(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> float:
-    """Estimate the time of a method; see the module's head."""
+    """Estimate the time of a method; see the module's head.
+
+    Raises
+    ------
+    UnsuitableError
+        A norm that no method takes.
+    """
+    if kind == "other":
+        raise UnsuitableError(
+            "methods of this package take sums of Euclidean norms, l_p, nuclear and spectral "
+            "norms: choose solver='auto' for another norm"
+        )
     counts = _counts(method, sizes, kind, hard)
     return float(np.dot(counts, SECONDS[method, kind][hard]))
 
 
 def _counts(method: Method, sizes: Sizes, kind: Kind, hard: bool) -> list[float]:
     """Return what a method's constants are multiplied by, in the order of the module's head."""
-    R, N, E, F, r = sizes.rows, sizes.samples, sizes.pairs, sizes.features, sizes.coordinates
-    match method:
-        case "features":
-            squared, pieces = (sizes.rivals, sizes.rivals + 1) if hard else (E, E)
-            return [1, pieces, squared * N * F**2, (r * F) ** 3, N * F * r, R]
-        case "rows":
-            return [1, R**2 * sizes.gates * r, R**3, R * F * r]
-        case "working-set":
-            inner = of_interior_point(sizes.working(hard=hard), kind, hard=hard)
-            return [1, inner, R * F * r, R]
-        case "one-group":
-            return [1, R**2, R**2 * F, R * sizes.working(hard=hard).rows ** 2]
-        case "highs":
-            return [1, R * F * r, R * F * r * min(R, F * r)]
-
-
-def _on_one_gram_matrix(problem: MarginProblem) -> bool:
-    """Whether "one-group" takes a problem: a box of several rows it does not."""
-    return problem.hard_margin or problem.classes is None
+    R = sizes.rows
+    N = sizes.samples
+    F = sizes.features
+    r = sizes.coordinates
+    if method == "features":
+        blocks = sizes.pairs
+        squared = sizes.pairs
+        if hard:
+            blocks = sizes.rivals + 1
+            squared = sizes.rivals
+        return [1, blocks, squared * N * F**2, (r * F) ** 3, N * F * r, R]
+    if method == "rows":
+        return [1, R**2 * sizes.gates * r, R**3, R * F * r]
+    working = sizes.working(hard=hard)
+    if method == "working-set":
+        return [1, of_interior_point(working, kind, hard=hard), R * F * r, R]
+    if method == "one-group":
+        return [1, R**2, R**2 * F, R * working.rows**2]
+    return [1, R * F * r, R * F * r * min(R, F * r)]  # highs

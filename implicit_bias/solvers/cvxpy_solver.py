@@ -36,9 +36,9 @@ Source of the primal: Lippl, Abbott, Chung (2022), section 4 and their published
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import scipy.linalg
@@ -67,12 +67,30 @@ except ImportError as error:
         "pip install 'implicit-bias[cvxpy]', or 'implicit-bias[ecos]' for ECOS, too"
     ) from error
 
+# The program that a solver gets; see the module's head.
 Formulation: TypeAlias = Literal["primal", "reduced", "dual"]
+FORMULATIONS: tuple[Formulation, ...] = get_args(Formulation)
 
 
 @dataclass(frozen=True)
 class CvxpyBackend:
-    """How CVXPY calls a solver, its iteration option, and the options for a gap tolerance."""
+    """How CVXPY calls a solver, and what the solver takes.
+
+    Attributes
+    ----------
+    name : str
+        CVXPY's.
+    iteration_option, max_iterations : str and int
+        The option that limits iterations, and the limit by default.
+    tolerance_options : tuple of str
+        The options that a gap tolerance sets.
+    time_option : str or None
+        The option that limits seconds, if there is one.
+    cones : bool
+        Whether it takes second-order cones.
+    quadratic_objectives : bool
+        Whether it takes a quadratic objective as it is.
+    """
 
     name: str
     iteration_option: str
@@ -112,8 +130,6 @@ BACKENDS = {
 }
 # A primal-dual solver's own tolerance bounds the certified gap only up to a factor.
 SAFETY = 0.1
-# Of the time that there is, a solver gets this share, so that its last iterate can be read.
-TIME_SHARE = 0.8
 # What the primal (infeasible) and the dual (unbounded) of inseparable data come back as.
 NO_SOLUTION = (
     cp.INFEASIBLE,
@@ -134,10 +150,13 @@ class CvxpySolver(ExternalSolver):
         Its name.
     formulation : {"primal", "reduced", "dual"}
         The program that it gets; see the module's head.
+    time_share : float
+        Of the time that there is, a solver gets this share, so that its last iterate can be read.
     """
 
     backend: str
     formulation: Formulation = "primal"
+    time_share: float = 0.8
 
     @property
     def name(self) -> str:
@@ -173,49 +192,50 @@ class CvxpySolver(ExternalSolver):
                 "choose another solver for this problem"
             )
         seconds = self.seconds_for(problem.n_samples * problem.n_gates * problem.X.shape[1])
-        deadline = Deadline.after(None if seconds is None else TIME_SHARE * seconds)
+        if seconds is not None:
+            seconds *= self.time_share
+        deadline = Deadline.after(seconds)
         if problem.is_binary_group_lasso:
             quadratic = _is_quadratic(problem) and backend.quadratic_objectives
-            posed = _in_groups(problem, self.formulation, quadratic)
+            program, read = _in_groups(problem, self.formulation, quadratic)
         else:
-            posed = _under_any_norm(problem)
-        tolerance = SAFETY * self.tolerances.gap
-        status, iterations = self._solve(posed.program, backend, tolerance, deadline)
-        answer, ended = nothing_yet(problem), _status(status, iterations, self._limit(backend))
-        if ended is not Status.OPTIMAL and deadline.passed:
-            ended = Status.TIME_LIMIT
-        if problem.hard_margin and status in NO_SOLUTION:
-            alpha = gordan(problem, problem.constraints, deadline)
-            answer, ended = replace(answer, alpha=alpha), Status.NOT_SEPARABLE
-        elif all(variable.value is not None for variable in posed.program.variables()):
-            answer = posed.read()
-        return Candidate(**vars(answer), status=ended, iterations=iterations, detail=status)
+            program, read = _under_any_norm(problem)
 
-    def _limit(self, backend: CvxpyBackend) -> int:
-        return self.max_iterations or backend.max_iterations
-
-    def _solve(
-        self, program: cp.Problem, backend: CvxpyBackend, tolerance: float, deadline: Deadline
-    ) -> tuple[str, int]:
-        iterations = {backend.iteration_option: self._limit(backend)}
+        limit = self.max_iterations or backend.max_iterations
+        iterations = 0
         try:
-            backend.solve(program, tolerance, deadline.left, **iterations)
+            backend.solve(
+                program,
+                SAFETY * self.tolerances.gap,
+                deadline.left,
+                **{backend.iteration_option: limit},
+            )
         except cp.SolverError as error:
-            return f"solver error: {error}", 0
-        return program.status, int(program.solver_stats.num_iters or 0)
+            said = f"solver error: {error}"
+        else:
+            said = program.status
+            iterations = int(program.solver_stats.num_iters or 0)
+
+        answer = nothing_yet(problem)
+        status = Status.NUMERICAL_TROUBLE
+        if said == cp.OPTIMAL:
+            status = Status.OPTIMAL
+        elif deadline.passed:
+            status = Status.TIME_LIMIT
+        elif said == cp.USER_LIMIT or iterations >= limit:
+            status = Status.ITERATION_LIMIT
+        if problem.hard_margin and said in NO_SOLUTION:
+            alpha = gordan(problem, problem.constraints, deadline)
+            answer = replace(answer, alpha=alpha)
+            status = Status.NOT_SEPARABLE
+        elif all(variable.value is not None for variable in program.variables()):
+            answer = read()
+        return Candidate(**vars(answer), status=status, iterations=iterations, detail=said)
 
 
 def _is_quadratic(problem: MarginProblem) -> bool:
     """Whether the program is quadratic, up to the scale of its variables."""
     return problem.hard_margin and problem.n_groups == 1 and problem.is_binary_group_lasso
-
-
-def _status(status: str, iterations: int, limit: int) -> Status:
-    if status == cp.OPTIMAL:
-        return Status.OPTIMAL
-    if status == cp.USER_LIMIT or iterations >= limit:
-        return Status.ITERATION_LIMIT
-    return Status.NUMERICAL_TROUBLE
 
 
 # --- factors of a group's Gram matrix --------------------------------------------------------
@@ -229,16 +249,16 @@ class Factor:
     ----------
     B : csc_array of shape (N, r)
         Sparse where the gates are.
-    lift : callable
+    coefficients : callable
         From u (r,) to the coefficients (M_g, D) of the group's gates, times the scale
         that every solver of fixed absolute tolerances needs.
     """
 
     B: sp.csc_array
-    lift: Callable[[Array], Array]
+    coefficients: Callable[[Array], Array]
 
 
-def _as_they_are(problem: MarginProblem, group: int) -> Factor:
+def feature_factor(problem: MarginProblem, group: int) -> Factor:
     """Take the features of a group themselves: u is zeta_g."""
     columns = problem.groups == group
     # Of a size that solvers of fixed absolute tolerances need.
@@ -246,7 +266,7 @@ def _as_they_are(problem: MarginProblem, group: int) -> Factor:
     return Factor(B, lambda u: u.reshape(int(columns.sum()), -1))
 
 
-def _cholesky(problem: MarginProblem, group: int) -> Factor:
+def cholesky_factor(problem: MarginProblem, group: int) -> Factor:
     """Cholesky factor of Q_g, with pivots p, as far as its rank r.
 
     Its rows of the pivots are a triangle L, and zeta_g = sum_(n in p) c_n phi_n with L' c = u.
@@ -265,153 +285,156 @@ def _cholesky(problem: MarginProblem, group: int) -> Factor:
     Z = problem.features.sparse_gates[pivots][:, columns]
     yX = (problem.y[:, None] * problem.X)[pivots] / problem.scale
 
-    def lift(u: Array) -> Array:
+    def coefficients(u: Array) -> Array:
         c = scipy.linalg.solve_triangular(L, u, trans="T", lower=True)
         return np.asarray(Z.T @ (c[:, None] * yX))
 
-    return Factor(sp.csc_array(B), lift)
+    return Factor(sp.csc_array(B), coefficients)
 
 
-# --- the programs ----------------------------------------------------------------------------
+# --- the programs, each with how to read its solution once it is solved ----------------------
 
 
-Read = TypeVar("Read")
+# alpha (N,), the coordinates u_g (r_g,), and the offset.
+Coordinates: TypeAlias = tuple[Array, list[Array], float]
+# Both read through `read`: the programs of groups coordinates, the others an answer.
+InGroups: TypeAlias = tuple[cp.Problem, Callable[[], Coordinates]]
 
 
-class Posed(NamedTuple, Generic[Read]):
-    """A program, and how to read its solution, once it is solved."""
-
-    program: cp.Problem
-    read: Callable[[], Read]
-
-
-# alpha (N,), the coordinates u_g (r_g,) and beta (1,) or (0,).
-Coordinates: TypeAlias = tuple[Array, list[Array], Array]
-InFactors: TypeAlias = Posed[Coordinates]
-
-
-def _in_groups(problem: MarginProblem, formulation: Formulation, quadratic: bool) -> Posed[Answer]:
-    """Pose the binary group lasso in factors of its groups' Gram matrices."""
-    factor, pose = FORMULATIONS[formulation]
+def _in_groups(
+    problem: MarginProblem, formulation: Formulation, quadratic: bool
+) -> tuple[cp.Problem, Callable[[], Answer]]:
+    """Formulate the binary group lasso in factors of its groups' Gram matrices."""
+    factor = feature_factor if formulation == "primal" else cholesky_factor
     factors = [factor(problem, g) for g in range(problem.n_groups)]
+    blocks = [group.B for group in factors]
+    C = problem.box * problem.scale
     e = problem.y[:, None][:, : int(problem.intercept)]  # (N, 1), or (N, 0)
-    program, read = pose([group.B for group in factors], problem.box * problem.scale, e, quadratic)
+    if formulation != "dual":
+        program, read = _primal(blocks, C, e, quadratic)
+    elif quadratic:
+        program, read = _quadratic_dual(blocks[0], e)
+    else:
+        program, read = _dual(blocks, C, e)
 
     def answer() -> Answer:
         alpha, coordinates, beta = read()
         coef = np.zeros(problem.features.shape)
         for g, (group, u) in enumerate(zip(factors, coordinates, strict=True)):
-            coef[problem.groups == g] = group.lift(u) / problem.scale
-        return Answer(np.maximum(alpha, 0.0) / problem.scale, coef, float(beta.sum()))
+            coef[problem.groups == g] = group.coefficients(u) / problem.scale
+        return Answer(np.maximum(alpha, 0.0) / problem.scale, coef, beta)
 
-    return Posed(program, answer)
-
-
-def _multipliers(constraints: list[cp.Constraint]) -> Array:
-    return np.concatenate([np.zeros(0), *(equation.dual_value for equation in constraints)])
+    return program, answer
 
 
-def _offset(e: Array) -> tuple[cp.Expression | float, Callable[[], Array]]:
-    """E beta, and how to read beta; nothing without an intercept, which CVXPY cannot pose."""
-    if not e.shape[1]:
-        return 0.0, lambda: np.zeros(0)
-    beta = cp.Variable(1)
-    return e @ beta, lambda: np.asarray(beta.value)
-
-
-def _primal(blocks: Sequence[sp.csc_array], C: Array, e: Array, quadratic: bool) -> InFactors:
+def _primal(blocks: list[sp.csc_array], C: Array, e: Array, quadratic: bool) -> InGroups:
+    """Minimise sum_g ||u_g|| + C'xi, or ||u||^2 / 2."""
     u = [cp.Variable(B.shape[1]) for B in blocks]
-    objective, slack = sum(cp.norm(u_g) for u_g in u), 0.0
+    scores = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True))
+    beta = cp.Variable(1)
+    if e.shape[1]:  # CVXPY takes no empty matrices
+        scores = scores + e @ beta
+    objective = sum(cp.norm(u_g) for u_g in u)
     if quadratic:
         objective = 0.5 * cp.sum_squares(u[0])
     elif np.isfinite(C).all():
-        slack = cp.Variable(blocks[0].shape[0], nonneg=True)
+        slack = cp.Variable(len(C), nonneg=True)
+        scores = scores + slack
         objective = objective + C @ slack
-    offset, beta = _offset(e)
-    margins = sum(B @ u_g for B, u_g in zip(blocks, u, strict=True)) + offset + slack >= 1
+    margins = scores >= 1
 
     def read() -> Coordinates:
-        scale = _norm(u[0].value) if quadratic else 1.0
-        return margins.dual_value / scale, [u_g.value for u_g in u], beta()
+        scale = 1.0
+        if quadratic:
+            scale = _positive_norm(u[0].value)
+        offset = 0.0
+        if e.shape[1]:
+            offset = float(beta.value[0])
+        return margins.dual_value / scale, [u_g.value for u_g in u], offset
 
-    return Posed(cp.Problem(cp.Minimize(objective), [margins]), read)
+    return cp.Problem(cp.Minimize(objective), [margins]), read
 
 
-def _dual(blocks: Sequence[sp.csc_array], C: Array, e: Array, quadratic: bool) -> InFactors:
-    alpha = cp.Variable(blocks[0].shape[0], nonneg=True)  # lambda, in the quadratic program
-    balance: list[cp.Constraint] = [e.T @ alpha == 0] if e.shape[1] else []
-    if quadratic:
-        return _dual_quadratic(blocks[0], alpha, balance)
+def _dual(blocks: list[sp.csc_array], C: Array, e: Array) -> InGroups:
+    """Maximise sum(alpha) subject to ||B_g' alpha|| <= 1, whose multipliers are u_g."""
+    alpha = cp.Variable(len(C), nonneg=True)
     norms = [cp.SOC(cp.Constant(1.0), B.T @ alpha) for B in blocks]
-    box = [alpha <= C] if np.isfinite(C).all() else []
-    program = cp.Problem(cp.Minimize(-cp.sum(alpha)), norms + box + balance)
+    balance = _balance(e, alpha)
+    constraints = norms + balance
+    if np.isfinite(C).all():
+        constraints.append(alpha <= C)
 
     def read() -> Coordinates:
         u = [-cone.dual_value[1].reshape(-1) for cone in norms]
-        return alpha.value, u, _multipliers(balance)
+        return alpha.value, u, _offset(balance)
 
-    return Posed(program, read)
+    return cp.Problem(cp.Minimize(-cp.sum(alpha)), constraints), read
 
 
-def _dual_quadratic(
-    B: sp.csc_array, multipliers: cp.Variable, balance: list[cp.Constraint]
-) -> InFactors:
+def _quadratic_dual(B: sp.csc_array, e: Array) -> InGroups:
+    """Minimise ||B' lambda||^2 / 2 - sum(lambda), of one group and a hard margin."""
     n_samples, rank = B.shape
+    multipliers = cp.Variable(n_samples, nonneg=True)
     if rank > n_samples / 2:  # Q is smaller than its factor and the variables B' lambda
         square = cp.quad_form(multipliers, cp.psd_wrap((B @ B.T).toarray()))
     else:
         square = cp.sum_squares(B.T @ multipliers)
-    program = cp.Problem(cp.Minimize(0.5 * square - cp.sum(multipliers)), balance)
+    balance = _balance(e, multipliers)
 
     def read() -> Coordinates:
         u = B.T @ multipliers.value
-        return multipliers.value / _norm(u), [u], _multipliers(balance)
+        return multipliers.value / _positive_norm(u), [u], _offset(balance)
 
-    return Posed(program, read)
+    return cp.Problem(cp.Minimize(0.5 * square - cp.sum(multipliers)), balance), read
 
 
-def _under_any_norm(problem: MarginProblem) -> Posed[Answer]:
-    """Pose the primal, of many classes (K) or two (K = 1), with the norm as an atom."""
-    (K, _, _), N, scale = problem.norm_shape, problem.n_samples, problem.scale
-    Z, X = problem.features.sparse_gates.toarray(), problem.X / scale
+def _balance(e: Array, alpha: cp.Variable) -> list[cp.Constraint]:
+    """Return e' alpha = 0 where there is an intercept: CVXPY takes no empty matrices."""
+    if not e.shape[1]:
+        return []
+    return [e.T @ alpha == 0]
+
+
+def _offset(balance: list[cp.Constraint]) -> float:
+    """Return the intercept, which is the multiplier of e' alpha = 0; 0 without one."""
+    if not balance:
+        return 0.0
+    return float(balance[0].dual_value[0])
+
+
+def _positive_norm(u: Array) -> float:
+    """||u||, or the smallest normal number: to divide by."""
+    return max(float(np.linalg.norm(u)), float(np.finfo(np.float64).tiny))
+
+
+def _under_any_norm(problem: MarginProblem) -> tuple[cp.Problem, Callable[[], Answer]]:
+    """Formulate the primal, of many classes (K) or two (K = 1), with the norm as an atom."""
+    K = problem.norm_shape[0]
+    N = problem.n_samples
+    scale = problem.scale
+    rows = problem.constraints
+    # Features (N, M D), scores f (N, K), and the margins <b_p, f_n(p)> of all rows.
+    Z = problem.features.sparse_gates.toarray()
+    X = problem.X / scale
     Phi = (Z[:, :, None] * X[:, None, :]).reshape(N, -1)
     zeta = cp.Variable(K * Phi.shape[1])
-    b, slack = cp.Variable((1, K)), cp.Variable(N, nonneg=True)
+    b = cp.Variable((1, K))
     f = Phi @ cp.reshape(zeta, (K, Phi.shape[1]), order="C").T + np.ones((N, 1)) @ b
-    rows = problem.constraints
     of_rows = sp.eye_array(N, format="csr")[rows.samples]
     margins = cp.sum(cp.multiply(rows.labels.toarray(), of_rows @ f), axis=1)
-    shape = (K, Z.shape[1], X.shape[1])
-    cost, constraints = problem.norm.atom(zeta, shape, cp), []
-    reached = margins >= 1
+    objective = problem.norm.atom(zeta, (K, Z.shape[1], X.shape[1]), cp)
     if not problem.hard_margin:
-        cost = cost + (problem.box * scale) @ slack
-        reached = margins + of_rows @ slack >= 1
+        slack = cp.Variable(N, nonneg=True)
+        objective = objective + (problem.box * scale) @ slack
+        margins = margins + of_rows @ slack
+    reached = margins >= 1
+    constraints = [reached]
     if not problem.intercept:
         constraints.append(b == 0)
-    program = cp.Problem(cp.Minimize(cost), [reached, *constraints])
 
     def read() -> Answer:
         alpha = rows.alpha(np.maximum(reached.dual_value, 0.0) / scale)
         coef = zeta.value.reshape(problem.coef_shape) / scale
         return Answer(alpha, coef, problem.as_intercept(b.value.ravel() * problem.intercept))
 
-    return Posed(program, read)
-
-
-def _norm(u: Array) -> float:
-    return max(float(np.linalg.norm(u)), float(np.finfo(np.float64).tiny))
-
-
-class Formulated(NamedTuple):
-    """How a group is factored, and the program in these factors, of (blocks, C, e, quadratic)."""
-
-    factor: Callable[[MarginProblem, int], Factor]
-    pose: Callable[[Sequence[sp.csc_array], Array, Array, bool], InFactors]
-
-
-FORMULATIONS: dict[Formulation, Formulated] = {
-    "primal": Formulated(_as_they_are, _primal),
-    "reduced": Formulated(_cholesky, _primal),
-    "dual": Formulated(_cholesky, _dual),
-}
+    return cp.Problem(cp.Minimize(objective), constraints), read

@@ -21,6 +21,10 @@ At a vertex few rows are tight, and with l1 few entries are not 0. So the rounds
 the program on some rows, and on some columns where each entry is a group of its own: V of the
 multipliers, padded with zeros, prices all columns, and those with |V_j| > 1 join.
 
+HiGHS's tolerances are absolute. So where its answer is not good enough, what is violated, and what
+the reduced costs lack, make another program around the solution, scaled up, whose solution corrects
+it (Gleixner, Steffy, Wolter 2016: iterative refinement).
+
 If the rows of a round are not separable with all columns, neither are all: then the largest
 margin of |zeta_j| <= 1 is 0, and the multipliers of that program are Gordan's proof.
 """
@@ -35,26 +39,18 @@ import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.bounds.certificate import Status, certify
 from implicit_bias.problem import Constraints, MarginProblem
+from implicit_bias.problem.constraints import Integers
 from implicit_bias.solvers import base
 from implicit_bias.solvers.iteration import drive
 from implicit_bias.solvers.rounds import RowRounds
 
 # What HiGHS calls a program without feasible points.
 INFEASIBLE = 2
-# HiGHS's own tolerances: its smallest ones.
-TOLERANCE = 1e-10
-# Programs that correct a solution, and what they may leave of a margin, as a share of it.
-MOST_REFINEMENTS, DIGITS, GROWTH, BACK = 20, 1e-9, 2.0**20, 2.0**7
-MOST_EFFORT = 2
-# Rounding of a margin, as a share of its terms' sizes, and the smallest violation to correct.
-ROUNDING, SMALLEST = 2.0**-50, 2.0**-200
-# Rounds in which rows and columns are brought to one size.
-SCALINGS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +67,29 @@ class LinearProgram(base.ExternalSolver):
         A row is violated, and a column missing, beyond this share of the gap tolerance.
     max_rounds : int
         Limit where ``max_iterations`` sets none.
+    highs_tolerance : float
+        HiGHS's own tolerances, which are absolute: its smallest ones.
+    refinements : int
+        Programs, at most, that correct a solution.
+    digits : float
+        What corrections may leave of a margin or a reduced cost, as a share of its terms' sizes.
+    growth, step_back : float
+        A correction is scaled up at most so much more than the one before it, and by so much less
+        where HiGHS fails on it.
+    rounding : float
+        Rounding of a margin, as a share of its terms' sizes.
     """
 
     first_rows: int = 400
     first_columns: float = 2.0
     slack_share: float = 0.1
     max_rounds: int = 100
+    highs_tolerance: float = 1e-10
+    refinements: int = 20
+    digits: float = 1e-9
+    growth: float = 2.0**20
+    step_back: float = 2.0**7
+    rounding: float = 2.0**-50
 
     name: ClassVar[str] = "highs"
 
@@ -95,21 +108,37 @@ class LinearProgram(base.ExternalSolver):
         """
         n_features = problem.n_gates * problem.X.shape[1]
         deadline = Deadline.after(self.seconds_for(len(problem.constraints) * n_features))
-        run, limit = (
-            _WorkingProgram(self, problem, deadline),
-            self.max_iterations or self.max_rounds,
-        )
-        found = drive(run, limit, on_progress, deadline=deadline)
+        rounds = _WorkingProgram(self, problem, deadline)
+        limit = self.max_iterations or self.max_rounds
+        found = drive(rounds, limit, on_progress, deadline=deadline)
         return replace(found, iterations=max(1, found.iterations))
 
 
 class _WorkingProgram(RowRounds):
-    """The program on a working set of rows and columns."""
+    """The program on a working set of rows and columns.
+
+    Attributes
+    ----------
+    groups : ndarray of int, shape (J,)
+        Group of each column.
+    single : bool
+        Whether each column is a group of its own: then columns are generated.
+    columns : ndarray of int
+        Those of the program.
+    V : ndarray of shape (J,)
+        A' alpha of the last multipliers, which prices the columns.
+    effort : int
+        Where a program fails: 1 refines it, 2 also brings its rows and columns to one size.
+    """
+
+    most_effort = 2
 
     def __init__(self, solver: LinearProgram, problem: MarginProblem, deadline: Deadline) -> None:
         super().__init__(problem, solver.tolerances.gap)
-        self.solver, self.deadline = solver, deadline
+        self.solver = solver
+        self.deadline = deadline
         self.slack = solver.slack_share * self.tolerance
+        self.effort = 0
         found = problem.norm.partition(problem.norm_shape)
         if found is None or found.inner != "linf":
             raise UnsuitableError(
@@ -122,22 +151,22 @@ class _WorkingProgram(RowRounds):
         V = problem.dual_vectors(problem.constraints.equal_alpha())
         self.margins = self.margins_of(V, problem.no_offset)
         self.rows = self.worst(solver.first_rows)
+        self.V = V.ravel()
         self.columns = np.arange(len(self.groups))
         if self.single:
-            count = max(1, min(len(self.groups), int(solver.first_columns * len(self.rows))))
-            self.columns = np.sort(np.argsort(-np.abs(V).ravel(), kind="stable")[:count])
-        self._V = V.ravel()
-        # Where a program fails: 1 refines it, 2 also brings its rows and columns to one size.
-        self.effort = 0
+            count = int(solver.first_columns * len(self.rows))
+            self.columns = self.columns[:0]
+            self._add_columns(np.arange(len(self.groups)), max(1, count))
 
-    def solve(self) -> Status | None:
+    def solve_and_price(self) -> Status | None:
         """Solve the program; where it fails with more columns, or with more digits."""
         while True:
             self.detail = f"{len(self.rows)} rows, {len(self.columns)} columns in the last program"
             status, found = self._program()
             if status == INFEASIBLE and len(self.columns) < len(self.groups):
+                # Perhaps for want of columns.
                 others = np.setdiff1d(np.arange(len(self.groups)), self.columns)
-                self._add_columns(others, 2 * len(self.columns))  # perhaps for want of columns
+                self._add_columns(others, 2 * len(self.columns))
             elif found is not None or not self._try_harder():  # perhaps for want of digits
                 break
         if status == INFEASIBLE:
@@ -147,70 +176,81 @@ class _WorkingProgram(RowRounds):
             return Status.TIME_LIMIT if late else Status.NOT_SEPARABLE
         if found is None:
             return Status.TIME_LIMIT if self.deadline.passed else Status.NUMERICAL_TROUBLE
-        alpha, coef, intercept = found
         # Rounding breaks the equation of an intercept, without which there is no bound.
-        alpha = repaired(self.problem, alpha, self.problem.box)
+        alpha = repaired(self.problem, found.alpha, self.problem.box)
         self.improve_lower(certify(self.problem, alpha=alpha).lower, alpha)
-        self.price(coef, intercept)
-        self._V = self.problem.dual_vectors(alpha).ravel()
+        self.price(found.coef, found.intercept)
+        self.V = self.problem.dual_vectors(alpha).ravel()
         return None
 
-    def advance(self) -> Status | None:
+    def choose_next(self) -> Status | None:
         """Add violated rows and missing columns; where there are none, try harder."""
-        before, first = (len(self.rows), len(self.columns)), self.solver.first_rows
-        joining = self.violators(max(first, len(self.rows)), 1.0 - self.slack)
-        self.exchange(self.rows, joining)
+        n_rows = len(self.rows)
+        n_columns = len(self.columns)
+        first = self.solver.first_rows
+        self.exchange(self.rows, self.violators(max(first, n_rows), 1.0 - self.slack))
         if self.single:
-            missing = np.flatnonzero(np.abs(self._V) > 1.0 + self.slack)
-            self._add_columns(missing, max(first, len(self.columns)))
-        changed = before != (len(self.rows), len(self.columns))
-        return None if changed or self._try_harder() else Status.NUMERICAL_TROUBLE
+            missing = np.flatnonzero(np.abs(self.V) > 1.0 + self.slack)
+            self._add_columns(missing, max(first, n_columns))
+        changed = len(self.rows) > n_rows or len(self.columns) > n_columns
+        if changed or self._try_harder():
+            return None
+        return Status.NUMERICAL_TROUBLE
 
     def _try_harder(self) -> bool:
         """Spend more effort on the next program, if there is more."""
-        harder = self.effort < MOST_EFFORT
-        self.effort += harder
-        return harder
+        if self.effort == self.most_effort:
+            return False
+        self.effort += 1
+        return True
 
-    def _add_columns(self, wanted: NDArray[np.int64], count: int) -> None:
+    def _add_columns(self, wanted: Integers, count: int) -> None:
         """Add the columns with the largest |V_j| of some, at most this many."""
-        order = np.argsort(-np.abs(self._V[wanted]), kind="stable")[:count]
+        order = np.argsort(-np.abs(self.V[wanted]), kind="stable")[:count]
         self.columns = np.union1d(self.columns, wanted[order])
 
-    def _program(self) -> tuple[int, tuple[Array, Array, float | Array] | None]:
-        """Solve the program on the working set: HiGHS's status; alpha, coef and intercept."""
-        problem, rows = self.problem, self.working
-        unit, n_offsets = problem.scale, rows.offsets.shape[1]
+    def _program(self) -> tuple[int, base.Answer | None]:
+        """Solve the program on the working set: HiGHS's status, and what it found."""
+        problem = self.problem
+        rows = self.working
+        unit = problem.scale
+        n_columns = len(self.columns)
+        n_offsets = rows.offsets.shape[1]
         A = problem.features.of_rows(rows).matrix()[:, self.columns] / unit
         groups = np.unique(self.groups[self.columns], return_inverse=True)[1]
-        n_groups, n_columns = int(groups.max()) + 1, len(self.columns)
-        # The variables in blocks: columns of the margins, cost of each, and lower bound.
-        blocks: list[tuple[Any, Array, int | None]]
-        limits: list[Any] = []
-        if self.single:
-            blocks = [(A, np.ones(n_columns), 0), (-A, np.ones(n_columns), 0)]
-        else:
+        n_groups = int(groups.max()) + 1
+
+        # --- the variables, block by block: their columns of the margins, and their costs ------
+        if self.single:  # p, m
+            blocks = [A, -A]
+            costs = [np.ones(n_columns), np.ones(n_columns)]
+        else:  # w, t
             member = sp.csr_array((np.ones(n_columns), (np.arange(n_columns), groups)))
-            blocks = [(A, np.zeros(n_columns), 0), (-(A @ member), np.ones(n_groups), 0)]
-            limits = [sp.eye_array(n_columns), -2.0 * member]
-        if not problem.hard_margin:
+            blocks = [A, -(A @ member)]
+            costs = [np.zeros(n_columns), np.ones(n_groups)]
+        if not problem.hard_margin:  # xi
             samples, index = np.unique(rows.samples, return_inverse=True)
-            losses = sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index)))
-            blocks.append((losses, problem.box[samples] * unit, 0))
-        if n_offsets:
-            blocks.append((sp.csr_array(rows.offsets), np.zeros(n_offsets), None))
-        cost = np.concatenate([costs for _, costs, _ in blocks])
-        free = np.concatenate([np.full(len(costs), least is None) for _, costs, least in blocks])
-        margins = sp.hstack([part for part, _, _ in blocks], format="csr")
+            blocks.append(sp.csr_array((np.ones(len(rows)), (np.arange(len(rows)), index))))
+            costs.append(problem.box[samples] * unit)
+        cost = np.concatenate([*costs, np.zeros(n_offsets)])
+        free = np.arange(len(cost)) >= len(cost) - n_offsets
+        if n_offsets:  # b
+            blocks.append(sp.csr_array(rows.offsets))
+        margins = sp.hstack(blocks, format="csr")
         right = np.ones(len(rows))
-        if limits:
-            padding = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
-            margins = sp.vstack([margins, -sp.hstack([*limits, padding])], format="csr")
+        if not self.single:  # w <= 2 t
+            zeros = sp.csr_array((n_columns, len(cost) - n_columns - n_groups))
+            limits = sp.hstack([sp.eye_array(n_columns), -2.0 * member, zeros])
+            margins = sp.vstack([margins, -limits], format="csr")
             right = np.append(right, np.zeros(n_columns))
-        count = MOST_REFINEMENTS if self.effort else 1
-        sizes = equilibrating(margins) if self.effort == MOST_EFFORT else (1.0, 1.0)
-        status, found = solve_refined(
-            cost, margins, right, free, len(rows), count, self.deadline, *sizes
+
+        # --- its solution ------------------------------------------------------------------------
+        program = _InequalityForm(cost, margins, right, free, len(rows))
+        status, found = program.solve(
+            self.solver,
+            self.deadline,
+            count=self.solver.refinements if self.effort else 1,
+            equilibrate=self.effort == self.most_effort,
         )
         if found is None:
             return status, None
@@ -223,16 +263,17 @@ class _WorkingProgram(RowRounds):
         coef[self.columns] = zeta / unit
         alpha = rows.alpha(multipliers[: len(rows)] / unit)
         intercept = problem.as_intercept(rows.of_classes(x[len(x) - n_offsets :]))
-        return 0, (alpha, coef.reshape(problem.coef_shape), intercept)
+        return 0, base.Answer(alpha, coef.reshape(problem.coef_shape), intercept)
 
 
 def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Array:
     """Return alpha >= 0, sum 1, with the smallest sum of |V_j|, on some rows; 0 without one."""
-    A, E = problem.features.of_rows(rows).matrix() / problem.scale, sp.csr_array(rows.offsets)
+    A = problem.features.of_rows(rows).matrix() / problem.scale
+    E = sp.csr_array(rows.offsets)
     # max s subject to A zeta + E b >= s, |zeta_j| <= 1: its multipliers are alpha. Neither the
     # sizes of rows nor those of columns matter, but that of the multipliers.
     whole = sp.hstack([A, E], format="csr")
-    sizes, of_columns = equilibrating(whole)
+    sizes, of_columns = _equilibration(whole)
     whole = sp.diags_array(sizes) @ whole @ sp.diags_array(of_columns)
     ones = sp.csr_array(np.ones((len(rows), 1)))
     found = scipy.optimize.linprog(
@@ -248,11 +289,12 @@ def gordan(problem: MarginProblem, rows: Constraints, deadline: Deadline) -> Arr
     return rows.alpha(np.maximum(-found.ineqlin.marginals, 0.0) * sizes)
 
 
-def equilibrating(A: sp.csr_array) -> tuple[Array, Array]:
+def _equilibration(A: sp.csr_array, rounds: int = 5) -> tuple[Array, Array]:
     """Powers of two that bring the largest entries of rows and of columns to about 1 (Ruiz)."""
-    rows, columns = np.ones(A.shape[0]), np.ones(A.shape[1])
+    rows = np.ones(A.shape[0])
+    columns = np.ones(A.shape[1])
     size = abs(A).tocoo()
-    for _ in range(SCALINGS):
+    for _ in range(rounds):
         data = size.data * rows[size.row] * columns[size.col]
         for sizes, index in ((rows, size.row), (columns, size.col)):
             largest = np.zeros(len(sizes))
@@ -261,79 +303,101 @@ def equilibrating(A: sp.csr_array) -> tuple[Array, Array]:
     return rows, columns
 
 
-def solve_refined(
-    cost: Array,
-    A: sp.csr_array,
-    b: Array,
-    free: NDArray[np.bool_],
-    n_margins: int,
-    count: int,
-    deadline: Deadline = NEVER,
-    rows: Array | float = 1.0,
-    columns: Array | float = 1.0,
-) -> tuple[int, tuple[Array, Array] | None]:
-    """Minimise cost'x subject to A x >= b, and x >= 0 but where it is free, digit by digit.
+@dataclass(frozen=True, eq=False)
+class _InequalityForm:
+    """Minimise cost'x subject to A x >= b, and x >= 0 but where it is free.
 
-    HiGHS's tolerances are absolute. So what is violated, and what the reduced costs lack, make
-    another program around the solution, scaled up, whose solution corrects it (Gleixner, Steffy,
-    Wolter 2016: iterative refinement). The first rows, of the margins, are to exceed b by what
-    rounding may take from them. ``count`` programs are solved at most.
-
-    Returns
-    -------
-    status : int
-        HiGHS's.
-    found : tuple of ndarray, or None
-        x, and the multipliers of the rows.
+    The first rows, of the margins, are to exceed b by what rounding may take from them.
     """
-    b, cost = rows * b, columns * cost
-    A = sp.csr_array(A.multiply(np.reshape(rows, (-1, 1))).multiply(np.reshape(columns, (1, -1))))
-    unit, price = np.abs(b).max(), np.abs(cost).max()
-    b, cost = b / unit, cost / price
-    n, m = len(cost), len(b)
-    # A x - s = b: with the slacks as variables all that can be violated are bounds.
-    whole = sp.hstack([A, -sp.eye_array(m)], format="csr")
-    costs, least = (
-        np.append(cost, np.zeros(m)),
-        np.append(np.where(free, -np.inf, 0.0), np.zeros(m)),
-    )
-    x, y = np.append(np.zeros(n), -b), np.zeros(m)
-    unbounded, right = np.isinf(least), np.arange(m) < n_margins
-    primal, dual = 1.0, 1.0
-    best: tuple[Array, Array] | None = None
-    for _ in range(count):
-        found = scipy.optimize.linprog(
-            dual * (costs - whole.T @ y),
-            A_eq=whole,
-            b_eq=np.zeros(m),
-            bounds=np.column_stack([primal * (least - x), np.full(n + m, np.inf)]),
-            method="highs",
-            options={
-                "primal_feasibility_tolerance": TOLERANCE,
-                "dual_feasibility_tolerance": TOLERANCE,
-                "time_limit": deadline.left,
-            },
+
+    cost: Array  # (n,)
+    A: sp.csr_array  # (m, n)
+    b: Array  # (m,)
+    free: NDArray[np.bool_]  # (n,)
+    n_margins: int
+
+    def solve(
+        self, solver: LinearProgram, deadline: Deadline, *, count: int, equilibrate: bool
+    ) -> tuple[int, tuple[Array, Array] | None]:
+        """Solve digit by digit, by this many programs at most.
+
+        Returns
+        -------
+        status : int
+            HiGHS's.
+        found : tuple of ndarray, or None
+            x, and the multipliers of the rows.
+        """
+        # --- one size for all: in rows and columns, in b, in the costs ---------------------------
+        rows: Array | float = 1.0
+        columns: Array | float = 1.0
+        if equilibrate:
+            rows, columns = _equilibration(self.A)
+        A = sp.csr_array(
+            self.A.multiply(np.reshape(rows, (-1, 1))).multiply(np.reshape(columns, (1, -1)))
         )
-        if found.status != 0 and (best is None or deadline.passed):
-            return int(found.status), best
-        if found.status != 0:  # scaled up too far
-            primal, dual = primal / BACK, dual / BACK
-            continue
-        x, y = x + found.x / primal, y + found.eqlin.marginals / dual
-        x[:n] = np.where(free, x[:n], np.maximum(x[:n], 0.0))
-        size = abs(A) @ np.abs(x[:n])
-        x[n:] = A @ x[:n] - b - np.where(right, ROUNDING * size, 0.0)
-        best = x[:n] * columns * unit, np.maximum(y, 0.0) * rows * price
-        reduced = costs - whole.T @ y
-        lacking, missing = -x[n:], np.where(unbounded, np.abs(reduced), -reduced)
-        excess = cost @ x[:n] - b @ y
-        if (
-            (lacking <= DIGITS * np.where(right, np.abs(b), size)).all()
-            and (missing <= DIGITS * (costs + abs(whole).T @ np.abs(y))).all()
-            and excess <= DIGITS * np.abs(cost @ x[:n])
-        ):
-            break
-        missing = np.append(missing, excess / max(np.abs(x[:n]).sum(), SMALLEST))
-        primal = min(1.0 / max(lacking.max(), SMALLEST), primal * GROWTH)
-        dual = min(1.0 / max(missing.max(), SMALLEST), dual * GROWTH)
-    return 0, best
+        b = rows * self.b
+        cost = columns * self.cost
+        unit = np.abs(b).max()
+        unit_of_cost = np.abs(cost).max()
+        b = b / unit
+        cost = cost / unit_of_cost
+
+        # --- A x - s = b: with the slacks s as variables all that can be violated are bounds ------
+        n = len(cost)
+        m = len(b)
+        whole = sp.hstack([A, -sp.eye_array(m)], format="csr")
+        costs = np.append(cost, np.zeros(m))
+        least = np.append(np.where(self.free, -np.inf, 0.0), np.zeros(m))
+        unbounded = np.isinf(least)
+        of_margins = np.arange(m) < self.n_margins
+        smallest = 2.0**-200  # a violation in the place of 0, to divide by
+        options: dict[str, Any] = {
+            "primal_feasibility_tolerance": solver.highs_tolerance,
+            "dual_feasibility_tolerance": solver.highs_tolerance,
+        }
+
+        x = np.append(np.zeros(n), -b)
+        y = np.zeros(m)
+        primal = 1.0  # how much the correction of x is scaled up, and that of y
+        dual = 1.0
+        best: tuple[Array, Array] | None = None
+        for _ in range(count):
+            # --- the program of the correction ---------------------------------------------------
+            correction = scipy.optimize.linprog(
+                dual * (costs - whole.T @ y),
+                A_eq=whole,
+                b_eq=np.zeros(m),
+                bounds=np.column_stack([primal * (least - x), np.full(n + m, np.inf)]),
+                method="highs",
+                options=options | {"time_limit": deadline.left},
+            )
+            if correction.status != 0:
+                if best is None or deadline.passed:
+                    return int(correction.status), best
+                # It was scaled up too far.
+                primal /= solver.step_back
+                dual /= solver.step_back
+                continue
+            x = x + correction.x / primal
+            y = y + correction.eqlin.marginals / dual
+
+            # --- what is still violated ----------------------------------------------------------
+            x[:n] = np.where(self.free, x[:n], np.maximum(x[:n], 0.0))
+            size = abs(A) @ np.abs(x[:n])
+            x[n:] = A @ x[:n] - b - np.where(of_margins, solver.rounding * size, 0.0)
+            best = x[:n] * columns * unit, np.maximum(y, 0.0) * rows * unit_of_cost
+            reduced = costs - whole.T @ y
+            lacking = -x[n:]
+            missing = np.where(unbounded, np.abs(reduced), -reduced)
+            excess = cost @ x[:n] - b @ y
+            feasible = lacking <= solver.digits * np.where(of_margins, np.abs(b), size)
+            sizes_of_costs = costs + abs(whole).T @ np.abs(y)
+            dual_feasible = missing <= solver.digits * sizes_of_costs
+            converged = excess <= solver.digits * np.abs(cost @ x[:n])
+            if feasible.all() and dual_feasible.all() and converged:
+                break
+            worst = max(missing.max(), excess / max(np.abs(x[:n]).sum(), smallest))
+            primal = min(1.0 / max(lacking.max(), smallest), primal * solver.growth)
+            dual = min(1.0 / max(worst, smallest), dual * solver.growth)
+        return 0, best

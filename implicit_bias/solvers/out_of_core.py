@@ -1,19 +1,29 @@
 r"""Linear margin problems of more samples than fit into memory: blocks of rows, which Dask reads.
 
 The rounds are those of `rounds`. Their working set S is in memory, in one place; the data are not.
-S is solved by `solve`, whose certified lower bound holds for all samples, with alpha 0 on the
-others; and if S is not separable, all samples are not, with the same proof. `price_blocks` passes
-over all data: each block gives its smallest margin less its rounding errors, and the few rows that
-violate most. The norm over the smallest margin of all is the certified upper bound.
+
+1. `solve` solves the problem on S. Its certified lower bound holds for all samples, with alpha 0 on
+   the others; and if S is not separable, all samples are not, with the same proof.
+2. `price_blocks` passes over all data. Each block gives its smallest margin less its rounding
+   errors, and the few rows that violate most. The norm over the smallest margin of all is the
+   certified upper bound.
+3. The rows that violate most join S, and what is clearly no support vector leaves it.
 
 The bounds are those of `certify` on all samples at once, as real numbers of the stored values.
+
+A block is a chunk of a Dask array, or a part of a memory map's file. A function of each block is
+computed by the workers of a ``distributed.Client``, each holding a block at a time; without a
+client by the threads of this process.
 """
 
 from __future__ import annotations
 
+import mmap
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,18 +37,14 @@ from implicit_bias.bounds.separability import Conflict, find_conflict
 from implicit_bias.bounds.status import relative_gap
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, MarginProblem
-from implicit_bias.problem.constraints import worst_rows
+from implicit_bias.problem.constraints import Integers, spread, worst_rows
 from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import BoundsAt, OnProgress, Solution, check_report, no_report
 from implicit_bias.solvers.iteration import follow, nothing_yet
 from implicit_bias.solvers.rounds import Exchange, Rounds
-from implicit_bias.solvers.row_blocks import Blocks, SomeRows, of_rows
 from implicit_bias.solvers.solve import solve
 
-FIRST_SIZE = 2000
-MOST_ROWS = 100_000
-# S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
-INNER_SHARE = 0.1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +94,7 @@ class OutOfCoreSolution:
     status: Status
     certificate: Certificate
     working: MarginProblem
-    index: NDArray[np.int64]
+    index: Integers
     alpha: Array
     support: NDArray[np.int64]
     n_samples: int
@@ -105,8 +111,10 @@ class OutOfCoreSolution:
     @property
     def message(self) -> str:
         """The status in words, with cause and cure where they are known."""
-        said = self.status.explain(self.certificate)
-        return f"{said}: {self.conflict.cause}" if self.conflict else said
+        message = self.status.explain(self.certificate)
+        if self.conflict is not None:
+            message += f": {self.conflict.cause}"
+        return message
 
     def decision(self, X: Any) -> Any:
         """f(x_n) + b, shape (n,) or (n, K), of an array X (n, D), a memory map or Dask's array."""
@@ -126,16 +134,16 @@ def solve_out_of_core(
     classes: int | None = None,
     tol: float = 1e-6,
     rows_a_block: int | None = None,
-    most_rows: int = MOST_ROWS,
+    most_rows: int = 100_000,
     max_rounds: int = 100,
     max_seconds: float | None = None,
     on_progress: OnProgress = no_report,
 ) -> OutOfCoreSolution:
     """Solve the hard margin of a linear model on data that are never in memory as a whole.
 
-    What `max_margin` poses and `solve` solves, for a Dask array or a memory map. Blocks of rows are
-    read and passed over by Dask: by the workers of a ``distributed.Client`` where there is one,
-    else by threads of this process.
+    What `max_margin` formulates and `solve` solves, for a Dask array or a memory map. Blocks of
+    rows are read and passed over by Dask: by the workers of a ``distributed.Client`` where there is
+    one, else by threads of this process.
 
     Parameters
     ----------
@@ -192,18 +200,169 @@ def solve_out_of_core(
     validation.check_count(most_rows, "most_rows")
     validation.check_count(max_rounds, "max_rounds")
     deadline = Deadline.asked(max_seconds)
+    policy = Exchange(first_size=2000, growth=1.0)
     blocks = Blocks.of(X, y, rows_a_block)
-    first = blocks.spread(min(FIRST_SIZE, most_rows), deadline)  # which has all labels
+    # The first working set has all labels that there are.
+    first = blocks.sample_evenly(min(policy.first_size, most_rows), deadline)
     count = validation.as_class_labels(first.y, len(first), classes)[1]
     model = Architecture(NoGates(blocks.n_features), norm=as_norm(norm, groups))
 
-    def posed(rows: SomeRows) -> MarginProblem:
-        y = rows.y if count is None else rows.y.astype(np.int64)
-        return model.problem(rows.X, y, np.inf, intercept, count)
+    def problem_on(rows: SomeRows) -> MarginProblem:
+        labels = rows.y
+        if count is not None:
+            labels = labels.astype(np.int64)
+        return model.problem(rows.X, labels, np.inf, intercept, count)
 
-    policy = Exchange(FIRST_SIZE, growth=1.0)
-    run = _BlockRounds(blocks, posed, first, policy, most_rows, tol, deadline)
-    return run.solution(*follow(run.steps(), max_rounds, on_progress, deadline=deadline))
+    run = _BlockRounds(blocks, problem_on, first, policy, most_rows, tol, deadline)
+    status, history = follow(run.steps(), max_rounds, on_progress, deadline=deadline)
+    working = run.proof.problem
+    conflict = None
+    if run.lower == np.inf:
+        conflict = find_conflict(working, run.proof.rows.index)
+    return OutOfCoreSolution(
+        coef=run.best.coef,
+        intercept=run.best.intercept,
+        status=status,
+        certificate=Certificate(
+            run.lower,
+            run.upper,
+            relative_gap(run.lower, run.upper),
+            1.0 if run.upper < np.inf else np.nan,
+            run.proof.dual_norms,
+        ),
+        working=working,
+        index=run.proof.rows.index,
+        alpha=run.best.alpha,
+        support=run.proof.support,
+        n_samples=blocks.n_samples,
+        history=history,
+        conflict=conflict,
+    )
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _LowerBound:
+    """What attains the best lower bound: rows of the data, their problem, ||V_g|| and support."""
+
+    rows: SomeRows
+    problem: MarginProblem
+    dual_norms: Array
+    support: Integers
+
+
+class _BlockRounds(Rounds):
+    """The rounds of one solve: the working set is in memory, all else in blocks.
+
+    Attributes
+    ----------
+    working : SomeRows
+        The working set.
+    problem : MarginProblem
+        Its problem.
+    proof : _LowerBound
+        What attains the best lower bound.
+    found : Solution
+        Of the last working set.
+    violators : SomeRows
+        Rows of all data whose margins by it are too small, the smallest first.
+    ended : Status or None
+        What ends the rounds, where the last one ends them.
+    """
+
+    found: Solution
+    violators: SomeRows
+
+    # S is solved to this share of the tolerance: a pass over the data costs more than a few steps.
+    inner_share = 0.1
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        problem_on: Callable[[SomeRows], MarginProblem],
+        first: SomeRows,
+        policy: Exchange,
+        most_rows: int,
+        tolerance: float,
+        deadline: Deadline,
+    ) -> None:
+        self.problem = problem_on(first)
+        super().__init__(nothing_yet(self.problem), tolerance)
+        self.blocks = blocks
+        self.problem_on = problem_on
+        self.working = first
+        self.rows = first.index
+        self.policy = policy
+        self.most_rows = most_rows
+        self.deadline = deadline
+        self.proof = _LowerBound(first, self.problem, np.zeros(0), first.index[:0])
+        self.ended: Status | None = None
+
+    def solve_and_price(self) -> Status | None:
+        """Solve on the working set, and pass over all data."""
+        self.problem = self.problem_on(self.working)
+        inner = self.inner_share * self.tolerance
+        found = solve(self.problem, tol=inner, max_seconds=self.deadline.left)
+        self.found = found
+        if found.certificate.lower > self.lower:
+            self.improve_lower(found.certificate.lower, found.alpha)
+            support = self.rows[found.support]
+            dual_norms = found.certificate.dual_norms
+            self.proof = _LowerBound(self.working, self.problem, dual_norms, support)
+        if found.status.inseparable or not np.isfinite(found.certificate.upper):
+            self.ended = found.status
+            return None
+        try:
+            self.violators = self._pass(found)
+        except TimeoutError:
+            self.ended = Status.TIME_LIMIT
+        return None
+
+    def _pass(self, found: Solution) -> SomeRows:
+        """Take the upper bound of all data, and return the rows that violate, worst ones first."""
+        unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
+        coef = found.coef / unit
+        offsets = found.intercept / unit
+        priced = price_blocks(
+            self.blocks,
+            coef,
+            offsets,
+            self.problem.classes,
+            below=1.0 / unit,
+            count=max(self.policy.first_size, len(self.working)),
+            deadline=self.deadline,
+        )
+        if priced.at_least > 0:
+            norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
+            upper = up(norm / priced.at_least)
+            self.improve_upper(upper, coef / priced.smallest, offsets / priced.smallest)
+        return priced.rows.take(np.argsort(priced.margins, kind="stable"))
+
+    def choose_next(self) -> Status | None:
+        """Choose the next working set; a status where there is none."""
+        if self.ended is not None:
+            return self.ended
+        problem, found = self.problem, self.found
+        margins = problem.margins(problem.decision(found.coef), found.intercept)
+        clear = self.policy.clear(margins, problem.totals(found.alpha))
+        if problem.intercept:
+            # An offset alone would win a class without samples: the nearest one of each stays.
+            for label in np.unique(self.working.y):
+                members = np.flatnonzero(self.working.y == label)
+                clear[members[np.argmin(margins[members])]] = False
+        kept = self.staying(clear)
+        joining = self.violators.take(~np.isin(self.violators.index, self.rows))
+        if len(joining) == 0:
+            return Status.NUMERICAL_TROUBLE
+        room = self.policy.room(len(self.rows), len(kept), self.most_rows)
+        if room == 0:
+            return Status.MEMORY_LIMIT
+        joining = joining.take(np.arange(min(room, len(joining))))
+        self.working = self.working.take(np.isin(self.rows, kept)).joined(joining)
+        self.exchange(kept, joining.index)
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +423,7 @@ def price_blocks(
     TimeoutError
         The deadline has passed.
     """
-    found = blocks.map(_priced, coef, offsets, classes, below, count, deadline=deadline)
+    found = blocks.map(_price_block, coef, offsets, classes, below, count, deadline=deadline)
     margins = np.concatenate([part.margins for part in found])
     first, *others = [part.rows for part in found]
     rows = first.joined(*others)  # in the order of the blocks, as the margins are
@@ -272,134 +431,238 @@ def price_blocks(
     return Prices(
         min(part.at_least for part in found),
         min(part.smallest for part in found),
-        rows.of(best),
+        rows.take(best),
         margins[best],
     )
 
 
-def _priced(
+# --- blocks --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SomeRows:
+    """Some rows of the data, in memory.
+
+    Attributes
+    ----------
+    index : ndarray of int, shape (n,)
+        Which rows, ascending.
+    X : ndarray of shape (n, D)
+        Inputs.
+    y : ndarray of shape (n,)
+        Labels.
+    """
+
+    index: Integers
+    X: Array
+    y: Array
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.index)
+
+    def take(self, places: NDArray[np.generic]) -> SomeRows:
+        """Return those at some places, or where a mask says."""
+        return SomeRows(self.index[places], self.X[places], self.y[places])
+
+    def joined(self, *others: SomeRows) -> SomeRows:
+        """Return all rows of several, each once, ascending."""
+        parts = (self, *others)
+        index, first = np.unique(np.concatenate([p.index for p in parts]), return_index=True)
+        X = np.concatenate([p.X for p in parts])
+        y = np.concatenate([p.y for p in parts])
+        return SomeRows(index, X[first], y[first])
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Rows of data in blocks that are read when they are needed.
+
+    Attributes
+    ----------
+    parts : list of (inputs, labels, start)
+        Delayed arrays of each block, (n, D) and (n,), and its first row.
+    n_samples, n_features : int
+        N and D.
+    """
+
+    parts: list[tuple[Any, Any, int]]
+    n_samples: int
+    n_features: int
+
+    @classmethod
+    def of(cls, X: Any, y: ArrayLike | Any, rows_a_block: int | None = None) -> Blocks:
+        """Cut data into blocks; see `solve_out_of_core`."""
+        try:
+            import dask.array as da
+        except ImportError as error:
+            raise ImportError(
+                "data in blocks need Dask: pip install 'implicit-bias[dask]'"
+            ) from error
+        if not isinstance(X, da.Array | np.memmap):
+            raise TypeError(
+                f"X must be a Dask array or a memory map (numpy.memmap), not a "
+                f"{type(X).__name__}: data that are in memory go to max_margin and solve"
+            )
+        if X.ndim != 2:
+            raise ValueError(f"X must have 2 dimensions, got shape {X.shape}")
+        if isinstance(X, np.memmap):
+            X = _lazily_read(X, rows_a_block)
+        if np.isnan(X.shape[0]):
+            raise ValueError(
+                "the chunks of X have unknown sizes: call X.compute_chunk_sizes() first"
+            )
+        if X.numblocks[1] != 1:
+            raise ValueError(
+                f"X has {X.numblocks[1]} chunks across its features, but a block needs all "
+                "features of its rows: pass X.rechunk({1: -1})"
+            )
+        if not isinstance(y, da.Array):
+            whole = validation.labels_of_any_type(y)
+            validation.check_not_text(whole, "y", "number the classes from 0 on")
+            y = da.from_array(whole, chunks=-1)
+        if y.ndim != 1 or np.isnan(y.shape[0]):
+            raise ValueError(
+                f"y must have one dimension of known size, got shape {y.shape}: pass y.ravel(), "
+                "and call y.compute_chunk_sizes() first"
+            )
+        n_samples, n_features = X.shape
+        if n_samples == 0 or len(y) != n_samples:
+            raise ValueError(
+                f"X has {n_samples} rows and y has {len(y)} labels: pass one label a row, and at "
+                "least one row"
+            )
+        sizes = X.chunks[0]
+        inputs = X.to_delayed().ravel()
+        labels = y.rechunk((sizes,)).to_delayed().ravel()
+        starts = np.cumsum(sizes) - sizes
+        parts = [(inputs[b], labels[b], int(starts[b])) for b, size in enumerate(sizes) if size > 0]
+        return cls(parts, n_samples, n_features)
+
+    def map(
+        self, function: Callable[..., T], *arguments: Any, deadline: Deadline = NEVER
+    ) -> list[T]:
+        """Return function(inputs, labels, start, *arguments) of each block, computed by Dask.
+
+        Raises
+        ------
+        ValueError
+            The function's own, with the rows of its block.
+        TimeoutError
+            The deadline has passed.
+        """
+        import dask
+        from dask.base import get_scheduler
+
+        # The client whose workers compute, if there is one.
+        client: Any = getattr(get_scheduler(), "__self__", None)
+        if not hasattr(client, "compute"):
+            task = dask.delayed(partial(_in_block, function, deadline), pure=False)
+            return list(dask.compute(*[task(*part, *arguments) for part in self.parts]))
+        from distributed import as_completed
+
+        # Clocks of other machines say nothing here: there the results are waited for instead.
+        task = dask.delayed(partial(_in_block, function, NEVER), pure=False)
+        # The labels travel with each pass: what only a worker has is lost when it dies.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            futures = client.compute([task(*part, *arguments) for part in self.parts])
+        try:
+            found = dict(as_completed(futures, with_results=True, timeout=deadline.left))
+        finally:
+            client.cancel(futures)
+        return [found[future] for future in futures]
+
+    def sample_evenly(self, count: int, deadline: Deadline = NEVER) -> SomeRows:
+        """Return rows spread over the blocks, about this many; of each block all its labels."""
+        each = -(-count // len(self.parts))
+        first, *others = self.map(_sample_block, each, deadline=deadline)
+        return first.joined(*others)
+
+
+def _lazily_read(X: np.memmap[Any, Any], rows: int | None, block_bytes: int = 2**25) -> Any:
+    """Return the Dask array of a memory map, whose blocks the workers read from its file."""
+    import dask
+    import dask.array as da
+
+    base: object = X.base  # numpy's types know of arrays only
+    if not (isinstance(base, mmap.mmap) and X.flags.c_contiguous and X.filename):
+        raise ValueError(
+            "X is a part of a memory map, or one in Fortran order, whose place in the file is not "
+            "known: pass the whole map in C order, or a Dask array"
+        )
+    if X.mode == "c":
+        raise ValueError(
+            "X is a memory map of mode 'c', whose changes are not in its file, which blocks are "
+            "read from: map it with mode 'r', or write the changed inputs to a file"
+        )
+    n, D = X.shape
+    if rows is None:
+        rows = max(1, block_bytes // (8 * max(D, 1)))
+    validation.check_count(rows, "rows_a_block")
+    read = dask.delayed(_read, pure=False)
+    parts = []
+    for start in range(0, n, rows):
+        shape = (min(rows, n - start), D)
+        offset = X.offset + start * D * X.dtype.itemsize
+        part = read(str(X.filename), X.dtype, offset, shape)
+        parts.append(da.from_delayed(part, shape, X.dtype))
+    return da.concatenate(parts)
+
+
+# --- what workers compute ------------------------------------------------------------------------
+
+
+def _read(
+    name: str, dtype: np.dtype[Any], offset: int, shape: tuple[int, int]
+) -> NDArray[np.generic]:
+    """Read a block of a file: unlike a map of it, it leaves memory with the block."""
+    values = np.fromfile(name, dtype, count=shape[0] * shape[1], offset=offset)
+    if len(values) < shape[0] * shape[1]:
+        raise ValueError(f"{name} ends before all rows of X: it was cut after it was mapped")
+    return values.reshape(shape)  # C order
+
+
+def _in_block(
+    function: Callable[..., T],
+    deadline: Deadline,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    start: int,
+    *arguments: Any,
+) -> T:
+    """Call a function of a block, unless the deadline has passed; its errors name the rows."""
+    deadline.check()
+    try:
+        return function(X, y, start, *arguments)
+    except ValueError as error:
+        raise ValueError(f"in rows {start} to {start + len(X) - 1}: {error}") from error
+
+
+def _sample_block(X: NDArray[Any], y: NDArray[Any], start: int, count: int) -> SomeRows:
+    """Return rows of a block, as many of each label as of the others where it has them."""
+    inputs = validation.as_finite(X, "X", 2)
+    labels = validation.as_finite(y, "y", 1)
+    places = spread(labels, -(-count // len(np.unique(labels))))
+    return SomeRows(start + places, inputs[places], labels[places])
+
+
+def _price_block(
     X: NDArray[Any],
     y: NDArray[Any],
     start: int,
     coef: Array,
     offsets: float | Array,
     classes: int | None,
-    limit: float,
+    below: float,
     count: int,
 ) -> Prices:
     """Price a block, where it is read: as a problem of its own, which checks it."""
-    with of_rows(start, X):
-        block = MarginProblem(X, y, np.ones((len(X), 1)), np.zeros(1, np.int64), classes=classes)
+    one_gate = np.ones((len(X), 1))
+    block = MarginProblem(X, y, one_gate, np.zeros(1, np.int64), classes=classes)
     margins = margin_enclosures(block, coef, offsets)
     value = margins.value
-    places = worst_rows(value, np.arange(len(value)), limit, count)
+    places = worst_rows(value, np.arange(len(value)), below, count)
     rows = SomeRows(start + places, block.X[places], np.asarray(block.y[places], np.float64))
-    low = float((value - margins.radius).min())
-    return Prices(low, float(value.min()), rows, value[places])
-
-
-class _BlockRounds(Rounds):
-    """The rounds of one solve: the working set is in memory, all else in blocks.
-
-    Attributes
-    ----------
-    held : SomeRows
-        The working set.
-    problem : MarginProblem
-        Its problem.
-    proof : tuple of SomeRows, MarginProblem, ndarray and ndarray
-        The working set of the best lower bound, its problem, dual norms and support.
-    """
-
-    def __init__(
-        self,
-        blocks: Blocks,
-        posed: Callable[[SomeRows], MarginProblem],
-        first: SomeRows,
-        policy: Exchange,
-        most_rows: int,
-        tolerance: float,
-        deadline: Deadline,
-    ) -> None:
-        self.problem = posed(first)
-        super().__init__(nothing_yet(self.problem), tolerance)
-        self.blocks, self.posed, self.held, self.rows = blocks, posed, first, first.index
-        self.policy, self.most_rows, self.deadline = policy, most_rows, deadline
-        self.proof = first, self.problem, np.zeros(0), self.rows[:0]
-        self.ended: Status | None = None
-
-    def solve(self) -> Status | None:
-        """Solve on the working set, and pass over all data."""
-        self.problem = self.posed(self.held)
-        inner = INNER_SHARE * self.tolerance
-        self.found = found = solve(self.problem, tol=inner, max_seconds=self.deadline.left)
-        if found.certificate.lower > self.lower:
-            self.improve_lower(found.certificate.lower, found.alpha)
-            support = self.rows[found.support]
-            self.proof = self.held, self.problem, found.certificate.dual_norms, support
-        if found.status.inseparable or not np.isfinite(found.certificate.upper):
-            self.ended = found.status
-            return None
-        try:
-            self.worst = self._pass(found)
-        except TimeoutError:
-            self.ended = Status.TIME_LIMIT
-        return None
-
-    def _pass(self, found: Solution) -> SomeRows:
-        """Take the upper bound of all data, and return the rows that violate, worst ones first."""
-        unit = np.ldexp(1.0, int(np.frexp(np.abs(found.coef).max())[1]))  # exact to divide by
-        coef, offsets = found.coef / unit, found.intercept / unit
-        priced = price_blocks(
-            self.blocks,
-            coef,
-            offsets,
-            self.problem.classes,
-            below=1.0 / unit,
-            count=max(self.policy.first_size, len(self.held)),
-            deadline=self.deadline,
-        )
-        norm = self.problem.norm.value_bound(coef.reshape(self.problem.norm_shape))
-        if priced.at_least > 0:
-            upper = up(norm / priced.at_least)
-            self.improve_upper(upper, coef / priced.smallest, offsets / priced.smallest)
-        return priced.rows.of(np.argsort(priced.margins, kind="stable"))
-
-    def advance(self) -> Status | None:
-        """Choose the next working set; a status where there is none."""
-        if self.ended is not None:
-            return self.ended
-        problem, found, y = self.problem, self.found, self.held.y
-        margins = problem.margins(problem.decision(found.coef), found.intercept)
-        clear = self.policy.clear(margins, problem.totals(found.alpha))
-        for label in np.unique(y) if problem.intercept else ():  # which needs each class
-            members = np.flatnonzero(y == label)
-            clear[members[np.argmin(margins[members])]] = False
-        kept = self.staying(clear)
-        joining = self.worst.of(~np.isin(self.worst.index, self.rows))
-        room = self.policy.room(len(self.rows), len(kept), self.most_rows)
-        if len(joining) == 0 or room == 0:
-            return Status.MEMORY_LIMIT if len(joining) else Status.NUMERICAL_TROUBLE
-        joining = joining.of(np.arange(len(joining)) < room)
-        self.held = self.held.of(np.isin(self.rows, kept)).joined(joining)
-        self.exchange(kept, joining.index)
-        return None
-
-    def solution(self, status: Status, history: tuple[BoundsAt, ...]) -> OutOfCoreSolution:
-        """Return what attains the best bounds."""
-        held, working, dual_norms, support = self.proof
-        gap = relative_gap(self.lower, self.upper)
-        min_margin = 1.0 if self.upper < np.inf else np.nan
-        return OutOfCoreSolution(
-            coef=self.best.coef,
-            intercept=self.best.intercept,
-            status=status,
-            certificate=Certificate(self.lower, self.upper, gap, min_margin, dual_norms),
-            working=working,
-            index=held.index,
-            alpha=self.best.alpha,
-            support=support,
-            n_samples=self.blocks.n_samples,
-            history=history,
-            conflict=find_conflict(working, held.index) if self.lower == np.inf else None,
-        )
+    at_least = float((value - margins.radius).min())
+    return Prices(at_least, float(value.min()), rows, value[places])

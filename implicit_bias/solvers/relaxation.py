@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from implicit_bias.base.options import DEFAULTS, OnFailure, SolverOptions
 from implicit_bias.base.validation import Array, check_number
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import C_in_words, MarginProblem
+from implicit_bias.problem.constraints import Integers
 from implicit_bias.solvers.base import Solution
 from implicit_bias.solvers.solve import solve
-
-# C of the soft margin where the user names none, in units of 1 / (root mean square feature norm):
-# then it does not depend on the scale of the data.
-DEFAULT_SOFT_C = 100.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +22,7 @@ class Relaxed:
     Attributes
     ----------
     solution : Solution
-        Of the problem as posed, or of its relaxation; ``alpha`` has an entry for each sample of
-        the problem as posed.
+        Of the problem itself, or of its relaxation; ``alpha`` has an entry for each of its samples.
     C : float or ndarray of shape (N,)
         The C it was solved with.
     dropped : ndarray of int
@@ -40,25 +35,30 @@ class Relaxed:
 
     solution: Solution
     C: float | Array
-    dropped: NDArray[np.int64]
+    dropped: Integers
     failure: Solution | None = None
     done: str = ""
 
-    def among(self, n_samples: int, kept: NDArray[np.int64]) -> Relaxed:
-        """Return the same of this many samples, of which the problem as posed has these (N,)."""
-        solution, failure = self.solution.among(n_samples, kept), self.failure
-        if failure is not None:
-            same = failure is self.solution
-            failure = solution if same else failure.among(n_samples, kept)
+    def among(self, n_samples: int, kept: Integers) -> Relaxed:
+        """Return the same of this many samples, of which the problem has these (N,)."""
+        solution = self.solution.among(n_samples, kept)
+        failure = self.failure
+        if failure is self.solution:
+            failure = solution
+        elif failure is not None:
+            failure = failure.among(n_samples, kept)
         dropped = np.setdiff1d(np.arange(n_samples), np.delete(kept, self.dropped))
         return replace(self, solution=solution, failure=failure, dropped=dropped)
 
     @property
     def message(self) -> str:
         """What is wrong, and what was done about it; empty where nothing is."""
-        first = [f"{self.failure.message}; {self.done}"] if self.failure is not None else []
-        said = self.solution.status is Status.OPTIMAL or self.solution is self.failure
-        return "; ".join(first if said else [*first, self.solution.message])
+        parts = []
+        if self.failure is not None:
+            parts = [self.failure.message, self.done]
+        if self.solution.status is not Status.OPTIMAL and self.solution is not self.failure:
+            parts.append(self.solution.message)
+        return "; ".join(parts)
 
 
 def solve_relaxed(
@@ -87,29 +87,35 @@ def solve_relaxed(
         Of the samples in the soft margin: their C is ``soft_C`` times these.
     """
     if soft_C is None:
-        soft_C = DEFAULT_SOFT_C / problem.scale
+        # In units of one over the features' norm: then it does not depend on the data's scale.
+        soft_C = 100.0 / problem.scale
     check_number(soft_C, "soft_C", "(0, inf)")
     solution = solve(problem, *solving)
-    nothing = np.zeros(0, dtype=np.int64)
+    none: Integers = np.zeros(0, dtype=np.int64)
     if not solution.status.inseparable or on_failure in ("raise", "warn"):
-        return Relaxed(solution, problem.C, nothing)
-    posed = replace(problem, C=soft_C * weights)
-    soft, said = solve(posed, *solving), C_in_words(posed.C)
+        return Relaxed(solution, problem.C, none)
+
+    # --- the soft margin -------------------------------------------------------------------------
+    relaxed = replace(problem, C=soft_C * weights)
+    soft = solve(relaxed, *solving)
+    C = C_in_words(relaxed.C)
     if on_failure == "soft":
-        done = f"solved the soft margin with C={said} instead"
-        return Relaxed(soft, posed.C, nothing, solution, done)
+        done = f"solved the soft margin with C={C} instead"
+        return Relaxed(soft, relaxed.C, none, solution, done)
+
+    # --- the hard margin of what its coefficients separate ---------------------------------------
     if soft.status is Status.INTERRUPTED:
-        return Relaxed(soft, posed.C, nothing, solution, "no samples were left out")
-    # The soft margin's coefficients separate what they classify rightly.
-    right = problem.margins(problem.decision(soft.coef), soft.intercept) > 0
-    kept, dropped = np.flatnonzero(right), np.flatnonzero(~right)
+        return Relaxed(soft, relaxed.C, none, solution, "no samples were left out")
+    separated = problem.margins(problem.decision(soft.coef), soft.intercept) > 0
+    kept = np.flatnonzero(separated)
+    dropped = np.flatnonzero(~separated)
     lost = np.setdiff1d(problem.y, problem.y[kept])
     if len(lost):
         done = (
-            f"the soft margin with C={said} classifies no sample of class {lost[0]:g} rightly: try "
-            "a larger soft_C"
+            f"the soft margin with C={C} classifies no sample of class {lost[0]:g} rightly: try a "
+            "larger soft_C"
         )
-        return Relaxed(solution, problem.C, nothing, solution, done)
-    padded = solve(problem.subset(kept), *solving).among(problem.n_samples, kept)
+        return Relaxed(solution, problem.C, none, solution, done)
+    hard = solve(problem.subset(kept), *solving).among(problem.n_samples, kept)
     done = f"left out {len(dropped)} samples that the soft margin misclassifies"
-    return Relaxed(padded, problem.C, dropped, solution, done)
+    return Relaxed(hard, problem.C, dropped, solution, done)

@@ -62,7 +62,8 @@ class Rotations:
     def of(cls, gates: sp.csr_array, groups: Integers) -> Rotations:
         """Find them."""
         columns, own = np.unique(groups, axis=1, return_inverse=True)  # (K', G')
-        owner, n_own = own.reshape(-1), columns.shape[1]
+        owner = own.reshape(-1)
+        n_own = columns.shape[1]
         size = np.bincount(gates.indices, np.abs(gates.data), minlength=gates.shape[1])
         used = np.flatnonzero(size)  # a gate that is always off has V_m = 0
         samples = np.repeat(np.arange(gates.shape[0]), np.diff(gates.indptr))  # of each entry
@@ -84,8 +85,11 @@ class RotatedGates:
 
     def __init__(self, gates: sp.csr_array, groups: Integers) -> None:
         found = Rotations.of(gates, groups)
-        self.columns, self._owner, used = found.columns, found.owner, found.used
-        widths, rotate, n_own = found.widths, found.rotate, len(found.widths)
+        self.columns = found.columns
+        self._owner = found.owner
+        used = found.used
+        widths = found.widths
+        rotate = found.rotate
         total = np.where(rotate, found.sums, 0.0)  # S_g
         self.share = total**2 / np.maximum(widths, 1)
         # zeta's part along the constant column, for each gate: S_g / C_g.
@@ -94,19 +98,24 @@ class RotatedGates:
         # The rotation, one block a group: Helmert's rows are orthonormal and orthogonal to 1.
         order = used[np.argsort(self._owner[used], kind="stable")]
         left = widths - rotate
-        first_row, first_column = np.cumsum(widths) - widths, np.cumsum(left) - left
-        rows, columns, values = [], [], []
+        first_row = np.cumsum(widths) - widths
+        first_column = np.cumsum(left) - left
+        rows: list[Integers] = []
+        columns: list[Integers] = []
+        values: list[Array] = []
         for width, turned in set(zip(widths.tolist(), rotate.tolist(), strict=True)):
-            block = scipy.linalg.helmert(width).T if turned else sp.eye_array(width)
-            entries = sp.coo_array(block)
+            entries = sp.coo_array(sp.eye_array(width))
+            if turned:
+                entries = sp.coo_array(scipy.linalg.helmert(width).T)
             alike = np.flatnonzero((widths == width) & (rotate == turned))[:, None]
             rows.append(order[(first_row[alike] + entries.row).ravel()])
             columns.append((first_column[alike] + entries.col).ravel())
             values.append(np.tile(entries.data, len(alike)))
-        index = np.concatenate(rows), np.concatenate(columns)
-        shape = (gates.shape[1], int(left.sum()))
-        self._rotation = sp.csc_array((np.concatenate(values), index), shape)  # (M, M')
-        self.own = np.repeat(np.arange(n_own), left)
+        self._rotation = sp.csc_array(  # (M, M')
+            (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
+            (gates.shape[1], int(left.sum())),
+        )
+        self.own = np.repeat(np.arange(len(widths)), left)
         constant = np.ones((gates.shape[0], 1))
         self.rotated = np.hstack([(gates @ self._rotation).toarray(), constant])
 

@@ -13,8 +13,9 @@ The optimum of S cannot fall but by the inner solves' tolerance, and rises when 
 constraint joins; none leaves twice: the rounds end. Columns can be priced like rows
 (`linear_program`).
 
-`Rounds` is the loop with its bounds, `RowRounds` that of constraints in memory, and `solve_on_some`
-the same without bounds, for programs of which the last solution alone counts.
+`Rounds` is the loop with its bounds: of constraints in memory for `working_set` and
+`linear_program` (`RowRounds`), of blocks of samples for `out_of_core`. `solve_on_some` is the same
+loop without bounds, for problems of which the last solution alone counts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from implicit_bias.solvers.base import Answer
 from implicit_bias.solvers.iteration import Run, Steps, nothing_yet
 
 Found = TypeVar("Found")
-NONE: Integers = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Exchange:
 
     def room(self, size: int, kept: int, capacity: int) -> int:
         """Return how many rows may join a set of this size, of which so many stay."""
-        return max(0, min(max(self.first_size, int(self.growth * size)), capacity - kept))
+        wanted = max(self.first_size, int(self.growth * size))
+        return max(0, min(wanted, capacity - kept))
 
 
 class Rounds(Run):
@@ -84,27 +85,34 @@ class Rounds(Run):
     """
 
     def __init__(self, nothing: Answer, tolerance: float) -> None:
-        self.tolerance, self.best, self.rows = tolerance, nothing, NONE
-        self.lower, self.upper = 0.0, np.inf
-        self._left, self._stays = NONE, NONE  # rows that left once, and that had to come back
+        self.tolerance = tolerance
+        self.best = nothing
+        self.lower = 0.0
+        self.upper = np.inf
+        none = np.zeros(0, dtype=np.int64)
+        self.rows: Integers = none
+        self._left = none  # rows that left once
+        self._stays = none  # rows of these that had to come back
 
     @abstractmethod
-    def solve(self) -> Status | None:
+    def solve_and_price(self) -> Status | None:
         """Solve on the working set, and price all rows; a status where that ends the rounds."""
 
     @abstractmethod
-    def advance(self) -> Status | None:
+    def choose_next(self) -> Status | None:
         """Choose the next working set; a status where there is none."""
 
     @final
     def steps(self) -> Steps:
         """Go from round to round."""
         while True:
-            ended = self.solve()
+            ended = self.solve_and_price()
             if ended is not None:
                 return ended
             yield self.lower, self.upper
-            ended = Status.OPTIMAL if self.gap <= self.tolerance else self.advance()
+            if self.gap <= self.tolerance:
+                return Status.OPTIMAL
+            ended = self.choose_next()
             if ended is not None:
                 return ended
 
@@ -116,22 +124,24 @@ class Rounds(Run):
     @property
     def gap(self) -> float:
         """Relative gap between the bounds."""
-        return (self.upper - self.lower) / self.lower if self.lower > 0 else np.inf
+        if self.lower <= 0:
+            return np.inf
+        return (self.upper - self.lower) / self.lower
 
-    def improve_lower(self, lower: float, alpha: Array) -> bool:
+    def improve_lower(self, lower: float, alpha: Array) -> None:
         """Take over dual variables with this lower bound, if they are as good as any."""
-        better = lower >= self.lower
-        if better:
-            self.lower, self.best = lower, replace(self.best, alpha=alpha)
-        return better
+        if lower >= self.lower:
+            self.lower = lower
+            self.best = replace(self.best, alpha=alpha)
 
     def improve_upper(self, upper: float, coef: Array, intercept: float | Array) -> None:
         """Take over coefficients with this upper bound, if they are as good as any."""
         if upper <= self.upper:
-            self.upper, self.best = upper, replace(self.best, coef=coef, intercept=intercept)
+            self.upper = upper
+            self.best = replace(self.best, coef=coef, intercept=intercept)
 
     def staying(self, clear: NDArray[np.bool_]) -> Integers:
-        """Return the rows of the working set but those that are clearly no support."""
+        """Return the rows of the working set but the clear ones, which leave it once only."""
         return self.rows[~clear | np.isin(self.rows, self._stays)]
 
     def exchange(self, kept: Integers, joining: Integers) -> None:
@@ -157,7 +167,8 @@ class RowRounds(Rounds):
 
     def __init__(self, problem: MarginProblem, tolerance: float) -> None:
         super().__init__(nothing_yet(problem), tolerance)
-        self.problem, self.constraints = problem, problem.constraints
+        self.problem = problem
+        self.constraints = problem.constraints
 
     @property
     def working(self) -> Constraints:

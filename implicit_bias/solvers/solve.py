@@ -1,15 +1,25 @@
-"""Solve a margin problem, and grade the answer: the same certificate for every solver."""
+"""Solve a margin problem, and grade the answer: the same certificate for every solver.
+
+`solve` is read from top to bottom:
+
+=========  =====================================================================================
+choose     the method of the smallest estimated time (`choice`), or the one that is named
+run        the method, and grade what it found: certified bounds, and the status they bear out
+fall back  where "auto" did not settle the problem (`_fall_back`): a proof that nothing separates
+           the samples; closed forms at both ends of C; one other solver of this package, which is
+           the embedding where it takes seconds; one solver of another library
+answer     with the best bounds of all that ran, who failed before, and what a user could change
+=========  =====================================================================================
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from implicit_bias.base.deadline import NEVER, Deadline
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, UnsuitableError
 from implicit_bias.bounds.certificate import Graded, Status, grade
@@ -39,18 +49,15 @@ from implicit_bias.solvers.base import (
     Start,
     Tolerances,
     check_report,
+    check_start,
     in_words,
     no_report,
 )
+from implicit_bias.solvers.choice import FALL_BACK
 from implicit_bias.solvers.iteration import finite, nothing_yet
 
 # What `solve` asks for where the user does not say otherwise.
 DEFAULT = Tolerances()
-# Alpha without a separator, and with V so small, are taken by "auto" for a sign that none exists,
-# which is then to be proven; where a proof would take too long, so small ones end the search.
-DOUBTFUL, HOPELESS = 1e-4, 1e-6
-# Up to so many samples a user is told where a free offset would separate them.
-MOST_WITH_OFFSET = 3000
 # After these "auto" tries another solver.
 UNSETTLED = (
     Status.NUMERICAL_TROUBLE,
@@ -84,11 +91,11 @@ def solve(
     solver : str or Solver
         A name: "auto", "interior-point", "feature-space", "working-set", "one-group", "highs",
         "ecos", "osqp", "clarabel" or "scs". "auto" is `choose_solver` and, where that one fails,
-        another; ``stats.detail`` says why, and what was tried. HiGHS takes norms that are sums of
-        maxima, such as l1 and l_inf; the last four go through CVXPY and are slow; OSQP takes hard
-        margins of two classes and one group of Euclidean norm only. Or an object, such as
-        ``InteriorPoint(...)``, whose own options then count, and none of those below but ``start``
-        and ``on_progress``.
+        at most one other of this package and one external; ``stats.detail`` says why, and what was
+        tried. HiGHS takes norms that are sums of maxima, such as l1 and l_inf; the last four go
+        through CVXPY and are slow; OSQP takes hard margins of two classes and one group of
+        Euclidean norm only. Or an object, such as ``InteriorPoint(...)``, whose own options then
+        count, and none of those below but ``start`` and ``on_progress``.
     tol : float
         Relative gap between the certified bounds at which to stop.
     device : str
@@ -140,73 +147,116 @@ def solve(
     check_problem(problem, "solve")
     check_classes(problem)
     check_report(on_progress)
+    check_start(problem, start)
     began = time.perf_counter()
     deadline = Deadline.asked(max_seconds)
-    if isinstance(solver, Solver):
-        deadline = Deadline.after(solver.max_seconds)
-    choice.check_start(problem, start)
-    tolerances = Tolerances(gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol)
     options = choice.MethodOptions(
-        tolerances=tolerances,
+        tolerances=Tolerances(
+            gap=tol, feasibility=feasibility_tol, infeasibility=infeasibility_tol
+        ),
         max_iterations=max_iterations,
         max_seconds=max_seconds,
         device=device,
         max_memory=max_memory,
     )
+    # Methods see groups of one entry each as l1; certificates are of the problem as it is.
+    formulated = with_l1_for_single_entries(problem)
 
-    posed = with_l1_for_single_entries(problem)
-    search = _Search(problem, posed, options, on_progress, deadline)
-    automatic = isinstance(solver, str) and solver == "auto"
-    others = automatic and max_iterations is None
-    chosen, until = "", deadline
-    if isinstance(solver, str):
-        name, system = solver, None
-        if automatic:
-            choice_made = choice.choose(posed)
-            name, system, chosen = choice_made.solver, choice_made.system, str(choice_made)
-        if others and max_seconds is not None and choice_made.seconds < 0.5 * max_seconds:
-            if choice.fallbacks(posed, name):
-                until = deadline.sooner(0.5)
-        method = search.solver(name, until, system)
-        # A soft margin always has a solution.
-        if others and posed.hard_margin and (system == "features" or name == "working-set"):
-            method = _doubtful(method, posed)
+    # --- choose ------------------------------------------------------------------------------
+    falls_back = False
+    why = ""  # the method was taken
+    until = deadline  # for the method itself
+    if isinstance(solver, Solver):
+        if options != choice.MethodOptions():
+            raise ValueError(
+                "a solver object has its own options: pass them to it, as in "
+                "InteriorPoint(tolerances=Tolerances(gap=1e-8), device='cpu')"
+            )
+        method = solver
+        deadline = Deadline.after(solver.max_seconds)
+        until = deadline
+    elif not isinstance(solver, str):
+        raise TypeError(
+            f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
+            "an object such as InteriorPoint()"
+        )
+    elif solver != "auto":
+        method = choice.make_solver(solver, formulated, options)
+        method = replace(method, max_seconds=deadline.left)
     else:
-        method = _checked(solver, options)
+        chosen = choice.choose(formulated)
+        why = str(chosen)
+        falls_back = max_iterations is None
+        tolerances = options.tolerances
+        can_doubt = chosen.system == "features" or chosen.solver == "working-set"
+        if falls_back and formulated.hard_margin and can_doubt:
+            # Where nothing seems to separate the samples these two give up early. Then a proof is
+            # sought, one linear program, and where there is none another method goes on.
+            doubt = FALL_BACK.doubtful
+            if _proof_takes_too_long(formulated):
+                doubt = FALL_BACK.hopeless
+            tolerances = replace(tolerances, infeasibility=max(doubt, infeasibility_tol))
+        given = replace(options, tolerances=tolerances)
+        method = choice.make_solver(chosen.solver, formulated, given, chosen.system)
+        # Half of the time is left to others where the method should take less than half.
+        if falls_back and max_seconds is not None and chosen.seconds < 0.5 * max_seconds:
+            built_in = FALL_BACK.built_in(formulated, method.name)
+            if built_in is not None or FALL_BACK.external(formulated, deadline) is not None:
+                until = deadline.sooner(0.5)
+        # The time that making the solver took, which may load a large library, is gone.
+        method = replace(method, max_seconds=until.left)
+
     with threads(method.lent_threads(problem)):
+        # --- run -----------------------------------------------------------------------------
+        trials = _Trials(problem, formulated, method.tolerances.gap, on_progress, deadline)
         conflict = find_conflict(problem)
         if conflict is not None:
-            proof = _nothing(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
-            attempt = _Attempt.of(problem, method, proof)
-            graded = replace(attempt.graded, alpha=conflict.alpha)
-            attempt = replace(attempt, graded=graded)
+            # Two samples at most, which are the proof.
+            trials.best = trials.graded(
+                method, _untried(problem, Status.NOT_SEPARABLE, alpha=conflict.alpha)
+            )
         else:
-            attempt = search.run(method, start)
-            if start is not None and attempt.graded.status is Status.NUMERICAL_TROUBLE:
-                # Of a problem that is too unlike this one.
-                attempt = search.run(replace(method, max_seconds=deadline.left))
-            late = attempt.graded.status is Status.TIME_LIMIT and until is deadline
-            if others and attempt.unsettled and not (late and max_seconds is not None):
-                attempt = search.after(attempt)
-        advice = _advice(problem, attempt, deadline)
-    method, candidate, graded = attempt.method, attempt.candidate, attempt.graded
+            trials.best = trials.run(method, start)
+            if start is not None and trials.best.status is Status.NUMERICAL_TROUBLE:
+                # The start may be of a problem that is too unlike this one.
+                again = replace(method, max_seconds=deadline.left)
+                trials.best = trials.run(again)
+            # --- fall back -------------------------------------------------------------------
+            # A method that used all of the caller's time leaves none to others.
+            had_all = max_seconds is not None and until is deadline
+            used_up = had_all and trials.best.status is Status.TIME_LIMIT
+            if falls_back and trials.unsettled and not used_up:
+                _fall_back(trials, options)
+        # --- answer --------------------------------------------------------------------------
+        best = trials.best
+        advice = _advice(problem, best, deadline)
+    graded = best.graded
+    certificate = graded.certificate
+    # Support vectors: alpha_n, relative to its mean, exceeds what the margin exceeds 1 by. Active
+    # groups: d_g, relative to its mean, exceeds what ||V_g|| lacks of 1.
+    alpha = graded.alpha
+    if conflict is not None:
+        alpha = conflict.alpha
+    surplus = np.maximum(graded.margins - 1.0, 0.0)
+    support = np.flatnonzero(_above_mean(problem.totals(alpha)) > surplus)
+    active = _above_mean(graded.group_norms) > 1.0 - certificate.dual_norms
     return Solution(
         problem=problem,
-        alpha=graded.alpha,
+        alpha=alpha,
         group_norms=graded.group_norms,
         coef=graded.coef,
         intercept=graded.intercept,
-        support=_support(problem, graded),
-        active=_above_mean(graded.group_norms) > 1.0 - graded.certificate.dual_norms,
+        support=support,
+        active=active,
         status=graded.status,
-        certificate=graded.certificate,
+        certificate=certificate,
         stats=SolveStats(
-            solver=method.name,
-            iterations=candidate.iterations,
+            solver=best.method.name,
+            iterations=best.candidate.iterations,
             seconds=time.perf_counter() - began,
-            history=candidate.history,
+            history=best.candidate.history,
             conflict=conflict,
-            detail="; ".join(filter(None, (chosen, candidate.detail))),
+            detail="; ".join(filter(None, (why, best.candidate.detail))),
             advice=advice,
         ),
         proof=graded.proof,
@@ -222,264 +272,272 @@ class _Attempt:
     graded: Graded
 
     @property
-    def failure(self) -> str:
-        """Who failed, how, and why as far as it says."""
-        why = f" ({self.candidate.detail})" if self.candidate.detail else ""
-        return f"{self.method.name}: {self.graded.status.label}{why}"
-
-    @classmethod
-    def of(
-        cls,
-        problem: MarginProblem,
-        method: Solver,
-        candidate: Candidate,
-        deadline: Deadline = NEVER,
-    ) -> _Attempt:
-        """Grade a candidate."""
-        graded = grade(
-            problem,
-            candidate.coef,
-            candidate.alpha,
-            candidate.status,
-            intercept=candidate.intercept if problem.intercept else None,
-            gap=method.tolerances.gap,
-            infeasibility=method.tolerances.infeasibility,
-            proof=candidate.proof,
-            deadline=deadline,
-        )
-        return cls(method, candidate, graded)
-
-    @classmethod
-    def joined(cls, problem: MarginProblem, one: _Attempt, other: _Attempt) -> _Attempt:
-        """Grade what attains the better of two lower bounds, and the better of two upper ones."""
-        best = max(one, other, key=lambda attempt: attempt.graded.certificate.lower)
-        found = min(one, other, key=lambda attempt: attempt.graded.certificate.upper)
-        if best is found:
-            return best
-        candidate = replace(found.candidate, alpha=best.graded.alpha)
-        return cls.of(problem, found.method, candidate)
+    def status(self) -> Status:
+        """What the certificate bears out."""
+        return self.graded.status
 
     @property
-    def unsettled(self) -> bool:
-        """Whether another method may do better."""
-        return self.graded.status in UNSETTLED
+    def failure(self) -> str:
+        """Who failed, how, and why as far as the method says."""
+        failure = f"{self.method.name}: {self.status.label}"
+        if self.candidate.detail:
+            failure += f" ({self.candidate.detail})"
+        return failure
 
 
-def _found_by(
-    problem: MarginProblem, method: Solver, on_progress: OnProgress, start: Start | None = None
-) -> Candidate:
-    """Run a method. What it raises is numerical trouble, but for what the user raises."""
-    of_user: list[BaseException] = []
+class _Trials:
+    """The methods that ran on one problem, and the best bounds of all.
 
-    def relay(bounds: BoundsAt) -> None:
-        try:
-            on_progress(bounds)
-        except BaseException as error:
-            of_user.append(error)
-            raise
+    Attributes
+    ----------
+    problem, formulated : MarginProblem
+        The problem, and the same program as methods take it.
+    gap : float
+        The relative gap that the caller asks for.
+    on_progress : callable
+        Called with the bounds of each iteration.
+    deadline : Deadline
+        When all has to end.
+    best : _Attempt
+        What settled the problem, or has the best bounds.
+    late : bool
+        Whether a method ended by its limit of time.
+    grading : float
+        The seconds that the last certificate took.
+    """
 
-    try:
-        return finite(problem, method.run(problem, relay, start))
-    except BaseException as error:
-        if error in of_user or isinstance(error, AtomError):
-            raise
-        return _nothing(problem, Status.NUMERICAL_TROUBLE, in_words(error))
-
-
-def _nothing(problem: MarginProblem, status: Status, detail: str = "", **found: Any) -> Candidate:
-    """Return what is found without a method, and zeros for the rest."""
-    answer = vars(nothing_yet(problem)) | found
-    return Candidate(**answer, status=status, iterations=0, detail=detail)
-
-
-@dataclass
-class _Search:
-    """The way to an answer, over other methods where one fails: the best attempt, and the tries."""
-
-    problem: MarginProblem
-    posed: MarginProblem  # the same program as methods take it
-    options: choice.MethodOptions
-    on_progress: OnProgress
-    deadline: Deadline
+    best: _Attempt
     late: bool = False
-    grading: float = 0.0  # the seconds that the last certificate took
-    only_rounding_separates: bool = False
-    # A gap above the tolerance by less than this factor may be mended by asking for so much more.
-    near_miss: float = 100.0
-    # From this C on, times the features' scale, a soft margin may be a hard one.
-    large_C: float = 1e8  # noqa: N815 - C is a name
-    # A similar problem that is solved for its numbers has this long: where they help, they are
-    # found early.
-    similar_seconds: float = 10.0
+    grading: float = 0.0
 
-    def solver(
-        self, name: str, deadline: Deadline, system: choice.SystemName | None = None
-    ) -> Solver:
-        """Return a solver that has the time that is left until then."""
-        # Made first: that may load a large library.
-        made = choice.make_solver(name, self.posed, self.options, system)
-        return replace(made, max_seconds=deadline.left)
+    def __init__(
+        self,
+        problem: MarginProblem,
+        formulated: MarginProblem,
+        gap: float,
+        on_progress: OnProgress,
+        deadline: Deadline,
+    ) -> None:
+        self.problem = problem
+        self.formulated = formulated
+        self.gap = gap
+        self.on_progress = on_progress
+        self.deadline = deadline
+
+    def run(self, method: Solver, start: Start | None = None) -> _Attempt:
+        """Run a method, and grade what it found; what it raises is numerical trouble.
+
+        What ``on_progress`` raises within it is no trouble of the method, and goes to the caller.
+        """
+        of_caller: list[BaseException] = []
+
+        def relay(bounds: BoundsAt) -> None:
+            try:
+                self.on_progress(bounds)
+            except BaseException as error:
+                of_caller.append(error)
+                raise
+
+        try:
+            found = finite(self.problem, method.run(self.formulated, relay, start))
+        except BaseException as error:  # a panic of a library in Rust is no Exception
+            if error in of_caller or isinstance(error, AtomError):
+                raise
+            # `in_words` raises again what the caller can mend.
+            found = _untried(self.problem, Status.NUMERICAL_TROUBLE, in_words(error))
+        return self.graded(method, found)
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""
         began = time.perf_counter()
-        attempt = _Attempt.of(self.problem, method, found, self.deadline)
+        intercept = found.intercept if self.problem.intercept else None
+        graded = grade(
+            self.problem,
+            found.coef,
+            found.alpha,
+            found.status,
+            intercept=intercept,
+            gap=self.gap,
+            infeasibility=method.tolerances.infeasibility,
+            proof=found.proof,
+            deadline=self.deadline,
+        )
         self.grading = time.perf_counter() - began
-        return attempt
+        self.late = self.late or graded.status is Status.TIME_LIMIT
+        return _Attempt(method, found, graded)
 
-    def run(self, method: Solver, start: Start | None = None) -> _Attempt:
-        """Run a method, and grade what it found."""
-        found = _found_by(self.posed, method, self.on_progress, start)
-        attempt = self.graded(method, found)
-        self.late = self.late or attempt.graded.status is Status.TIME_LIMIT
-        return attempt
-
-    def after(self, first: _Attempt) -> _Attempt:
-        """Return the answer of what settles the problem first, or the nearest one."""
-        self.attempt, self.tried = first, [first.failure]
-        if not self.beyond_proof:
-            self.seek_proof()
-            self.seek_what_nearly_proves()
-        if not self.beyond_proof:
-            self.ask_for_more()
-            self.try_ends_of_C()
-            self.try_others()
-            if self.lacks_separator and _has_another_norm(self.problem):
-                found = self.solved(replace(self.problem, norm=L2()))
-                if found is not None:
-                    self.join(found)
-                    self.tried.append("separator of the Euclidean norm")
-        found, graded = self.attempt.candidate, self.attempt.graded
-        late = self.late or self.deadline.passed or graded.status is Status.TIME_LIMIT
-        if self.attempt.unsettled and late:
-            # Without a limit of the user's it was one of a method's own.
-            limited = self.deadline.left is not None
-            ended = Status.TIME_LIMIT if limited else Status.ITERATION_LIMIT
-            graded = replace(graded, status=ended)
-        found = replace(found, detail=f"after {', '.join(self.tried)}")
-        return replace(self.attempt, candidate=found, graded=graded)
+    def join(self, other: _Attempt) -> None:
+        """Take an attempt that settles the problem; else the better one of each two bounds."""
+        if other.status not in UNSETTLED:
+            self.best = other
+            return
+        both = self.best, other
+        lower = max(both, key=lambda attempt: attempt.graded.certificate.lower)
+        upper = min(both, key=lambda attempt: attempt.graded.certificate.upper)
+        if lower is not upper:
+            joined = replace(upper.candidate, alpha=lower.graded.alpha)
+            upper = self.graded(upper.method, joined)
+        self.best = upper
 
     @property
-    def goes_on(self) -> bool:
+    def unsettled(self) -> bool:
+        """Whether another method may do better."""
+        return self.best.status in UNSETTLED
+
+    @property
+    def go_on(self) -> bool:
         """Whether there is something to find, and time for it and for its certificate."""
-        return self.attempt.unsettled and self.deadline.allows(2 * self.grading)
+        return self.unsettled and self.deadline.allows(2 * self.grading)
 
     @property
-    def lacks_separator(self) -> bool:
-        """Whether it goes on because there is no upper bound."""
-        return self.goes_on and bool(np.isinf(self.attempt.graded.certificate.upper))
-
-    @property
-    def beyond_proof(self) -> bool:
-        """Whether nothing seems to separate the samples, and a proof would be none, or too long."""
-        if self.attempt.graded.status is not Status.NEARLY_INSEPARABLE:
-            return False
-        return self.only_rounding_separates or _proof_takes_too_long(self.problem)
-
-    def join(self, found: Candidate) -> None:
-        """Take the bounds of what was found into account; say so where it settles the problem."""
-        again = self.graded(self.attempt.method, found)
-        self.attempt = _Attempt.joined(self.problem, self.attempt, again)
-        if not self.attempt.unsettled and found.detail:
-            self.tried.append(found.detail)
-
-    def ask_for_more(self) -> None:
-        """Let the method solve on where it has missed the tolerance narrowly."""
-        method, tolerances = self.attempt.method, self.attempt.method.tolerances
-        if self.goes_on and self.attempt.graded.certificate.gap < self.near_miss * tolerances.gap:
-            more = replace(tolerances, gap=tolerances.gap / self.near_miss)
-            asked = replace(method, tolerances=more, max_seconds=self.deadline.left)
-            found = _found_by(self.posed, asked, self.on_progress)
-            self.join(replace(found, detail=f"solved to {more.gap:g}"))
-
-    def try_ends_of_C(self) -> None:  # noqa: N802 - C is a name
-        """Try zeta = 0, which is exact where the box alone binds, and the hard margin's solution.
-
-        That is exact where the box binds nowhere. The numbers of such problems are too far apart
-        for a method that follows both constraints.
-        """
-        problem = self.problem
-        if self.goes_on and not problem.hard_margin:
-            alpha = problem.constraints.alpha_of_zero(problem.shares)
-            self.join(_nothing(problem, Status.OPTIMAL, "zeta = 0", alpha=alpha))
-        large = not problem.hard_margin and problem.box.min() * problem.scale >= self.large_C
-        if self.goes_on and large:
-            hard = self.solved(replace(problem, C=np.inf))
-            if hard is not None:
-                self.join(replace(hard, detail="solved with a hard margin"))
-
-    def try_others(self) -> None:
-        """Try the other solvers, in the order of `choice.fallbacks`."""
-        left = choice.fallbacks(self.posed, self.attempt.method.name)
-        if self.attempt.method.tolerances != self.options.tolerances:  # it gave up early, in doubt
-            left.insert(0, choice.Fallback(self.attempt.method.name))
-        while left and self.goes_on:
-            fallback = left.pop(0)
-            deadline = self.deadline.sooner(0.5) if left else self.deadline
-            other = self.solver(fallback.solver, deadline.within(fallback.seconds))
-            try:
-                again = self.run(other)
-            except (MemoryError, ImportError, UnsuitableError) as error:
-                # It must not cost the answer that there is.
-                why = Status.MEMORY_LIMIT.label if isinstance(error, MemoryError) else error
-                self.tried.append(f"{fallback.solver}: {why}")
-                continue
-            both = again.unsettled
-            self.attempt = _Attempt.joined(self.problem, self.attempt, again) if both else again
-            if self.attempt.unsettled:
-                self.tried.append(again.failure)
-
-    def seek_proof(self) -> None:
-        """Seek a proof that nothing separates the samples, if there is no separator."""
-        if not self.lacks_separator:
-            return
-        proof = prove_not_separable(self.problem, deadline=self.deadline)
-        if proof is None:
-            return
-        zero = np.zeros_like(self.attempt.candidate.coef)
-        found = replace(self.attempt.candidate, alpha=proof.alpha, coef=zero, proof=proof)
-        again = self.graded(self.attempt.method, found)
-        if again.graded.status is Status.NOT_SEPARABLE:
-            self.tried.append("proven")
-            self.attempt = again
-
-    def seek_what_nearly_proves(self) -> None:
-        """Seek a proof but for the last digits of redundant columns, if there is no other."""
-        if not self.lacks_separator or self.attempt.graded.status is not Status.NEARLY_INSEPARABLE:
-            return
-        alpha = nearly_a_proof(self.problem, self.deadline)
-        if alpha is not None:
-            self.only_rounding_separates = True
-            self.join(replace(self.attempt.candidate, alpha=alpha, detail=""))
-            self.tried.append("nothing separates but the last digits of redundant columns")
-
-    def solved(self, similar: MarginProblem) -> Candidate | None:
-        """Solve a similar problem for its numbers; None where there is no memory for it."""
-        options = self.options
-        try:
-            found = solve(
-                similar,
-                tol=options.tolerances.gap,
-                device=options.device,
-                max_seconds=self.deadline.within(self.similar_seconds).left,
-                max_memory=options.max_memory,
-            )
-        except MemoryError:
-            return None
-        answer = {name: getattr(found, name) for name in ("alpha", "coef", "intercept", "status")}
-        return Candidate(**answer, iterations=found.stats.iterations)
+    def lack_separator(self) -> bool:
+        """Whether to go on because there is no upper bound."""
+        return self.go_on and bool(np.isinf(self.best.graded.certificate.upper))
 
 
-def _doubtful(method: Solver, problem: MarginProblem) -> Solver:
-    """Return a method that gives up early where nothing seems to separate the samples.
+def _untried(
+    problem: MarginProblem, status: Status, detail: str = "", alpha: Array | None = None
+) -> Candidate:
+    """Return what is known without a method: zeta = 0, and alpha = 0 unless it is given."""
+    nothing = nothing_yet(problem)
+    return Candidate(
+        alpha=nothing.alpha if alpha is None else alpha,
+        coef=nothing.coef,
+        intercept=nothing.intercept,
+        status=status,
+        iterations=0,
+        detail=detail,
+    )
 
-    A proof is sought then, which takes one linear program: where there is none, and the program
-    finds a separator instead, the method goes on with its own tolerance. Where a proof would take
-    too long, what the method says is the answer.
+
+def _fall_back(trials: _Trials, options: choice.MethodOptions) -> None:
+    """Go on where the method that "auto" chose did not settle the problem.
+
+    Each step joins its bounds to the best ones, and the first that settles the problem ends it.
     """
-    doubt = HOPELESS if _proof_takes_too_long(problem) else DOUBTFUL
-    doubt = max(doubt, method.tolerances.infeasibility)
-    return replace(method, tolerances=replace(method.tolerances, infeasibility=doubt))
+    problem, formulated = trials.problem, trials.formulated
+    deadline = trials.deadline
+    first = trials.best
+    tried = [first.failure]
+
+    # --- is there a separator? ---------------------------------------------------------------
+    doubtful = first.status is Status.NEARLY_INSEPARABLE
+    hopeless = doubtful and _proof_takes_too_long(problem)
+    if trials.lack_separator and not hopeless:
+        proof = prove_not_separable(problem, deadline=deadline)
+        if proof is not None:
+            zero = np.zeros_like(first.candidate.coef)
+            found = replace(first.candidate, alpha=proof.alpha, coef=zero, proof=proof)
+            proven = trials.graded(first.method, found)
+            if proven.status is Status.NOT_SEPARABLE:
+                trials.best = proven
+                tried.append("proven")
+        elif doubtful and trials.lack_separator:
+            alpha = nearly_a_proof(problem, deadline)
+            if alpha is not None:
+                hopeless = True
+                found = replace(first.candidate, alpha=alpha, detail="")
+                trials.join(trials.graded(first.method, found))
+                tried.append("nothing separates but the last digits of redundant columns")
+
+    # --- a soft margin at both ends of C ------------------------------------------------------
+    # The numbers of such problems are too far apart for a method that follows both constraints.
+    if trials.go_on and not problem.hard_margin:
+        # zeta = 0 is exact where the box alone binds.
+        alpha = problem.constraints.alpha_of_zero(problem.shares)
+        found = _untried(problem, Status.OPTIMAL, alpha=alpha)
+        trials.join(trials.graded(first.method, found))
+        if not trials.unsettled:
+            tried.append("zeta = 0")
+        # The hard margin's solution is exact where the box binds nowhere.
+        if trials.go_on and problem.box.min() * problem.scale >= FALL_BACK.large_C:
+            _join_similar(trials, replace(problem, C=np.inf), options)
+            if not trials.unsettled:
+                tried.append("solved with a hard margin")
+
+    # --- one other solver of this package, and one of another library -------------------------
+    closer = options
+    near_miss = trials.best.graded.certificate.gap < FALL_BACK.near_miss * trials.gap
+    if near_miss:
+        gap = trials.gap / FALL_BACK.near_miss
+        closer = replace(options, tolerances=replace(options.tolerances, gap=gap))
+    built_in: str | None = FALL_BACK.built_in(formulated, first.method.name)
+    if built_in is None and first.method.tolerances != options.tolerances:
+        built_in = first.method.name  # which gave up early, in doubt
+    external: str | None = FALL_BACK.external(formulated, deadline)
+    if external == first.method.name and not near_miss:
+        external = None
+    if built_in is not None and trials.go_on and not hopeless:
+        # Half of the time is for the solver that follows, if there is one.
+        until = deadline
+        if external is not None:
+            until = deadline.sooner(0.5)
+        _try_other(trials, built_in, closer, until, tried)
+    if external is not None and trials.go_on and not hopeless:
+        _try_other(trials, external, closer, deadline, tried)
+
+    # --- any separator is an upper bound ------------------------------------------------------
+    another_norm = problem.norm not in (L2(), problem.gate_norm)
+    if trials.lack_separator and not hopeless and problem.hard_margin and another_norm:
+        if _join_similar(trials, replace(problem, norm=L2()), options):
+            tried.append("separator of the Euclidean norm")
+
+    # --- how it ended -------------------------------------------------------------------------
+    best = trials.best
+    status = best.status
+    late = trials.late or deadline.passed or status is Status.TIME_LIMIT
+    if trials.unsettled and late:
+        # Without a limit of the caller's it was one of a method's own.
+        status = Status.TIME_LIMIT
+        if deadline.left is None:
+            status = Status.ITERATION_LIMIT
+    trials.best = _Attempt(
+        best.method,
+        replace(best.candidate, detail=f"after {', '.join(tried)}"),
+        replace(best.graded, status=status),
+    )
+
+
+def _try_other(
+    trials: _Trials, name: str, options: choice.MethodOptions, until: Deadline, tried: list[str]
+) -> None:
+    """Run another solver, which must not cost the answer that there is."""
+    try:
+        method = choice.make_solver(name, trials.formulated, options)
+        other = trials.run(replace(method, max_seconds=until.left))
+    except MemoryError:
+        tried.append(f"{name}: {Status.MEMORY_LIMIT.label}")
+        return
+    except (ImportError, UnsuitableError) as error:
+        tried.append(f"{name}: {error}")
+        return
+    trials.join(other)
+    if trials.unsettled:
+        tried.append(other.failure)
+
+
+def _join_similar(trials: _Trials, similar: MarginProblem, options: choice.MethodOptions) -> bool:
+    """Join the numbers of a similar problem's solution, if there is memory for it."""
+    seconds = trials.deadline.within(FALL_BACK.similar_seconds).left
+    try:
+        found = solve(
+            similar,
+            tol=options.tolerances.gap,
+            device=options.device,
+            max_seconds=seconds,
+            max_memory=options.max_memory,
+        )
+    except MemoryError:
+        return False
+    candidate = Candidate(
+        alpha=found.alpha,
+        coef=found.coef,
+        intercept=found.intercept,
+        status=found.status,
+        iterations=found.stats.iterations,
+    )
+    trials.join(trials.graded(trials.best.method, candidate))
+    return True
 
 
 def _proof_takes_too_long(problem: MarginProblem) -> bool:
@@ -488,45 +546,18 @@ def _proof_takes_too_long(problem: MarginProblem) -> bool:
     return takes_too_long(sizes.order, sizes.rows)
 
 
-def _has_another_norm(problem: MarginProblem) -> bool:
-    """Whether the Euclidean norm may find a separator, or a proof of none, that holds here too."""
-    other = problem.norm not in (L2(), problem.gate_norm)
-    return other and problem.hard_margin
-
-
-def _checked(solver: Solver, options: choice.MethodOptions) -> Solver:
-    """Refuse what is no solver, and options that a solver object would ignore."""
-    if not isinstance(solver, Solver):
-        raise TypeError(
-            f"solver must be a name or a Solver, not a {type(solver).__name__}: pass 'auto', or "
-            "an object such as InteriorPoint()"
-        )
-    if options != choice.MethodOptions():
-        raise ValueError(
-            "a solver object has its own options: pass them to it, as in "
-            "InteriorPoint(tolerances=Tolerances(gap=1e-8), device='cpu')"
-        )
-    return solver
-
-
-def _support(problem: MarginProblem, graded: Graded) -> NDArray[np.int64]:
-    surplus = np.maximum(graded.margins - 1.0, 0.0)
-    return np.flatnonzero(_above_mean(problem.totals(graded.alpha)) > surplus)
-
-
-def _advice(problem: MarginProblem, attempt: _Attempt, deadline: Deadline) -> str:
+def _advice(problem: MarginProblem, best: _Attempt, deadline: Deadline) -> str:
     """Say what a user could change where there is no separator, or no answer in float64."""
-    graded = attempt.graded
-    if graded.status is Status.OPTIMAL:
+    status = best.status
+    if status is Status.OPTIMAL:
         return ""
     advice = []
-    if graded.status.inseparable and _separable_with_offset(
-        problem, attempt.method.tolerances, deadline
-    ):
+    if status.inseparable and _separable_with_offset(problem, best.method.tolerances, deadline):
         advice.append(offset_advice(problem))
-    numbers = graded.status is not Status.NOT_SEPARABLE and not deadline.passed
-    if numbers and (scaling := scaling_advice(problem)):
-        advice.append(scaling)
+    if status is not Status.NOT_SEPARABLE and not deadline.passed:
+        scaling = scaling_advice(problem)
+        if scaling:
+            advice.append(scaling)
     return "; ".join(advice)
 
 
@@ -534,15 +565,19 @@ def _separable_with_offset(
     problem: MarginProblem, tolerances: Tolerances, deadline: Deadline
 ) -> bool:
     """Whether a free offset is all that is missing; False where that is not tried."""
-    tried = problem.n_samples <= MOST_WITH_OFFSET and len(np.unique(problem.y)) == 2
-    if deadline.passed or not (tried and problem.hard_margin and lacks_constant(problem)):
+    if problem.n_samples > FALL_BACK.most_with_offset or len(np.unique(problem.y)) != 2:
         return False
-    posed = replace(problem, intercept=True)
-    if find_conflict(posed) is not None:
+    if deadline.passed or not problem.hard_margin or not lacks_constant(problem):
+        return False
+    with_offset = replace(problem, intercept=True)
+    if find_conflict(with_offset) is not None:
         return False
     options = choice.MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
-    found = _found_by(posed, choice.make_solver("auto", posed, options), no_report)
-    return bool((problem.margins(problem.decision(found.coef), found.intercept) > 0).all())
+    method = choice.make_solver("auto", with_offset, options)
+    trials = _Trials(with_offset, with_offset, tolerances.gap, no_report, deadline)
+    found = trials.run(method).candidate
+    margins = problem.margins(problem.decision(found.coef), found.intercept)
+    return bool((margins > 0).all())
 
 
 def _above_mean(values: Array) -> Array:

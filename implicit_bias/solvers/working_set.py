@@ -99,35 +99,54 @@ class WorkingSet(NativeSolver):
         self.check_memory(peak_memory(first, problem))
         if self.max_memory is None:
             return most
-        sizes, room = range(most + 1), self.max_memory * GIB
+        room = self.max_memory * GIB
+        sizes = range(most + 1)
         return bisect_right(sizes, room, first + 1, key=lambda n: peak_memory(n, problem)) - 1
 
 
 class _WorkingRows(RowRounds):
-    """The working set of one solve."""
+    """The working set of one solve.
+
+    Attributes
+    ----------
+    inner_gap : float
+        The relative gap that the next solve on the working set is asked for.
+    warm : Start or None
+        What it starts from.
+    found : Candidate
+        What the last one found.
+    """
+
+    found: base.Candidate
 
     def __init__(
         self, solver: WorkingSet, problem: MarginProblem, start: base.Start | None
     ) -> None:
         super().__init__(problem, solver.tolerances.gap)
-        self.solver, self.policy = solver, Exchange(solver.first_size)
+        self.solver = solver
+        self.policy = Exchange(solver.first_size)
         self.deadline = Deadline.after(solver.max_seconds)
         self.capacity = solver.capacity(problem, solver.first_size)
         self.final_gap = solver.inner_share * solver.tolerances.gap
         self.inner_gap = max(interior_point.InteriorPoint.coarse_gap, self.final_gap)
         self.warm = start
-        self.sizes, self.kind = costs.Sizes.of(problem), costs.kind_of(problem)
-        self.found: base.Candidate  # what the last solve on the working set said
+        self.sizes = costs.Sizes.of(problem)
+        self.kind = costs.kind_of(problem)
         # Whether one Gram matrix may solve, and whether it did so in the last round.
         balls = interior_point.is_not_euclidean(problem)
         self.one_group = problem.hard_margin and problem.n_groups == 1 and not balls
         self.by_one_group = False
-        self._begin(start)
-        self._proof = self._begin_with_euclidean() if balls else None
+        self._choose_first(start)
+        # A proof that no norm separates the pairs, if the Euclidean norm has one.
+        self._proof = self._choose_by_euclidean() if balls else None
 
-    def _begin(self, start: base.Start | None) -> None:
+    # --- the first working set -----------------------------------------------------------------
+
+    def _choose_first(self, start: base.Start | None) -> None:
         """Take the smallest margins by a start's coefficients, or what is likely without one."""
-        problem, rows, size = self.problem, self.constraints, self.solver.first_size
+        problem = self.problem
+        rows = self.constraints
+        size = self.solver.first_size
         self.margins = np.zeros(len(rows))
         if start is not None and not interior_point.is_not_euclidean(problem):
             euclidean_form(problem)  # refuses other norms, as the inner solver would
@@ -136,60 +155,126 @@ class _WorkingRows(RowRounds):
             coef = problem.coef_of(alpha, start.group_norms)
             intercept = start.intercept if problem.intercept else problem.no_offset
             self.margins = self.margins_of(coef, intercept)
-        if self.margins.any() and np.isfinite(self.margins).all():
-            self.rows = self.with_all_classes(self.worst(size))
-        elif rows.width == 1:
+        from_start = self.margins.any() and np.isfinite(self.margins).all()
+        if rows.width == 1 and not from_start:
             # By V the samples of the smallest margins are no better than any.
             self.rows = spread(rows.owners, size // rows.n_classes)
-        else:
-            V = problem.dual_vectors(problem.constraints.equal_alpha())
+            return
+        if not from_start:
+            V = problem.dual_vectors(rows.equal_alpha())
             self.margins = self.margins_of(V, problem.no_offset)
-            self.rows = self.with_all_classes(self.worst(size))
+        self.rows = self._with_all_classes(self.worst(size))
 
-    def _begin_with_euclidean(self) -> base.Candidate | None:
+    def _choose_by_euclidean(self) -> base.Candidate | None:
         """Take the pairs that are near the margin of the Euclidean norm, which is solved faster.
 
         Nearly all support vectors of the other norms are among them. Returns the proof that no
         norm separates the pairs, if that is what is found.
         """
-        tolerances = replace(
-            self.solver.tolerances, gap=max(interior_point.InteriorPoint.coarse_gap, self.tolerance)
-        )
-        own = self.options(tolerances) | {"max_iterations": None, "max_memory": None}
-        found = replace(self.solver, **own).run(replace(self.problem, norm=L2()))
+        problem = self.problem
+        gap = max(interior_point.InteriorPoint.coarse_gap, self.tolerance)
+        options = self._options(replace(self.solver.tolerances, gap=gap))
+        euclidean = replace(self.solver, **options, max_iterations=None, max_memory=None)
+        found = euclidean.run(replace(problem, norm=L2()))
         if found.status is Status.NOT_SEPARABLE:
-            proof = prove_not_separable(self.problem, found.alpha, self.deadline)
-            return None if proof is None else replace(found, alpha=proof.alpha, proof=proof)
+            proof = prove_not_separable(problem, found.alpha, self.deadline)
+            if proof is None:
+                return None
+            return replace(found, alpha=proof.alpha, proof=proof)
         margins = self.margins_of(found.coef, found.intercept)
-        smallest = float(margins.min())
-        if self.problem.hard_margin and smallest <= 0:
-            return None
-        self.margins = margins / smallest if self.problem.hard_margin else margins
+        if problem.hard_margin:
+            smallest = float(margins.min())
+            if smallest <= 0:
+                return None
+            margins = margins / smallest
+        self.margins = margins
         # There are hardly more support vectors than features.
-        room = max(self.solver.first_size, interior_point.class_features(self.problem))
-        room = min(room, self.capacity)
-        near = self.worst(room, 1.0 + self.policy.clear_margin)
-        self.rows = near if len(near) else self.rows
+        room = max(self.solver.first_size, interior_point.class_features(problem))
+        near = self.worst(min(room, self.capacity), 1.0 + self.policy.clear_margin)
+        if len(near):
+            self.rows = near
         return None
 
-    def options(self, tolerances: base.Tolerances) -> dict[str, Any]:
+    def _with_all_classes(self, rows: Integers) -> Integers:
+        """Return rows with one of each class that lacks one, which an offset alone would win."""
+        if not self.problem.intercept:
+            return rows
+        owners = self.constraints.owners
+        more = []
+        for k in np.setdiff1d(owners, owners[rows]):
+            members = np.flatnonzero(owners == k)
+            more.append(members[np.argmin(self.margins[members])])
+        return np.union1d(rows, np.array(more, dtype=np.int64))
+
+    # --- solve on the working set, and price all -----------------------------------------------
+
+    def solve_and_price(self) -> Status | None:
+        """Solve on the working set, or on twice the rows where it alone is not separable."""
+        tolerances = self.solver.tolerances
+        # Which margins fall short is seen on all rows.
+        feasibility = max(self.inner_gap, tolerances.feasibility)
+        inner = replace(tolerances, gap=self.inner_gap, feasibility=feasibility)
+        while True:
+            found = self._solve_on_rows(inner)
+            if found.status is not Status.NOT_SEPARABLE:
+                break
+            proof = prove_not_separable(self.problem, found.alpha, self.deadline)
+            if proof is not None:
+                self.best = replace(self.best, alpha=proof.alpha, proof=proof)
+                return Status.NOT_SEPARABLE
+            self.best = replace(self.best, alpha=found.alpha, proof=None)
+            # What few rows do not prove, more may.
+            if not self._double():
+                return Status.NOT_SEPARABLE
+        self.found = found
+        problem = self.problem
+        # Rounding in the solve's own units may break the equation of an intercept again.
+        alpha = repaired(problem, found.alpha, problem.box)
+        self.improve_lower(self._lower_bound(alpha), alpha)
+        self.price(found.coef, found.intercept)
+        # The next round starts from coefficients of margin 1 on these rows.
+        inside = float(self.margins[self.rows].min())
+        scale = inside if problem.hard_margin and inside > 0 else 1.0
+        self.margins = self.margins / scale
+        self.warm = base.Start(
+            alpha=found.alpha,
+            group_norms=problem.group_norms(found.coef) / scale,
+            coef=found.coef / scale,
+            intercept=np.asarray(found.intercept) / scale,
+        )
+        return None
+
+    def _solve_on_rows(self, tolerances: base.Tolerances) -> base.Candidate:
+        """Solve on the working set; without the start where no step leads on from it."""
+        if self._proof is not None:
+            return self._proof
+        found = self._method(tolerances).run(self.problem, start=self.warm)
+        if found.status is Status.NUMERICAL_TROUBLE and self.warm is not None:
+            self.warm = None
+            found = self._method(tolerances).run(self.problem)
+        return found
+
+    def _options(self, tolerances: base.Tolerances) -> dict[str, Any]:
         """Return those of a solve on the working set, which has the time that is left."""
         seconds = self.deadline.left
         return {"tolerances": tolerances, "device": self.solver.device, "max_seconds": seconds}
 
-    def method(self, tolerances: base.Tolerances) -> NativeSolver:
+    def _method(self, tolerances: base.Tolerances) -> NativeSolver:
         """Return what solves on the working set."""
-        size, hard = len(self.rows), self.problem.hard_margin
-        options = self.options(tolerances) | {"rows": self.working}
+        size = len(self.rows)
+        options = self._options(tolerances) | {"rows": self.working}
+        hard = self.problem.hard_margin
         system = costs.cheaper_system(self.sizes.of_rows(size), self.kind, hard=hard)
         if not self.solver.fits(interior_point.memory_of_features(self.problem)):
             system = "rows"
         inner = interior_point.InteriorPoint(system=system, **options)
         many = size >= self.solver.many_rows and system == "rows"
         self.by_one_group = self.one_group and many
-        return OneGroup(**options, fallback=inner) if self.by_one_group else inner
+        if self.by_one_group:
+            return OneGroup(**options, fallback=inner)
+        return inner
 
-    def lower_bound(self, alpha: Array) -> float:
+    def _lower_bound(self, alpha: Array) -> float:
         """Return the certified lower bound of dual variables that are 0 off the working set."""
         samples = np.unique(self.working.samples)
         owners = self.problem.owners[samples]
@@ -197,69 +282,33 @@ class _WorkingRows(RowRounds):
             return certify(self.problem, alpha=alpha).lower
         return certify(self.problem.subset(samples), alpha=alpha[samples]).lower
 
-    def with_all_classes(self, rows: Integers) -> Integers:
-        """Return rows with one of each class that lacks one, which an offset alone would win."""
-        owners = self.constraints.owners
-        missing = np.setdiff1d(owners, owners[rows]) if self.problem.intercept else owners[:0]
-        of_class = [np.flatnonzero(owners == k) for k in missing]
-        worst = [members[np.argmin(self.margins[members])] for members in of_class]
-        return np.union1d(rows, np.array(worst, dtype=np.int64))
+    # --- choose the next working set -----------------------------------------------------------
 
-    def solve(self) -> Status | None:
-        """Solve on the working set, or on twice the rows where it alone is not separable."""
-        tolerances = self.solver.tolerances
-        # Which margins fall short is seen on all rows.
-        feasibility = max(self.inner_gap, tolerances.feasibility)
-        inner = replace(tolerances, gap=self.inner_gap, feasibility=feasibility)
-        while (found := self._from_warm(inner)).status is Status.NOT_SEPARABLE:
-            proof = prove_not_separable(self.problem, found.alpha, self.deadline)
-            alpha = found.alpha if proof is None else proof.alpha
-            self.best = replace(self.best, alpha=alpha, proof=proof)
-            if proof is not None or not self.double():
-                return Status.NOT_SEPARABLE
-        self.found, problem = found, self.problem
-        # Rounding in the solve's own units may break the equation of an intercept again.
-        alpha = repaired(problem, found.alpha, problem.box)
-        self.improve_lower(self.lower_bound(alpha), alpha)
-        self.price(found.coef, found.intercept)
-        inside = float(self.margins[self.rows].min())
-        scale = inside if problem.hard_margin and inside > 0 else 1.0
-        self.margins = self.margins / scale
-        intercept = np.asarray(found.intercept) / scale
-        norms, coef = problem.group_norms(found.coef) / scale, found.coef / scale
-        self.warm = base.Start(alpha=found.alpha, group_norms=norms, coef=coef, intercept=intercept)
-        return None
-
-    def _from_warm(self, tolerances: base.Tolerances) -> base.Candidate:
-        """Solve on the working set; without the start where no step leads on from it."""
-        if self._proof is not None:
-            return self._proof
-        found = self.method(tolerances).run(self.problem, start=self.warm)
-        if found.status is Status.NUMERICAL_TROUBLE and self.warm is not None:
-            self.warm = None
-            found = self.method(tolerances).run(self.problem)
-        return found
-
-    def advance(self) -> Status | None:
+    def choose_next(self) -> Status | None:
         """Choose the next working set, or solve this one to the end."""
         if self.found.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
             return self.found.status
         old = self.rows
-        settled = self.choose(self.found.alpha)
-        changed = not np.array_equal(old, self.rows)
-        if not changed and len(self.violators(1)):
-            return Status.MEMORY_LIMIT
-        if not changed and self.inner_gap <= self.final_gap:
-            if not self.by_one_group:
-                return Status.NUMERICAL_TROUBLE
-            self.one_group = self.by_one_group = False  # it may have lost digits that matter
-        # A warm start begins at a gap of LEAST_WARM again: a set that has settled is solved to
-        # the end at once.
-        next_gap = min(0.1 * self.gap, self.inner_gap * (1.0 if changed else 0.1))
+        settled = self._exchange_rows(self.found.alpha)
+        if np.array_equal(old, self.rows):
+            if len(self.violators(1)):
+                return Status.MEMORY_LIMIT
+            if self.inner_gap <= self.final_gap:
+                if not self.by_one_group:
+                    return Status.NUMERICAL_TROUBLE
+                # It may have lost digits that matter.
+                self.one_group = False
+                self.by_one_group = False
+            next_gap = 0.1 * self.inner_gap
+        else:
+            next_gap = self.inner_gap
+        # The inner gap follows the global one. A warm start begins at a gap of LEAST_WARM again: a
+        # set that has settled is solved to the end at once.
+        next_gap = min(0.1 * self.gap, next_gap)
         self.inner_gap = self.final_gap if settled else max(self.final_gap, next_gap)
         return None
 
-    def choose(self, alpha: Array) -> bool:
+    def _exchange_rows(self, alpha: Array) -> bool:
         """Choose the next working set, from dual variables: whether it has settled."""
         values = self.constraints.values(alpha)[self.rows]
         kept = self.staying(self.policy.clear(self.margins[self.rows], values))
@@ -269,29 +318,27 @@ class _WorkingRows(RowRounds):
         if settled:  # those that may violate in the next round, too
             worst = self.violators(room, 1.0 + self.solver.near_margin)
         # What joins for its class counts among those that come back, else it may leave without end.
-        rows = self.with_all_classes(np.union1d(kept, worst))
-        if self.better_all(len(rows)):
-            rows, settled = np.arange(len(self.constraints)), True
+        rows = self._with_all_classes(np.union1d(kept, worst))
+        if self._cheaper_at_once(len(rows)):
+            rows = np.arange(len(self.constraints))
+            settled = True
         self.exchange(kept, np.setdiff1d(rows, kept))
         return settled
 
-    def better_all(self, size: int) -> bool:
+    def _cheaper_at_once(self, size: int) -> bool:
         """Whether a solve on all rows takes no longer than a few rounds on so many of them."""
         if self.solver.max_memory is not None:
             return False
         hard = self.problem.hard_margin
-        some, whole = (
-            costs.of_interior_point(sizes, self.kind, hard=hard)
-            for sizes in (self.sizes.of_rows(size), self.sizes)
-        )
+        some = costs.of_interior_point(self.sizes.of_rows(size), self.kind, hard=hard)
+        whole = costs.of_interior_point(self.sizes, self.kind, hard=hard)
         return whole <= self.solver.few_rounds * some
 
-    def double(self) -> bool:
+    def _double(self) -> bool:
         """Take twice the rows, which may prove what few do not: whether there are more."""
         size = len(self.rows)
-        more = self.violators(
-            replace(self.policy, growth=1.0).room(size, size, self.capacity), np.inf
-        )
+        room = replace(self.policy, growth=1.0).room(size, size, self.capacity)
+        more = self.violators(room, np.inf)
         self.exchange(self.rows, more)
         self.warm = None
         return len(more) > 0

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dask
 import dask.array as da
@@ -12,10 +13,10 @@ import numpy as np
 import pytest
 
 from implicit_bias import MarginProblem, Status, certify, max_margin, solve, solve_out_of_core
+from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.solvers.base import BoundsAt
-from implicit_bias.solvers.out_of_core import price_blocks
-from implicit_bias.solvers.row_blocks import Blocks
+from implicit_bias.solvers.out_of_core import Blocks, price_blocks
 from oracles import check_overlap
 from system import LOCALLY, python
 
@@ -25,12 +26,15 @@ RTOL = 1e-6
 def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Array]:
     """Classes by the largest of K linear functions, without what is near a boundary."""
     rng = np.random.default_rng(0)
-    W, X = rng.normal(size=(K, d)), rng.normal(size=(n, d))
+    W = rng.normal(size=(K, d))
+    X = rng.normal(size=(n, d))
     scores = X @ W.T
     ranked = np.sort(scores, axis=1)
     clear = ranked[:, -1] - ranked[:, -2] > 0.3
     y = scores.argmax(axis=1) if separable else rng.integers(0, K, n)
-    labels: Array = (2.0 * y - 1.0 if K == 2 else y).astype(np.float64)
+    labels: Array = y.astype(np.float64)
+    if K == 2:
+        labels = 2.0 * labels - 1.0
     return X[clear], labels[clear]
 
 
@@ -38,12 +42,13 @@ def clouds(n: int, d: int, K: int, *, separable: bool = True) -> tuple[Array, Ar
 def test_worst_rows_are_those_of_a_loop(classes: int | None) -> None:
     X = np.random.default_rng(0).normal(size=(23, 3))
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
-    coef, offsets = np.array([[1.0, -0.5, 0.25]]), 0.125
+    coef = np.array([[1.0, -0.5, 0.25]])
+    offsets: Any = 0.125
     margins = y * (X @ coef[0] + offsets)
     if classes:
         y = np.arange(23.0) % 3
         coef = np.random.default_rng(1).uniform(-1, 1, (3, 1, 3))
-        offsets = np.array([0.5, -0.25, 0.0])  # type: ignore[assignment]
+        offsets = np.array([0.5, -0.25, 0.0])
         scores = X @ coef[:, 0].T + offsets
         own = y.astype(int)
         margins = np.array([
@@ -129,16 +134,7 @@ def test_a_conflict_far_from_the_first_samples_is_found() -> None:
     assert found.status is Status.NOT_SEPARABLE
     assert found.conflict is not None
     assert found.conflict.samples.tolist() == [77, len(y) - 1]
-    assert f"samples 77 and {len(y) - 1} are identical" in found.message
-
-
-def test_an_input_of_zeros_is_named() -> None:
-    X, y = clouds(3000, 4, 2)
-    last = len(y) - 1
-    X[last] = 0.0
-    found = solve_out_of_core(da.from_array(X, chunks=(600, -1)), y)
-    assert found.status is Status.NOT_SEPARABLE
-    assert f"sample {last} " in found.message
+    assert found.conflict.cause in found.message
 
 
 def test_a_memory_map_in_single_precision(tmp_path: Path) -> None:
@@ -163,8 +159,6 @@ def test_limits_end_with_bounds_that_hold() -> None:
     small = solve_out_of_core(blocks, y, most_rows=20)
     assert small.status is Status.MEMORY_LIMIT
     assert small.certificate.lower <= optimum.upper
-    assert "MEMORY_LIMIT" in repr(small)
-    assert "memory" in small.message
 
 
 @pytest.mark.every(2)
@@ -172,7 +166,9 @@ def test_limits_end_with_bounds_that_hold() -> None:
 def test_time_is_a_limit(monkeypatch: pytest.MonkeyPatch, in_a_pass: bool) -> None:
     """After a round; and between two blocks, of which no further one is read."""
     X, y = clouds(6000, 4, 2)
-    now, history, rounds = [0.0], list[BoundsAt](), list[int]()
+    now = [0.0]
+    history: list[BoundsAt] = []
+    rounds: list[int] = []
 
     def read(block: Array) -> Array:
         rounds.append(len(history))
@@ -209,7 +205,7 @@ def test_one_class_of_all_in_a_block() -> None:
     agrees(X[order], y[order], "l2", intercept=True, chunk=500)
 
 
-def test_labels_are_checked() -> None:
+def test_arguments_are_checked() -> None:
     X, y = clouds(300, 4, 2)
     blocks = da.from_array(X, chunks=(90, -1))
     with pytest.raises(ValueError, match="mask"):
@@ -220,8 +216,6 @@ def test_labels_are_checked() -> None:
         solve_out_of_core(blocks, y, classes=3)
     with pytest.raises(ValueError, match="tol"):
         solve_out_of_core(blocks, y, tol=0.0)
-    with pytest.raises(ValueError, match="tol"):
-        solve_out_of_core(blocks, y, tol=20.0)
     with pytest.raises(TypeError, match="on_progress"):
         solve_out_of_core(blocks, y, on_progress=3)  # type: ignore[arg-type]
 
@@ -301,3 +295,102 @@ def test_a_new_process_solves_twice() -> None:
         "    print(solve_out_of_core(da.from_array(X, chunks=(200, -1)), y).status.name)\n"
     )
     assert python(code).split() == ["OPTIMAL", "OPTIMAL"]
+
+
+# --- how data are cut into blocks, and what is refused ------------------------------------------
+
+
+def data(n: int = 23, d: int = 3) -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, np.where(X[:, 0] > 0, 1.0, -1.0)
+
+
+def on_disk(X: Array, folder: Path, dtype: str = "float64") -> np.memmap[Any, Any]:
+    file = folder / "X.npy"
+    np.save(file, X.astype(dtype))
+    return np.load(file, mmap_mode="r")
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype"), [(None, "float32"), (1, "float64"), (7, "float32"), (100, "float64")]
+)
+def test_a_memory_map_is_read_in_blocks(tmp_path: Path, rows: int | None, dtype: str) -> None:
+    X, y = data()
+    blocks = Blocks.of(on_disk(X, tmp_path, dtype), y, rows)
+    read = blocks.map(lambda X, y, start: (X, y, start))
+    np.testing.assert_array_equal(np.concatenate([part[0] for part in read]), X.astype(dtype))
+    np.testing.assert_array_equal(np.concatenate([part[1] for part in read]), y)
+    assert [part[2] for part in read] == list(range(0, 23, rows or 23))
+
+
+def test_spread_rows_have_all_labels() -> None:
+    X, y = data(100)
+    y = np.where(np.arange(100) == 57, 3.0, np.arange(100) % 2)
+    found = Blocks.of(da.from_array(X, chunks=(10, 3)), y).sample_evenly(20)
+    assert set(found.y) == {0.0, 1.0, 3.0}
+    assert 20 <= len(found) <= 30
+    np.testing.assert_array_equal(found.X, X[found.index])
+    np.testing.assert_array_equal(found.y, y[found.index])
+
+
+def test_what_cannot_be_cut_is_refused(tmp_path: Path) -> None:
+    X, y = data()
+    array = da.from_array(X, chunks=(8, 3))
+    file = on_disk(X, tmp_path)
+    np.save(tmp_path / "F.npy", np.asfortranarray(X))
+    refused: dict[str, list[tuple[Any, ...]]] = {
+        "across": [(array.rechunk((8, 2)), y)],
+        "unknown": [(array[array[:, 0] > 0], y)],
+        "labels": [(array, y[:-1]), (array, da.from_array(y[:-1]))],
+        "2 dim": [(array[:, 0], y)],
+        "dimension": [(array, y[:, None])],
+        "text": [(array, np.where(y > 0, "a", "b"))],
+        "part": [(file[2:], y[2:])],
+        "rows_a_block": [(file, y, 0)],
+        "at least one row": [(array[:0], y[:0]), (array[:0], da.from_array(y[:0]))],
+        "Fortran": [(np.load(tmp_path / "F.npy", mmap_mode="r"), y)],
+    }
+    for word, cases in refused.items():
+        for arguments in cases:
+            with pytest.raises(ValueError, match=word):
+                Blocks.of(*arguments)
+    with pytest.raises(TypeError, match="max_margin"):
+        Blocks.of(X, y)
+
+
+def test_a_map_whose_file_has_other_values_is_refused(tmp_path: Path) -> None:
+    X, y = data()
+    file = on_disk(X, tmp_path)
+    private = np.load(tmp_path / "X.npy", mmap_mode="c")
+    private += 1.0  # in memory alone
+    with pytest.raises(ValueError, match="mode 'c'"):
+        Blocks.of(private, y)
+    blocks = Blocks.of(file, y, 10)
+    with (tmp_path / "X.npy").open("r+b") as opened:
+        opened.truncate(300)
+    with pytest.raises(ValueError, match="ends before"):
+        blocks.sample_evenly(5)
+
+
+def test_errors_of_a_block_name_its_rows() -> None:
+    X, y = data()
+    X[13, 1] = np.nan
+    blocks = Blocks.of(da.from_array(X, chunks=(8, 3)), y)
+    with pytest.raises(ValueError, match=r"rows 8 to 15.*NaN"):
+        blocks.sample_evenly(5)
+    with pytest.raises(ValueError, match="rows 8 to 15"):
+        price_blocks(blocks, np.ones((1, 3)), 0.0, None, below=1.0, count=3)
+
+
+def test_no_block_is_passed_over_when_the_time_is_up() -> None:
+    X, y = data()
+    blocks = Blocks.of(da.from_array(X, chunks=(5, -1)), y)
+    seen: list[int] = []
+
+    def see(X: Array, y: Array, start: int) -> None:
+        seen.append(start)
+
+    with pytest.raises(TimeoutError):
+        blocks.map(see, deadline=Deadline.after(1e-9))
+    assert seen == []

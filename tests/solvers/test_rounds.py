@@ -1,0 +1,99 @@
+"""Working sets: what leaves them, what joins them, and when the rounds end."""
+
+import numpy as np
+import pytest
+
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.certificate import Status
+from implicit_bias.problem.constraints import Integers
+from implicit_bias.solvers.base import Answer
+from implicit_bias.solvers.rounds import Exchange, Rounds, solve_on_some
+
+
+class Alternating(Rounds):
+    """Row 0 violates whenever it is outside, and is clearly no support whenever it is inside."""
+
+    def __init__(self) -> None:
+        super().__init__(Answer(np.zeros(3), np.zeros((1, 1))), tolerance=1e-6)
+        self.rows = np.array([0, 1])
+        self.sets: list[list[int]] = []
+
+    def solve_and_price(self) -> Status | None:
+        """Note the working set."""
+        self.sets.append(self.rows.tolist())
+        return None
+
+    def choose_next(self) -> Status | None:
+        """Let row 0 leave where it may, and join where it is outside."""
+        kept = self.staying(self.rows == 0)
+        joining = np.setdiff1d([0], self.rows)
+        if len(kept) == len(self.rows) and not len(joining):
+            return Status.NUMERICAL_TROUBLE
+        self.exchange(kept, joining)
+        return None
+
+
+def test_no_row_leaves_twice() -> None:
+    """So that the rounds end, although every exchange wants the next one."""
+    rounds = Alternating()
+    assert len(list(rounds.steps())) == 3
+    assert rounds.sets == [[0, 1], [1], [0, 1]]
+
+
+def test_the_best_bounds_are_kept_with_what_attains_them() -> None:
+    rounds = Alternating()
+    assert rounds.gap == np.inf
+    for lower, upper in ((1.0, 5.0), (2.0, 3.0), (1.5, 4.0)):
+        rounds.improve_lower(lower, np.full(3, lower))
+        rounds.improve_upper(upper, np.full((1, 1), upper), 0.0)
+    assert (rounds.lower, rounds.upper) == (2.0, 3.0)
+    assert rounds.gap == pytest.approx(0.5)
+    best = rounds.answer()
+    assert (best.alpha[0], best.coef[0, 0]) == (2.0, 3.0)
+
+
+def test_clear_rows_are_beyond_the_margin_with_little_weight() -> None:
+    policy = Exchange(first_size=10, clear_margin=0.3, clear_alpha=0.1)
+    margins = np.array([1.0, 1.2, 1.4, 1.4, 9.0])
+    values = np.array([4.0, 0.0, 0.0, 1.0, 0.0])  # of mean 1
+    assert policy.clear(margins, values).tolist() == [False, False, True, False, True]
+
+
+def test_as_many_rows_join_as_there_is_room_for() -> None:
+    policy = Exchange(first_size=10, growth=0.5)
+    assert policy.room(4, 4, capacity=100) == 10  # the first size, at least
+    assert policy.room(60, 50, capacity=100) == 30  # half of the set
+    assert policy.room(60, 50, capacity=55) == 5  # what fits
+    assert policy.room(60, 60, capacity=50) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_some_rows_have_the_solution_of_all(seed: int) -> None:
+    """The interval that holds all points is that of the two outer ones, which join soon."""
+    points = np.random.default_rng(seed).normal(size=200)
+    sizes: list[int] = []
+
+    def solve(rows: Integers) -> tuple[float, float]:
+        sizes.append(len(rows))
+        return float(points[rows].min()), float(points[rows].max())
+
+    def price(found: tuple[float, float]) -> Array:
+        return np.minimum(points - found[0], found[1] - points)
+
+    found = solve_on_some(solve, price, np.abs(points), below=0.0, count=4, fits=lambda size: True)
+    assert found == (points.min(), points.max())
+    assert sizes[0] == 4
+    assert sizes[-1] <= 20
+
+
+def test_rounds_end_where_no_more_rows_fit() -> None:
+    values = np.arange(10.0)
+    found = solve_on_some(
+        lambda rows: sorted(rows.tolist()),
+        lambda rows: -values,
+        values,
+        below=0.0,
+        count=2,
+        fits=lambda size: size <= 6,
+    )
+    assert found == [0, 1, 6, 7, 8, 9]
