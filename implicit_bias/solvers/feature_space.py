@@ -42,7 +42,7 @@ from implicit_bias.solvers import homogeneous
 from implicit_bias.solvers.base import Answer, Start, Tolerances
 from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
-from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
+from implicit_bias.solvers.scaling import TINY, MergedInputs
 
 # The solver aims below the tolerance, because the certificate rounds differently; but a gap that
 # has not fallen for this many steps will do.

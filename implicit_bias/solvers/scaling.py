@@ -148,7 +148,7 @@ class ScaledRows:
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V (K', M' + 1, D') of alpha (P,)."""
         if self.Z.shape[1] == 1:  # of the constant gate alone
-            return self.pulls(alpha)[:, None]
+            return self.adjoint(alpha)[:, None]
         if self.signed:
             return (self.Z.T @ (self.X * alpha[:, None]))[None]
         V = self.X.new_empty(self.n_classes, self.Z.shape[1], self.X.shape[1])
@@ -233,7 +233,7 @@ class ScaledRows:
 
     # What norms that are no sums over groups ask for: their features are the inputs, of one gate.
 
-    def margins(self, zeta: Tensor) -> Tensor:
+    def apply(self, zeta: Tensor) -> Tensor:
         """<features of the row, zeta>, (..., P), of zeta (..., K', D')."""
         flat = zeta.flatten(0, -2) @ self.X.T  # (... K', n)
         if self.signed:
@@ -242,7 +242,7 @@ class ScaledRows:
         own, rival = self._entries
         return table[..., own] - table[..., rival]
 
-    def pulls(self, alpha: Tensor) -> Tensor:
+    def adjoint(self, alpha: Tensor) -> Tensor:
         """V (..., K', D') of alpha (..., P)."""
         return self._by_class(alpha).mT @ self.X
 
