@@ -11,8 +11,9 @@ iteration.py        the one loop around every native method
 interior_point.py   the interior point, in the space of the rows or of the features
 newton.py           its Newton systems, in the space of the rows or of the features
 cones.py            its cones: of Euclidean groups, of singular values, of entries
-homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data
-feature_space.py    the homogeneous embedding, factored by QR: where other methods lose digits
+feature_space.py    the homogeneous embedding, factored by QR: for ill-scaled or inseparable data
+equilibration.py    its scaled problem: centred and equilibrated features
+second_order.py     its cones, and Nesterov and Todd's scaling
 working_set.py      more samples, or pairs of samples and rivals
 out_of_core.py      more samples than memory holds: rounds on some of them, the pricing of all
 row_blocks.py       the blocks of them that Dask reads
