@@ -10,7 +10,7 @@ base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
 interior_point.py   the interior point, in the space of the rows or of the features
 newton.py           its Newton systems, in the space of the rows or of the features
-cones.py            its cones: of Euclidean groups, of singular values, of entries
+cones/              its cones: of Euclidean groups, of singular values, of entries
 feature_space.py    the homogeneous embedding, factored by QR: for ill-scaled or inseparable data
 equilibration.py    its scaled problem: centred and equilibrated features
 second_order.py     its cones, and Nesterov and Todd's scaling

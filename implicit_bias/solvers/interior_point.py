@@ -62,7 +62,6 @@ from implicit_bias.problem import Constraints, MarginProblem
 from implicit_bias.solvers import costs
 from implicit_bias.solvers.base import Answer, Start, Tolerances
 from implicit_bias.solvers.cones import (
-    WARM_SHARE,
     ClassCone,
     Cone,
     EntryCone,
@@ -461,7 +460,7 @@ class CentralPath(Run):
                     share = 1.0 if scaled.rows.signed else 0.5**0.5
                     gordan_ratio = share * float(bound_alpha.sum()) * growth
                 if scaled.soft:
-                    room = scaled.box_C / scaled.boxes.pool(bound_alpha)
+                    room = scaled.box_C / scaled.boxes.sums(bound_alpha)
                     growth = min(growth, float(room.min()))
                 lower = 0.0
                 if not unbalanced:
@@ -554,7 +553,7 @@ class CentralPath(Run):
                         free=free if some_idle else None,
                         boxes=scaled.boxes,
                         e=e,
-                        residual=residual + point.s - scaled.boxes.of_rows(point.xi),
+                        residual=residual + point.s - scaled.boxes.per_row(point.xi),
                         imbalance=imbalance,
                         drifts=drifts,
                         coarse=coarse,
@@ -563,22 +562,22 @@ class CentralPath(Run):
                     # --- Predictor: the centring by the progress of a step to mu = 0 --------------
                     mu = point.complementarity()
                     predictor = newton.direction(0.0)
-                    reach = point.reach(predictor)
+                    reach = point.step_to_boundary(predictor)
                     mu_after = point.moved(predictor, reach).complementarity()
                     least_mu = steering.floor * tolerances.gap * self.lower / n_products
                     target = max(min((mu_after / mu) ** 3, 1.0) * mu, least_mu)
 
                     # --- Corrector: with the predictor's second-order terms -----------------------
                     step = newton.direction(target, predictor)
-                    step_reach = point.reach(step)
+                    step_reach = point.step_to_boundary(step)
                     if step_reach < steering.short:
                         # The predictor overshot: trust it less, or centre first.
                         others = [
                             newton.direction(target, predictor, reach**k) for k in steering.damping
                         ]
                         others += [newton.direction(share * mu) for share in steering.centring]
-                        step = max([step, *others], key=point.reach)
-                        step_reach = point.reach(step)
+                        step = max([step, *others], key=point.step_to_boundary)
+                        step_reach = point.step_to_boundary(step)
                     if coarse and not newton.coarse:  # nor will it be at later steps
                         coarse_gap = math.inf
 
@@ -632,9 +631,9 @@ class CentralPath(Run):
         scaled = cone.scaled
         ones = scaled.full(scaled.n_rows, 1.0)
         if scaled.soft:
-            room = scaled.box_C / scaled.boxes.pool(ones)
-            alpha = 0.5 * ones * scaled.boxes.of_rows(room)
-            w = (scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes]
+            room = scaled.box_C / scaled.boxes.sums(ones)
+            alpha = 0.5 * ones * scaled.boxes.per_row(room)
+            w = (scaled.box_C - scaled.boxes.sums(alpha))[: scaled.n_boxes]
             mu = float(scaled.b @ alpha) / len(w)
         else:
             equal = scaled.balanced_inside(ones)
@@ -658,7 +657,7 @@ class CentralPath(Run):
         equal = scaled.balanced_inside(ones)
         V = cone.dual_vectors(equal)
         largest = cone.dual_norm(V)
-        within_box = 0.5 * float((scaled.box_C / scaled.boxes.pool(equal)).min())
+        within_box = 0.5 * float((scaled.box_C / scaled.boxes.sums(equal)).min())
         level = min(0.5 / largest if largest > 0 else 1.0, within_box)
         alpha = level * equal
         # Above the order of the lower bound, as the norm will be.
@@ -667,7 +666,7 @@ class CentralPath(Run):
             **vars(cone.inner_point(level * V, total)),
             alpha=alpha,
             s=ones,
-            w=(scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes],
+            w=(scaled.box_C - scaled.boxes.sums(alpha))[: scaled.n_boxes],
             xi=ones[: scaled.n_boxes],
             beta=scaled.offset(),
         )
@@ -700,7 +699,7 @@ class CentralPath(Run):
         alpha = just_inside(cone, raised, 1.0)
         if alpha is None:
             return self.cold(cone)
-        w = (scaled.box_C - scaled.boxes.pool(alpha))[: scaled.n_boxes]
+        w = (scaled.box_C - scaled.boxes.sums(alpha))[: scaled.n_boxes]
         return Iterate(
             **vars(cone.warm_point(cone.dual_vectors(alpha), primal, mu)),
             alpha=alpha,
@@ -715,14 +714,14 @@ def just_inside(cone: Cone, alpha: Tensor, most: float = math.inf) -> Tensor | N
     """Return alpha just inside the boxes and the cone, times this at most; None if it is 0."""
     scaled = cone.scaled
     if scaled.soft:
-        share = WARM_SHARE * scaled.box_C / scaled.boxes.pool(alpha).clamp(min=TINY)
-        alpha = alpha * scaled.boxes.of_rows(share.clamp(max=1.0))
+        share = cone.warm_share * scaled.box_C / scaled.boxes.sums(alpha).clamp(min=TINY)
+        alpha = alpha * scaled.boxes.per_row(share.clamp(max=1.0))
     largest = cone.dual_norm(cone.dual_vectors(alpha))
     if not largest > 0.0:
         return None
     if scaled.soft:
-        largest = max(largest, float((scaled.boxes.pool(alpha) / scaled.box_C).max()))
-    return alpha * min(most, WARM_SHARE / largest)
+        largest = max(largest, float((scaled.boxes.sums(alpha) / scaled.box_C).max()))
+    return alpha * min(most, cone.warm_share / largest)
 
 
 def with_idle_rows(
@@ -757,5 +756,5 @@ def in_float64(point: Iterate, scaled: ScaledProblem) -> Iterate:
     if not scaled.soft:
         return point
     # As float32 rounds it, w is not what alpha leaves of C, which no later step mends.
-    w = scaled.box_C - scaled.boxes.pool(point.alpha)
+    w = scaled.box_C - scaled.boxes.sums(point.alpha)
     return replace(point, w=torch.where(w > 0.0, w, point.w))

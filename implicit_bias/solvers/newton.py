@@ -136,7 +136,7 @@ class Newton(ABC, Generic[AnyCone]):
         # s, xi and w are eliminated from the equation of the margins.
         right = self.residual + s_alpha / p.alpha
         if len(p.w):
-            right = right - self.boxes.of_rows(xi_w / p.w)
+            right = right - self.boxes.per_row(xi_w / p.w)
         imbalance = self.imbalance
         if self.drifts:
             (_, drift), (_, drift_by_mu) = self.drifts
@@ -146,7 +146,7 @@ class Newton(ABC, Generic[AnyCone]):
         s = (s_alpha - p.s * alpha) / p.alpha
         w = xi = p.w
         if len(p.w):
-            pooled = self.boxes.pool(alpha)
+            pooled = self.boxes.sums(alpha)
             w = -pooled
             xi = (xi_w + p.xi * pooled) / p.w
         return Direction(**vars(change), alpha=alpha, s=s, w=w, xi=xi, beta=beta, U=U)
@@ -167,7 +167,7 @@ class RowNewton(Newton[AnyCone]):
         box = p.xi / p.w
         diagonal = p.s / p.alpha
         if self.boxes.index is None:
-            diagonal = diagonal + self.boxes.of_rows(box)
+            diagonal = diagonal + self.boxes.per_row(box)
 
         def matrix() -> Tensor:
             A = Q()
@@ -213,21 +213,25 @@ class GroupRowNewton(RowNewton[GroupCone]):
         weight: float,
     ) -> Changes:
         """Solve for a step to mu."""
-        p, rows, cone = self.point, self.rows, self.cone
-        products = mu - p.R * p.T
-        residual = cone.residual
-        if self.drifts:  # change V, too
+        p = self.point
+        rows = self.rows
+        cone = self.cone
+        products = mu - p.R * p.T  # what R T must change by
+        slack = cone.slack_residual
+        if self.drifts:
+            # Idle rows change V, too: margins and slacks with it.
             drift = self.drifts[0][0] + mu * self.drifts[1][0]
             right = right - rows.group_products(drift) @ p.R
-            residual = residual - rows.inner(cone.V, drift)
+            slack = slack - rows.inner(cone.V, drift)
         if predictor is not None:
+            # Second-order terms of R T, of the slack, and of the margins R <V, features>.
             dV = rows.dual_vectors(predictor.alpha)
             if self.drifts:
                 dV = dV + self.drifts[0][0]
             products = products - weight * predictor.R * predictor.T
-            residual = residual - 0.5 * weight * rows.inner(dV, dV)
+            slack = slack - 0.5 * weight * rows.inner(dV, dV)
             right = right - weight * (rows.group_products(dV) @ predictor.R)
-        alpha, y = self.solve(right, torch.cat([residual - products / p.R, -imbalance]))
+        alpha, y = self.solve(right, torch.cat([slack - products / p.R, -imbalance]))
         R = y[: len(p.R)]
         beta = y[len(p.R) :]
         change = ConePoint(p.W, p.t, R, (products - p.T * R) / p.R)
@@ -252,7 +256,7 @@ class ClassRowNewton(RowNewton[AnyClassCone]):
     def times_D(self, alpha: Tensor, beta: Tensor) -> Tensor:
         """D alpha + e beta."""
         p = self.point
-        of_boxes = self.boxes.of_rows(self.boxes.pool(alpha)[: len(p.w)] * p.xi / p.w)
+        of_boxes = self.boxes.per_row(self.boxes.sums(alpha)[: len(p.w)] * p.xi / p.w)
         return p.s / p.alpha * alpha + of_boxes + self.e @ beta
 
 
@@ -267,23 +271,29 @@ class FixedRadiusRowNewton(ClassRowNewton[NuclearCone]):
         predictor: Direction | None,
         weight: float,
     ) -> Changes:
-        """D dalpha + Phi (K U + fixed) + e dbeta = right and U = Phi' dalpha + missing."""
-        cone, e = self.cone, self.e
-        terms = cone.terms(mu, predictor, weight)
+        """Solve for dalpha and dbeta, where U is known once dalpha is.
+
+        D dalpha + Phi (K U + right_zeta) + e dbeta = right and U = Phi' dalpha + V_residual.
+        """
+        cone = self.cone
+        e = self.e
+        right_of_cone = cone.right_sides(mu, predictor, weight)
         alpha = torch.zeros_like(right)
         beta = torch.zeros_like(imbalance)
-        U = cone.missing
+        U = cone.V_residual
         for again in range(self.refinements):
-            seen = cone.apply(terms.conjugate + cone.times_K(U))
-            lacking = right - seen - self.times_D(alpha, beta)
-            if again and lacking.norm() <= self.negligible * right.norm():
+            margins = cone.apply(right_of_cone.conjugate + cone.times_K(U))
+            residual = right - margins - self.times_D(alpha, beta)
+            if again and residual.norm() <= self.negligible * right.norm():
                 break
-            unbalanced = -imbalance - e.T @ alpha
-            change, y = self.solve(lacking, torch.cat([e.new_zeros(self.n_border), unbalanced]))
-            alpha = alpha + change
+            # The border's own equations hold: only alpha and the offsets are corrected.
+            of_border = e.new_zeros(self.n_border)
+            of_offsets = -imbalance - e.T @ alpha
+            correction, y = self.solve(residual, torch.cat([of_border, of_offsets]))
+            alpha = alpha + correction
             beta = beta + y[self.n_border :]
-            U = cone.dual_vectors(alpha) + cone.missing
-        return alpha, beta, cone.change(terms, U), U
+            U = cone.dual_vectors(alpha) + cone.V_residual
+        return alpha, beta, cone.back_substitute(right_of_cone, U), U
 
 
 class FreeRadiusRowNewton(ClassRowNewton[FreeRadiusCone]):
@@ -297,39 +307,42 @@ class FreeRadiusRowNewton(ClassRowNewton[FreeRadiusCone]):
         predictor: Direction | None,
         weight: float,
     ) -> Changes:
-        """Solve for dalpha, U, dt and dbeta.
+        """Solve for dalpha, U, dt and dbeta, with dV = Phi' dalpha.
 
-        D dalpha + Phi (U + Y dt) + e dbeta = right, K U - k_t dt - Phi' dalpha = first, and
-        k_tt dt - <k_t, U> - <Y, Phi' dalpha> = of_t.
+        D dalpha + Phi (U + Y dt) + e dbeta = right,
+        K U - k_t dt - dV = right_U   and   k_tt dt - <k_t, U> - <Y, dV> = right_t.
         """
-        cone, e = self.cone, self.e
-        terms = cone.terms(mu, predictor, weight)
-        first = cone.missing - terms.conjugate
-        of_t = terms.radius + cone.of_radii(cone.missing * cone.Y)
+        cone = self.cone
+        e = self.e
+        right_of_cone = cone.right_sides(mu, predictor, weight)
+        right_U = cone.V_residual - right_of_cone.conjugate
+        right_t = right_of_cone.radius + cone.sum_per_radius(cone.V_residual * cone.Y)
         alpha = torch.zeros_like(right)
         beta = torch.zeros_like(imbalance)
-        U = torch.zeros_like(first)
-        V = torch.zeros_like(first)  # Phi' dalpha
+        U = torch.zeros_like(right_U)
+        dV = torch.zeros_like(right_U)
         dt = torch.zeros_like(self.point.t)
         for again in range(self.refinements):
-            # U is eliminated by the second equation.
-            of_U = first + V + cone.of_columns(dt) * cone.k_t - cone.times_K(U)
-            moved = U + cone.solve_K(of_U)
-            seen = cone.apply(moved + cone.Y * cone.of_columns(dt))
-            lacking = right - seen - self.times_D(alpha, beta)
-            if again and lacking.norm() <= self.negligible * right.norm():
+            # U is eliminated by the second equation: the others see it corrected.
+            residual_U = right_U + dV + cone.radius_of_columns(dt) * cone.k_t - cone.times_K(U)
+            corrected_U = U + cone.solve_K(residual_U)
+            margins = cone.apply(corrected_U + cone.Y * cone.radius_of_columns(dt))
+            residual = right - margins - self.times_D(alpha, beta)
+            if again and residual.norm() <= self.negligible * right.norm():
                 break
-            along = of_t - cone.k_tt * dt + cone.of_radii(cone.k_t * moved + cone.Y * V)
-            unbalanced = -imbalance - e.T @ alpha
-            change, y = self.solve(lacking, torch.cat([-along, unbalanced]))
-            more = y[: len(dt)]
-            dV = cone.dual_vectors(change)
-            U = U + cone.solve_K(dV + cone.of_columns(more) * cone.k_t + of_U)
-            alpha = alpha + change
+            curved = cone.sum_per_radius(cone.k_t * corrected_U + cone.Y * dV)
+            residual_t = right_t - cone.k_tt * dt + curved
+            of_offsets = -imbalance - e.T @ alpha
+            correction, y = self.solve(residual, torch.cat([-residual_t, of_offsets]))
+            more_dt = y[: len(dt)]
+            more_dV = cone.dual_vectors(correction)
+            of_U = more_dV + cone.radius_of_columns(more_dt) * cone.k_t + residual_U
+            U = U + cone.solve_K(of_U)
+            alpha = alpha + correction
             beta = beta + y[len(dt) :]
-            dt = dt + more
-            V = V + dV
-        return alpha, beta, cone.change(terms, U, dt), U
+            dt = dt + more_dt
+            dV = dV + more_dV
+        return alpha, beta, cone.back_substitute(right_of_cone, U, dt), U
 
 
 # --- in the space of the features ----------------------------------------------------------------
@@ -355,7 +368,7 @@ class FeatureNewton(Newton[FeatureCone]):
         if len(p.w):
             self.loose = p.w / p.xi
             self.leading = self.boxes.leading(self.h)
-            self.total = self.loose + self.boxes.pool(self.h)
+            self.total = self.loose + self.boxes.sums(self.h)
         self.cone_matrix, self.directions = self.cone.feature_matrix()
         self.n = self.directions.shape[1]
         self.size = len(self.cone_matrix)
@@ -373,7 +386,8 @@ class FeatureNewton(Newton[FeatureCone]):
 
     def _factor(self) -> Tensor:
         """Factorise the matrix of all unknowns and offsets."""
-        n, size = self.n, self.size
+        n = self.n
+        size = self.size
         phi = self.cone.coordinates
         normal = phi.normal_matrix(self.h, self.loose, coarse=self.coarse)
         offsets = self.e.T  # (J, P)
@@ -387,9 +401,9 @@ class FeatureNewton(Newton[FeatureCone]):
             H = normal.new_zeros(order, order)
             H[:n, :n] = normal
             if size > n:
-                turned = normal @ self.directions.T
-                H[:n, n:size] = turned
-                H[n:size, n:size] = self.directions @ turned
+                along = normal @ self.directions.T
+                H[:n, n:size] = along
+                H[n:size, n:size] = self.directions @ along
             if weighted is not None:
                 H[:size, size:] = self.at_unknowns(phi.adjoint(weighted)).T
                 H[size:, size:] = weighted @ offsets.T
@@ -407,9 +421,9 @@ class FeatureNewton(Newton[FeatureCone]):
         weight: float,
     ) -> Changes:
         """Solve for a step to mu."""
-        of_cone, kept = self.cone.feature_terms(mu, predictor, weight)
+        of_cone, saved = self.cone.feature_right_sides(mu, predictor, weight)
         alpha, x = self.solve(right, torch.cat([of_cone, imbalance]))
-        change, U = self.cone.feature_change(kept, alpha, x[: self.size])
+        change, U = self.cone.feature_back_substitute(saved, alpha, x[: self.size])
         return alpha, x[self.size :], change, U
 
     def solve(self, right: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
@@ -417,12 +431,14 @@ class FeatureNewton(Newton[FeatureCone]):
 
         D^-1 multiplies the rounding of the margins, so the equations are refined with dalpha.
         """
-        phi, e, size = self.cone.coordinates, self.e, self.size
+        phi = self.cone.coordinates
+        e = self.e
+        size = self.size
         x = torch.zeros_like(whole)
         alpha = self.over_D(right)
         for again in range(self.refinements):
-            seen = self.at_unknowns(phi.adjoint(alpha))
-            residual = whole + torch.cat([seen, e.T @ alpha])
+            of_alpha = self.at_unknowns(phi.adjoint(alpha))
+            residual = whole + torch.cat([of_alpha, e.T @ alpha])
             residual[:size] -= self.cone_matrix.times(x[:size])
             # Twenty times as fast as torch.cholesky_solve, of one right-hand side.
             half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)
@@ -452,6 +468,6 @@ class FeatureNewton(Newton[FeatureCone]):
         if self.loose is None:
             return self.h * values
         leading = values[self.leading]
-        apart = values - self.boxes.of_rows(leading)
-        beyond = (self.loose * leading - self.boxes.pool(self.h * apart)) / self.total
-        return self.h * (apart + self.boxes.of_rows(beyond))
+        apart = values - self.boxes.per_row(leading)
+        beyond = (self.loose * leading - self.boxes.sums(self.h * apart)) / self.total
+        return self.h * (apart + self.boxes.per_row(beyond))

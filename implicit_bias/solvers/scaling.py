@@ -485,7 +485,7 @@ class Boxes:
         self.index = index
         self.n_boxes = 0 if index is None else int(index.max()) + 1
 
-    def pool(self, values: Tensor) -> Tensor:
+    def sums(self, values: Tensor) -> Tensor:
         """Sum values of rows (N,) over each box, (B,)."""
         if self.index is None:
             return values
@@ -508,7 +508,7 @@ class Boxes:
         found = rows.new_zeros(self.n_boxes)
         return found.scatter_reduce_(0, self.index[largest], largest, "amax")
 
-    def of_rows(self, values: Tensor) -> Tensor | float:
+    def per_row(self, values: Tensor) -> Tensor | float:
         """Return values of boxes (B,) as those of rows (N,): 0 where there are none."""
         if not values.numel():
             return 0.0

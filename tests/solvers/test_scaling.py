@@ -284,11 +284,11 @@ def test_boxes_against_loops() -> None:
     boxes = Boxes(torch.tensor(index))
     values = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 5.0])
     weights = torch.tensor([1.0, 10.0, 100.0])
-    assert boxes.pool(values).tolist() == [3, 3, 15]
+    assert boxes.sums(values).tolist() == [3, 3, 15]
     assert boxes.largest(values).tolist() == [2, 3, 6]
     assert boxes.leading(values).tolist() == [1, 2, 4]
     assert boxes.leading(torch.full((6,), torch.nan)).max() < 6  # a row, whatever it is
-    assert torch.as_tensor(boxes.of_rows(weights)).tolist() == [1, 1, 10, 100, 100, 100]
+    assert torch.as_tensor(boxes.per_row(weights)).tolist() == [1, 1, 10, 100, 100, 100]
     A = boxes.added_to(torch.zeros(6, 6), weights)
     for i in range(6):
         for j in range(6):
