@@ -115,8 +115,8 @@ def memory_of_rows(problem: MarginProblem, rows: Constraints) -> int:
 
 
 @dataclass(frozen=True)
-class Steering:
-    """How far and how boldly steps go.
+class StepRule:
+    """How far steps go, and what replaces a short one.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Steering:
     short : float
         A step shorter than this is compared with more careful ones: 0 for none.
     damping : tuple of int
-        Those that trust the predictor's second-order terms less, by its reach to these powers.
+        Those that trust the predictor's second-order terms less, by its length to these powers.
     centring : tuple of float
         Those that centre first, at these shares of mu.
     keeps_equations : bool
@@ -158,7 +158,7 @@ class Stage:
         or "inside" of the cone.
     tolerances : Tolerances
         When it ends.
-    steering : Steering
+    step_rule : StepRule
         How far steps go.
     idle_gap : float
         From this gap on rows may be idle.
@@ -169,7 +169,7 @@ class Stage:
     dtype: torch.dtype
     first: Literal["start", "scratch", "inside"]
     tolerances: Tolerances
-    steering: Steering
+    step_rule: StepRule
     idle_gap: float = 0.0
     soon: float = math.inf
 
@@ -261,14 +261,14 @@ class InteriorPoint(RowSolver):
     own_limit: ClassVar[int] = 100
     # Cones with a W of their own lose digits near the boundary. Where a stage ends in numerical
     # trouble, a cautious one follows the path again.
-    bold: ClassVar[Steering] = Steering(boundary_share=0.995, floor=0.05, patience=10)
-    cautious: ClassVar[Steering] = replace(
+    bold: ClassVar[StepRule] = StepRule(boundary_share=0.995, floor=0.05, patience=10)
+    cautious: ClassVar[StepRule] = replace(
         bold, patience=30, short=0.1, damping=(1, 2), centring=(0.1, 1.0)
     )
-    bold_with_W: ClassVar[Steering] = Steering(  # noqa: N815 - W is a name
+    bold_with_W: ClassVar[StepRule] = StepRule(  # noqa: N815 - W is a name
         boundary_share=0.99, floor=0.2, patience=12, short=0.05, centring=(0.5,)
     )
-    cautious_with_W: ClassVar[Steering] = replace(  # noqa: N815
+    cautious_with_W: ClassVar[StepRule] = replace(  # noqa: N815
         bold_with_W,
         boundary_share=0.9,
         patience=30,
@@ -302,16 +302,19 @@ class InteriorPoint(RowSolver):
         newton: type[Newton[Any]]
         if system == "features":
             self.check_memory(memory_of_features(problem))
-            cone = WrittenGroupCone if euclidean else class_cone(problem)
             newton = FeatureNewton
+            cone = WrittenGroupCone
+            if not euclidean:
+                cone = class_cone(problem)
         else:
             self.check_memory(memory_of_rows(problem, rows))
-            cone = GroupCone if euclidean else class_cone(problem)
-            newton = FreeRadiusRowNewton
-            if euclidean:
-                newton = GroupRowNewton
-            elif cone is NuclearCone:
-                newton = FixedRadiusRowNewton
+            newton = GroupRowNewton
+            cone = GroupCone
+            if not euclidean:
+                cone = class_cone(problem)
+                newton = FreeRadiusRowNewton
+                if cone is NuclearCone:
+                    newton = FixedRadiusRowNewton
         if not euclidean and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         run = CentralPath(self, problem, rows, start, cone, newton)
@@ -333,14 +336,14 @@ class CentralPath(Run):
     ) -> None:
         self.solver = solver
         self.start = start
-        self.cone_of = cone
-        self.newton_at = newton
+        self.cone_type = cone
+        self.newton_type = newton
         self.layout = cone.layout(problem, rows)
         self.found = nothing_yet(problem)  # in an earlier precision
         self.scaled: ScaledProblem | None = None
 
-    def begin(self, scaled: ScaledProblem) -> None:
-        """Begin with no bounds, in a precision."""
+    def reset_bounds(self, scaled: ScaledProblem) -> None:
+        """Begin with no bounds, in the precision of a scaled problem."""
         self.scaled = scaled
         self.lower = 0.0
         self.upper = math.inf
@@ -364,16 +367,24 @@ class CentralPath(Run):
         """
         solver = self.solver
         fine = solver.tolerances
-        in_rows = self.newton_at is GroupRowNewton
-        bold, cautious = solver.bold, solver.cautious
-        if self.cone_of.has_W:
-            bold, cautious = solver.bold_with_W, solver.cautious_with_W
-        idle_gap = solver.idle_gap if in_rows else 0.0
+        in_rows = self.newton_type is GroupRowNewton
+        bold = solver.bold
+        cautious = solver.cautious
+        if self.cone_type.has_W:
+            bold = solver.bold_with_W
+            cautious = solver.cautious_with_W
+        idle_gap = 0.0
+        if in_rows:
+            idle_gap = solver.idle_gap
         stages = []
         n_rows = len(self.layout.norms)
         if in_rows and solver.coarse_gap > 0.0 and n_rows >= solver.coarse_rows:
-            enough = solver.float32_gap if n_rows >= solver.many_rows else solver.coarse_gap
-            gap = fine.gap if fine.gap >= enough else max(solver.coarse_gap, fine.gap)
+            enough = solver.coarse_gap  # what float32 can reach
+            if n_rows >= solver.many_rows:
+                enough = solver.float32_gap
+            gap = fine.gap
+            if fine.gap < enough:
+                gap = max(solver.coarse_gap, fine.gap)
             coarse = Tolerances(
                 gap=gap,
                 feasibility=max(solver.coarse_gap, fine.feasibility),
@@ -381,7 +392,7 @@ class CentralPath(Run):
             )
             stages.append(Stage(torch.float32, "start", coarse, bold, idle_gap))
         hard = self.layout.problem.hard_margin
-        if issubclass(self.cone_of, ClassCone) and hard and self.start is None:
+        if issubclass(self.cone_type, ClassCone) and hard and self.start is None:
             # Most hard margins under norms of entries or singular values take fewer steps so.
             stages.append(Stage(torch.float64, "inside", fine, bold, soon=solver.soon))
         stages.append(Stage(torch.float64, "start", fine, bold, idle_gap))
@@ -403,18 +414,18 @@ class CentralPath(Run):
                 scaled = ScaledProblem(self.layout, torch.device(solver.device), dtype)
                 if dtype is torch.float32 and not scaled.in_range:
                     continue
-                cone = self.cone_of(scaled)
-                self.begin(scaled)
+                cone = self.cone_type(scaled)
+                self.reset_bounds(scaled)
             if stage.first == "inside":
-                point = self.inside(cone)
+                point = self.interior_start(cone)
             elif stage.first == "start" and reached is not None:
                 point = in_float64(reached, scaled)
             elif stage.first == "start" and self.start is not None:
-                point = self.warm(cone, self.start)
+                point = self.warm_start(cone, self.start)
             else:
-                point = self.cold(cone)
+                point = self.cold_start(cone)
             tolerances = stage.tolerances
-            steering = stage.steering
+            step_rule = stage.step_rule
             n_products = scaled.n_rows + scaled.n_boxes + point.order
             n_steps = 0
             n_waited = 0  # steps since the last progress
@@ -452,12 +463,16 @@ class CentralPath(Run):
                     if rounded and not unbalanced:
                         bound_alpha = scaled.balanced(alpha)
                         largest = cone.dual_norm(cone.dual_vectors(bound_alpha))
-                growth = 1.0 / largest if largest > 0 else math.inf
+                growth = math.inf  # what alpha may be scaled by
+                if largest > 0:
+                    growth = 1.0 / largest
                 # Gordan's ratio sum(alpha) / ||V|| is bounded if the data are separable. Rows have
                 # norm 1 here: that of a sample's features, times sqrt(2) with a rival's label.
                 gordan_ratio = 0.0
                 if not scaled.soft and not unbalanced:
-                    share = 1.0 if scaled.rows.signed else 0.5**0.5
+                    share = 1.0
+                    if not scaled.rows.signed:
+                        share = 0.5**0.5
                     gordan_ratio = share * float(bound_alpha.sum()) * growth
                 if scaled.soft:
                     room = scaled.box_C / scaled.boxes.sums(bound_alpha)
@@ -483,7 +498,9 @@ class CentralPath(Run):
                     better = True
                 self.gap = min(gap, self.gap)
                 n_steps += 1
-                n_waited = 0 if better else n_waited + 1
+                n_waited += 1
+                if better:
+                    n_waited = 0
                 yield self.lower / scaled.scale, self.upper / scaled.scale
 
                 # --- Stop? ------------------------------------------------------------------------
@@ -491,14 +508,16 @@ class CentralPath(Run):
                     self.alpha = bound_alpha
                     status = Status.NOT_SEPARABLE
                     break
-                aim = solver.aim if n_waited < solver.settled else 1.0
+                aim = 1.0
+                if n_waited < solver.settled:
+                    aim = solver.aim
                 if self.gap <= aim * tolerances.gap and violation <= tolerances.feasibility:
                     status = Status.OPTIMAL
                     break
                 if n_steps > stage.soon and math.isinf(self.upper):
                     status = Status.NUMERICAL_TROUBLE
                     break
-                if n_waited > steering.patience:
+                if n_waited > step_rule.patience:
                     stalled = True
                     break
 
@@ -546,7 +565,7 @@ class CentralPath(Run):
                     # On the way to a proof of inseparability alpha needs all digits.
                     coarse = 0.0 < coarse_gap < self.gap < math.inf
                     cone.scale()
-                    newton = self.newton_at(
+                    newton = self.newton_type(
                         cone=cone,
                         point=point,
                         rows=rows,
@@ -562,28 +581,30 @@ class CentralPath(Run):
                     # --- Predictor: the centring by the progress of a step to mu = 0 --------------
                     mu = point.complementarity()
                     predictor = newton.direction(0.0)
-                    reach = point.step_to_boundary(predictor)
-                    mu_after = point.moved(predictor, reach).complementarity()
-                    least_mu = steering.floor * tolerances.gap * self.lower / n_products
+                    length = point.step_to_boundary(predictor)
+                    mu_after = point.moved(predictor, length).complementarity()
+                    least_mu = step_rule.floor * tolerances.gap * self.lower / n_products
                     target = max(min((mu_after / mu) ** 3, 1.0) * mu, least_mu)
 
                     # --- Corrector: with the predictor's second-order terms -----------------------
                     step = newton.direction(target, predictor)
-                    step_reach = point.step_to_boundary(step)
-                    if step_reach < steering.short:
+                    to_boundary = point.step_to_boundary(step)
+                    if to_boundary < step_rule.short:
                         # The predictor overshot: trust it less, or centre first.
-                        others = [
-                            newton.direction(target, predictor, reach**k) for k in steering.damping
-                        ]
-                        others += [newton.direction(share * mu) for share in steering.centring]
-                        step = max([step, *others], key=point.step_to_boundary)
-                        step_reach = point.step_to_boundary(step)
+                        candidates = [step]
+                        for power in step_rule.damping:
+                            weight = length**power
+                            candidates.append(newton.direction(target, predictor, weight))
+                        for share in step_rule.centring:
+                            candidates.append(newton.direction(share * mu))
+                        step = max(candidates, key=point.step_to_boundary)
+                        to_boundary = point.step_to_boundary(step)
                     if coarse and not newton.coarse:  # nor will it be at later steps
                         coarse_gap = math.inf
 
                     # --- Step ---------------------------------------------------------------------
-                    length = min(1.0, steering.boundary_share * step_reach)
-                    if steering.keeps_equations:
+                    length = min(1.0, step_rule.boundary_share * to_boundary)
+                    if step_rule.keeps_equations:
                         point = cone.moved(point, step, length)
                     else:
                         point = point.moved(step, length)
@@ -619,7 +640,7 @@ class CentralPath(Run):
 
     # --- first iterates --------------------------------------------------------------------------
 
-    def cold(self, cone: Cone) -> Iterate:
+    def cold_start(self, cone: Cone) -> Iterate:
         """Return a first iterate without a start.
 
         With W of its own all products are equal, and alpha need not have V inside of the cone: what
@@ -639,18 +660,18 @@ class CentralPath(Run):
             equal = scaled.balanced_inside(ones)
             largest = cone.dual_norm(cone.dual_vectors(equal))
             if not largest > 0.0:
-                return self.inside(cone)
+                return self.interior_start(cone)
             alpha = float(self.solver.far / largest) * equal
             w = alpha[:0]
             mu = self.solver.far_margin * float(scaled.b @ alpha) / scaled.n_rows
         of_cone = cone.centred_point(cone.dual_vectors(alpha), mu)
         if of_cone is None:
-            return self.inside(cone)
+            return self.interior_start(cone)
         return Iterate(
             **vars(of_cone), alpha=alpha, s=mu / alpha, w=w, xi=mu / w, beta=scaled.offset()
         )
 
-    def inside(self, cone: Cone) -> Iterate:
+    def interior_start(self, cone: Cone) -> Iterate:
         """Return equal alpha, half way to the boundary of the cone (and to C)."""
         scaled = cone.scaled
         ones = scaled.full(scaled.n_rows, 1.0)
@@ -658,7 +679,9 @@ class CentralPath(Run):
         V = cone.dual_vectors(equal)
         largest = cone.dual_norm(V)
         within_box = 0.5 * float((scaled.box_C / scaled.boxes.sums(equal)).min())
-        level = min(0.5 / largest if largest > 0 else 1.0, within_box)
+        level = min(1.0, within_box)
+        if largest > 0:
+            level = min(0.5 / largest, within_box)
         alpha = level * equal
         # Above the order of the lower bound, as the norm will be.
         total = 10.0 * level * float(scaled.b.sum())
@@ -671,7 +694,7 @@ class CentralPath(Run):
             beta=scaled.offset(),
         )
 
-    def warm(self, cone: Cone, start: Start) -> Iterate:
+    def warm_start(self, cone: Cone, start: Start) -> Iterate:
         """Move the solution of a similar problem into the interior.
 
         Each complementary pair is raised to a product of mu at least, that of the start's own gap.
@@ -680,7 +703,7 @@ class CentralPath(Run):
         scaled = cone.scaled
         alpha = just_inside(cone, scaled.start_alpha(start))
         if alpha is None:
-            return self.cold(cone)
+            return self.cold_start(cone)
         primal, margins = cone.primal_of(start, cone.dual_vectors(alpha))
         beta = scaled.offset(start)
         excess = margins + scaled.e @ beta - scaled.b
@@ -690,7 +713,7 @@ class CentralPath(Run):
         norm = cone.norm(primal)
         upper = norm + price * float((-excess).clamp(min=0.0).sum())
         if not (norm > 0.0 and upper < solver.farthest_warm * lower):
-            return self.cold(cone)
+            return self.cold_start(cone)
         gap = min(max(upper / lower - 1.0, solver.least_warm), 1.0)
         mu = gap * lower / (scaled.n_rows + scaled.n_boxes + cone.order_at(primal))
         floor = float(alpha.mean()) * gap
@@ -698,7 +721,7 @@ class CentralPath(Run):
         raised = scaled.balanced_inside(raised)
         alpha = just_inside(cone, raised, 1.0)
         if alpha is None:
-            return self.cold(cone)
+            return self.cold_start(cone)
         w = (scaled.box_C - scaled.boxes.sums(alpha))[: scaled.n_boxes]
         return Iterate(
             **vars(cone.warm_point(cone.dual_vectors(alpha), primal, mu)),

@@ -34,4 +34,6 @@ def class_cone(problem: MarginProblem) -> type[EntryCone | SpectralCone | Nuclea
     """Return the cone of a norm that is no sum of Euclidean norms."""
     if entries_of(problem.norm) is not None:
         return EntryCone
-    return SpectralCone if problem.norm == Spectral() else NuclearCone
+    if problem.norm == Spectral():
+        return SpectralCone
+    return NuclearCone
