@@ -37,7 +37,7 @@ from torch import Tensor
 
 from implicit_bias.norms import LInf, Norm, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, matrix_shape
-from implicit_bias.solvers.balls import cholesky, relative_eigenvalues, symmetric
+from implicit_bias.solvers.cones import cholesky, relative_eigenvalues, symmetric
 from implicit_bias.solvers.iteration import Breakdown
 
 # Most rows and columns of a tensor, together, whose singular values are bounded.

@@ -9,18 +9,18 @@ costs.py            how long a method would take, by its operations
 base.py             what every solver takes and gives back
 iteration.py        the one loop around every native method
 interior_point.py   the interior point, in the space of the rows or of the features
-float32_stage.py    when its first steps, in float32, end, and how float64 goes on
 newton.py           its Newton systems, in the space of the rows or of the features
-balls.py            the balls of norms: of groups, of singular values, of entries
-homogeneous.py      the homogeneous embedding, for ill-scaled or inseparable data
-feature_space.py    the homogeneous embedding, factored by QR: where other methods lose digits
+cones/              its cones: of Euclidean groups, of singular values, of entries
+feature_space.py    the homogeneous embedding, factored by QR: for ill-scaled or inseparable data
+equilibration.py    its scaled problem: centred and equilibrated features
+second_order.py     its cones, and Nesterov and Todd's scaling
 working_set.py      more samples, or pairs of samples and rivals
 out_of_core.py      more samples than memory holds: rounds on some of them, all in blocks
 rounds.py           rounds on some of the constraints: pricing, and the bounds for all of them
 one_group.py        one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
-scaled_problem.py   the scaled problem, and the products that the native methods need
+scaling.py          the scaled problem, and the products that the native methods need
 rotations.py        gates of groups with a constant sum, as one constant gate and the others
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
 ==================  ========================================================================

@@ -1,30 +1,53 @@
-r"""A primal-dual interior point in the space of the features, for problems with few of them.
+r"""The homogeneous embedding in the space of the features, for ill-scaled or inseparable data.
 
-The method is that of `homogeneous`, in float64. Its Newton step in v is the solution of a least
-squares problem with the rows
+Primal  minimise  sum_g t_g + C sum_n xi_n
+        subject to  y_n (<phi_n, w> + b) >= 1 - xi_n,   xi >= 0,   ||w_g|| <= t_g
 
-        h^(1/2) B,   1/h = s/alpha + xi/beta,      and one block a cone, from W^-1
+Dual    maximise  sum_n alpha_n
+        subject to  alpha + beta = C,   alpha, beta >= 0,   ||V_g|| <= 1
+        (and sum_n alpha_n y_n = 0 where there is an intercept b),   V = sum_n alpha_n y_n phi_n
 
-which are factored by QR and never squared: a Gram matrix of data whose margin is 1e-8 of their norm
-holds nothing of it in float64. The factor's normal equations are refined with the rows themselves.
+Both, homogeneous (Ye, Todd, Mizuno 1994): find tau, kappa >= 0 and the above with
+
+        B' alpha = T' V                                        (stationarity)
+        B v + xi - tau c = s,   w = T v                        (margins)
+        alpha + beta = tau C                                   (box)
+        c' alpha - sum_g t_g - C' xi = kappa                   (gap)
+        ||w_g|| <= t_g,   ||V_g|| <= tau                       (cones)
+KKT     s alpha = xi beta = tau kappa = mu,  (t_g, w_g) o (tau, -V_g) = (mu, 0),      mu -> 0
+
+Everything over tau is a solution where tau > 0. Where tau -> 0, alpha proves by Gordan that there
+is none: the iteration needs no feasible start, nor one of the right scale, and ends in either case.
 
 ======  ==========  ==========================================================================
-v       (P',)       of centred, equilibrated features, and the intercept last where there is one
-phi_n   (P,)        features of sample n: the used gates times the inputs
-nu      (N,)        powers of two near the features' norms; c_n = sigma / nu_n, the box is C nu_n
+v       (P',)       coefficients in centred, equilibrated features (`equilibration`), the
+                    intercept last
+w, V    (P,)        coefficients, the norm's argument, w = T v; dual vectors
+B       (N, P')     scaled features of the samples, times their labels
+c, C    (N,)        right sides and boxes of the scaled samples; C of length 0 with a hard margin
+alpha   (N,)        dual variables; s (N,) what a margin exceeds c by
+beta    (N,)        C - alpha; xi (N,) the hinge losses (soft margin only)
+e, f    (G,)        t - ||w_g|| and tau - ||V_g||, kept apart: they are tiny at the end
 ======  ==========  ==========================================================================
 
-Two more things keep digits. Near the end alpha is corrected until V(alpha) is
-right to rounding, and v until no margin falls short, both with weights that do not grow like 1/mu
-(`_Polish`). And inputs that vary little around an offset, years say, are centred where something
-absorbs the offset: the intercept, or a constant feature, whose penalty then is a row of T that is
-not diagonal. The centring is exact by Sterbenz's lemma, all scalings are powers of two.
+With the cones' scaling W (`second_order`) a Newton step is a linear system in v,
+
+        (B' diag(h) B + T' D T) dv = ...,      1/h = s/alpha + xi/beta,      D from W^-2      (step)
+
+that is, the solution of a least squares problem with the rows h^(1/2) B and W^-1 T. They are
+factored by QR and never squared: a Gram matrix of data whose margin is 1e-8 of their norm holds
+nothing of it in float64. The factor's normal equations are refined with the rows themselves.
+Mehrotra's predictor sets the centring, and its second-order terms enter the corrector.
+
+Near the end alpha is corrected until V(alpha) is right to rounding, and v until no margin falls
+short, both with weights that do not grow like 1/mu (`Polish`).
 
 Time is linear in N, O(N P^2) a step, and memory that of B.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -32,52 +55,20 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from implicit_bias.base.validation import Array
 from implicit_bias.bounds.certificate import Status
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.solvers import homogeneous
-from implicit_bias.solvers.base import Answer, Start, Tolerances
+from implicit_bias.solvers.base import Answer, Start
+from implicit_bias.solvers.equilibration import EquilibratedProblem, used_gates
 from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
-from implicit_bias.solvers.scaled_problem import TINY, MergedInputs
+from implicit_bias.solvers.scaling import TINY
+from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
 
-# The solver aims below the tolerance, because the certificate rounds differently; but a gap that
-# has not fallen for this many steps will do.
-AIM = 0.1
-SETTLED = 2
-# This many steps without this relative progress, and stagnation is attributed to rounding.
-PATIENCE = 12
-LEAST_PROGRESS = 1e-3
-ROUNDING = 1e-14
 EPSILON = float(np.finfo(np.float64).eps)
-# Each start: alpha beyond what the norms allow, and mu over the dual's value. Large alpha saves
-# steps where the optimum is far from any guess; alpha within the norms is the safer start.
-STARTS = ((1e6, 1e-2), (1.0, 1.0))
-# Samples' alpha differ by this factor at most at the start.
-UNEVEN = 100.0
-# A solution is refined until its residual is this share of the first one, or stops falling.
-REFINED = 1e-13
-REFINEMENTS = 4
-# Directions whose rows are below this share of their columns are left to the refinement.
-RIDGE = 1e-15
-# Rows factored at once, and what makes a row so heavy that it must come before the others.
+# Rows that are factored at once.
 BLOCK = 4096
-HEAVY = 10.0
-# From this gap, or this many times the separators' smallest norm, results are polished.
-POLISHED_GAP = 1e-5
-POLISHED_RATIO = 1e4
-POLISHES = 3
-# How much dearer it is to change V, or w, than alpha, or the margins.
-POLISH_WEIGHT = 1e8
-# Multiples of the rounding error by which polished margins exceed c.
-SAFETIES = (0.0, 4.0, 16.0)
-# The safest coefficients may be worse than the best ones by this share of the tolerance.
-SAFETY_SHARE = 0.01
-# Inputs are centred where the largest is at most this many times the smallest.
-OFFSET_RATIO = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +77,43 @@ class FeatureSpace(RowSolver):
 
     With two classes and sums of l2 features may have any scales, and a start is not used. Other
     problems go to `InteriorPoint` with its system in the features.
+
+    Parameters
+    ----------
+    starts : tuple of tuple of float
+        Each start: alpha beyond what the norms allow, and mu over the dual's value. Large alpha
+        saves steps where the optimum is far from any guess; alpha within the norms is safer.
+    uneven : float
+        Samples' alpha differ by this factor at most at the start.
+    boundary_share : float
+        Share of the way to the boundary that a step may go.
+    least_centring : float
+        Least share of mu that a step aims at.
+    aim, settled : float, int
+        The solver aims at this share of the tolerance, because the certificate rounds differently;
+        but a gap that has not fallen for so many steps will do.
+    patience, least_progress : int, float
+        So many steps without this relative progress, and stagnation is attributed to rounding.
+    rounding : float
+        A computed gap is reported as no less than this.
+    polished_gap, polished_ratio : float
+        From this gap, or this Gordan ratio, results are polished.
+    safety_share : float
+        The safest coefficients may be worse than the best ones by this share of the tolerance.
     """
+
+    starts: tuple[tuple[float, float], ...] = ((1e6, 1e-2), (1.0, 1.0))
+    uneven: float = 100.0
+    boundary_share: float = 0.99
+    least_centring: float = 1e-8
+    aim: float = 0.1
+    settled: int = 2
+    patience: int = 12
+    least_progress: float = 1e-3
+    rounding: float = 1e-14
+    polished_gap: float = 1e-5
+    polished_ratio: float = 1e4
+    safety_share: float = 0.01
 
     name: ClassVar[str] = "feature-space"
     takes_classes: ClassVar[bool] = True
@@ -99,281 +126,474 @@ class FeatureSpace(RowSolver):
     def prepare(self, problem: MarginProblem, start: Start | None) -> Run:
         """Check that there is room for the features."""
         if problem.classes is not None or is_not_euclidean(problem):
-            options = {x.name: getattr(self, x.name) for x in fields(self)}
+            options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
         rows = self.chosen(problem)
         posed = problem if self.rows is None else problem.subset(rows.samples)
         self.check_memory(peak_memory(posed))
-        return _FeatureSpaceRun(self, posed, rows)
+        return Embedding(self, posed, rows)
 
 
-class _FeatureSpaceRun(Run):
-    """The central path, from one start and, in trouble, from a safer one."""
+def peak_memory(problem: MarginProblem) -> int:
+    """Bytes that a solve may take at most beside the problem."""
+    N, D = problem.X.shape
+    M = len(used_gates(sp.csc_array(problem.features.sparse_gates)))
+    P = M * (D + 1) + 1
+    return 8 * (N * (P + M + D + 40) + 3 * BLOCK * P + 8 * P**2)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Complements:
+    """The complementary numbers, of an iterate (positive) or a direction.
+
+    xi and beta have length 0 with the hard margin; tau and kappa have length 1.
+    """
+
+    s: Tensor
+    alpha: Tensor
+    xi: Tensor
+    beta: Tensor
+    tau: Tensor
+    kappa: Tensor
+
+    @property
+    def pairs(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Those whose products are to become mu."""
+        return (self.s, self.alpha), (self.xi, self.beta), (self.tau, self.kappa)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EmbeddingIterate(Complements):
+    """An iterate."""
+
+    v: Tensor
+    V: Tensor
+    e: Tensor
+    f: Tensor
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EmbeddingDirection(Complements):
+    """A direction; ``ds`` and ``dz`` are those of the cones' (t, w) and (tau, -V)."""
+
+    v: Tensor
+    ds: ConeVectors
+    dz: ConeVectors
+
+
+class Embedding(Run):
+    """One solve: the central path from one start and, in trouble, from a safer one."""
 
     def __init__(self, solver: FeatureSpace, problem: MarginProblem, rows: Constraints) -> None:
-        self._tolerances, self._rows = solver.tolerances, rows
-        self._program = _Program(problem, torch.device(solver.device))
-        self._best = _Best(self._program)
+        self.solver = solver
+        self.rows = rows
+        self.scaled = EquilibratedProblem(problem, torch.device(solver.device))
+        # The best bounds so far, and what attains them.
+        self.lower = 0.0
+        self.upper = math.inf
+        self.gap = math.inf
+        self.violation = math.inf
+        self.alpha = torch.zeros_like(self.scaled.c)
+        self.v = self.scaled.B.new_zeros(self.scaled.B.shape[1])
+        # Polished coefficients whose margins exceed c by most, and their bound.
+        self.safe_v = self.v
+        self.safe_upper = math.inf
 
     def answer(self) -> Answer:
-        """Return what attains the best bounds."""
-        v = self._best.safest(self._tolerances)
-        coef, intercept = self._program.coefficients(v)
-        alpha = self._rows.alpha(self._program.dual_variables(self._best.alpha))
+        """Return what attains the best bounds.
+
+        The safest coefficients, if they are hardly worse than the best ones: rounding in the
+        problem's own coordinates is not that of these.
+        """
+        v = self.v
+        if self.safe_upper <= self.nearly(self.upper):
+            v = self.safe_v
+        coef, intercept = self.scaled.coefficients(v)
+        alpha = self.rows.alpha(self.scaled.dual_variables(self.alpha))
         return Answer(alpha, coef, intercept)
+
+    def nearly(self, upper: float) -> float:
+        """Return a bound that is hardly worse than this one."""
+        return upper * (1.0 + self.solver.safety_share * self.solver.tolerances.gap)
+
+    def take_alpha(self, alpha: Tensor, lower: float) -> None:
+        """Take dual variables with this lower bound into account."""
+        if lower > self.lower:
+            self.alpha = alpha
+            self.lower = lower
+
+    def take_coef(self, v: Tensor, upper: float, violation: float) -> None:
+        """Take coefficients with this upper bound into account."""
+        if upper < self.upper:
+            self.v = v
+            self.upper = upper
+            self.violation = violation
 
     def steps(self) -> Steps:
         """Follow the central path from each start until one leads to an end."""
-        status = Status.NUMERICAL_TROUBLE
-        for excess, share in STARTS:
-            if status is Status.NUMERICAL_TROUBLE:
-                self._best.waited, self._best.closest = 0, np.inf
-                status = yield from self._follow(_first(self._program, excess, share))
-        return status
+        solver, scaled = self.solver, self.scaled
+        tolerances = solver.tolerances
+        for excess, share in solver.starts:
+            point = self.first(excess, share)
+            n_waited = 0  # steps since the last progress
+            closest = math.inf  # the smallest gap of an iterate
+            # Rounding may make a factor singular.
+            try:
+                while True:
+                    # --- Equations at the iterate -------------------------------------------------
+                    tau = point.tau[0]
+                    w = scaled.T @ point.v
+                    cones = SecondOrderCones(scaled.groups, w, point.V, point.e, point.f)
+                    margins = scaled.B @ point.v
+                    value = scaled.c @ point.alpha
+                    products = cones.products.sum() + sum(a @ b for a, b in point.pairs)
+                    n_products = scaled.groups.count + sum(len(a) for a, _ in point.pairs)
+                    # The gap that would be left if the equations held.
+                    central_gap = float(products / (tau * value))
 
-    def _follow(self, point: homogeneous.EmbeddingPoint) -> Steps:
-        """Follow the central path from a point, and say why not further."""
-        program, best, tolerances = self._program, self._best, self._tolerances
-        try:
-            while True:
-                view = _View(program, point)
-                best.update(point, view, tolerances)
-                yield best.lower / program.sigma, best.upper / program.sigma
-                if best.separable is False:
-                    return Status.NOT_SEPARABLE
-                if best.reached(tolerances):
-                    return Status.OPTIMAL
-                if best.waited > PATIENCE:
-                    return Status.NUMERICAL_TROUBLE
-                point = _Newton(program, point, view).next()
-        except Breakdown:
-            return Status.NUMERICAL_TROUBLE
+                    # --- Bounds -------------------------------------------------------------------
+                    last_lower = self.lower
+                    last_gap = self.gap
+                    self.take_alpha(point.alpha / tau, scaled.lower(point.alpha))
+                    self.take_coef(point.v / tau, *scaled.upper(point.v / tau, margins / tau))
+                    no_separator = self.upper == math.inf and not scaled.soft
+                    inseparable = False
+                    if central_gap < solver.polished_gap:
+                        # Near the end: results that are right to rounding.
+                        polish = Polish(scaled, point, w)
+                        alpha = polish.dual(point.alpha, point.V)
+                        self.take_alpha(alpha / tau, scaled.lower(alpha))
+                        for v in polish.primal(point.v / tau):
+                            upper, violation = scaled.upper(v, scaled.B @ v)
+                            self.take_coef(v, upper, violation)
+                            if upper <= self.nearly(self.upper):
+                                self.safe_v = v
+                                self.safe_upper = upper
+                    elif no_separator and scaled.gordan_ratio(point.alpha) > solver.polished_ratio:
+                        # Near a proof that nothing separates the samples.
+                        polish = Polish(scaled, point, w)
+                        for proof in (point.alpha, polish.dual(point.alpha, 0.0 * point.V)):
+                            ratio = scaled.gordan_ratio(proof)
+                            if ratio > 1.0 / (solver.aim * tolerances.infeasibility):
+                                self.alpha = proof
+                                inseparable = True
+                    if self.lower > 0:
+                        gap = (self.upper - self.lower) / self.lower
+                        self.gap = min(self.gap, max(gap, solver.rounding))
+                    less = 1.0 - solver.least_progress
+                    better = self.lower > (1.0 + solver.least_progress) * last_lower
+                    better = better or central_gap < less * closest or self.gap < less * last_gap
+                    closest = min(closest, central_gap)
+                    n_waited = 0 if better else n_waited + 1
+                    yield self.lower / scaled.sigma, self.upper / scaled.sigma
 
+                    # --- Stop? --------------------------------------------------------------------
+                    if inseparable:
+                        return Status.NOT_SEPARABLE
+                    aim = solver.aim if n_waited < solver.settled else 1.0
+                    feasible = self.violation <= tolerances.feasibility
+                    if feasible and self.gap <= aim * tolerances.gap:
+                        return Status.OPTIMAL
+                    if n_waited > solver.patience:
+                        break
 
-def _first(program: _Program, excess: float, share: float) -> homogeneous.EmbeddingPoint:
-    """All products equal, tau = 1, alpha ``excess`` times half way to the norm constraints."""
-    alpha = (program.nu / program.nu.median()).clamp(1.0 / UNEVEN, UNEVEN)
-    largest = float(program.group_norms(program.dual_vectors(program.B.T @ alpha)).max())
-    alpha = alpha * (0.5 * excess / largest if largest > 0 else 1.0)
-    alpha = alpha / (
-        1.0 + homogeneous.lift(2.0 * program.boxed(alpha) / program.C)
-    )  # at most half way to C
-    beta = program.C - program.boxed(alpha)
-    V = program.dual_vectors(program.B.T @ alpha)
-    V = V * min(1.0, 0.5 / max(float(program.group_norms(V).max()), TINY))
-    norms = program.group_norms(V)
-    mu = share * float(alpha @ program.c)
-    t = mu / (1.0 - norms**2)
-    return homogeneous.EmbeddingPoint(
-        v=program.from_coef(t[program.groups] * V),
-        V=V,
-        e=t * (1.0 - norms),
-        f=1.0 - norms,
-        s=mu / alpha,
-        alpha=alpha,
-        xi=mu / beta,
-        beta=beta,
-        tau=t.new_ones(1),
-        kappa=t.new_full((1,), mu),
-    )
+                    # --- The Newton system (step) -------------------------------------------------
+                    xi = scaled.of_samples(point.xi)
+                    newton = EmbeddingNewton(
+                        scaled=scaled,
+                        point=point,
+                        cones=cones,
+                        mu=products / n_products,
+                        stationarity=scaled.B.T @ point.alpha - scaled.T.T @ point.V,
+                        margins=margins + xi - tau * scaled.c - point.s,
+                        box=tau * scaled.C - scaled.boxed(point.alpha) - point.beta,
+                        gap=value - cones.t.sum() - scaled.C @ point.xi - point.kappa,
+                    )
 
+                    # --- Predictor, corrector, step -----------------------------------------------
+                    predictor = newton.direction(0.0)
+                    reach = newton.reach(predictor)
+                    centring = max((1.0 - reach) ** 3, solver.least_centring)
+                    step = newton.direction(centring, predictor)
+                    length = min(1.0, solver.boundary_share * newton.reach(step))
+                    point = newton.moved(step, length)
+            except Breakdown:
+                continue
+        return Status.NUMERICAL_TROUBLE
 
-class _View(homogeneous.Equations):
-    """What the equations and the bounds say of an iterate."""
-
-    def __init__(self, program: _Program, point: homogeneous.EmbeddingPoint) -> None:
-        super().__init__(program, point)
-        self.lower = program.lower(point.alpha)
-        tau = point.tau
-        self.upper, self.violation = program.upper(point.v / tau, self.margins / tau)
-
-
-class _Best:
-    """The best bounds so far and what attains them."""
-
-    def __init__(self, program: _Program) -> None:
-        self.program = program
-        self.alpha, self.v = torch.zeros_like(program.c), program.B.new_zeros(program.B.shape[1])
-        self.lower, self.upper, self.violation = 0.0, np.inf, np.inf
-        self.gap, self.waited, self.closest = np.inf, 0, np.inf
-        self.separable: bool | None = None
-        self._safe: tuple[Tensor, float] = self.v, np.inf
-
-    def safest(self, tolerances: Tolerances) -> Tensor:
-        """Return v whose margins exceed c by most, if it is hardly worse than the best one.
-
-        Rounding in the problem's own coordinates is not that of these.
-        """
-        v, upper = self._safe
-        return v if upper <= self.upper * (1.0 + SAFETY_SHARE * tolerances.gap) else self.v
-
-    def reached(self, tolerances: Tolerances) -> bool:
-        """Whether a solver may stop: below the tolerance, or there and no longer falling."""
-        aim = AIM if self.waited < SETTLED else 1.0
-        return self.gap <= aim * tolerances.gap and self.violation <= tolerances.feasibility
-
-    def update(
-        self, point: homogeneous.EmbeddingPoint, view: _View, tolerances: Tolerances
-    ) -> None:
-        """Take over an iterate, and its polished versions where it is near its end."""
-        lower, gap = self.lower, self.gap
-        self._take_alpha(point.alpha / point.tau, view.lower)
-        self._take_coef(point.v / point.tau, view.upper, view.violation)
-        if self.upper < np.inf:
-            self.separable = True
-        if view.gap < POLISHED_GAP:
-            polish = _Polish(self.program, point, view)
-            alpha = polish.dual(point.alpha, point.V)
-            self._take_alpha(alpha / point.tau, self.program.lower(alpha))
-            for v in polish.primal(point.v / point.tau):
-                upper, violation = self.program.upper(v, self.program.B @ v)
-                self._take_coef(v, upper, violation)
-                if upper <= self.upper * (1.0 + SAFETY_SHARE * tolerances.gap):
-                    self._safe = v, upper
-        elif self._seems_inseparable(point.alpha):
-            alpha = _Polish(self.program, point, view).dual(point.alpha, 0.0 * point.V)
-            for proof in (point.alpha, alpha):
-                ratio = self.program.gordan_ratio(proof)
-                if ratio > 1.0 / (AIM * tolerances.infeasibility):
-                    self.alpha, self.separable = proof, False
-        if self.lower > 0:
-            self.gap = min(self.gap, max((self.upper - self.lower) / self.lower, ROUNDING))
-        risen = self.lower > (1.0 + LEAST_PROGRESS) * lower
-        closer = view.gap < (1.0 - LEAST_PROGRESS) * self.closest
-        self.closest = min(self.closest, view.gap)
-        moved = risen or closer or self.gap < (1.0 - LEAST_PROGRESS) * gap
-        self.waited = 0 if moved else self.waited + 1
-
-    def _seems_inseparable(self, alpha: Tensor) -> bool:
-        """Whether alpha may be near a proof that there is no separator."""
-        if self.separable or self.program.soft:
-            return False
-        return self.program.gordan_ratio(alpha) > POLISHED_RATIO
-
-    def _take_alpha(self, alpha: Tensor, lower: float) -> None:
-        if lower > self.lower:
-            self.alpha, self.lower = alpha, lower
-
-    def _take_coef(self, v: Tensor, upper: float, violation: float) -> None:
-        if upper < self.upper:
-            self.v, self.upper, self.violation = v, upper, violation
+    def first(self, excess: float, share: float) -> EmbeddingIterate:
+        """All products equal, tau = 1, alpha ``excess`` times half way to the norm constraints."""
+        scaled = self.scaled
+        norms_of = scaled.groups.norms
+        uneven = self.solver.uneven
+        alpha = (scaled.nu / scaled.nu.median()).clamp(1.0 / uneven, uneven)
+        largest = float(norms_of(scaled.dual_vectors(scaled.B.T @ alpha)).max())
+        if largest > 0:
+            alpha = alpha * (0.5 * excess / largest)
+        # At most half way to C.
+        alpha = alpha / (1.0 + scaled.of_samples(2.0 * scaled.boxed(alpha) / scaled.C))
+        beta = scaled.C - scaled.boxed(alpha)
+        V = scaled.dual_vectors(scaled.B.T @ alpha)
+        V = V * min(1.0, 0.5 / max(float(norms_of(V).max()), TINY))
+        norms = norms_of(V)
+        mu = share * float(alpha @ scaled.c)
+        t = mu / (1.0 - norms**2)
+        return EmbeddingIterate(
+            v=scaled.from_coef(t[scaled.groups.index] * V),
+            V=V,
+            e=t * (1.0 - norms),
+            f=1.0 - norms,
+            s=mu / alpha,
+            alpha=alpha,
+            xi=mu / beta,
+            beta=beta,
+            tau=t.new_ones(1),
+            kappa=t.new_full((1,), mu),
+        )
 
 
-class _Polish:
-    """Corrections to alpha and v by least squares, with weights alpha instead of alpha / s.
+@dataclass(eq=False, kw_only=True)
+class EmbeddingNewton:
+    """The factored Newton system at one iterate: by QR, refined with the rows themselves.
 
-    The rows are h^(1/2) B and T over ||w_g||^(1/2): at the optimum sum_g ||w_g||^2 / d_g is least
-    for the margins of the support vectors, with d_g = ||w_g||.
+    Attributes
+    ----------
+    scaled : EquilibratedProblem
+        The problem.
+    point : EmbeddingIterate
+        The iterate.
+    cones : SecondOrderCones
+        Its cones, and their scaling.
+    mu : Tensor
+        Mean of its complementary products.
+    stationarity, margins, box, gap : Tensor
+        Residuals of the equations of these names in the module's head.
     """
 
-    def __init__(self, program: _Program, point: homogeneous.EmbeddingPoint, view: _View) -> None:
-        self.program = program
-        free = point.alpha / (1.0 + homogeneous.lift(program.boxed(point.alpha) / point.beta))
-        norms = program.group_norms(view.w)
-        dear = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
-        self.T = program.T * dear[program.groups, None]
-        size = float(view.w.norm() / point.v.norm().clamp(min=TINY))
-        self.h = POLISH_WEIGHT * size**2 * free / float(free.max())
-        self.R = _triangle([self.T], program.B, self.h.sqrt())
+    scaled: EquilibratedProblem
+    point: EmbeddingIterate
+    cones: SecondOrderCones
+    mu: Tensor
+    stationarity: Tensor
+    margins: Tensor
+    box: Tensor
+    gap: Tensor
 
-    def dual(self, alpha: Tensor, V: Tensor) -> Tensor:
-        """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
-        B = self.program.B
-        pull = self.program.T.T @ V
-        for _ in range(POLISHES):
-            x = _normal_solve(self.R, B.T @ alpha - pull)
-            alpha, pull = alpha - self.h * (B @ x), pull + self.T.T @ (self.T @ x)
-        return alpha.clamp(min=0.0)
+    # A solution is refined until its residual is this share of the first one, or stops falling.
+    refined: ClassVar[float] = 1e-13
+    refinements: ClassVar[int] = 4
 
-    def primal(self, v: Tensor) -> list[Tensor]:
-        """Coefficients whose margins are c at least, by several multiples of rounding.
-
-        Near v; and near the ones of least norm whose support vectors are those of v.
-        """
-        program, found = self.program, []
-        noise = EPSILON * program.magnitudes(v)
-        fitted = self._fitted(program.c)
-        for first in (
-            () if program.soft else (v, fitted + self._fitted(program.c - program.B @ fitted))
-        ):
-            for safety in SAFETIES:
-                moved = first
-                for _ in range(POLISHES):
-                    lacking = program.c + safety * noise - program.B @ moved
-                    moved = moved + self._fitted(lacking.clamp(min=0.0))
-                found.append(moved)
-        return found
-
-    def _fitted(self, margins: Tensor) -> Tensor:
-        """Return coefficients of least norm with some margins, where h is large."""
-        B = self.program.B
-        v = torch.zeros(B.shape[1], dtype=B.dtype, device=B.device)
-        for _ in range(2):
-            missing = B.T @ (self.h * (margins - B @ v))
-            v = v + _normal_solve(self.R, missing - self.T.T @ (self.T @ v))
-        return v
-
-
-class _Newton(homogeneous.Newton):
-    """By QR of the rows, and refinement with the rows themselves."""
-
-    program: _Program
-
-    def factorise(self) -> None:
-        """Factorise the rows of the cones and those of the samples."""
-        rows = _of_cones(self.cones, self.program)
-        self.R = _triangle([rows], self.program.B, self.h.sqrt())
+    def __post_init__(self) -> None:
+        p, scaled = self.point, self.scaled
+        tau = p.tau[0]
+        box = scaled.of_samples(p.xi / p.beta)
+        self.h = 1.0 / (p.s / p.alpha + box)
+        self.R = qr_factor([self.cones.weighted(scaled.T)], scaled.B, self.h.sqrt())
+        # The direction of tau starts from v / tau, whose margins are known: the rounding of its
+        # product with B would be multiplied by h.
+        q = (scaled.of_samples(p.xi) - p.s - self.margins) / tau
+        q = q + scaled.of_samples(p.xi / p.beta * scaled.C)
+        inverse = -1.0 / p.tau
+        cone = self.cones.s.times(inverse, inverse, inverse)
+        v, alpha, z = self.solve(q, cone, torch.zeros_like(p.v), 1.0)
+        self.by_tau = v + p.v / tau, alpha, z
+        beta = scaled.C - scaled.boxed(alpha)
+        slope = (p.s / p.alpha) @ (alpha * alpha)
+        self.slope = slope + self.cones.square(z) + (p.xi / p.beta) @ (beta * beta)
 
     def solve(
-        self, q: Tensor, cone: homogeneous.ConeVectors, pull: Tensor, tau: float
-    ) -> tuple[Tensor, Tensor, homogeneous.ConeVectors]:
+        self, q: Tensor, cone: ConeVectors, pull: Tensor, tau: float
+    ) -> tuple[Tensor, Tensor, ConeVectors]:
         """dv, dalpha = h (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
-        program, cones = self.program, self.cones
-        v, first, last = torch.zeros_like(pull), 0.0, np.inf
+        B, T = self.scaled.B, self.scaled.T
+        v = torch.zeros_like(pull)
         answer = None
-        for _ in range(REFINEMENTS):
-            alpha = self.h * (q if answer is None else q - program.B @ v)
-            z = cones.dual_change(cone, program.T @ v, tau)
-            residual = pull + program.B.T @ alpha + program.T.T @ cones.tail(z)
+        first = 0.0
+        last = math.inf
+        for _ in range(self.refinements):
+            alpha = self.h * (q if answer is None else q - B @ v)
+            z = self.cones.dual_change(cone, T @ v, tau)
+            residual = pull + B.T @ alpha + T.T @ self.cones.tail(z)
             half = torch.linalg.solve_triangular(self.R.T, residual[:, None], upper=False)
             size = float(half.norm())
             if not size < 0.5 * last:
                 break
-            answer, last, first = (v, alpha, z), size, first or size
-            if size <= REFINED * first:
+            answer = v, alpha, z
+            last = size
+            first = first or size
+            if size <= self.refined * first:
                 break
             v = v + torch.linalg.solve_triangular(self.R, half, upper=True)[:, 0]
         if answer is None:
             raise Breakdown
         return answer
 
+    def direction(
+        self, centring: float, predictor: EmbeddingDirection | None = None
+    ) -> EmbeddingDirection:
+        """Step to the central path at centring * mu, with the predictor's second-order terms."""
+        p, scaled, cones = self.point, self.scaled, self.cones
+        mu = centring * self.mu
+        keep = 1.0 - centring  # share of the residuals that the step removes
+        products = [mu - a * b for a, b in p.pairs]
+        of_predictor = None
+        if predictor is not None:
+            pairs = zip(products, predictor.pairs, strict=True)
+            products = [product - a * b for product, (a, b) in pairs]
+            of_predictor = predictor.ds, predictor.dz
+        s_alpha, xi_beta, tau_kappa = products
+        cone = cones.target(mu, of_predictor)
+        box = keep * self.box
+        q = s_alpha / p.alpha - keep * self.margins
+        q = q - scaled.of_samples((xi_beta - p.xi * box) / p.beta)
+        v, alpha, z = self.solve(q, cone, keep * self.stationarity, 0.0)
+        # tau from the equations of the gap and of tau kappa.
+        t = cones.primal_change(cone, scaled.T @ v, z).head.sum()
+        xi = (xi_beta - p.xi * (box - scaled.boxed(alpha))) / p.beta
+        kappa = scaled.c @ alpha - t - scaled.C @ xi + keep * self.gap
+        tau = (tau_kappa - p.tau * kappa) / (p.kappa + p.tau * self.slope)
+        v_by_tau, alpha_by_tau, z_by_tau = self.by_tau
+        v = v + tau * v_by_tau
+        alpha = alpha + tau * alpha_by_tau
+        z = z.moved(z_by_tau, tau)
+        # Back substitution.
+        beta = tau * scaled.C - scaled.boxed(alpha) + box
+        return EmbeddingDirection(
+            v=v,
+            ds=cones.primal_change(cone, scaled.T @ v, z),
+            dz=z,
+            s=(s_alpha - p.s * alpha) / p.alpha,
+            alpha=alpha,
+            xi=(xi_beta - p.xi * beta) / p.beta,
+            beta=beta,
+            tau=tau,
+            kappa=(tau_kappa - p.kappa * tau) / p.tau,
+        )
 
-def _of_cones(cones: homogeneous.Cones, program: _Program) -> Tensor:
-    """Rows of the least squares problem, (G + P, P')."""
-    T, axis = program.T, cones.axis[:, None]
-    inner = program.member.T @ (axis * T)  # (G, P')
-    along = (2.0 / (cones.minus**2 + cones.plus**2)).sqrt()[:, None] * inner
-    rest = T - axis * inner[program.groups]
-    return torch.cat([along, rest / cones.across[program.groups, None]])
+    def reach(self, step: EmbeddingDirection) -> float:
+        """Longest multiple of a step, at most 1, that stays in the cones."""
+        cones = self.cones
+        rates = [
+            cones.rate(cones.s, cones.s_size, step.ds),
+            cones.rate(cones.z, cones.z_size, step.dz),
+        ]
+        for values, changes in zip(self.point.pairs, step.pairs, strict=True):
+            for x, dx in zip(values, changes, strict=True):
+                if len(x):
+                    rates.append(float((-dx / x).max()))
+        if not np.isfinite(rates).all():
+            raise Breakdown
+        return 1.0 / max(1.0, *rates)
+
+    def moved(self, step: EmbeddingDirection, length: float) -> EmbeddingIterate:
+        """Return the iterate after a step of some length."""
+        p, cones = self.point, self.cones
+        norms_of = self.scaled.groups.norms
+        v = p.v + length * step.v
+        V = p.V - length * cones.tail(step.dz)
+        numbers = {}
+        for x in fields(Complements):
+            numbers[x.name] = getattr(p, x.name) + length * getattr(step, x.name)
+        return EmbeddingIterate(
+            v=v,
+            V=V,
+            e=cones.excess(cones.s.moved(step.ds, length), norms_of(self.scaled.T @ v)),
+            f=cones.excess(cones.z.moved(step.dz, length), norms_of(V)),
+            **numbers,
+        )
 
 
-def _normal_solve(R: Tensor, right: Tensor) -> Tensor:
+class Polish:
+    """Corrections to alpha and v by least squares, with weights alpha instead of alpha / s.
+
+    The rows are h^(1/2) B and T over ||w_g||^(1/2): at the optimum sum_g ||w_g||^2 / d_g is least
+    for the margins of the support vectors, with d_g = ||w_g||.
+    """
+
+    corrections: ClassVar[int] = 3
+    # How much dearer it is to change V, or w, than alpha, or the margins.
+    dearer: ClassVar[float] = 1e8
+    # Multiples of the rounding error by which polished margins exceed c.
+    safeties: ClassVar[tuple[float, ...]] = (0.0, 4.0, 16.0)
+
+    def __init__(self, scaled: EquilibratedProblem, point: EmbeddingIterate, w: Tensor) -> None:
+        self.scaled = scaled
+        free = point.alpha / (1.0 + scaled.of_samples(scaled.boxed(point.alpha) / point.beta))
+        norms = scaled.groups.norms(w)
+        price = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
+        self.T = scaled.T * price[scaled.groups.index, None]
+        size = float(w.norm() / point.v.norm().clamp(min=TINY))
+        self.h = self.dearer * size**2 * free / float(free.max())
+        self.R = qr_factor([self.T], scaled.B, self.h.sqrt())
+
+    def dual(self, alpha: Tensor, V: Tensor) -> Tensor:
+        """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
+        B = self.scaled.B
+        pull = self.scaled.T.T @ V
+        for _ in range(self.corrections):
+            x = solve_normal(self.R, B.T @ alpha - pull)
+            alpha = alpha - self.h * (B @ x)
+            pull = pull + self.T.T @ (self.T @ x)
+        return alpha.clamp(min=0.0)
+
+    def primal(self, v: Tensor) -> list[Tensor]:
+        """Coefficients whose margins are c at least, by several multiples of rounding.
+
+        Near v; and near the ones of least norm whose support vectors are those of v. With a soft
+        margin there are none to correct.
+        """
+        scaled = self.scaled
+        if scaled.soft:
+            return []
+        noise = EPSILON * scaled.magnitudes(v)
+        fitted = self._fitted(scaled.c)
+        fitted = fitted + self._fitted(scaled.c - scaled.B @ fitted)
+        found = []
+        for first in (v, fitted):
+            for safety in self.safeties:
+                moved = first
+                for _ in range(self.corrections):
+                    lacking = scaled.c + safety * noise - scaled.B @ moved
+                    moved = moved + self._fitted(lacking.clamp(min=0.0))
+                found.append(moved)
+        return found
+
+    def _fitted(self, margins: Tensor) -> Tensor:
+        """Return coefficients of least norm with some margins, where h is large."""
+        B = self.scaled.B
+        v = B.new_zeros(B.shape[1])
+        for _ in range(2):
+            missing = B.T @ (self.h * (margins - B @ v))
+            v = v + solve_normal(self.R, missing - self.T.T @ (self.T @ v))
+        return v
+
+
+def solve_normal(R: Tensor, right: Tensor) -> Tensor:
     """Solve R' R x = right."""
     half = torch.linalg.solve_triangular(R.T, right[:, None], upper=False)
     return torch.linalg.solve_triangular(R, half, upper=True)[:, 0]
 
 
-def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
+def qr_factor(
+    above: Sequence[Tensor],
+    B: Tensor,
+    weights: Tensor,
+    *,
+    heavy_share: float = 10.0,
+    ridge: float = 1e-15,
+) -> Tensor:
     """R of a QR factorisation of some rows and those of diag(weights) B.
 
-    Heavy rows come first: then rounding leaves the light ones their digits.
+    Heavy rows come first, those above ``heavy_share`` times the mean: then rounding leaves the
+    light ones their digits. Directions whose rows are below the share ``ridge`` of their columns
+    are left to the refinement.
 
     Raises
     ------
     Breakdown
         R is singular, or not finite.
     """
-    heavy = torch.nonzero(weights > HEAVY * weights.mean())[:, 0]
+    heavy = torch.nonzero(weights > heavy_share * weights.mean())[:, 0]
     heavy = heavy[weights[heavy].argsort(descending=True)]
     light = weights.index_fill(0, heavy, 0.0)
     R = B[:0]
@@ -383,167 +603,9 @@ def _triangle(above: Sequence[Tensor], B: Tensor, weights: Tensor) -> Tensor:
     for start in range(0, len(B), BLOCK):
         block = slice(start, start + BLOCK)
         R = torch.linalg.qr(torch.cat([R, B[block] * light[block, None]]), mode="r")[1]
-    rows = torch.cat([R, *above, (RIDGE * R.norm(dim=0)).diag()])
+    rows = torch.cat([R, *above, (ridge * R.norm(dim=0)).diag()])
     order = rows.abs().amax(1).argsort(descending=True)
     R = torch.linalg.qr(rows[order], mode="r")[1]
     if not torch.isfinite(R).all() or (R.diagonal() == 0).any():
         raise Breakdown
     return R
-
-
-class _Program(homogeneous.Program):
-    """The problem in centred and equilibrated features; see the module's head."""
-
-    def __init__(self, problem: MarginProblem, device: torch.device) -> None:
-        self._problem = problem
-        intercept = problem.intercept
-        gates = sp.csc_array(problem.features.sparse_gates)
-        self._used = _used_gates(gates)
-        Z = gates[:, self._used].toarray()
-        # A free intercept absorbs the offsets only where every gate is constant.
-        absorbed = intercept and bool((Z == Z[0]).all())
-        self._inputs = _Inputs(problem.X, absorbed)
-        D = len(self._inputs.offsets)
-        P = D * len(self._used)
-        norms = problem.feature_norms
-        smallest = float(norms[norms > 0].min()) if norms.any() else 1.0
-        # The intercept's constant must not drown the features of any sample.
-        norms = np.hypot(norms, smallest if intercept else 0.0)
-        nu = _power_of_two(np.where(norms > 0, norms, smallest))
-        B = np.empty((len(Z), P + intercept))
-        inputs = self._inputs.of(problem.X, self._inputs.offsets[:-1])
-        for m in range(len(self._used)):
-            np.multiply(inputs, (problem.y * Z[:, m] / nu)[:, None], out=B[:, m * D : (m + 1) * D])
-        B[:, P:] = (problem.y / nu)[:, None]
-        sizes = np.sqrt(np.einsum("np,np->p", B, B))
-        scale = 1.0 / _power_of_two(np.where(sizes > 0, sizes, 1.0))
-        B *= scale
-        # (w, b) = T v with all rows: scaled, then moved back by the offsets.
-        whole = np.diag(scale)
-        for m in range(len(self._used)):
-            block = np.arange(m * D, (m + 1) * D)
-            if absorbed:
-                whole[-1, block] -= Z[0, m] * self._inputs.offsets * scale[block]
-            elif self._inputs.norm > 0:
-                whole[block[-1], block] -= self._inputs.offsets / self._inputs.norm * scale[block]
-        groups = np.unique(problem.groups[self._used], return_inverse=True)[1]
-        self.n_groups = int(groups.max()) + 1
-        self.groups = torch.as_tensor(np.repeat(groups, D), device=device)
-        self.member = torch.nn.functional.one_hot(self.groups, self.n_groups).double()
-        self.B = torch.as_tensor(B, device=device)
-        self._intercept = intercept
-        self._whole = torch.as_tensor(whole, device=device)
-        self._back = torch.linalg.inv(self._whole)
-        self.T = self._whole[:P]
-        self.sigma = float(nu.min())
-        self.nu = torch.as_tensor(nu, device=device)
-        self.soft = not problem.hard_margin
-        self.c, self.C = self.sigma / self.nu, self.nu[:0]
-        if self.soft:
-            self.C = torch.tensor(problem.box, device=device) * self.nu
-
-    def coef(self, v: Tensor) -> Tensor:
-        """Return w = T v, (P,)."""
-        return self.T @ v
-
-    def pulled(self, V: Tensor) -> Tensor:
-        """T' V, (P',)."""
-        return self.T.T @ V
-
-    def group_sums(self, values: Tensor) -> Tensor:
-        """Sum the entries of each group, (G,)."""
-        return self.member.T @ values
-
-    def positive(self, values: Tensor) -> Tensor:
-        """Return values of the smallest normal number at least."""
-        return values.clamp(min=TINY)
-
-    def dual_vectors(self, pull: Tensor) -> Tensor:
-        """V (P,) from B' alpha."""
-        return (self._back.T @ pull)[: len(self.T)]
-
-    def from_coef(self, w: Tensor) -> Tensor:
-        """Return v of w, without intercept."""
-        return self._back[:, : len(w)] @ w
-
-    def magnitudes(self, v: Tensor) -> Tensor:
-        """Sum of the absolute terms of each margin in the problem's own coordinates, (N,)."""
-        return self.B.abs() @ (self._back.abs() @ (self._whole @ v).abs())
-
-    def lower(self, alpha: Tensor) -> float:
-        """Return the lower bound from alpha; 0 where its dual vectors vanish."""
-        alpha = self.balanced(alpha)
-        value, largest = float(self.c @ alpha), self._largest(self._pull(alpha))
-        growth = 1.0 / largest if largest > 0 else np.inf
-        if self.soft and value > 0:
-            growth = min(growth, float((self.C / alpha).min()))
-        return value * growth if value > 0 and np.isfinite(growth) else 0.0
-
-    def gordan_ratio(self, alpha: Tensor) -> float:
-        """Return sum(alpha) over what is left of B' alpha, in the larger of both coordinates."""
-        alpha = self.balanced(alpha)
-        pull = self._pull(alpha)
-        left = max(self._largest(pull), float(pull.norm()))
-        return float(alpha.sum()) / left if left > 0 else np.inf
-
-    def _pull(self, alpha: Tensor) -> Tensor:
-        """B' alpha of balanced alpha, whose entry of the intercept is 0."""
-        pull = self.B.T @ alpha
-        if self._intercept:
-            pull[-1] = 0.0
-        return pull
-
-    def _largest(self, pull: Tensor) -> float:
-        """Return the largest norm of a group of the dual vectors."""
-        return float(self.group_norms(self.dual_vectors(pull)).max())
-
-    def upper(self, v: Tensor, margins: Tensor) -> tuple[float, float]:
-        """Return the upper bound from v; and by how much a margin falls short."""
-        norm = float(self.group_norms(self.T @ v).sum())
-        if self.soft:
-            return norm + float(self.C @ (self.c - margins).clamp(min=0.0)), 0.0
-        smallest = float((margins / self.c).min())
-        return (norm / smallest if smallest > 0 else np.inf), max(1.0 - smallest, 0.0)
-
-    def dual_variables(self, alpha: Tensor) -> Array:
-        """Return alpha of the samples, (N,), of the problem as posed."""
-        return (self.balanced(alpha) / self.nu).cpu().numpy()
-
-    def coefficients(self, v: Tensor) -> tuple[Array, float]:
-        """Return zeta (M, D) and the intercept of the problem as posed."""
-        whole = (self._whole @ v).cpu().numpy() / self.sigma
-        w, b = whole[: len(self.T)], whole[len(self.T) :].sum()
-        coef = np.zeros(self._problem.features.shape)
-        coef[self._used] = self._inputs.expand(w.reshape(len(self._used), -1))
-        return coef, float(b)
-
-
-def peak_memory(problem: MarginProblem) -> int:
-    """Bytes that a solve may take at most beside the problem."""
-    N, D = problem.X.shape
-    M = len(_used_gates(sp.csc_array(problem.features.sparse_gates)))
-    P = M * (D + 1) + 1
-    return 8 * (N * (P + M + D + 40) + 3 * BLOCK * P + 8 * P**2)
-
-
-def _used_gates(gates: sp.csc_array) -> NDArray[np.int64]:
-    """Columns that are on somewhere; the first one where there is none."""
-    used = np.flatnonzero(np.abs(gates).max(axis=0).toarray().reshape(-1) > 0)
-    return used if len(used) else np.zeros(1, dtype=np.int64)
-
-
-def _power_of_two(values: Array) -> Array:
-    """Powers of two near positive values."""
-    return np.asarray(np.exp2(np.round(np.log2(values))))
-
-
-class _Inputs(MergedInputs):
-    """Merged inputs, centred where that is exact and free."""
-
-    def __init__(self, X: Array, absorbed: bool) -> None:
-        super().__init__(X)
-        low, high = X[:, self.varying].min(axis=0), X[:, self.varying].max(axis=0)
-        smallest = np.minimum(np.abs(low), np.abs(high))
-        near = (low * high > 0) & (np.maximum(np.abs(low), np.abs(high)) <= OFFSET_RATIO * smallest)
-        middle = np.where(near & (absorbed or self.norm > 0), 0.5 * low + 0.5 * high, 0.0)
-        self.offsets = np.append(middle, 0.0)  # (D',)

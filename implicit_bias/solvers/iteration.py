@@ -2,7 +2,7 @@
 
 A method is a `Run`: an object that holds the state of one solve. Its ``steps`` yield the best
 bounds so far, once an iteration, and return the status with which they end; its ``answer`` is
-what attains these bounds, at any time. `NativeSolver.run` drives the steps, so that the limits on
+what attains these bounds, at any time. `NativeSolver.run` takes the steps, so that the limits on
 iterations and time, Ctrl-C, errors and the history are the same for all methods.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeAlias, final
 
@@ -80,90 +79,114 @@ class Run(ABC):
     def answer(self) -> base.Answer:
         """Return what attains the bounds so far."""
 
+    @final
+    def failed(self, error: BaseException) -> Status:
+        """Return how a run ends of which a step raised an error; raise what is no trouble of it."""
+        if isinstance(error, TimeoutError):
+            return Status.TIME_LIMIT
+        self.detail = base.in_words(error)
+        return Status.NUMERICAL_TROUBLE
 
-def drive(
-    run: Run,
-    limit: int,
-    on_progress: base.OnProgress,
-    first_iteration: int = 1,
-    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    deadline: Deadline = NEVER,
-) -> base.Candidate:
-    """Run the steps of a method up to a limit, or to Ctrl-C, and return its answer.
+    @final
+    def candidate(self, status: Status, history: Sequence[base.BoundsAt]) -> base.Candidate:
+        """Return the answer, with how the run ended and the bounds of each iteration."""
+        return base.Candidate(
+            **vars(self.answer()),
+            status=status,
+            iterations=len(history),
+            history=tuple(history),
+            detail=self.detail,
+        )
 
-    What a step raises ends the run as `Status.NUMERICAL_TROUBLE`, with what it had found; where it
-    finds that its time is up (`Deadline.check`), as `Status.TIME_LIMIT`.
+
+class Progress:
+    """The bounds of each iteration as they are reported, up to limits on iterations and time.
 
     Parameters
     ----------
-    run : Run
-        The method.
     limit : int
         Iterations that are allowed.
     on_progress : callable
         Called with the bounds of each iteration.
     first_iteration : int
         The number of the first one.
-    around : callable
-        Returns the context of a step; ``on_progress`` is called outside of it.
     deadline : Deadline
-        No step begins that would end after it, if it took as long as the last one, or as long as
-        estimated.
+        No step begins that would end after it, if it took as long as the last one, or as estimated.
+    of_a_step : float
+        The seconds that a step is estimated to take.
+
+    Attributes
+    ----------
+    status : Status or None
+        How the iteration ended; None while it goes on.
     """
-    steps = _guarded(run)
-    status, history = follow(
-        steps, limit, on_progress, first_iteration, around, deadline, run.of_a_step
-    )
-    return base.Candidate(
-        **vars(run.answer()),
-        status=status,
-        iterations=len(history),
-        history=history,
-        detail=run.detail,
-    )
 
+    def __init__(
+        self,
+        limit: int,
+        on_progress: base.OnProgress,
+        first_iteration: int = 1,
+        deadline: Deadline = NEVER,
+        of_a_step: float = 0.0,
+    ) -> None:
+        self.limit = limit
+        self.on_progress = on_progress
+        self.first_iteration = first_iteration
+        self.deadline = deadline
+        self.of_a_step = of_a_step
+        self.history: list[base.BoundsAt] = []
+        self.status: Status | None = None
+        self.began = time.perf_counter()
 
-def _guarded(run: Run) -> Steps:
-    """Take the steps of a run, which end where one of them raises an error."""
-    try:
-        return (yield from run.steps())
-    except TimeoutError:
-        return Status.TIME_LIMIT
-    except BaseException as error:
-        run.detail = base.in_words(error)
-        return Status.NUMERICAL_TROUBLE
+    def report(self, lower: float, upper: float) -> None:
+        """Add the bounds of an iteration, and end where no other one is allowed."""
+        seconds = time.perf_counter() - self.began
+        bounds = base.BoundsAt(self.first_iteration + len(self.history), lower, upper)
+        self.history.append(bounds)
+        self.on_progress(bounds)
+        if not self.deadline.allows(max(seconds, self.of_a_step)):
+            self.status = Status.TIME_LIMIT
+        elif len(self.history) >= self.limit:
+            self.status = Status.ITERATION_LIMIT
+        self.began = time.perf_counter()
 
 
 def follow(
-    steps: Steps,
-    limit: int,
-    on_progress: base.OnProgress,
-    first_iteration: int = 1,
-    around: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    deadline: Deadline = NEVER,
-    of_a_step: float = 0.0,
+    steps: Steps, limit: int, on_progress: base.OnProgress, *, deadline: Deadline = NEVER
 ) -> tuple[Status, tuple[base.BoundsAt, ...]]:
-    """Take steps as `drive` does: how they ended, and the bounds of each."""
-    history: list[base.BoundsAt] = []
-    status = Status.ITERATION_LIMIT
+    """Take steps up to a limit, or to Ctrl-C: how they ended, and the bounds of each."""
+    progress = Progress(limit, on_progress, deadline=deadline)
     try:
-        while len(history) < limit:
-            began = time.perf_counter()
+        while progress.status is None:
             try:
-                with around():
-                    lower, upper = next(steps)
+                lower, upper = next(steps)
             except StopIteration as end:
-                status = end.value
-                break
-            seconds = time.perf_counter() - began
-            history.append(base.BoundsAt(first_iteration + len(history), lower, upper))
-            on_progress(history[-1])
-            if not deadline.allows(max(seconds, of_a_step)):
-                status = Status.TIME_LIMIT
-                break
+                progress.status = end.value
+            else:
+                progress.report(lower, upper)
     except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    return status, tuple(history)
+        progress.status = Status.INTERRUPTED
+    assert progress.status is not None
+    return progress.status, tuple(progress.history)
+
+
+def drive(
+    run: Run, limit: int, on_progress: base.OnProgress, *, deadline: Deadline = NEVER
+) -> base.Candidate:
+    """Take the steps of a run, and return its answer.
+
+    What a step raises ends it as `Status.NUMERICAL_TROUBLE`, with what it had found; where it finds
+    that its time is up (`Deadline.check`), as `Status.TIME_LIMIT`.
+    """
+
+    def guarded() -> Steps:
+        try:
+            return (yield from run.steps())
+        except BaseException as error:
+            return run.failed(error)
+
+    status, history = follow(guarded(), limit, on_progress, deadline=deadline)
+    return run.candidate(status, history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,18 +252,31 @@ class NativeSolver(base.Solver):
         deadline = Deadline.after(self.max_seconds)
         import torch  # here: solvers that do not compute with it need not load it
 
-        as_it_is = problem.classes is not None or self.takes_norm(problem)
-        posed = problem if as_it_is else in_groups_of_gates(problem)
+        # Norms that are no sums over gates are taken as they are, with one gate of the features.
+        posed = problem
+        if problem.classes is None and not self.takes_norm(problem):
+            posed = in_groups_of_gates(problem)
         with threads(self.lent_threads(posed)):
-            found = drive(
-                self.prepare(posed, start),
-                self.limit,
-                on_progress,
-                self.first_iteration,
-                around=torch.inference_mode,  # small steps take a tenth less time
-                deadline=deadline,
+            run = self.prepare(posed, start)
+            progress = Progress(
+                self.limit, on_progress, self.first_iteration, deadline, run.of_a_step
             )
-        found = finite(problem, found)
+            steps = run.steps()
+            try:
+                while progress.status is None:
+                    try:
+                        with torch.inference_mode():  # small steps take a tenth less time
+                            lower, upper = next(steps)
+                    except StopIteration as end:
+                        progress.status = end.value
+                    except BaseException as error:
+                        progress.status = run.failed(error)
+                    else:
+                        progress.report(lower, upper)
+            except KeyboardInterrupt:
+                progress.status = Status.INTERRUPTED
+        assert progress.status is not None
+        found = finite(problem, run.candidate(progress.status, progress.history))
         return replace(found, coef=found.coef.reshape(problem.coef_shape))
 
     @property

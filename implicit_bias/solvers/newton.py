@@ -1,21 +1,21 @@
 r"""The Newton systems of the interior point: in the space of the rows, or of the features.
 
-The balls (`balls`) take a change U of V or zeta to K U of the other matrix, and the diagonal
-D = diag(s / alpha), plus blocks xi / w of the samples with a soft margin, takes dalpha to changes
-of the margins. So a step solves one of
+A cone (`cones`) takes a change U of W to K U of its conjugate, and the diagonal D = diag(s / alpha)
+plus, with a soft margin, blocks xi / w of the samples takes dalpha to changes of the margins. So a
+step solves one of
 
-        W = V       D dalpha + Phi (K U + ...) + e dbeta = ...,   U = Phi' dalpha + ...
-        W = zeta    D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - pull dt = Phi' dalpha + ...
+        D dalpha + Phi (K U + ...) + e dbeta = ...,   U = Phi' dalpha + ...           (W = V)
+        D dalpha + Phi (U + Y dt) + e dbeta = ...,    K U - k_t dt = Phi' dalpha + ...  (W = zeta)
 
 in the rows, with D + Phi K Phi' or D + Phi K^-1 Phi', or in the features, with K^-1 + Phi' D^-1 Phi
 or K + Phi' D^-1 Phi: whichever `costs` estimates to be faster. With W = V the system in the
-features keeps numbers of the ball as a border (`balls`). In the rows Phi (A (x) I) Phi' is the mask
+features keeps numbers of the cone as a border (`cones`). In the rows Phi (A (x) I) Phi' is the mask
 (b A b') o (x x'); what K adds to it has the rank r (r + 1) / 2 (a border of the system, because it
-grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. The system of groups in the rows
-is
+grows like 1 / mu) or, inverted, r^2. With entries K is diagonal. The system of Euclidean groups in
+the rows is
 
         [ A   U       e ] [dalpha]   [right]        A = Q(R) + diag(s / alpha) + blocks xi / w
-        [ U'  -T / R  0 ] [dR    ] = [c]
+        [ U'  -T / R  0 ] [dR    ] = [c]                                                  (groups)
         [ e'  0       0 ] [dbeta ]   [-e' alpha]
 
 solved by one Cholesky factorisation of A and one of its Schur complement. (Adding U diag(R / T) U'
@@ -30,49 +30,49 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-from implicit_bias.solvers.balls import (
-    Ball,
-    BallOfClasses,
-    BallPoint,
-    CentralPoint,
-    ClassMatrices,
+from implicit_bias.solvers.cones import (
+    ClassCone,
+    Cone,
+    ConePoint,
     Direction,
-    GroupBalls,
-    InFeatures,
+    FeatureCone,
+    FreeRadiusCone,
+    GroupCone,
+    Iterate,
+    NuclearCone,
     cholesky,
     factor,
 )
 from implicit_bias.solvers.iteration import Breakdown
-from implicit_bias.solvers.scaled_problem import Boxes, ScaledRows
+from implicit_bias.solvers.scaling import Boxes, ScaledRows
 
-# A system is solved at most REFINEMENTS times: once, then for the residual. In the features the
-# refinement ends after a correction below SETTLED of the solution: the next would be about its
-# square. In the rows it ends when the rows' residual is below NEGLIGIBLE of their right-hand side;
-# the equations of the ball and of the intercept hold to rounding after each solve.
-REFINEMENTS, SETTLED, NEGLIGIBLE = 3, 1e-8, 1e-10
-# Of products in float32 each refinement has to be smaller than the last by this factor.
-DIVERGING = 1e-2
-
-SomeBall = TypeVar("SomeBall", bound=Ball)
+AnyCone = TypeVar("AnyCone", bound=Cone)
+AnyClassCone = TypeVar("AnyClassCone", bound=ClassCone)
+# dalpha, dbeta, and the changes of the cone's variables, with U.
+Changes: TypeAlias = tuple[Tensor, Tensor, ConePoint, Tensor]
 
 
-@dataclass(frozen=True, eq=False)
-class System:
-    """What a Newton system is made of, at one iterate: rows in it, and residuals.
+@dataclass(eq=False, kw_only=True)
+class Newton(ABC, Generic[AnyCone]):
+    """The factorised Newton system at one iterate.
 
     Attributes
     ----------
+    cone : Cone
+        The cone, scaled at the iterate.
+    point : Iterate
+        The iterate, of the F rows in the system.
     rows : ScaledRows
-        The F rows in the system.
-    boxes : Boxes
-        Of these rows.
+        These rows.
     free : Tensor of int, shape (F,), or None
         Which of all rows they are; None for all.
+    boxes : Boxes
+        Of these rows.
     e : Tensor of shape (F, J)
         The equation of the intercept.
     residual : Tensor of shape (F,)
@@ -84,57 +84,40 @@ class System:
         groups alone.
     coarse : bool
         Whether products of matrices may be summed in float32, in the features: the refinement of
-        the solution makes up for it while the gap is coarse.
+        the solution makes up for it while the gap is coarse. Afterwards, whether that was enough.
     """
 
+    cone: AnyCone
+    point: Iterate
     rows: ScaledRows
-    boxes: Boxes
     free: Tensor | None
+    boxes: Boxes
     e: Tensor
     residual: Tensor
     imbalance: Tensor
     drifts: list[tuple[Tensor, Tensor]]
     coarse: bool
 
+    # A system is solved at most so often: once, then for the residual.
+    refinements: ClassVar[int] = 3
 
-class Target(NamedTuple):
-    """The mu of a step, and the share of a predictor's second-order terms that it has."""
-
-    mu: float
-    predictor: Direction | None
-    weight: float
-
-
-class _Step(NamedTuple):
-    """dalpha, dbeta, and the changes of the balls, with U."""
-
-    alpha: Tensor
-    beta: Tensor
-    of_balls: BallPoint
-    U: Tensor
-
-
-class Newton(ABC, Generic[SomeBall]):
-    """The factorised Newton system at one iterate.
-
-    Attributes
-    ----------
-    coarse : bool
-        Whether products in float32 were enough, of a coarse system.
-    """
-
-    def __init__(self, system: System, point: CentralPoint, ball: SomeBall) -> None:
-        self.system, self.point, self.rows, self.boxes = system, point, system.rows, system.boxes
-        self.ball, self.coarse = ball, system.coarse
-        self.prepare()
+    def __post_init__(self) -> None:
+        self.factorise()
 
     @abstractmethod
-    def prepare(self) -> None:
+    def factorise(self) -> None:
         """Factorise the system."""
 
     @abstractmethod
-    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
-        """Solve for a step, with the right-hand sides of the rows and of the intercept."""
+    def changes(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> Changes:
+        """Solve for a step to mu, with the right-hand sides of the rows and of the intercept."""
 
     def direction(
         self, mu: float, predictor: Direction | None = None, weight: float = 1.0
@@ -143,282 +126,340 @@ class Newton(ABC, Generic[SomeBall]):
 
         ``weight`` scales those terms, which hold for a full step of the predictor.
         """
-        p, boxes, system = self.point, self.boxes, self.system
-        at_alpha = mu - p.s * p.alpha
+        p = self.point
+        # s alpha = mu and xi w = mu, linearised: what the products must change by.
+        s_alpha = mu - p.s * p.alpha
+        xi_w = mu - p.xi * p.w
         if predictor is not None:
-            at_alpha = at_alpha - weight * predictor.change.s * predictor.change.alpha
-        right, imbalance = system.residual + at_alpha / p.alpha, system.imbalance
-        if p.w.numel():
-            at_w = mu - p.xi * p.w
-            if predictor is not None:
-                at_w = at_w - weight * predictor.change.xi * predictor.change.w
-            right = right - boxes.of_rows(at_w / p.w)
-        if system.drifts:
-            imbalance = imbalance + system.drifts[0][1] + mu * system.drifts[1][1]
-        alpha, beta, of_balls, U = self.step(right, imbalance, Target(mu, predictor, weight))
+            s_alpha = s_alpha - weight * predictor.s * predictor.alpha
+            xi_w = xi_w - weight * predictor.xi * predictor.w
+        # s, xi and w are eliminated from the equation of the margins.
+        right = self.residual + s_alpha / p.alpha
+        if len(p.w):
+            right = right - self.boxes.per_row(xi_w / p.w)
+        imbalance = self.imbalance
+        if self.drifts:
+            (_, drift), (_, drift_by_mu) = self.drifts
+            imbalance = imbalance + drift + mu * drift_by_mu
+        alpha, beta, change, U = self.changes(right, imbalance, mu, predictor, weight)
+        # Back substitution.
+        s = (s_alpha - p.s * alpha) / p.alpha
         w = xi = p.w
-        if p.w.numel():
-            pooled = boxes.pool(alpha)
-            w, xi = -pooled, (at_w + p.xi * pooled) / p.w
-        s = (at_alpha - p.s * alpha) / p.alpha
-        return Direction(CentralPoint(**vars(of_balls), alpha=alpha, s=s, w=w, xi=xi, beta=beta), U)
+        if len(p.w):
+            pooled = self.boxes.sums(alpha)
+            w = -pooled
+            xi = (xi_w + p.xi * pooled) / p.w
+        return Direction(**vars(change), alpha=alpha, s=s, w=w, xi=xi, beta=beta, U=U)
 
 
-class _InRows(Newton[SomeBall]):
+# --- in the space of the rows --------------------------------------------------------------------
+
+
+class RowNewton(Newton[AnyCone]):
     """By a Cholesky factorisation in the space of the rows, and one of a Schur complement."""
 
-    def factorise(self, Q: Callable[[], Tensor], border: Tensor, slack: Tensor) -> None:
-        """Factorise A and the Schur complement of a border and e, of this slack.
+    def factorise_with(self, Q: Callable[[], Tensor], border: Tensor, slack: Tensor) -> None:
+        """Factorise A = Q + D, and the Schur complement of a border and e, of this slack.
 
-        ``Q`` returns what rows see of K, made anew.
+        ``Q`` returns what rows see of the cone, made anew.
         """
         p = self.point
-        barrier, box = p.s / p.alpha, p.xi / p.w
+        box = p.xi / p.w
+        diagonal = p.s / p.alpha
         if self.boxes.index is None:
-            barrier = barrier + self.boxes.of_rows(box)
+            diagonal = diagonal + self.boxes.per_row(box)
 
         def matrix() -> Tensor:
             A = Q()
-            A.diagonal().add_(barrier)
-            return A if self.boxes.index is None else self.boxes.added_to(A, box)
+            A.diagonal().add_(diagonal)
+            if self.boxes.index is None:
+                return A
+            return self.boxes.added_to(A, box)
 
         self.L = factor(matrix)
-        border = torch.hstack([border, self.system.e])
-        self.H = torch.linalg.solve_triangular(self.L, border, upper=False)
-        schur = self.H.T @ self.H
-        schur.diagonal()[: len(slack)] += slack
-        self.schur = cholesky(schur) if len(schur) else schur
+        self.H = torch.linalg.solve_triangular(self.L, torch.hstack([border, self.e]), upper=False)
+        self.schur = self.H.T @ self.H
+        self.schur.diagonal()[: len(slack)] += slack
+        if len(self.schur):
+            self.schur = cholesky(self.schur)
 
     def solve(self, right: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Solve A dalpha + border y = right, border' dalpha - slack y = c."""
         h = torch.linalg.solve_triangular(self.L, right[:, None], upper=False)
-        y = torch.cholesky_solve(self.H.T @ h - c[:, None], self.schur) if len(c) else c[:, None]
+        y = c[:, None]
+        if len(c):
+            y = torch.cholesky_solve(self.H.T @ h - y, self.schur)
         alpha = torch.linalg.solve_triangular(self.L.T, h - self.H @ y, upper=True)
         return alpha[:, 0], y[:, 0]
 
 
-class GroupNewton(_InRows[GroupBalls]):
-    """In the space of the rows, for sums of Euclidean norms over groups."""
+class GroupRowNewton(RowNewton[GroupCone]):
+    """Of sums of Euclidean norms over groups: equation (groups), where dV is Phi' dalpha."""
 
-    def prepare(self) -> None:
-        """Factorise the system."""
-        p, U, free = self.point, self.ball.U, self.system.free
-        border = U if free is None else U[free]
-        self.factorise(lambda: self.rows.curvature(p.R), border, p.T / p.R)
+    def factorise(self) -> None:
+        """Factorise the system, of which the groups' products are the border."""
+        p = self.point
+        border = self.cone.products
+        if self.free is not None:
+            border = border[self.free]
+        self.factorise_with(lambda: self.rows.curvature(p.R), border, p.T / p.R)
 
-    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
-        """Solve for a step."""
-        (mu, predictor, weight), p, rows, ball = target, self.point, self.rows, self.ball
-        at, residual = mu - p.R * p.T, ball.residual
-        drifts = self.system.drifts  # change V, too
-        if drifts:
-            drift = drifts[0][0] + mu * drifts[1][0]
+    def changes(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> Changes:
+        """Solve for a step to mu."""
+        p = self.point
+        rows = self.rows
+        cone = self.cone
+        products = mu - p.R * p.T  # what R T must change by
+        slack = cone.slack_residual
+        if self.drifts:
+            # Idle rows change V, too: margins and slacks with it.
+            drift = self.drifts[0][0] + mu * self.drifts[1][0]
             right = right - rows.group_products(drift) @ p.R
-            residual = residual - rows.inner(ball.V, drift)
+            slack = slack - rows.inner(cone.V, drift)
         if predictor is not None:
-            change = predictor.change
-            dV = rows.dual_vectors(change.alpha)
-            if drifts:
-                dV = dV + drifts[0][0]
-            at = at - weight * change.R * change.T
-            residual = residual - 0.5 * weight * rows.inner(dV, dV)
-            right = right - weight * (rows.group_products(dV) @ change.R)
-        alpha, y = self.solve(right, torch.cat([residual - at / p.R, -imbalance]))
-        R, beta = y[: len(p.R)], y[len(p.R) :]
-        return _Step(alpha, beta, BallPoint(p.W, p.t, R, (at - p.T * R) / p.R), p.W)
+            # Second-order terms of R T, of the slack, and of the margins R <V, features>.
+            dV = rows.dual_vectors(predictor.alpha)
+            if self.drifts:
+                dV = dV + self.drifts[0][0]
+            products = products - weight * predictor.R * predictor.T
+            slack = slack - 0.5 * weight * rows.inner(dV, dV)
+            right = right - weight * (rows.group_products(dV) @ predictor.R)
+        alpha, y = self.solve(right, torch.cat([slack - products / p.R, -imbalance]))
+        R = y[: len(p.R)]
+        beta = y[len(p.R) :]
+        change = ConePoint(p.W, p.t, R, (products - p.T * R) / p.R)
+        return alpha, beta, change, p.W
 
 
-class _OfClasses(Newton[BallOfClasses]):
-    """Systems of the balls of many classes."""
+class ClassRowNewton(RowNewton[AnyClassCone]):
+    """Of matrices of the classes; refined by products with Phi.
 
-    @property
-    def balls(self) -> ClassMatrices:
-        """The balls of all iterates."""
-        return self.ball.balls
+    The equations of the cone and of the intercept hold to rounding after each solve.
+    """
 
-    def seen(self, values: Tensor) -> Tensor:
-        """Return margins of (r, F), those of each radius apart: (P, radii)."""
-        return torch.stack([self.balls.margins(part) for part in self.balls.apart(values)], 1)
+    # The refinement ends when the rows' residual is below this share of their right-hand side.
+    negligible: ClassVar[float] = 1e-10
 
-    @abstractmethod
-    def of_V(
-        self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Solve for dalpha, U and dbeta.
-
-        D dalpha + Phi (K U + fixed) + e dbeta = right and U = Phi' dalpha + missing.
-        """
-
-    @abstractmethod
-    def of_zeta(
-        self, right: Tensor, first: Tensor, of_t: Tensor, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Solve for dalpha, U, dt and dbeta.
-
-        D dalpha + Phi (U + Y dt) + e dbeta = right, K U - pull dt - Phi' dalpha = first, and
-        tau dt - <pull, U> - <Y, Phi' dalpha> = of_t.
-        """
-
-    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
-        """Solve for a step."""
-        ball, terms = self.ball, self.ball.terms(*target)
-        missing = ball.missing
-        if self.balls.free_t:
-            of_t = terms.of_t + self.balls.pool(missing * ball.Y)
-            alpha, U, dt, beta = self.of_zeta(right, missing - terms.other, of_t, imbalance)
-        else:
-            alpha, U, beta = self.of_V(right, terms.other, missing, imbalance)
-            dt = torch.zeros_like(self.point.t)
-        return _Step(alpha, beta, ball.change(terms, U, dt), U)
-
-
-class RowNewton(_InRows[BallOfClasses], _OfClasses):
-    """In the space of the rows, for balls of many classes; refined by products with Phi."""
-
-    def prepare(self) -> None:
+    def factorise(self) -> None:
         """Factorise the system."""
-        ball = self.ball
-        Q, border, slack = ball.in_rows()
-        if self.balls.free_t:
-            border = self.seen(ball.compliance(ball.pull) + ball.Y)
+        Q, border, slack = self.cone.row_matrix()
         self.n_border = border.shape[1]
-        self.factorise(lambda: Q.clone().T, border, slack)
+        self.factorise_with(lambda: Q.clone().T, border, slack)
 
-    def of_V(
-        self, right: Tensor, fixed: Tensor, missing: Tensor, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Solve for dalpha, U and dbeta."""
-        balls, e, n = self.balls, self.system.e, self.n_border
-        alpha, beta, U = torch.zeros_like(right), torch.zeros_like(imbalance), missing
-        for again in range(REFINEMENTS):
-            lacking = right - balls.margins(fixed + self.ball.along(U)) - self._over(alpha, beta)
-            if again and lacking.norm() <= NEGLIGIBLE * right.norm():
-                break
-            change, y = self.solve(lacking, torch.cat([e.new_zeros(n), -imbalance - e.T @ alpha]))
-            alpha, beta = alpha + change, beta + y[n:]
-            U = balls.dual_vectors(alpha) + missing
-        return alpha, U, beta
-
-    def of_zeta(
-        self, right: Tensor, first: Tensor, of_t: Tensor, imbalance: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Solve for dalpha, U, dt and dbeta."""
-        balls, ball, e = self.balls, self.ball, self.system.e
-        alpha, beta = torch.zeros_like(right), torch.zeros_like(imbalance)
-        U, dt, V = torch.zeros_like(first), torch.zeros_like(of_t), torch.zeros_like(first)
-        for again in range(REFINEMENTS):
-            of_U = first + V + balls.spread(dt) * ball.pull - ball.along(U)
-            moved = U + ball.compliance(of_U)
-            seen = balls.margins(moved + ball.Y * balls.spread(dt))
-            lacking = right - seen - self._over(alpha, beta)
-            if again and lacking.norm() <= NEGLIGIBLE * right.norm():
-                break
-            along = of_t - ball.tau * dt + balls.pool(ball.pull * moved + ball.Y * V)
-            change, y = self.solve(lacking, torch.cat([-along, -imbalance - e.T @ alpha]))
-            more, offsets = y[: len(dt)], y[len(dt) :]
-            dV = balls.dual_vectors(change)
-            U = U + ball.compliance(dV + balls.spread(more) * ball.pull + of_U)
-            alpha, beta, dt, V = alpha + change, beta + offsets, dt + more, V + dV
-        return alpha, U, dt, beta
-
-    def _over(self, alpha: Tensor, beta: Tensor) -> Tensor:
+    def times_D(self, alpha: Tensor, beta: Tensor) -> Tensor:
         """D alpha + e beta."""
-        p, boxes = self.point, self.boxes
-        of_samples = boxes.of_rows(boxes.pool(alpha)[: len(p.w)] * p.xi / p.w)
-        return p.s / p.alpha * alpha + of_samples + self.system.e @ beta
+        p = self.point
+        of_boxes = self.boxes.per_row(self.boxes.sums(alpha)[: len(p.w)] * p.xi / p.w)
+        return p.s / p.alpha * alpha + of_boxes + self.e @ beta
 
 
-class FeatureNewton(Newton[InFeatures]):
-    """In the space of the features, of any balls.
+class FixedRadiusRowNewton(ClassRowNewton[NuclearCone]):
+    """Of the cone around V, whose radius is 1."""
+
+    def changes(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> Changes:
+        """Solve for dalpha and dbeta, where U is known once dalpha is.
+
+        D dalpha + Phi (K U + right_zeta) + e dbeta = right and U = Phi' dalpha + V_residual.
+        """
+        cone = self.cone
+        e = self.e
+        right_of_cone = cone.right_sides(mu, predictor, weight)
+        alpha = torch.zeros_like(right)
+        beta = torch.zeros_like(imbalance)
+        U = cone.V_residual
+        for again in range(self.refinements):
+            margins = cone.apply(right_of_cone.conjugate + cone.times_K(U))
+            residual = right - margins - self.times_D(alpha, beta)
+            if again and residual.norm() <= self.negligible * right.norm():
+                break
+            # The border's own equations hold: only alpha and the offsets are corrected.
+            of_border = e.new_zeros(self.n_border)
+            of_offsets = -imbalance - e.T @ alpha
+            correction, y = self.solve(residual, torch.cat([of_border, of_offsets]))
+            alpha = alpha + correction
+            beta = beta + y[self.n_border :]
+            U = cone.dual_vectors(alpha) + cone.V_residual
+        return alpha, beta, cone.back_substitute(right_of_cone, U), U
+
+
+class FreeRadiusRowNewton(ClassRowNewton[FreeRadiusCone]):
+    """Of the cone around zeta, whose radius t is free."""
+
+    def changes(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> Changes:
+        """Solve for dalpha, U, dt and dbeta, with dV = Phi' dalpha.
+
+        D dalpha + Phi (U + Y dt) + e dbeta = right,
+        K U - k_t dt - dV = right_U   and   k_tt dt - <k_t, U> - <Y, dV> = right_t.
+        """
+        cone = self.cone
+        e = self.e
+        right_of_cone = cone.right_sides(mu, predictor, weight)
+        right_U = cone.V_residual - right_of_cone.conjugate
+        right_t = right_of_cone.radius + cone.sum_per_radius(cone.V_residual * cone.Y)
+        alpha = torch.zeros_like(right)
+        beta = torch.zeros_like(imbalance)
+        U = torch.zeros_like(right_U)
+        dV = torch.zeros_like(right_U)
+        dt = torch.zeros_like(self.point.t)
+        for again in range(self.refinements):
+            # U is eliminated by the second equation: the others see it corrected.
+            residual_U = right_U + dV + cone.radius_of_columns(dt) * cone.k_t - cone.times_K(U)
+            corrected_U = U + cone.solve_K(residual_U)
+            margins = cone.apply(corrected_U + cone.Y * cone.radius_of_columns(dt))
+            residual = right - margins - self.times_D(alpha, beta)
+            if again and residual.norm() <= self.negligible * right.norm():
+                break
+            curved = cone.sum_per_radius(cone.k_t * corrected_U + cone.Y * dV)
+            residual_t = right_t - cone.k_tt * dt + curved
+            of_offsets = -imbalance - e.T @ alpha
+            correction, y = self.solve(residual, torch.cat([-residual_t, of_offsets]))
+            more_dt = y[: len(dt)]
+            more_dV = cone.dual_vectors(correction)
+            of_U = more_dV + cone.radius_of_columns(more_dt) * cone.k_t + residual_U
+            U = U + cone.solve_K(of_U)
+            alpha = alpha + correction
+            beta = beta + y[len(dt) :]
+            dt = dt + more_dt
+            dV = dV + more_dV
+        return alpha, beta, cone.back_substitute(right_of_cone, U, dt), U
+
+
+# --- in the space of the features ----------------------------------------------------------------
+
+
+class FeatureNewton(Newton[FeatureCone]):
+    """In the space of the features, of any cone.
 
     Time is linear in the samples: O(N K^2 F^2), and O((K F)^3).
     """
 
-    def prepare(self) -> None:
-        """Factorise the system."""
+    # The refinement ends after a correction below this share of the solution: the next one would
+    # be about its square.
+    settled: ClassVar[float] = 1e-8
+    # Of products in float32 each refinement has to be smaller than the last by this factor.
+    shrinking: ClassVar[float] = 1e-2
+
+    def factorise(self) -> None:
+        """Factorise the system, with products in float64 where those in float32 break down."""
         p = self.point
         self.h = p.alpha / p.s
         self.loose: Tensor | None = None
         if len(p.w):
-            self.loose, self.leading = p.w / p.xi, self.boxes.leading(self.h)
-            self.total = self.loose + self.boxes.pool(self.h)
-        self.of_ball, self.directions = self.ball.in_features()
-        self.n, self.size = self.directions.shape[1], len(self.of_ball)
+            self.loose = p.w / p.xi
+            self.leading = self.boxes.leading(self.h)
+            self.total = self.loose + self.boxes.sums(self.h)
+        self.cone_matrix, self.directions = self.cone.feature_matrix()
+        self.n = self.directions.shape[1]
+        self.size = len(self.cone_matrix)
         try:
-            self.L = self._factorised()
+            self.L = self._factor()
         except Breakdown:
             if not self.coarse:
                 raise
-            self._factorise_anew()
+            self._factorise_in_float64()
 
-    def _factorise_anew(self) -> None:
+    def _factorise_in_float64(self) -> None:
         """Take float64 where products in float32 have too few digits."""
         self.coarse = False
-        self.L = self._factorised()
+        self.L = self._factor()
 
-    def _factorised(self) -> Tensor:
+    def _factor(self) -> Tensor:
         """Factorise the matrix of all unknowns and offsets."""
-        n, size, q = self.n, self.size, self.size - self.n
-        normal = self.ball.coordinates.normal_matrix(self.h, self.loose, coarse=self.coarse)
-        offsets = self.system.e.T  # (J, P)
-        weighted = torch.stack([self._over(row) for row in offsets]) if len(offsets) else None
+        n = self.n
+        size = self.size
+        phi = self.cone.coordinates
+        normal = phi.normal_matrix(self.h, self.loose, coarse=self.coarse)
+        offsets = self.e.T  # (J, P)
+        weighted = None
+        if len(offsets):
+            weighted = torch.stack([self.over_D(row) for row in offsets])
 
         def matrix() -> Tensor:
             """Return the upper triangle, by rows."""
             order = size + len(offsets)
             H = normal.new_zeros(order, order)
             H[:n, :n] = normal
-            if q:
-                turned = normal @ self.directions.T
-                H[:n, n:size] = turned
-                H[n:size, n:size] = self.directions @ turned
+            if size > n:
+                along = normal @ self.directions.T
+                H[:n, n:size] = along
+                H[n:size, n:size] = self.directions @ along
             if weighted is not None:
-                pull = self.ball.coordinates.pull(weighted)
-                H[:size, size:] = self._seen_by_unknowns(pull).T
+                H[:size, size:] = self.at_unknowns(phi.adjoint(weighted)).T
                 H[size:, size:] = weighted @ offsets.T
-            self.of_ball.add_to(H)
+            self.cone_matrix.add_to(H)
             return H.T
 
         return factor(matrix)
 
-    def step(self, right: Tensor, imbalance: Tensor, target: Target) -> _Step:
-        """Solve for a step."""
-        terms = self.ball.feature_terms(*target)
-        alpha, x = self.solve(right, torch.cat([terms.right, imbalance]))
-        size = len(terms.right)
-        change, U = self.ball.feature_change(terms, alpha, x[:size])
-        return _Step(alpha, x[size:], change, U)
+    def changes(
+        self,
+        right: Tensor,
+        imbalance: Tensor,
+        mu: float,
+        predictor: Direction | None,
+        weight: float,
+    ) -> Changes:
+        """Solve for a step to mu."""
+        of_cone, saved = self.cone.feature_right_sides(mu, predictor, weight)
+        alpha, x = self.solve(right, torch.cat([of_cone, imbalance]))
+        change, U = self.cone.feature_back_substitute(saved, alpha, x[: self.size])
+        return alpha, x[self.size :], change, U
 
     def solve(self, right: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
         """Return dalpha and the unknowns, with the offsets, of the right-hand sides.
 
         D^-1 multiplies the rounding of the margins, so the equations are refined with dalpha.
         """
-        phi, e, size, x = self.ball.coordinates, self.system.e, self.size, torch.zeros_like(whole)
-        alpha = self._over(right)
-        for again in range(REFINEMENTS):
-            pull = self._seen_by_unknowns(phi.pull(alpha))
-            residual = whole + torch.cat([pull, e.T @ alpha])
-            residual[:size] -= self.of_ball.times(x[:size])
+        phi = self.cone.coordinates
+        e = self.e
+        size = self.size
+        x = torch.zeros_like(whole)
+        alpha = self.over_D(right)
+        for again in range(self.refinements):
+            of_alpha = self.at_unknowns(phi.adjoint(alpha))
+            residual = whole + torch.cat([of_alpha, e.T @ alpha])
+            residual[:size] -= self.cone_matrix.times(x[:size])
             # Twenty times as fast as torch.cholesky_solve, of one right-hand side.
             half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)
             change = torch.linalg.solve_triangular(self.L.T, half, upper=True)[:, 0]
             x = x + change
             zeta = x[: self.n] + x[self.n : size] @ self.directions
-            alpha = self._over(right - phi.margins(zeta) - e @ x[size:])
-            moved, size_of_x = change.norm(), x.norm()
-            if moved <= SETTLED * size_of_x:
+            alpha = self.over_D(right - phi.apply(zeta) - e @ x[size:])
+            correction = change.norm()
+            size_of_x = x.norm()
+            if correction <= self.settled * size_of_x:
                 break
-            if self.coarse and moved > DIVERGING**again * size_of_x:
-                self._factorise_anew()
+            if self.coarse and correction > self.shrinking**again * size_of_x:
+                self._factorise_in_float64()
                 return self.solve(right, whole)
         return alpha, x
 
-    def _seen_by_unknowns(self, pull: Tensor) -> Tensor:
-        """Return a pull (..., n) at the unknowns of zeta and at those of the ball, (..., n + q)."""
-        return torch.cat([pull, pull @ self.directions.T], -1)
+    def at_unknowns(self, values: Tensor) -> Tensor:
+        """Return Phi' v (..., n) at the unknowns of zeta and at the cone's own, (..., n + q)."""
+        return torch.cat([values, values @ self.directions.T], -1)
 
-    def _over(self, values: Tensor) -> Tensor:
+    def over_D(self, values: Tensor) -> Tensor:
         """D^-1 v = h (v - m) of a vector (P,), m its mean in each box by h and ``loose``.
 
         At C one h is nearly all of its box, and m close to v of that row. So both are taken
@@ -426,8 +467,7 @@ class FeatureNewton(Newton[InFeatures]):
         """
         if self.loose is None:
             return self.h * values
-        boxes, h = self.boxes, self.h
         leading = values[self.leading]
-        apart = values - boxes.of_rows(leading)
-        beyond = (self.loose * leading - boxes.pool(h * apart)) / self.total
-        return h * (apart + boxes.of_rows(beyond))
+        apart = values - self.boxes.per_row(leading)
+        beyond = (self.loose * leading - self.boxes.sums(self.h * apart)) / self.total
+        return self.h * (apart + self.boxes.per_row(beyond))

@@ -54,7 +54,7 @@ from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.iteration import NativeSolver, RowSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaled_problem import (
+from implicit_bias.solvers.scaling import (
     TINY,
     Layout,
     ScaledProblem,

@@ -36,7 +36,7 @@ from implicit_bias.solvers import base, costs, interior_point
 from implicit_bias.solvers.iteration import GIB, NativeSolver, Run
 from implicit_bias.solvers.one_group import OneGroup
 from implicit_bias.solvers.rounds import Exchange, RowRounds
-from implicit_bias.solvers.scaled_problem import peak_memory
+from implicit_bias.solvers.scaling import peak_memory
 
 
 @dataclass(frozen=True, kw_only=True)

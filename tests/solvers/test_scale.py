@@ -15,7 +15,7 @@ from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, so
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.sweep import compute
 from implicit_bias.solvers.newton import FeatureNewton, Newton
-from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem, ScaledRows, peak_memory
+from implicit_bias.solvers.scaling import Layout, ScaledProblem, ScaledRows, peak_memory
 from implicit_bias.solvers.working_set import WorkingSet
 from oracles import check_gordan, check_overlap
 
@@ -260,10 +260,10 @@ def test_ctrl_c_within_a_step(solver: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found in float32 is kept."""
 
-    def press(layout: Layout, *arguments: Any) -> ScaledProblem:
-        if len(arguments) == 1:  # no dtype: float64
+    def press(layout: Layout, device: torch.device, dtype: torch.dtype) -> ScaledProblem:
+        if dtype is torch.float64:
             raise KeyboardInterrupt
-        return ScaledProblem(layout, *arguments)
+        return ScaledProblem(layout, device, dtype)
 
     monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
     problem, lines = cases.separable("gln-circles"), list[solvers.BoundsAt]()
@@ -393,13 +393,13 @@ def test_products_with_too_few_digits_are_summed_anew(
     )
     fine = solve(problem, replace(method, coarse_gap=0.0))
     same(solve(problem, method), fine)
-    anew, own = [], FeatureNewton._factorise_anew
+    anew, own = [], FeatureNewton._factorise_in_float64
 
     def counted(system: FeatureNewton) -> None:
         anew.append(system)
         own(system)
 
-    monkeypatch.setattr(FeatureNewton, "_factorise_anew", counted)
+    monkeypatch.setattr(FeatureNewton, "_factorise_in_float64", counted)
     monkeypatch.setattr(ScaledRows, "_coarse_X", property(lambda rows: 0.1 * rows.X.float()))
     wrong = solve(problem, method)
     same(wrong, fine)

@@ -23,14 +23,14 @@ from implicit_bias.norms import (
 )
 from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choice, choose_solver
-from implicit_bias.solvers.balls import GroupsInFeatures
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import FALL_BACK, choose
+from implicit_bias.solvers.cones import WrittenGroupCone
 from implicit_bias.solvers.costs import Sizes, estimates, kind_of
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
 from implicit_bias.solvers.one_group import OneGroup
-from implicit_bias.solvers.scaled_problem import Layout, ScaledProblem
+from implicit_bias.solvers.scaling import Layout, ScaledProblem
 from implicit_bias.solvers.working_set import WorkingSet
 from oracles import check_judged, check_overlap
 
@@ -117,10 +117,10 @@ def test_sizes_are_those_of_the_systems(name: str) -> None:
             *cloud(9, 3), np.eye(3)[np.arange(9) % 3] @ np.eye(3, 4), np.array([0, 0, 0, 1])
         )
     )
-    balls = GroupsInFeatures(ScaledProblem(Layout.of_groups(problem), torch.device("cpu")))
+    cone = WrittenGroupCone(ScaledProblem(Layout.of_groups(problem), torch.device("cpu")))
     sizes = Sizes.of(problem)
-    assert sizes.order == math.prod(balls.shape) or name == "apart"
-    assert (sizes.gates, sizes.rows) == (balls.n_gates, len(problem.constraints))
+    assert sizes.order == math.prod(cone.shape) or name == "apart"
+    assert (sizes.gates, sizes.rows) == (cone.n_gates, len(problem.constraints))
 
 
 def test_groups_of_one_feature_each_are_solved_as_l1() -> None:

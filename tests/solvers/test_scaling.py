@@ -12,9 +12,9 @@ from cases import SEPARABLE, build, cloud, dense, free, gln, separable, units
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
 from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.solvers import scaled_problem
+from implicit_bias.solvers import scaling
 from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.scaled_problem import BLOCK, Boxes, Layout, ScaledProblem, peak_memory
+from implicit_bias.solvers.scaling import BLOCK, Boxes, Layout, ScaledProblem, peak_memory
 from oracles import loop_dual_vectors, loop_feature_norms, loop_groups
 
 RTOL = 1e-9
@@ -244,7 +244,7 @@ def test_products_of_features_by_definition(
     agree(rows.dual_vectors(torch.tensor(alpha))[:, 0], inside(np.einsum("p,pkf->kf", alpha, Phi)))
     zeta = inside(np.einsum("p,pkf->kf", h, Phi))
     agree(
-        rows.margins(torch.tensor(zeta)),
+        rows.apply(torch.tensor(zeta)),
         np.einsum("pkf,kf->p", Phi, scaled.layout.inputs.expand(zeta)),
     )
     samples, place = np.unique(chosen.samples, return_inverse=True)
@@ -262,8 +262,8 @@ def test_products_of_features_by_definition(
     inverse = np.linalg.inv(np.diag(1.0 / h) + same / loose[place])
     # All pairs of classes at once, one by one, and as a Laplacian.
     for few, many in ((200, 20), (0, 20), (0, 2)):
-        monkeypatch.setattr(scaled_problem, "FEW_FEATURES", few)
-        monkeypatch.setattr(scaled_problem, "MANY_CLASSES", many)
+        monkeypatch.setattr(scaling, "FEW_FEATURES", few)
+        monkeypatch.setattr(scaling, "MANY_CLASSES", many)
         hard = rows.normal_matrix(torch.tensor(h), None, torch.tensor(basis))
         agree(hard.triu(), np.triu(flat.T @ np.diag(h) @ flat))
         soft = rows.normal_matrix(torch.tensor(h), torch.tensor(loose), torch.tensor(basis))
@@ -284,11 +284,11 @@ def test_boxes_against_loops() -> None:
     boxes = Boxes(torch.tensor(index))
     values = torch.tensor([1.0, 2.0, 3.0, 4.0, 6.0, 5.0])
     weights = torch.tensor([1.0, 10.0, 100.0])
-    assert boxes.pool(values).tolist() == [3, 3, 15]
+    assert boxes.sums(values).tolist() == [3, 3, 15]
     assert boxes.largest(values).tolist() == [2, 3, 6]
     assert boxes.leading(values).tolist() == [1, 2, 4]
     assert boxes.leading(torch.full((6,), torch.nan)).max() < 6  # a row, whatever it is
-    assert torch.as_tensor(boxes.of_rows(weights)).tolist() == [1, 1, 10, 100, 100, 100]
+    assert torch.as_tensor(boxes.per_row(weights)).tolist() == [1, 1, 10, 100, 100, 100]
     A = boxes.added_to(torch.zeros(6, 6), weights)
     for i in range(6):
         for j in range(6):

@@ -148,7 +148,7 @@ class ScaledRows:
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V (K', M' + 1, D') of alpha (P,)."""
         if self.Z.shape[1] == 1:  # of the constant gate alone
-            return self.pulls(alpha)[:, None]
+            return self.adjoint(alpha)[:, None]
         if self.signed:
             return (self.Z.T @ (self.X * alpha[:, None]))[None]
         V = self.X.new_empty(self.n_classes, self.Z.shape[1], self.X.shape[1])
@@ -233,7 +233,7 @@ class ScaledRows:
 
     # What norms that are no sums over groups ask for: their features are the inputs, of one gate.
 
-    def margins(self, zeta: Tensor) -> Tensor:
+    def apply(self, zeta: Tensor) -> Tensor:
         """<features of the row, zeta>, (..., P), of zeta (..., K', D')."""
         flat = zeta.flatten(0, -2) @ self.X.T  # (... K', n)
         if self.signed:
@@ -242,7 +242,7 @@ class ScaledRows:
         own, rival = self._entries
         return table[..., own] - table[..., rival]
 
-    def pulls(self, alpha: Tensor) -> Tensor:
+    def adjoint(self, alpha: Tensor) -> Tensor:
         """V (..., K', D') of alpha (..., P)."""
         return self._by_class(alpha).mT @ self.X
 
@@ -485,7 +485,7 @@ class Boxes:
         self.index = index
         self.n_boxes = 0 if index is None else int(index.max()) + 1
 
-    def pool(self, values: Tensor) -> Tensor:
+    def sums(self, values: Tensor) -> Tensor:
         """Sum values of rows (N,) over each box, (B,)."""
         if self.index is None:
             return values
@@ -508,7 +508,7 @@ class Boxes:
         found = rows.new_zeros(self.n_boxes)
         return found.scatter_reduce_(0, self.index[largest], largest, "amax")
 
-    def of_rows(self, values: Tensor) -> Tensor | float:
+    def per_row(self, values: Tensor) -> Tensor | float:
         """Return values of boxes (B,) as those of rows (N,): 0 where there are none."""
         if not values.numel():
             return 0.0
