@@ -29,7 +29,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 
-from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.validation import check_number
 from implicit_bias.training.configuration import TrainingConfig
 
@@ -85,33 +84,6 @@ class SignDescent(Optimizer):
         return loss
 
 
-def _muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    if any(weights.ndim != 2 for weights in parameters):
-        raise ValueError(
-            "muon trains matrices only: build the network without a readout bias "
-            "(readout_bias=False), or choose another optimizer"
-        )
-    groups = [
-        # Undoes the factor by which torch lengthens the steps of tall matrices.
-        {"params": [w], "lr": config.learning_rate / math.sqrt(max(1.0, len(w) / w.shape[1]))}
-        for w in parameters
-    ]
-    return cast(Optimizer, torch.optim.Muon(groups, momentum=config.momentum, weight_decay=0.0))
-
-
-OPTIMIZERS: dict[OptimizerName, Callable[[list[nn.Parameter], TrainingConfig], Optimizer]] = {
-    "sgd": lambda parameters, config: SGD(
-        parameters, lr=config.learning_rate, momentum=config.momentum
-    ),
-    "sign": lambda parameters, config: SignDescent(
-        parameters, lr=config.learning_rate, momentum=config.momentum
-    ),
-    "adam": lambda parameters, config: Adam(parameters, lr=config.learning_rate),
-    "adamw": lambda parameters, config: AdamW(parameters, lr=config.learning_rate),
-    "muon": _muon,
-}
-
-
 def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Optimizer:
     """Make the optimizer that a configuration names, or that its own function makes.
 
@@ -131,14 +103,42 @@ def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) 
     """
     trained = list(parameters)
     if callable(config.optimizer):
-        made = config.optimizer(trained)
-        groups = made.param_groups if isinstance(made, Optimizer) else []
-        held = {id(p) for group in groups for p in group["params"]}
-        if isinstance(made, LBFGS) or held.isdisjoint(map(id, trained)):
-            raise TypeError(
-                "optimizer must be a function of the list of parameters to a torch optimizer of "
-                f"these, that steps by the gradient alone, not to {made!r:.99}: lambda "
-                "parameters: torch.optim.SGD(parameters, lr=0.1), say"
-            )
-        return made
-    return OPTIMIZERS[config.optimizer](trained, config)
+        return _build_custom(config.optimizer, trained)
+    if config.optimizer == "sgd":
+        return SGD(trained, lr=config.learning_rate, momentum=config.momentum)
+    if config.optimizer == "sign":
+        return SignDescent(trained, lr=config.learning_rate, momentum=config.momentum)
+    if config.optimizer == "adam":
+        return Adam(trained, lr=config.learning_rate)
+    if config.optimizer == "adamw":
+        return AdamW(trained, lr=config.learning_rate)
+    return _build_muon(trained, config)
+
+
+def _build_muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
+    if any(weights.ndim != 2 for weights in parameters):
+        raise ValueError(
+            "muon trains matrices only: build the network without a readout bias "
+            "(readout_bias=False), or choose another optimizer"
+        )
+    groups = []
+    for weights in parameters:
+        # Undoes the factor by which torch lengthens the steps of tall matrices.
+        factor = math.sqrt(max(1.0, len(weights) / weights.shape[1]))
+        groups.append({"params": [weights], "lr": config.learning_rate / factor})
+    return cast(Optimizer, torch.optim.Muon(groups, momentum=config.momentum, weight_decay=0.0))
+
+
+def _build_custom(
+    build: Callable[[list[nn.Parameter]], Optimizer], parameters: list[nn.Parameter]
+) -> Optimizer:
+    built = build(parameters)
+    if isinstance(built, Optimizer) and not isinstance(built, LBFGS):
+        given = set(map(id, parameters))
+        if any(id(p) in given for group in built.param_groups for p in group["params"]):
+            return built
+    raise TypeError(
+        "optimizer must be a function of the list of parameters to a torch optimizer of "
+        f"these, that steps by the gradient alone, not to {built!r:.99}: lambda "
+        "parameters: torch.optim.SGD(parameters, lr=0.1), say"
+    )

@@ -39,51 +39,88 @@ prediction with expert advice".
 """
 
 import math
-from typing import final
+from dataclasses import dataclass, replace
 
 import torch
 
-from implicit_bias.training.objective import Objective, State
-
-# Step size relative to the one of least regret.
-BOLDNESS = 2.0
-# Most by which a step may lower F, to first order.
-MOST_GAINED = 1.0
-# ||s d||^L is below it, so that one step on a gradient that all but vanished leaves finite outputs.
-LARGEST = 1e250
-# Share of a step that is taken before the samples are separated, even if it raises F.
-LEAST_LENGTH = 1 / 16
+from implicit_bias.training.configuration import LimitConfig
+from implicit_bias.training.trainee import State, Trainee
 
 
-@final
-class SteepestDescent(Objective):
-    """Steepest descent with momentum; the velocity of the state is m."""
+@dataclass(frozen=True, eq=False)
+class SteepestDescent:
+    """Steepest descent with momentum; the velocity of the state is m.
+
+    Parameters
+    ----------
+    trainee : Trainee
+        Module and samples.
+    config : LimitConfig
+        How to train.
+    boldness : float
+        Step size relative to the one of least regret.
+    most_gained : float
+        Most by which a step may lower F, to first order.
+    largest : float
+        ||s d||^L is below it, so that one step on a gradient that all but vanished leaves finite
+        outputs.
+    shortest : float
+        Share of a step that is taken before the samples are separated, even if it raises F.
+    """
+
+    trainee: Trainee
+    config: LimitConfig
+    boldness: float = 2.0
+    most_gained: float = 1.0
+    largest: float = 1e250
+    shortest: float = 1 / 16
 
     def advance(self, state: State) -> State | None:
         """Do one step; None where the gradient is 0."""
-        momentum = 0.0 if self.config.method == "plain" else self.config.momentum
-        norm = self.trainee.norm
-        at_weights, g, before = self.descend(state.weights)
-        size = norm.dual(self.by_name(g))
-        if not size > 0:
+        trainee = self.trainee
+        at_weights, g, log_losses = trainee.differentiate(state.weights)
+        dual_norm = trainee.norm.dual(trainee.by_name(g))
+        if not dual_norm > 0:
             return None
-        m = momentum * state.velocity + (1.0 - momentum) * g
-        direction = norm.maximiser(self.by_name(-m))
-        d = torch.cat([direction[name].reshape(-1) for name in self.trainee.parameters])
-        s = min(MOST_GAINED / size, LARGEST ** (1.0 / max(1.0, self.trainee.degree)))
-        if state.spread > 0:
-            s = min(s, BOLDNESS * math.sqrt(math.log(max(len(before), 2)) / state.spread))
-        evaluations, least = state.evaluations, LEAST_LENGTH * s
-        careful = self.has_units and not state.min_margin > 0
+
+        # The steepest direction d against the moving average m.
+        mu = 0.0 if self.config.method == "plain" else self.config.momentum
+        m = mu * state.velocity + (1.0 - mu) * g
+        direction = trainee.norm.maximiser(trainee.by_name(-m))
+        d = torch.cat([direction[name].reshape(-1) for name in trainee.parameters])
+
+        # The step size s, at first without a V to go by.
+        s = min(self.most_gained / dual_norm, self.largest ** (1.0 / max(1.0, trainee.degree)))
+        if state.variation > 0:
+            regret = math.sqrt(math.log(max(len(log_losses), 2)) / state.variation)
+            s = min(s, self.boldness * regret)
+
+        # F may rise, but not where that could leave units dead and samples without any.
+        careful = trainee.has_units and not state.min_margin > 0
+        shortest = self.shortest * s
+        evaluations = state.evaluations
         while True:
-            weights, evaluations = state.weights + s * d, evaluations + 1
-            log_loss, min_margin, after = self.evaluate(weights)
-            taken = not careful or log_loss < at_weights or s <= least
+            weights = state.weights + s * d
+            log_loss, min_margin, after = trainee.evaluate(weights)
+            evaluations += 1
+            taken = not careful or log_loss < at_weights or s <= shortest
             if taken and math.isfinite(log_loss):
                 break
             s /= 2.0
-        shares, change = torch.softmax(before, dim=0), (after - before) / s
-        variance = shares @ (change - shares @ change).square()
-        spread = state.spread + variance.item()
-        others = {"velocity": m, "evaluations": evaluations, "spread": spread}
-        return state.after(weights, log_loss, min_margin, s, **others)
+
+        # V grows by Var_p(c) / s^2.
+        p = torch.softmax(log_losses, dim=0)
+        slopes = (after - log_losses) / s
+        variance = p @ (slopes - p @ slopes).square()
+        return replace(
+            state,
+            step=state.step + 1,
+            weights=weights,
+            velocity=m,
+            age=state.age + 1,
+            log_loss=log_loss,
+            min_margin=min_margin,
+            step_size=s,
+            evaluations=evaluations,
+            variation=state.variation + variance.item(),
+        )

@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.networks import GLN, FrozenGateReLU, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.training.minibatch import TrainingConfig, _batches, train
+from implicit_bias.training.minibatch import TrainingConfig, shuffled_batches, train
 from training.samples import X, Y
 
 LOCAL = TrainingConfig(steps=40, batch_size=1, learning_rate=0.1, rule="local")
@@ -31,7 +31,9 @@ def test_an_online_epoch_is_geometric_mixing() -> None:
     contexts.append(np.zeros((len(X), 1), dtype=np.int64))  # the readout has one context
     train(network, X, Y, LOCAL)
 
-    order = [int(np.asarray(batch)[0]) for batch in islice(_batches(len(X), LOCAL), LOCAL.steps)]
+    order = [
+        int(np.asarray(batch)[0]) for batch in islice(shuffled_batches(len(X), LOCAL), LOCAL.steps)
+    ]
     assert sorted(order) == list(range(40))
     for step, n in enumerate(order):
         target, previous = (Y[n] + 1) / 2, expit(X[n])

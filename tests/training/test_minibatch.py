@@ -17,7 +17,12 @@ from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.training.history import HistoryPoint
 from implicit_bias.training.limit import LimitConfig
 from implicit_bias.training.losses import LOSSES, LossName, MarginLoss
-from implicit_bias.training.minibatch import TrainingConfig, TrainingDiverged, _batches, train
+from implicit_bias.training.minibatch import (
+    TrainingConfig,
+    TrainingDiverged,
+    shuffled_batches,
+    train,
+)
 from system import stop_at
 from training.samples import GATING, X, Y, gln
 
@@ -41,7 +46,7 @@ def test_what_does_not_change_the_training() -> None:
 
 
 def test_an_epoch_takes_each_sample_once() -> None:
-    batches = [np.asarray(batch) for batch in itertools.islice(_batches(40, SHORT), 6)]
+    batches = [np.asarray(batch) for batch in itertools.islice(shuffled_batches(40, SHORT), 6)]
     assert [len(batch) for batch in batches] == [16, 16, 8, 16, 16, 8]
     first, second = np.concatenate(batches[:3]), np.concatenate(batches[3:])
     assert sorted(first) == sorted(second) == list(range(40))
