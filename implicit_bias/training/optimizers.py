@@ -8,8 +8,8 @@ sign    linf        theta <- theta - s sign(m), with the same m
 adam    linf        torch.optim.Adam with its own betas (0.9, 0.999) and epsilon 1e-8
 adamw   linf, as a  torch.optim.AdamW, decay 0.01
         constraint
-muon    spectral    torch.optim.Muon without decay: steps of about equal singular values, a layer
-                    at a time
+muon    spectral    torch.optim.Muon (torch 2.9 or newer) without decay: steps of about equal
+                    singular values, a layer at a time
 ======  ==========  ===============================================================================
 
 g is the gradient, s the step size, mu the momentum. Muon of torch multiplies the steps of a tall
@@ -100,6 +100,8 @@ def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) 
         Muon of parameters that are no matrices.
     TypeError
         The function makes no optimizer of them, or one that evaluates the loss itself.
+    ImportError
+        Muon, which this torch does not have yet.
     """
     trained = list(parameters)
     if callable(config.optimizer):
@@ -116,6 +118,11 @@ def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) 
 
 
 def _build_muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
+    if not hasattr(torch.optim, "Muon"):
+        raise ImportError(
+            "the optimizer muon is torch.optim.Muon, which came with torch 2.9, and this is torch "
+            f"{torch.__version__}: pip install 'torch>=2.9', or choose another optimizer"
+        )
     if any(weights.ndim != 2 for weights in parameters):
         raise ValueError(
             "muon trains matrices only: build the network without a readout bias "
