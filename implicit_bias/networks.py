@@ -166,8 +166,10 @@ class Network(nn.Module, ABC):
         *hidden, readout = (torch.cat(layer) for layer in zip(*networks, strict=True))
         self.hidden_weights = nn.ParameterList(map(nn.Parameter, hidden))
         self.readout = nn.Parameter(readout)
-        bias = torch.zeros(() if classes is None else (classes,), dtype=dtype)
-        self.readout_bias = nn.Parameter(bias) if readout_bias else None
+        self.readout_bias: nn.Parameter | None = None
+        if readout_bias:
+            shape_of_bias = () if classes is None else (classes,)
+            self.readout_bias = nn.Parameter(torch.zeros(shape_of_bias, dtype=dtype))
 
     @abstractmethod
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
@@ -220,8 +222,9 @@ class Network(nn.Module, ABC):
         outputs = prepared[0]
         layers = []
         for layer, weights in enumerate(self.hidden_weights):
-            previous = outputs.detach() if detached else outputs
-            products = self._products(layer, previous, weights)
+            if detached:
+                outputs = outputs.detach()
+            products = self._products(layer, outputs, weights)
             outputs = self._gated(layer, products, prepared)
             layers.append(outputs)
         return layers
@@ -284,7 +287,9 @@ class Network(nn.Module, ABC):
     @property
     def n_networks(self) -> int:
         """Networks side by side: K, where each class has its own, else one."""
-        return 1 if self.shared else self.n_outputs
+        if self.shared:
+            return 1
+        return self.n_outputs
 
     @property
     def n_layers(self) -> int:

@@ -58,7 +58,7 @@ from implicit_bias.base.validation import Array
 SAME_LINE = 2e-15
 # The same inside a hyperplane, where normals are projections and rounding weighs more.
 SAME_RESTRICTED_LINE = 1e-10
-# Values up to this share of the size below the best are evaluated again: they may be the best.
+# Values up to this fraction of the size below the best are evaluated again: one may be the best.
 NEARLY_BEST = 1e-9
 EPS = float(np.finfo(np.float64).eps)
 TINY = 1e-300
@@ -76,14 +76,14 @@ class Lines:
         Line of each vector; -1 for vectors of length 0.
     lengths : ndarray of shape (N,)
         Signed lengths t_n with x_n = t_n u_line(n); 0 for vectors of length 0.
-    spread : float
-        Largest distance of a vector from its line, as a share of its length: what was rounded.
+    deviation : float
+        Largest distance of a vector from its line, relative to its length: what was rounded.
     """
 
     normals: Array
     line: NDArray[np.int64]
     lengths: Array
-    spread: float
+    deviation: float
 
     @classmethod
     def of(cls, vectors: Array, tolerance: float = SAME_LINE, zero: float = 0.0) -> Lines:
@@ -106,8 +106,8 @@ class Lines:
         line[some] = label
         sides = np.sign(np.einsum("nr,nr->n", units, normals[label]))
         lengths[some] = sizes[some] * sides
-        spread = np.linalg.norm(units - sides[:, None] * normals[label], axis=1).max()
-        return cls(normals, line, lengths, float(spread))
+        deviation = np.linalg.norm(units - sides[:, None] * normals[label], axis=1).max()
+        return cls(normals, line, lengths, float(deviation))
 
     def sums(self, values: Array) -> Array:
         """Sum values (N, ...) over the vectors of each line: (L, ...)."""

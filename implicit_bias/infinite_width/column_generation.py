@@ -129,19 +129,22 @@ class InfiniteWidthSolution:
     @property
     def message(self) -> str:
         """What is proven, in a sentence."""
-        lower, upper = self.certificate.lower, self.certificate.upper
+        lower = self.certificate.lower
+        upper = self.certificate.upper
         if self.conflict is not None:
             return f"No network separates the data: {self.conflict.cause}"
         if self.status is Status.OPTIMAL:
             return f"The optimum is {upper:.9g}, certified to {self.certificate.gap:.1e}."
-        below = "by the oracle" if self.exact else "the best provable lower bound"
+        below = "the best provable lower bound"
+        if self.exact:
+            below = "by the oracle"
         above = "not bounded from above, since no network was found that separates the data"
         if np.isfinite(upper):
             above = f"at most {upper:.9g}, what the best network found has"
         sentence = f"The optimum is not known: it is at least {lower:.9g}, {below}, and {above}."
         if self.rounding >= 0.1 * self.certificate.gap:
             sentence += (
-                " Margins are so small, relative to the inputs, that rounding hides a share of "
+                " Margins are so small, relative to the inputs, that rounding hides a fraction of "
                 f"{self.rounding:.1e}: center or scale the inputs."
             )
         return sentence
@@ -374,9 +377,10 @@ class Bounds:
     def __post_init__(self) -> None:
         self.alpha = np.zeros(self.problem.labelled.alpha_shape)
         self.unscaled_alpha = self.alpha
-        outputs = () if self.problem.classes is None else (self.problem.classes,)
         self.directions = np.zeros((0, self.problem.X.shape[1]))
-        self.coef = np.zeros((0, *outputs))
+        self.coef = np.zeros(0)
+        if self.problem.classes is not None:
+            self.coef = np.zeros((0, self.problem.classes))
 
     def improve_upper(self, directions: Array, coef: Array) -> None:
         """Keep a network (J, D), (J,) or (J, K) if its bound is better, or it is the first one."""
@@ -441,7 +445,8 @@ class ColumnGeneration:
 
     def run(self, start: Array | None, tol: float, max_rounds: int, deadline: Deadline) -> Status:
         """Go on until the bounds meet, if they do. Directions are in the basis of the row space."""
-        problem, best = self.problem, self.best
+        problem = self.problem
+        best = self.best
         directions = problem.first_directions()
         if start is not None:
             scale = max(float(np.abs(start).max(initial=0.0)), TINY)
@@ -453,7 +458,9 @@ class ColumnGeneration:
         alpha = best.alpha
         for round_ in range(max_rounds):
             # --- the program over these directions; its scale is a guess of the optimum
-            norm = best.upper if np.isfinite(best.upper) else best.lower
+            norm = best.lower
+            if np.isfinite(best.upper):
+                norm = best.upper
             solved = solve_master(problem, directions, signs, norm, tol)
             if solved is None:
                 return Status.NUMERICAL_TROUBLE
@@ -469,7 +476,10 @@ class ColumnGeneration:
             # --- the end
             if best.upper - best.lower <= tol * best.lower:
                 return Status.OPTIMAL
-            stalled = 0 if progressed(before, (best.lower, best.upper)) else stalled + 1
+            if progressed(before, (best.lower, best.upper)):
+                stalled = 0
+            else:
+                stalled += 1
             hidden = best.rounding > tol and stalled >= self.stalled_rounds
             # While the bounds move, the next program has more digits by a better guess of its norm.
             if hidden or (stalled and not len(new)):
@@ -529,7 +539,9 @@ class ColumnGeneration:
     def _scattered(self, peaks: Peaks, floor: float, stalled: int) -> Array:
         """Choose points above the floor, apart from each other, and nearer once that stalls."""
         apart = max(self.apart * 0.5**stalled, self.nearest)
-        most = self.most_new if self.problem.classes is None else self.most_new_of_classes
+        most = self.most_new
+        if self.problem.classes is not None:
+            most = self.most_new_of_classes
         return scattered(peaks.points[peaks.values > floor], apart, most)
 
 
@@ -718,8 +730,9 @@ def _solve_linear_program(
     if hard:
         sizes = np.minimum(sizes, 1e9 * sizes.min())
         # From the norm that the smallest sample needs, to entries that HiGHS takes for infinite.
-        scale = norm if np.isfinite(norm) else 0.0
-        scale = max(scale, 1.0 / (problem.slope * float(sizes.min())))
+        scale = 1.0 / (problem.slope * float(sizes.min()))
+        if np.isfinite(norm):
+            scale = max(norm, scale)
         scale = min(scale, 1e14 / (problem.slope * float(sizes.max())))
     outputs = problem.sigma((problem.inputs * (sizes * scale)[:, None]) @ directions.T)
     positive = np.flatnonzero(signs >= 0)

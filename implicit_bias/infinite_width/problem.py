@@ -138,7 +138,7 @@ class InfiniteWidthProblem:
         """Bound on what rounding, the basis and the merged lines move an input, per its norm."""
         outside = np.linalg.norm(self._units - self.inputs @ self.basis.T, axis=1).max()
         rounding = EPS * (2 * self.X.shape[1] + self.rank + 8)
-        return float(outside) + self.lines.spread + rounding
+        return float(outside) + self.lines.deviation + rounding
 
     @cached_property
     def lines(self) -> Lines:
@@ -315,7 +315,7 @@ def _conflict_of_two(problem: InfiniteWidthProblem) -> Conflict | None:
 def _opposites(problem: InfiniteWidthProblem, *, even: bool) -> Conflict | dict[int, int]:
     """Two inputs of one direction and opposite labels; or pairs of opposite direction and label.
 
-    An even activation does not tell opposite directions apart.
+    An even activation has the same value at opposite directions.
     """
     # Exact multiples are looked for among inputs whose directions differ by rounding.
     near = Lines.of(problem.inputs, 1e-12).line

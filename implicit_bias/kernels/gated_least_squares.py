@@ -47,7 +47,10 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
         Inputs that are not finite, of another number of features, or with squares out of range.
     """
     X = as_finite(X, "X", 2)
-    others = X if others is None else as_features(others, X.shape[1])
+    if others is None:
+        others = X
+    else:
+        others = as_features(others, X.shape[1])
     for inputs in (X, others):
         sizes = np.abs(inputs[inputs.any(axis=1)]).max(axis=1, initial=0.0)
         if not ((sizes >= 1e-150) & (sizes <= 1e150)).all():
@@ -64,8 +67,8 @@ def smallest_eigenvalue(X: ArrayLike) -> float:
 
     It is 0 in three cases alone: an input is 0; two inputs point in the same direction; or those
     inputs whose opposites occur, too, are linearly dependent, one of each pair taken. For kappa
-    has all even powers of the cosine, which tell any two lines apart, but of the odd ones, which
-    tell an input from its opposite, the first alone. (Not in the paper; derived here.)
+    has all even powers of the cosine, which distinguish any two lines, but only the first of the
+    odd ones, which distinguish an input from its opposite. (Not in the paper; derived here.)
 
     Raises
     ------

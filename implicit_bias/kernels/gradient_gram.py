@@ -16,7 +16,7 @@ u = F(X), takes the residual r = u - y to (I - s G) r, so
 
 (`gated_least_squares.predicted_losses`), and in gradient flow the factor is exp(-2 lambda_i t)
 (equation 3 of [P], `gated_least_squares.flow_losses`): the small eigenvalues of G are the slow
-directions. As m grows, G goes to
+directions. As m grows, G converges to
 
     G_ij = <x_i, x_j> kappa(<x_i, x_j>) = sum_k c_k^2 <x_i, x_j>^(k + 1)          (||x_i|| = 1),
 
@@ -290,7 +290,9 @@ def finite_gram(
     _check_activation(activation)
     check_flag(train_readouts, "train_readouts")
     samples = torch.tensor(as_finite(X, "X", 2), device=as_device(device))
-    n_classes = 1 if readouts is None else math.prod(np.shape(readouts)[1:])
+    n_classes = 1
+    if readouts is not None:
+        n_classes = math.prod(np.shape(readouts)[1:])
     size = n_classes * len(samples)
     agreement = samples.new_zeros((size, size))
     hidden = samples.new_zeros((len(samples), len(samples)))

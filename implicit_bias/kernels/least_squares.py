@@ -117,7 +117,8 @@ def least_squares(
     (array([[1.]]), 1, 3.0)
     """
     X = validation.as_finite(X, "X", 2)
-    y = validation.as_finite(y, "y", 2 if validation.as_numbers(y, "y").ndim == 2 else 1)
+    n_axes = 2 if validation.as_numbers(y, "y").ndim == 2 else 1
+    y = validation.as_finite(y, "y", n_axes)
     gates = _as_gates(gates)
     check_rows(X=len(X), gates=len(gates), y=len(y))
     validation.check_number(ridge, "ridge", "[0, inf]")
@@ -155,6 +156,7 @@ def _as_gates(gates: GateMatrix | ArrayLike) -> Array:
 
 
 def _check_squares(size: float, name: str) -> None:
+    """Refuse a largest entry whose square is out of the range of float64."""
     if size and not SMALLEST_NORM <= size <= 1.0 / SMALLEST_NORM:
         raise ValueError(f"the squares of {name} over- or underflow: rescale {name[:1]} to about 1")
 

@@ -76,10 +76,10 @@ class TrainingConfig:
     momentum : float
         Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
     optimizer : {"sgd", "sign", "adam", "adamw", "muon"} or callable
-        What makes a step of the gradient, see `training.optimizers`; each goes to the margin of a
-        norm of its own. A callable makes a torch optimizer of the list of parameters; of its step
-        sizes ``decay`` alone changes anything, and ``learning_rate`` and ``momentum`` do not
-        count.
+        What makes a step of the gradient, see `training.optimizers`; each is biased towards the
+        maximum margin of a norm of its own. A callable makes a torch optimizer of the list of
+        parameters. Its step sizes are multiplied by ``decay``, too, and it has its own learning
+        rate and momentum: ``learning_rate`` and ``momentum`` are ignored.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
         Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
         is minimised. The cross-entropy is the logistic loss.
@@ -148,7 +148,9 @@ class TrainingConfig:
 
     def decayed(self, step: int) -> float:
         """Share of the first step size that the update after ``step`` updates has."""
-        return self.decay if step >= self.decay_at * self.steps else 1.0
+        if step >= self.decay_at * self.steps:
+            return self.decay
+        return 1.0
 
     @property
     def limit_norm(self) -> str:
@@ -246,7 +248,9 @@ class LimitConfig:
         """The norm of the parameters."""
         from implicit_bias.norms.tensors import as_parameter_norm
 
-        return as_parameter_norm("l2" if self.norm is None else self.norm)
+        if self.norm is None:
+            return as_parameter_norm("l2")
+        return as_parameter_norm(self.norm)
 
     @property
     def limit_norm(self) -> str:

@@ -77,7 +77,9 @@ class HistoryPoint:
     @property
     def normalised_margin(self) -> float:
         """min_margin / norm: free of the scale of the weights; nan where they are zero."""
-        return self.min_margin / self.norm if self.norm > 0 else math.nan
+        if not self.norm > 0:
+            return math.nan
+        return self.min_margin / self.norm
 
 
 def history_frame(history: Iterable[HistoryPoint]) -> pd.DataFrame:
@@ -166,11 +168,15 @@ def outputs_in_chunks(
     module: nn.Module, inputs: tuple[Tensor, ...], chunk: int | None = None
 ) -> Tensor:
     """Compute the outputs (n,) or (n, K), of so many samples at a time."""
-    parts = [
-        outputs_of(module, tuple(tensor[rows] for tensor in inputs))
-        for rows in chunks(len(inputs[0]), chunk)
-    ]
+    parts = []
+    for rows in chunks(len(inputs[0]), chunk):
+        parts.append(outputs_of(module, samples_of(inputs, rows)))
     return torch.cat(parts)
+
+
+def samples_of(inputs: tuple[Tensor, ...], rows: slice) -> tuple[Tensor, ...]:
+    """Take the inputs of some samples, which are the first axis of each tensor."""
+    return tuple(tensor[rows] for tensor in inputs)
 
 
 def chunks(n_samples: int, chunk: int | None) -> Iterator[slice]:
@@ -253,7 +259,9 @@ class Result(Generic[Config, Point]):
             ends.append(self.history[-1])
         rows = []
         for point in ends:
-            loss = number(point.loss) if point.loss else "< 1e-38"  # which float32 makes 0
+            loss = "< 1e-38"  # where float32 has made it 0
+            if point.loss:
+                loss = number(point.loss)
             error = percent(point.error, space=" ")
             rows.append([f"{point.step:,}", loss, error, number(point.normalised_margin)])
         return headings, rows

@@ -128,9 +128,10 @@ class ComparisonPredictor:
         object.__setattr__(self, "X", as_finite(self.X, "X", 2))
         ndim = 2 if np.ndim(self.decision) == 2 else 1
         object.__setattr__(self, "decision", as_finite(self.decision, "decision", ndim))
-        n, m = len(self.X), len(self.decision)
-        if n != m or n == 0:
-            raise ValueError(f"{n} inputs and {m} decisions: give one for each")
+        if len(self.X) != len(self.decision) or len(self.X) == 0:
+            raise ValueError(
+                f"{len(self.X)} inputs and {len(self.decision)} decisions: give one for each"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,7 +299,8 @@ def train_to_limit(
     """
     # --- what is asked for
     check_goals(until_excess, stop_at_gap)
-    config = LimitConfig() if config is None else config
+    if config is None:
+        config = LimitConfig()
     if not isinstance(config, LimitConfig):
         raise TypeError(
             f"config must be a LimitConfig, got {config!r}: pass LimitConfig(steps=...)"
@@ -319,7 +321,8 @@ def train_to_limit(
     if stop_at_gap is not None:
         check_homogeneous(module)
     if optimizer is not None:
-        if frozen := left_out(module, optimizer):
+        frozen = left_out(module, optimizer)
+        if frozen:
             raise ValueError(f"{frozen[0]!r} is in no optimizer: add it, or requires_grad_(False)")
         norm = geometry_of(optimizer, module).norm
         if config.norm is not None and config.geometry != norm:
@@ -355,6 +358,12 @@ def train_to_limit(
         def point_at(state: State) -> LimitPoint:
             """Measure all that is recorded."""
             trainee.set_weights(state.weights)
+            gap = math.nan
+            if stop_at_gap is not None:
+                gap = trainee.gap(deadline)
+            measures = dict[str, float]()
+            if measure is not None:
+                measures = _checked_measures(measure(module))
             disagreement = math.nan
             if reference is not None:
                 theirs = torch.tensor(reference.decision, device=trainee.labels.device)
@@ -369,8 +378,8 @@ def train_to_limit(
                 balance=trainee.balance(),
                 excess=excess_at(state),
                 disagreement=disagreement,
-                gap=math.nan if stop_at_gap is None else trainee.gap(deadline),
-                measures={} if measure is None else _checked_measures(measure(module)),
+                gap=gap,
+                measures=measures,
             )
 
         # --- the descent
@@ -443,8 +452,9 @@ def _checked_measures(measures: object) -> dict[str, float]:
     """Refuse what a function of the caller's has measured, if it cannot be in the history."""
     if not isinstance(measures, Mapping):
         raise TypeError(f"measure must return numbers by name, got {measures!r}")
-    columns = {"normalised_margin", *(column.name for column in fields(LimitPoint))}
-    if clashes := sorted(columns & measures.keys()):
+    columns = {"normalised_margin"}.union(column.name for column in fields(LimitPoint))
+    clashes = sorted(columns & measures.keys())
+    if clashes:
         raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
     return {name: float(value) for name, value in measures.items()}
 
@@ -467,9 +477,9 @@ class Descent:
     most_gained : float
         Most by which a step may lower F below 0.
     rounding : float
-        A decrease below this share of F is rounding.
+        A decrease below this fraction of F is rounding.
     flat : float
-        A step size below this share of the one of a smooth F of that size is due to a kink.
+        A step size below this fraction of that of a smooth F of this size is due to a kink.
     stationary : float
         Weights are stationary where ||g|| ||theta||, the change of F by a relative change of the
         weights, is below this; F then is within about its square of the least.
@@ -488,50 +498,61 @@ class Descent:
     def advance(self, state: State) -> State | None:
         """Do one step; None at stationary weights."""
         steepest = SteepestDescent(self.trainee, self.config)
-        if state.variation > 0:  # it took over, at a kink
+        if state.variation > 0:  # steepest descent took over, at a kink
             return steepest.advance(state)
+
+        # --- the gradient at the extrapolated point
         point = self.extrapolate(state)
         at_point, g, _ = self.trainee.differentiate(point)
         square = (g @ g).item()
         size = state.weights.norm().item()
 
-        # Backtracking: s is halved until F falls by enough, and not by too much. It ends without a
-        # step size where s is below the least that counts, or what it could gain is rounding.
+        # --- backtracking: s is halved until F falls by s ||g||^2 / 2 at least, but by no more
+        # than down to F - 1, or to -1 where F > 0. No step size is found where s is below the
+        # least that counts, at a kink, or where what it could gain is rounding.
         least = 0.0
         if self.trainee.has_units:
             least = self.flat * (size / (1.0 + abs(at_point))) ** 2
+        smallest_gain = self.rounding * max(1.0, abs(at_point))
+        largest_gain = self.most_gained + max(0.0, at_point)
         s = state.step_size
         evaluations = state.evaluations
-        found = False
-        while not found:
+        while True:
             weights = point - s * g
             log_loss, min_margin, _ = self.trainee.evaluate(weights)
             evaluations += 1
             gained = at_point - log_loss
-            enough = gained > 0 and gained >= 0.5 * s * square
-            found = enough and gained <= self.most_gained + max(0.0, at_point)
-            if not found:
-                s /= 2
-                # Not `<=`: an extrapolation too far makes nan of the gradient.
-                if not (s > least and s * square > self.rounding * max(1.0, abs(at_point))):
-                    break
+            if gained > 0 and 0.5 * s * square <= gained <= largest_gain:
+                found = True
+                break
+            s /= 2
+            # Not `<=`: an extrapolation too far makes nan of the gradient.
+            if not (s > least and s * square > smallest_gain):
+                found = False
+                break
 
-        if not found and state.age == 0:  # no velocity is to blame
+        # --- at rest, where no velocity has led astray: the weights are stationary, or at a kink
+        if not found and state.age == 0:
             if not math.sqrt(square) * size > self.stationary:
                 return None
             return steepest.advance(replace(state, evaluations=evaluations))
+
+        # --- restart, where F rises: the step is taken back. If no step size was found from the
+        # extrapolated point, the one before is as good as any.
         if not found or log_loss > state.log_loss:
-            # Restart. If no step size was found from the extrapolated point, the velocity may have
-            # led astray, and the step size before is as good as any.
+            if not found:
+                s = state.step_size
             return replace(
                 state,
                 step=state.step + 1,
                 velocity=torch.zeros_like(state.velocity),
                 age=0,
-                step_size=s if found else state.step_size,
+                step_size=s,
                 evaluations=evaluations,
                 restarts=state.restarts + 1,
             )
+
+        # --- the step
         return replace(
             state,
             step=state.step + 1,
@@ -549,17 +570,29 @@ class Descent:
         theta = state.weights
         v = state.velocity
         k = state.age
-        has_units = self.trainee.has_units
-        separated = state.min_margin > 0
-        r = self.config.friction or (self.friction if has_units and separated else 1.0)
-        R = self.config.scale_friction or (self.scale_friction if has_units else 1.0)
         if self.config.method == "plain":
-            a = b = 0.0
+            a = 0.0
+            b = 0.0
         elif self.config.method == "momentum":
-            a = b = self.config.momentum
+            a = self.config.momentum
+            b = self.config.momentum
         else:
+            # A linear predictor has no shares of units that could be left behind: r = R = 1. Nor
+            # is the direction held back before the samples are separated.
+            r = 1.0
+            R = 1.0
+            if self.trainee.has_units:
+                R = self.scale_friction
+                if state.min_margin > 0:
+                    r = self.friction
+            if self.config.friction is not None:
+                r = self.config.friction
+            if self.config.scale_friction is not None:
+                R = self.config.scale_friction
             a = k / (k + r)
             b = k / (k + R)
         square = (theta @ theta).item()
-        along = (v @ theta).item() / square if square > 0 else 0.0  # v_r = along * theta
+        along = 0.0  # v_r = along * theta
+        if square > 0:
+            along = (v @ theta).item() / square
         return (1.0 + (b - a) * along) * theta + a * v

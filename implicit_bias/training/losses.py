@@ -1,4 +1,4 @@
-r"""Losses whose training goes to a max-margin direction, and a check that a loss is one of them.
+r"""Losses with an implicit bias towards the maximum margin, and a check that a loss is one.
 
 A loss is written l(q) = exp(-f(q)) of the margin q = y f(x). It is exponential-like if
 
@@ -68,7 +68,8 @@ class LossError(ValueError):
             f"q = {q:.6g}{more}. log_loss must be the logarithm of the loss of each margin, in "
             "torch, and hold from -10 to 1e8"
         )
-        self.condition, self.measured = condition, measured
+        self.condition = condition
+        self.measured = measured
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,9 @@ def check_exponential_like(loss: MarginLoss) -> float:
     q = geometric(LARGE)
     f, slope = f_and_slope(loss, q)
     positive = f > 0  # where the inverse is needed
-    q, f, slope = q[positive], f[positive], slope[positive]
+    q = q[positive]
+    f = f[positive]
+    slope = slope[positive]
     of_inverse = _largest_ratio(loss, "g'(x) <= K g'(theta x)", q, f, 1.0 / slope)
     of_slope = _largest_ratio(loss, "f'(y) <= K f'(theta y)", q, q, slope)
     return max(of_inverse, of_slope)

@@ -135,8 +135,10 @@ def train(
                 for group, first in zip(optimizer.param_groups, first_step_sizes, strict=True):
                     group["lr"] = first * config.decayed(step)
                 batch = next(batches)
-                x, targets = inputs, labels
-                if batch is not None:  # in a quarter of the time that indexing takes
+                if batch is None:
+                    x = inputs
+                    targets = labels
+                else:  # index_select takes a quarter of the time of indexing
                     x = tuple(t.index_select(0, batch.to(t.device)) for t in inputs)
                     targets = labels.index_select(0, batch.to(labels.device))
 

@@ -1,4 +1,4 @@
-r"""Optimizers by name; each goes to the margin of its own norm (`options.OPTIMIZER_LIMITS`).
+r"""Optimizers by name; each maximises the margin of a norm of its own (`OPTIMIZER_LIMITS`).
 
 ======  ==========  ===============================================================================
 name    limit norm  step
@@ -141,9 +141,10 @@ def _build_custom(
 ) -> Optimizer:
     built = build(parameters)
     if isinstance(built, Optimizer) and not isinstance(built, LBFGS):
-        given = set(map(id, parameters))
-        if any(id(p) in given for group in built.param_groups for p in group["params"]):
-            return built
+        given = {id(weights) for weights in parameters}
+        for group in built.param_groups:
+            if not given.isdisjoint(id(weights) for weights in group["params"]):
+                return built
     raise TypeError(
         "optimizer must be a function of the list of parameters to a torch optimizer of "
         f"these, that steps by the gradient alone, not to {built!r:.99}: lambda "

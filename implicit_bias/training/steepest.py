@@ -8,7 +8,7 @@ symbol     shape  meaning
 g          (P,)   gradient of F at theta
 m          (P,)   its moving average, m <- mu m + (1 - mu) g; mu = 0 by the plain method
 d          (P,)   steepest direction: ||d|| = 1 and <d, -m> = ||m||_*
-p          (N,)   share of each sample in the loss, at theta
+p          (N,)   fraction of the loss that each sample has, at theta
 c          (N,)   change of each sample's log loss by the last step, a slope along d times s
 V                 sum over the steps of Var_p(c) / s^2
 s                 step size, min(2 sqrt(log N / V), 1 / ||g||_*)
@@ -29,7 +29,7 @@ first order.
 
 F need not fall in each step, and there are no restarts: steps decay instead. But before a network
 separates the samples, a step that raises F is halved: the first ones, as long as the weights
-themselves, had left 8 of 44 ReLU units alive in the spectral norm, and samples without any. A step
+themselves, had left 36 of 44 ReLU units dead in the spectral norm, and samples without any. A step
 after which F is not finite is always halved.
 
 Source: Gunasekar et al. (2018) for linear models; Tsilivis, Vardi, Kempe (2024), "Flavors of
@@ -44,7 +44,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from implicit_bias.training.configuration import LimitConfig
-from implicit_bias.training.trainee import State, Trainee
+from implicit_bias.training.trainee import State, Trainee, flattened
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class SteepestDescent:
         ||s d||^L is below it, so that one step on a gradient that all but vanished leaves finite
         outputs.
     shortest : float
-        Share of a step that is taken before the samples are separated, even if it raises F.
+        Fraction of a step that is taken before the samples are separated, even if it raises F.
     """
 
     trainee: Trainee
@@ -84,18 +84,22 @@ class SteepestDescent:
             return None
 
         # The steepest direction d against the moving average m.
-        mu = 0.0 if self.config.method == "plain" else self.config.momentum
+        mu = self.config.momentum
+        if self.config.method == "plain":
+            mu = 0.0
         m = mu * state.velocity + (1.0 - mu) * g
         direction = trainee.norm.maximiser(trainee.by_name(-m))
-        d = torch.cat([direction[name].reshape(-1) for name in trainee.parameters])
+        d = flattened(direction[name] for name in trainee.parameters)
 
-        # The step size s, at first without a V to go by.
+        # The step size s, at first without a V to go by: F may fall by 1 at most, to first order,
+        # and the step may not leave outputs that are infinite.
         s = min(self.most_gained / dual_norm, self.largest ** (1.0 / max(1.0, trainee.degree)))
         if state.variation > 0:
             regret = math.sqrt(math.log(max(len(log_losses), 2)) / state.variation)
             s = min(s, self.boldness * regret)
 
-        # F may rise, but not where that could leave units dead and samples without any.
+        # Backtracking. F may rise, but not where that could leave units dead and samples without
+        # any: there s is halved until F falls, down to the shortest fraction of the step.
         careful = trainee.has_units and not state.min_margin > 0
         shortest = self.shortest * s
         evaluations = state.evaluations
@@ -108,7 +112,8 @@ class SteepestDescent:
                 break
             s /= 2.0
 
-        # V grows by Var_p(c) / s^2.
+        # V grows by Var_p(c) / s^2: the variance of the slopes c / s, in which each sample counts
+        # by its fraction p of the loss.
         p = torch.softmax(log_losses, dim=0)
         slopes = (after - log_losses) / s
         variance = p @ (slopes - p @ slopes).square()

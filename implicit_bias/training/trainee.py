@@ -13,6 +13,7 @@ the weights S_c / sum S; both are accumulated without underflow.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -32,7 +33,13 @@ from implicit_bias.modules.subject import NOTHING_TRAINED, Subject, margins_of, 
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, check_parts
 from implicit_bias.problem.margins import soft_margins
-from implicit_bias.training.history import chunks, min_margin, outputs_in_chunks, outputs_of
+from implicit_bias.training.history import (
+    chunks,
+    min_margin,
+    outputs_in_chunks,
+    outputs_of,
+    samples_of,
+)
 from implicit_bias.training.losses import LOSSES, MarginLoss
 
 # Inputs of a module: one argument, or a tuple of its arguments, samples as the first axis of each.
@@ -113,7 +120,7 @@ class Trainee:
 
     def start(self) -> State:
         """Return the state at the module's present weights, at rest."""
-        weights = torch.cat([w.detach().reshape(-1) for w in self.parameters.values()])
+        weights = flattened(self.parameters.values()).detach()
         log_loss, margin, _ = self.evaluate(weights)
         if not math.isfinite(log_loss):
             raise ValueError(
@@ -130,11 +137,12 @@ class Trainee:
 
     def by_name(self, weights: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
-        parts = torch.split(weights, [w.numel() for w in self.parameters.values()])
-        return {
-            name: part.view_as(w)
-            for (name, w), part in zip(self.parameters.items(), parts, strict=True)
-        }
+        parts = dict[str, Tensor]()
+        start = 0
+        for name, w in self.parameters.items():
+            parts[name] = weights[start : start + w.numel()].view_as(w)
+            start += w.numel()
+        return parts
 
     @torch.no_grad()
     def evaluate(self, weights: Tensor) -> tuple[float, float, Tensor]:
@@ -154,15 +162,16 @@ class Trainee:
         gradient = torch.zeros_like(weights)
         all_log_losses = []
         for rows in chunks(len(self.labels), self.chunk):
-            outputs = outputs_of(self.module, tuple(tensor[rows] for tensor in self.inputs))
+            outputs = outputs_of(self.module, samples_of(self.inputs, rows))
             log_losses = self.loss.log_loss(soft_margins(outputs, self.labels[rows]))
-            of_chunk = torch.logsumexp(log_losses, dim=0)
+            log_S = torch.logsumexp(log_losses, dim=0)
             with differentiated(self.module):
-                parts = torch.autograd.grad(of_chunk - log_n, list(self.parameters.values()))
-            of_chunk = of_chunk.detach()
-            both = torch.logaddexp(log_sum, of_chunk)
+                parts = torch.autograd.grad(log_S - log_n, list(self.parameters.values()))
+            log_S = log_S.detach()
+            # Both gradients are weighted by their shares of the sum, neither of which overflows.
+            both = torch.logaddexp(log_sum, log_S)
             gradient *= (log_sum - both).exp()
-            gradient += (of_chunk - both).exp() * torch.cat([part.reshape(-1) for part in parts])
+            gradient += (log_S - both).exp() * flattened(parts)
             log_sum = both
             all_log_losses.append(log_losses.detach())
         return (log_sum - log_n).item(), gradient, torch.cat(all_log_losses)
@@ -187,10 +196,11 @@ class Trainee:
     @property
     def gradients(self) -> MarginGradients:
         """Margins of the module as it is, with their gradients."""
-        first = tuple(tensor[:1] for tensor in self.inputs)
         with torch.no_grad():
-            outputs = outputs_of(self.module, first)
-        classes = outputs.shape[1] if outputs.ndim == 2 else None
+            outputs = outputs_of(self.module, samples_of(self.inputs, slice(1)))
+        classes = None
+        if outputs.ndim == 2:
+            classes = outputs.shape[1]
         labels = self.labels.cpu().numpy()
         return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
 
@@ -206,7 +216,8 @@ class Trainee:
             size = self.module.norm()
         else:
             weights = {name: w.detach() for name, w in self.parameters.items()}
-            if isinstance(self.module, Network):  # whose margins leave the readout's bias out, too
+            # The margins of a network of this package leave the readout's bias out, too.
+            if isinstance(self.module, Network):
                 weights.pop("readout_bias", None)
             with np.errstate(over="ignore"):
                 size = float(np.float64(self.norm.value(weights)) ** self.degree)
@@ -241,7 +252,14 @@ class Trainee:
 
 def predicted(decision: Tensor) -> Tensor:
     """Classes (n,) of outputs: whether f(x) > 0, or the k of the largest f_k(x)."""
-    return decision > 0 if decision.ndim == 1 else decision.argmax(dim=1)
+    if decision.ndim == 1:
+        return decision > 0
+    return decision.argmax(dim=1)
+
+
+def flattened(parts: Iterable[Tensor]) -> Tensor:
+    """Put tensors one after the other, as one vector (P,)."""
+    return torch.cat([part.reshape(-1) for part in parts])
 
 
 @pointing_to_the_page()
@@ -309,17 +327,14 @@ def as_trainee(
     device = next(iter(trained.values())).device
     tensors = evaluate.as_inputs(evaluate.as_arguments(inputs, module), len(array), device)
     # Homogeneity is measured on the first samples, by which a bias shows as well as by all.
-    first = tuple(tensor[: evaluate.PROBES] for tensor in tensors)
-    double = all(w.dtype == torch.float64 for w in trained.values())
-    name_of_module = "module" if double else "module.double()"
+    first = samples_of(tensors, slice(evaluate.PROBES))
+    name_of_module = "module"
+    if not _is_double(trained):
+        name_of_module = "module.double()"
     call = f"call `train_to_limit({name_of_module}, inputs, labels, leading=True)`"
+    homogeneous = None if leading else trained
     with evaluate.undisturbed(module), offering_leading(call):
-        gradients = margins_of(
-            module,
-            first,
-            array[: evaluate.PROBES],
-            homogeneous=None if leading else trained,
-        )
+        gradients = margins_of(module, first, array[: evaluate.PROBES], homogeneous=homogeneous)
         if gradients.classes is None:
             y = as_labels(array, len(array))
         else:
@@ -332,19 +347,22 @@ def as_trainee(
             raise ValueError(NOTHING_TRAINED)
         with differentiated(module):
             slopes = torch.autograd.grad(total, leaves, allow_unused=True)
-        reached = {
-            name: w
-            for (name, w), slope in zip(trained.items(), slopes, strict=True)
-            if slope is not None
-        }
+        reached = dict[str, nn.Parameter]()
+        for (name, w), slope in zip(trained.items(), slopes, strict=True):
+            if slope is not None:
+                reached[name] = w
         degree = Subject.of(gradients, reached, leading=leading).degree
     _check_double(trained)
     targets = torch.tensor(y, device=device)
     return Trainee(module, tensors, targets, reached, degree, norm, loss, chunk, leading)
 
 
+def _is_double(parameters: dict[str, nn.Parameter]) -> bool:
+    return all(weights.dtype == torch.float64 for weights in parameters.values())
+
+
 def _check_double(parameters: dict[str, nn.Parameter]) -> None:
-    if any(weights.dtype != torch.float64 for weights in parameters.values()):
+    if not _is_double(parameters):
         raise ValueError(
             "training towards the limit needs float64: build the network with "
             "dtype=torch.float64 (dtype='float64'), or call network.double()"
