@@ -42,7 +42,7 @@ programs", for the nuclear norm of several outputs.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, final
+from typing import ClassVar, Literal, TypeAlias, TypedDict, Unpack, final, get_args
 
 import numpy as np
 import torch
@@ -57,14 +57,6 @@ from implicit_bias.problem.gating import Gating, HyperplaneContexts, UnitGates
 from implicit_bias.problem.margins import smallest_margins
 
 Init: TypeAlias = Literal["orthogonal", "kaiming-normal"]
-
-INITIALISERS: dict[str, Callable[..., Any]] = {
-    "orthogonal": nn.init.orthogonal_,
-    "kaiming-normal": nn.init.kaiming_normal_,
-}
-DTYPES = (torch.float32, torch.float64)
-# Each class has a network of its own, and no memory would hold more of them.
-MOST_CLASSES = 10**6
 
 
 class NetworkOptions(TypedDict, total=False):
@@ -133,7 +125,9 @@ class Network(nn.Module, ABC):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        init = self.default_init if init is None else init
+        if init is None:
+            init = self.default_init
+        validation.check_choice(init, "init", get_args(Init))
         validation.check_count(n_features, "n_features")
         validation.check_flag(readout_bias, "readout_bias")
         validation.check_flag(shared, "shared")
@@ -142,30 +136,40 @@ class Network(nn.Module, ABC):
         for width in widths:
             validation.check_count(width, "each of widths (n_units)")
         if classes is not None:
-            validation.check_count(classes, "classes", 2, MOST_CLASSES)
+            # Each class has a network of its own, and no memory would hold more of them.
+            validation.check_count(classes, "classes", 2, 10**6)
         elif shared:
             raise ValueError("shared units need the number of classes: pass classes=K")
-        validation.check_choice(init, "init", INITIALISERS)
-        if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
+        if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
-        generator = validation.torch_generator(seed)
+        self.n_features = n_features
+        self.classes = classes
+        self.shared = shared
 
-        def initial(n_rows: int, fan_in: int) -> Tensor:
-            weights = torch.empty(n_rows, fan_in, dtype=dtype)
-            INITIALISERS[init](weights, generator=generator)
-            return weights
-
-        self.n_features, self.classes, self.shared = n_features, classes, shared
+        # Rows and columns of each weight matrix of one network, the readout's last.
         rows = [width * count for width, count in zip(widths, contexts, strict=True)]
-        # Network by network, so that the first one has the weights of a network of two classes.
         rows.append(self.n_outputs // self.n_networks)
-        sizes = list(zip(rows, [n_features, *widths], strict=True))
-        drawn = [[initial(*size) for size in sizes] for _ in range(self.n_networks)]
-        *hidden, readout = (torch.cat(parts) for parts in zip(*drawn, strict=True))
+        shapes = list(zip(rows, [n_features, *widths], strict=True))
+        # Network by network, so that the first one has the weights of a network of two classes.
+        generator = validation.torch_generator(seed)
+        networks: list[list[Tensor]] = []
+        for _ in range(self.n_networks):
+            matrices = []
+            for shape in shapes:
+                weights = torch.empty(*shape, dtype=dtype)
+                if init == "orthogonal":
+                    nn.init.orthogonal_(weights, generator=generator)
+                else:
+                    nn.init.kaiming_normal_(weights, generator=generator)
+                matrices.append(weights)
+            networks.append(matrices)
+        *hidden, readout = (torch.cat(layer) for layer in zip(*networks, strict=True))
         self.hidden_weights = nn.ParameterList(map(nn.Parameter, hidden))
         self.readout = nn.Parameter(readout)
-        bias = torch.zeros(() if classes is None else (classes,), dtype=dtype)
-        self.readout_bias = nn.Parameter(bias) if readout_bias else None
+        self.readout_bias: nn.Parameter | None = None
+        if readout_bias:
+            shape_of_bias = () if classes is None else (classes,)
+            self.readout_bias = nn.Parameter(torch.zeros(shape_of_bias, dtype=dtype))
 
     @abstractmethod
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
@@ -181,9 +185,11 @@ class Network(nn.Module, ABC):
         Labels are -1 and +1, in the same precision as the inputs, or with classes 0 .. K - 1.
         """
         inputs = self.prepare(X)
+        n_samples = len(inputs[0])
         if self.classes is None:
-            return inputs, torch.tensor(validation.as_labels(y, len(inputs[0]))).to(inputs[0])
-        labels, _ = validation.as_class_labels(y, len(inputs[0]), self.classes)
+            signs = validation.as_labels(y, n_samples)
+            return inputs, torch.tensor(signs).to(inputs[0])
+        labels, _ = validation.as_class_labels(y, n_samples, self.classes)
         return inputs, torch.tensor(labels, device=self.device)
 
     def gate_pattern(self, *prepared: Tensor) -> Tensor:
@@ -213,10 +219,13 @@ class Network(nn.Module, ABC):
         One network a class: (n, K H_1), (n, K H_2), ..., those of network k side by side.
         With ``detached`` each layer takes the one before it as constant: no gradient crosses.
         """
-        outputs, layers = prepared[0], []
+        outputs = prepared[0]
+        layers = []
         for layer, weights in enumerate(self.hidden_weights):
-            previous = outputs.detach() if detached else outputs
-            outputs = self._gated(layer, self._products(layer, previous, weights), prepared)
+            if detached:
+                outputs = outputs.detach()
+            products = self._products(layer, outputs, weights)
+            outputs = self._gated(layer, products, prepared)
             layers.append(outputs)
         return layers
 
@@ -278,7 +287,9 @@ class Network(nn.Module, ABC):
     @property
     def n_networks(self) -> int:
         """Networks side by side: K, where each class has its own, else one."""
-        return 1 if self.shared else self.n_outputs
+        if self.shared:
+            return 1
+        return self.n_outputs
 
     @property
     def n_layers(self) -> int:
@@ -293,7 +304,9 @@ class Network(nn.Module, ABC):
     @property
     def readout_bias_value(self) -> float:
         """The readout's bias, with one output; 0 without one."""
-        return 0.0 if self.readout_bias is None else self.readout_bias.item()
+        if self.readout_bias is None:
+            return 0.0
+        return self.readout_bias.item()
 
     @property
     def has_margin_structure(self) -> bool:
@@ -342,11 +355,11 @@ class Network(nn.Module, ABC):
         Shape (H,), or, one network a class, (K H,), network by network. Where the gates of the
         networks differ the problem has more groups, (k, j) for all K H gates j.
         """
-        count, n_units = self.n_networks, self.readout.shape[1]
-        units = np.arange(count * n_units)
-        if count == 1 or self.same_gates:
+        n_units = self.readout.shape[1]
+        units = np.arange(self.n_networks * n_units)
+        if self.n_networks == 1 or self.same_gates:
             return units
-        return units + np.repeat(np.arange(count), n_units) * len(units)
+        return units + np.repeat(np.arange(self.n_networks), n_units) * len(units)
 
     def coef(self) -> Array:
         """Coefficients zeta of a network with one hidden layer, as they are now.
@@ -368,10 +381,13 @@ class Network(nn.Module, ABC):
         scale = self.readout.repeat_interleave(n_contexts, dim=1)
         coef = _as_array(scale[:, :, None] * first)
         if self.n_networks > 1 and not self.same_gates:
-            own = np.zeros((len(coef), *coef.shape))
-            own[np.diag_indices(len(coef))] = coef
-            return own.reshape(len(coef), -1, self.n_features)
-        return coef if self.classes is not None else coef[0]
+            # Class k has no coefficients in the rows of the other networks' gates.
+            whole = np.zeros((len(coef), *coef.shape))
+            whole[np.diag_indices(len(coef))] = coef
+            return whole.reshape(len(coef), -1, self.n_features)
+        if self.classes is None:
+            return coef[0]
+        return coef
 
     def norm(self) -> float:
         """Norm of the weights to which margins are compared, homogeneous of the same degree as f.
@@ -384,12 +400,15 @@ class Network(nn.Module, ABC):
         """
         with torch.no_grad():
             if self.has_margin_structure:
-                readout = self.readout.norm(dim=0) if self.shared else self.readout.abs().flatten()
+                if self.shared:
+                    readout = self.readout.norm(dim=0)
+                else:
+                    readout = self.readout.abs().flatten()
                 # Row-major: the C weight vectors of a unit lie together.
                 units = self.hidden_weights[0].reshape(len(readout), -1)
                 return (readout @ units.norm(dim=1)).item()
-            weights = (*self.hidden_weights, self.readout)
-            squares = torch.stack([layer.square().sum().double() for layer in weights]).sum()
+            layers = (*self.hidden_weights, self.readout)
+            squares = torch.stack([weights.square().sum().double() for weights in layers]).sum()
             return float((squares / self.n_layers) ** (self.n_layers / 2))
 
     def smallest_margin(self, outputs: Tensor, labels: Tensor) -> float:
@@ -398,16 +417,17 @@ class Network(nn.Module, ABC):
         With classes, of outputs (n, K), the smallest f_{y_n}(x_n) - f_k(x_n). The readout's bias
         is left out, as it is in `norm`, so that their ratio has the SVM's as its bound.
         """
-        unbiased = outputs if self.readout_bias is None else outputs - self.readout_bias.detach()
-        return smallest_margins(unbiased, labels).min().item()
+        if self.readout_bias is not None:
+            outputs = outputs - self.readout_bias.detach()
+        return smallest_margins(outputs, labels).min().item()
 
     def _products(self, layer: int, previous: Tensor, weights: Tensor) -> Tensor:
         """W_l a of hidden layer l; one network a class: of each with its own outputs a."""
         if layer == 0 or self.n_networks == 1:
             return previous @ weights.T
-        own = _parts(previous, 1, self.n_networks)
-        by_network = _parts(weights, 0, self.n_networks)
-        return torch.einsum("nki,kji->nkj", own, by_network).flatten(1)
+        previous_of_network = _parts(previous, 1, self.n_networks)
+        weights_of_network = _parts(weights, 0, self.n_networks)
+        return torch.einsum("nki,kji->nkj", previous_of_network, weights_of_network).flatten(1)
 
     def _read(self, hidden: Tensor) -> Tensor:
         """Readout (n,) or (n, K) of the last hidden layer, (n, H) or (n, K H)."""
@@ -416,9 +436,11 @@ class Network(nn.Module, ABC):
         elif self.shared:
             outputs = hidden @ self.readout.T
         else:
-            own = _parts(hidden, 1, self.classes)
-            outputs = torch.einsum("nkh,kh->nk", own, self.readout)
-        return outputs if self.readout_bias is None else outputs + self.readout_bias
+            hidden_of_network = _parts(hidden, 1, self.classes)
+            outputs = torch.einsum("nkh,kh->nk", hidden_of_network, self.readout)
+        if self.readout_bias is None:
+            return outputs
+        return outputs + self.readout_bias
 
     def _as_inputs(self, X: ArrayLike) -> Tensor:
         X = validation.as_features(X, self.n_features)
@@ -499,9 +521,9 @@ class GLN(Network):
         return self._as_inputs(X), *(torch.tensor(rows, device=self.device) for rows in columns)
 
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
-        own = _parts(products, 1, self.n_networks)
+        of_network = _parts(products, 1, self.n_networks)
         rows = prepared[1 + layer][:, None].expand(-1, self.n_networks, -1)
-        return own.gather(2, rows).flatten(1)
+        return of_network.gather(2, rows).flatten(1)
 
     def _first_layer_gating(self) -> HyperplaneContexts:
         return self.gatings[0]
@@ -582,7 +604,8 @@ class FrozenGateReLU(Network):
     @torch.no_grad()
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D) and, for each layer, whether each unit is on: bool (n, H_l)."""
-        inputs = outputs = self._as_inputs(X)
+        inputs = self._as_inputs(X)
+        outputs = inputs
         masks = []
         for layer, weights in enumerate(self.gate_weights):
             outputs = self._products(layer, outputs, weights).relu()

@@ -14,7 +14,7 @@ import torch
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from implicit_bias.training import history, minibatch, trainee
+from implicit_bias.training import history, limit, minibatch
 
 torch.set_num_threads(1)
 threadpool_limits(1, user_api="blas")
@@ -61,5 +61,5 @@ def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise KeyboardInterrupt
             return super().__call__(step)
 
-    for module in (minibatch, trainee):
+    for module in (minibatch, limit):
         monkeypatch.setattr(module, "Observer", Pressed)

@@ -202,15 +202,6 @@ def test_single_precision() -> None:
 # --- structure -------------------------------------------------------------------------------
 
 
-def test_what_is_handed_out_does_not_follow_the_training() -> None:
-    network = ReLUNetwork(N_FEATURES, [4])
-    gating, coef = network.gating(), network.coef()
-    gates, before = gating.gates(X), coef.copy()
-    scale_weights(network, -1.0)
-    np.testing.assert_array_equal(gating.gates(X), gates)
-    np.testing.assert_array_equal(coef, before)
-
-
 @pytest.mark.parametrize("options", [{}, {"classes": K}, SHARED, {"dtype": torch.float32}], ids=str)
 def test_a_frozen_network_starts_as_the_live_one(options: dict[str, Any]) -> None:
     live = ReLUNetwork(N_FEATURES, [6, 4, 3], seed=1, **options)
@@ -282,11 +273,6 @@ def test_norm_of_deeper_networks() -> None:
     assert network.norm() == pytest.approx((squares / 3) ** 1.5)
 
 
-def test_gates_are_no_parameters() -> None:
-    shapes = [tuple(weights.shape) for weights in deep_gln(readout_bias=True).parameters()]
-    assert sorted(shapes) == sorted([(4 * 4, N_FEATURES), (3 * 2, 4), (1, 3), ()])
-
-
 # --- gradient --------------------------------------------------------------------------------
 
 
@@ -342,20 +328,10 @@ def test_the_seed_sets_the_weights_and_the_global_generator_stays() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: GLN([]), "one gating a hidden layer"),
-        (
-            lambda: GLN([contexts(2), HyperplaneContexts.random(X[:, :3], 2)]),
-            r"all of the same inputs.*\[3, 5\]",
-        ),
-        (lambda: ReLUNetwork(N_FEATURES, []), "one hidden layer"),
-        (lambda: ReLUNetwork(N_FEATURES, [3, 0]), "n_units.*at least 1"),
+        (lambda: GLN([contexts(2), HyperplaneContexts.random(X[:, :3], 2)]), "same inputs"),
+        (lambda: ReLUNetwork(N_FEATURES, []), "hidden layer"),
         (lambda: ReLUNetwork(N_FEATURES, [4], shared=True), "classes"),
-        (lambda: ReLUNetwork(N_FEATURES, [4], classes=1), "classes"),
-        (
-            lambda: ReLUNetwork(N_FEATURES, [3], init="uniform"),  # type: ignore[arg-type]
-            "init must be one of",
-        ),
-        (lambda: ReLUNetwork(N_FEATURES, [3], dtype=torch.float16), "dtype must be"),
+        (lambda: ReLUNetwork(N_FEATURES, [3], dtype=torch.float16), "dtype"),
     ],
 )
 def test_impossible_networks_are_refused(build: Callable[[], Network], message: str) -> None:
@@ -363,13 +339,13 @@ def test_impossible_networks_are_refused(build: Callable[[], Network], message: 
         build()
 
 
-@pytest.mark.parametrize("gating", [[contexts(1)], NoGates(N_FEATURES)])
-def test_gatings_of_another_kind_are_refused(gating: Any) -> None:
+def test_gatings_of_another_kind_are_refused() -> None:
     with pytest.raises(TypeError, match="HyperplaneContexts"):
-        GLN([gating])
+        GLN([NoGates(N_FEATURES)])  # type: ignore[list-item]
 
 
-def test_inputs_are_checked(network: Network) -> None:
+def test_inputs_are_checked() -> None:
+    network = deep_gln()
     with pytest.raises(ValueError, match="labels"):
         network.prepare_samples(X, Y + 0.5)
     with pytest.raises(ValueError, match="features"):

@@ -28,8 +28,7 @@ from implicit_bias.estimators.base import BinaryClassifier, FittedMargin
 from implicit_bias.networks import GLN, Network
 from implicit_bias.problem import Architecture
 from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts
-from implicit_bias.training.driver import Result
-from implicit_bias.training.history import HistoryPoint
+from implicit_bias.training.history import HistoryPoint, Result
 
 Training: TypeAlias = Callable[[GLN, Array, Array], Result[Any, Any]]
 

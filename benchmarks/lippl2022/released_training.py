@@ -22,6 +22,7 @@ Source: Lippl, Abbott, Chung (2022), section 4, and their released code.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -31,12 +32,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from benchmarks.lippl2022 import draws
+from implicit_bias.base.threads import threads
 from implicit_bias.base.validation import Array, torch_generator
 from implicit_bias.networks import GLN, Network, ReLUNetwork
 from implicit_bias.problem.gating import THRESHOLD_SCALE, WEIGHT_SCALE, HyperplaneContexts
-from implicit_bias.training.configuration import TrainingConfig
-from implicit_bias.training.driver import Ending, drive
-from implicit_bias.training.minibatch import MiniBatches, TrainingResult, threads
+from implicit_bias.training.history import Ending, HistoryPoint, Observer
+from implicit_bias.training.losses import LOSSES
+from implicit_bias.training.minibatch import TrainingResult, check_finite
 from implicit_bias.training.optimizers import build_optimizer
 
 # Samples that a network sees: 200 epochs of 2,000.
@@ -183,11 +185,74 @@ def train_as_released(
             "the released networks have one hidden layer and are float32, got "
             f"{network.n_layers - 1} hidden layers and {network.dtype}"
         )
+    began = time.perf_counter()
     config = draws.training_config(momentum=momentum, seed=data_seed)
-    run = _Released(network, X, y, config, record, on_epoch)
-    with threads(1):  # their number changes the order of the sums
-        found = drive(run, TrainingResult, on_point=None, on_progress=None)
-    return ReleasedTraining(**vars(found), batch_losses=np.array(run.batch_losses))
+    batch_size = config.batch_size
+    assert batch_size is not None
+    inputs, labels = network.prepare_samples(X, y)
+    targets = (labels > 0).to(inputs[0])
+    observe = Observer(network, inputs, labels, LOSSES["logistic"], network.norm)
+    n_samples = len(labels)
+    per_epoch = math.ceil(n_samples / batch_size)
+    # 3,200 for each released number of samples.
+    steps = max(1, SAMPLES_SEEN // n_samples) * per_epoch
+    config = replace(config, steps=steps, record=record)
+    weights = network.hidden_weights[0]
+    occurring: Tensor | None = None
+    if len(inputs) > 1 and inputs[1].shape[1] == 1:
+        # A shallow GLN has more rows than samples: only those that occur are descended on.
+        found = np.unique(inputs[1][:, 0].numpy(), return_inverse=True)
+        occurring, places = map(torch.tensor, found)
+        with torch.no_grad():
+            weights = nn.Parameter(weights[occurring])
+        optimizer = build_optimizer([weights, *network.parameters()], config)
+        inputs = (inputs[0], places[:, None])
+    else:
+        optimizer = build_optimizer(network.parameters(), config)
+    batches = _batches(n_samples, batch_size, config.seed)
+    history, batch_losses = list[HistoryPoint](), list[float]()
+    step, ending = 0, Ending.STEPS
+    try:
+        with threads(1):  # their number changes the order of the sums
+            while True:
+                if step in config.recorded_steps:
+                    history.append(observe(step))
+                if step == steps:
+                    break
+                for group in optimizer.param_groups:
+                    group["lr"] = config.step_size(step)
+                batch = next(batches)
+                hidden = _hidden(weights, occurring, *(t.index_select(0, batch) for t in inputs))
+                offset = network.readout_bias
+                bias = None if offset is None else offset[None]
+                outputs = nn.functional.linear(hidden, network.readout, bias)[:, 0]
+                check_finite(outputs.abs().max().item(), step, inputs, config)
+                loss = nn.functional.binary_cross_entropy(torch.sigmoid(outputs), targets[batch])
+                batch_loss = loss.item()
+                check_finite(batch_loss, step, inputs, config)
+                optimizer.zero_grad()
+                torch.autograd.backward(loss)
+                optimizer.step()
+                step += 1
+                if occurring is not None:
+                    with torch.no_grad():
+                        network.hidden_weights[0][occurring] = weights
+                if step % per_epoch == 0:
+                    batch_losses.append(batch_loss)
+                    if on_epoch is not None:
+                        on_epoch(len(batch_losses), batch_loss)
+    except KeyboardInterrupt:
+        ending = Ending.INTERRUPTED
+    if not history or history[-1].step < step:
+        history.append(observe(step))
+    return ReleasedTraining(
+        network=network,
+        config=config,
+        history=tuple(history),
+        ending=ending,
+        seconds=time.perf_counter() - began,
+        batch_losses=np.array(batch_losses),
+    )
 
 
 def train_from_released_start(
@@ -260,69 +325,13 @@ def _generator_after_contexts(contexts: HyperplaneContexts, seed: int) -> torch.
     return generator
 
 
-class _Released(MiniBatches):
-    """Mini-batches as released.
-
-    Of a shallow GLN, which has more rows than samples, only those that occur are descended on.
-    """
-
-    @torch.no_grad()
-    def __init__(
-        self,
-        network: Network,
-        X: ArrayLike,
-        y: ArrayLike,
-        config: TrainingConfig,
-        record: int | tuple[int, ...],
-        on_epoch: OnEpoch | None,
-    ) -> None:
-        super().__init__(network, X, y, config)
-        assert config.batch_size is not None
-        n_samples = len(self.labels)
-        self.per_epoch = math.ceil(n_samples / config.batch_size)
-        # 3,200 for each released number of samples.
-        steps = max(1, SAMPLES_SEEN // n_samples) * self.per_epoch
-        self.config = replace(config, steps=steps, record=record)
-        self.batches = _batches(n_samples, config.batch_size, config.seed)
-        self.on_epoch, self.batch_losses = on_epoch, list[float]()
-        self.weights = network.hidden_weights[0]
-        self.occurring: Tensor | None = None
-        inputs, *rows = self.inputs
-        if rows and rows[0].shape[1] == 1:
-            found = np.unique(rows[0][:, 0].numpy(), return_inverse=True)
-            self.occurring, places = map(torch.tensor, found)
-            self.weights = nn.Parameter(self.weights[self.occurring])
-            self.inputs = (inputs, places[:, None])
-            self.optimizer = build_optimizer([self.weights, *network.parameters()], config)
-
-    def advance(self) -> Ending | None:
-        """Descend from the loss of a batch."""
-        ending = super().advance()
-        with torch.no_grad():
-            if self.occurring is not None:
-                self.network.hidden_weights[0][self.occurring] = self.weights
-        if ending is None and self.step % self.per_epoch == 0:
-            self.batch_losses.append(self.last_loss)
-            if self.on_epoch is not None:
-                self.on_epoch(len(self.batch_losses), self.last_loss)
-        return ending
-
-    def loss_of(self, inputs: tuple[Tensor, ...], labels: Tensor) -> Tensor:
-        """Compute the loss of a batch of samples."""
-        hidden, targets = self._hidden(*inputs), (labels > 0).to(inputs[0])
-        offset = self.network.readout_bias
-        bias = None if offset is None else offset[None]
-        outputs = nn.functional.linear(hidden, self.network.readout, bias)[:, 0]
-        self.check_finite(outputs.abs().max().item(), self.step)
-        return nn.functional.binary_cross_entropy(torch.sigmoid(outputs), targets)
-
-    def _hidden(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return hidden outputs (B, H), of a GLN by its rows (B, H) of hidden weights (R, D)."""
-        if self.occurring is not None and rows is not None:
-            return (x * nn.functional.embedding(rows[:, 0], self.weights)).sum(dim=1, keepdim=True)
-        products = x @ self.weights.T
-        # The gates of a ReLU are open at 0, as in the released code.
-        return products * (products >= 0) if rows is None else products.gather(1, rows)
+def _hidden(weights: Tensor, occurring: Tensor | None, x: Tensor, *rows: Tensor) -> Tensor:
+    """Return hidden outputs (B, H), of a GLN by its rows (B, H) of hidden weights (R, D)."""
+    if occurring is not None:
+        return (x * nn.functional.embedding(rows[0][:, 0], weights)).sum(dim=1, keepdim=True)
+    products = x @ weights.T
+    # The gates of a ReLU are open at 0, as in the released code.
+    return products.gather(1, rows[0]) if rows else products * (products >= 0)
 
 
 def _batches(n_samples: int, batch_size: int, seed: int) -> Iterator[Tensor]:

@@ -87,7 +87,7 @@ def new_file(path: Path) -> Path:
 def training_bar() -> Iterator[Callable[[int, int, str], None]]:
     """Show a bar on a terminal while networks train, and yield the function that moves it.
 
-    It is an `implicit_bias.training.driver.OnProgress`. The bar of a network goes once all its
+    It is an `implicit_bias.training.history.OnProgress`. The bar of a network goes once all its
     steps are done, and the next network's takes its place.
     """
     columns = (

@@ -29,8 +29,7 @@ from implicit_bias.training.configuration import LossName, TrainingConfig
 if TYPE_CHECKING:
     from implicit_bias.networks import Network, NetworkOptions
     from implicit_bias.training.configuration import OptimizerFactory
-    from implicit_bias.training.driver import OnProgress
-    from implicit_bias.training.history import HistoryPoint
+    from implicit_bias.training.history import HistoryPoint, OnProgress
     from implicit_bias.training.limit import LimitResult
     from implicit_bias.training.losses import MarginLoss
     from implicit_bias.training.minibatch import OwnResult, TrainingResult

@@ -1,21 +1,18 @@
 """Two-layer networks of infinite width: the largest margin under the variation norm, certified.
 
-================  ==========================================================================
-file              what
-================  ==========================================================================
-solve.py          primal, dual, symbols; `max_margin` of two classes or more
-grade.py          `certify` of a network of finite width
-problem.py        the problem, its bounds, and proofs that no network separates the data
-arrangement.py    the oracle: exact maxima over the cells of a hyperplane arrangement
-sphere_search.py  local search and bounds where the cells are too many
-================  ==========================================================================
+====================  ======================================================================
+file                  what
+====================  ======================================================================
+problem.py            the problem, its bounds, and proofs that no network separates the data
+arrangement.py        the oracle: exact maxima over the cells of a hyperplane arrangement
+sphere_search.py      local search and bounds where the cells are too many
+column_generation.py  primal, dual, symbols; `max_margin` of two classes or more
+grade.py              `certify` of a network of finite width
+====================  ======================================================================
 
 In scikit-learn's contract: `implicit_bias.InfiniteWidthSVC`.
 """
 
+from implicit_bias.infinite_width.column_generation import InfiniteWidthSolution, max_margin
 from implicit_bias.infinite_width.grade import NetworkGrade, certify
 from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProblem
-from implicit_bias.infinite_width.solve import (
-    InfiniteWidthSolution,
-    max_margin,
-)

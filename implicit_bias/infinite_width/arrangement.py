@@ -35,7 +35,7 @@ Rounding. Signs of <u_l, w> are wrong only where |<u_l, w>| is of the order of 1
 wrong sign changes h by as little. `Peaks.upper` adds an allowance for this and for the
 hyperplanes that are merged.
 
-Several outputs are not in the paper of `solve`.
+Several outputs are not in the paper of `column_generation`.
 """
 
 from __future__ import annotations
@@ -58,13 +58,8 @@ from implicit_bias.base.validation import Array
 SAME_LINE = 2e-15
 # The same inside a hyperplane, where normals are projections and rounding weighs more.
 SAME_RESTRICTED_LINE = 1e-10
-# Candidate points evaluated at once, and entries of the sums over arcs that are swept at once.
-BLOCK = 4096
-BLOCK_ENTRIES = 1_200_000
-# Values up to this share of the size below the best are evaluated again: they may be the best.
+# Values up to this fraction of the size below the best are evaluated again: one may be the best.
 NEARLY_BEST = 1e-9
-# Angles in radians within which a candidate belongs to an arc.
-ANGLE_SLACK = 1e-9
 EPS = float(np.finfo(np.float64).eps)
 TINY = 1e-300
 
@@ -81,14 +76,14 @@ class Lines:
         Line of each vector; -1 for vectors of length 0.
     lengths : ndarray of shape (N,)
         Signed lengths t_n with x_n = t_n u_line(n); 0 for vectors of length 0.
-    spread : float
-        Largest distance of a vector from its line, as a share of its length: what was rounded.
+    deviation : float
+        Largest distance of a vector from its line, relative to its length: what was rounded.
     """
 
     normals: Array
     line: NDArray[np.int64]
     lengths: Array
-    spread: float
+    deviation: float
 
     @classmethod
     def of(cls, vectors: Array, tolerance: float = SAME_LINE, zero: float = 0.0) -> Lines:
@@ -111,8 +106,8 @@ class Lines:
         line[some] = label
         sides = np.sign(np.einsum("nr,nr->n", units, normals[label]))
         lengths[some] = sizes[some] * sides
-        spread = np.linalg.norm(units - sides[:, None] * normals[label], axis=1).max()
-        return cls(normals, line, lengths, float(spread))
+        deviation = np.linalg.norm(units - sides[:, None] * normals[label], axis=1).max()
+        return cls(normals, line, lengths, float(deviation))
 
     def sums(self, values: Array) -> Array:
         """Sum values (N, ...) over the vectors of each line: (L, ...)."""
@@ -163,15 +158,16 @@ class Kinked:
         """Return h at points (k, r): shape (k, K)."""
         return np.asarray(points @ self.offset.T + np.abs(points @ self.normals.T) @ self.kinks)
 
-    def lengths(self, points: Array, *, either: bool = False) -> Array:
+    def lengths(self, points: Array, *, either: bool = False, block: int = 4096) -> Array:
         """||h|| at points (k, r), or the larger one of each and its antipode: shape (k,)."""
         found = np.empty(len(points))
-        for start in range(0, len(points), BLOCK):
-            some = points[start : start + BLOCK]
-            linear, kinked = some @ self.offset.T, np.abs(some @ self.normals.T) @ self.kinks
+        for start in range(0, len(points), block):
+            some = points[start : start + block]
+            linear = some @ self.offset.T
+            kinked = np.abs(some @ self.normals.T) @ self.kinks
             if either:  # the linear part alone changes its sign
                 linear *= np.where((linear * kinked).sum(axis=1) < 0, -1.0, 1.0)[:, None]
-            found[start : start + BLOCK] = np.linalg.norm(linear + kinked, axis=1)
+            found[start : start + block] = np.linalg.norm(linear + kinked, axis=1)
         return found
 
     def along(self, axis: Array) -> Kinked:
@@ -220,8 +216,7 @@ class Peaks:
         """
         order = np.argsort(-values)
         order = order[values[order] >= min(floor, float(values.max()))]
-        points, values = points[order], values[order]
-        return cls(points, values, float(values[0]) + allowance)
+        return cls(points[order], values[order], float(values[order[0]]) + allowance)
 
 
 def maximise(function: Kinked, *, floor: float = np.inf) -> Peaks:
@@ -319,14 +314,20 @@ def _in_cells(function: Kinked, matrices: Array, floor: float) -> Array:
     else:
         squares, vectors = np.linalg.eigh(np.einsum("kir,kis->krs", matrices, matrices))
         high = squares[:, -1] >= enough
-        points, lengths = vectors[high, :, -1], np.sqrt(squares[high, -1])
+        points = vectors[high, :, -1]
+        lengths = np.sqrt(squares[high, -1])
     reached = function.lengths(points, either=True) + NEARLY_BEST * function.size
     return np.asarray(points[reached >= lengths])
 
 
-def circles(normals: Array, width: int) -> Iterator[tuple[NDArray[np.int64], Array]]:
-    """Yield the circles of rank 3 and their bases, in blocks whose sums (of a width) fit."""
-    step = max(1, BLOCK_ENTRIES // max(len(normals) * width, 1))
+def circles(
+    normals: Array, width: int, entries: int = 1_200_000
+) -> Iterator[tuple[NDArray[np.int64], Array]]:
+    """Yield the circles of rank 3 and their bases, in blocks whose sums have so many entries.
+
+    A circle has an arc a normal (L, 3), and a sum on it has the given width.
+    """
+    step = max(1, entries // max(len(normals) * width, 1))
     for start in range(0, len(normals), step):
         block = np.arange(start, min(start + step, len(normals)))
         yield block, _circle_bases(normals[block])
@@ -346,7 +347,8 @@ def _on_circles(function: Kinked, bases: Array, own: NDArray[np.int64], floor: f
     ``own`` names the hyperplane that holds each circle; -1 for none.
     """
     angles, sums = swept(function.normals, function.jumps, bases, own)  # (c, A + 1), (c, A, K r)
-    low, high = angles[:, :-1], angles[:, 1:]
+    low = angles[:, :-1]
+    high = angles[:, 1:]
     sums = sums.reshape(*low.shape, *function.offset.shape)
     inside = np.einsum("cakr,crd->cakd", sums, bases)  # S on the plane of the circle
     offset = np.einsum("kr,crd->ckd", function.offset, bases)[:, None]
@@ -358,7 +360,10 @@ def _on_circles(function: Kinked, bases: Array, own: NDArray[np.int64], floor: f
     tries = [(low, squares)]
     for sign in (1.0, -1.0):
         a, b = np.moveaxis(offset + sign * inside, 3, 0)
-        aa, ab, bb = (a * a).sum(axis=2), (a * b).sum(axis=2), (b * b).sum(axis=2)
+        # The larger eigenvalue of the 2 x 2 matrix with these entries, and its eigenvector's angle.
+        aa = (a * a).sum(axis=2)
+        ab = (a * b).sum(axis=2)
+        bb = (b * b).sum(axis=2)
         turn = np.mod(0.5 * np.arctan2(2.0 * ab, aa - bb), np.pi)
         largest = 0.5 * (aa + bb + np.hypot(aa - bb, 2.0 * ab))
         tries.append((turn, np.where(_between(turn, low, high), largest, -np.inf)))
@@ -410,16 +415,17 @@ def swept(
     np.multiply(-2.0 * ordered[..., None], jumps[order], out=sums[:, 1:])
     np.cumsum(sums, axis=1, out=sums)
     angles = np.empty((K, L + 2))
-    angles[:, 0], angles[:, -1] = 0.0, np.pi
+    angles[:, 0] = 0.0
+    angles[:, -1] = np.pi
     angles[:, 1:-1] = np.take_along_axis(turn, order, axis=1)
     return angles, sums
 
 
 def _between(turn: Array, low: Array, high: Array) -> NDArray[np.bool_]:
     """Whether lines at angles in [0, pi) are on the arcs from low to high."""
-    low, high = low - ANGLE_SLACK, high + ANGLE_SLACK
-    turns = (turn - np.pi, turn, turn + np.pi)  # of lines: pi is 0 again
-    return np.any([(low <= each) & (each <= high) for each in turns], axis=0)
+    slack = 1e-9
+    turns = np.stack([turn - np.pi, turn, turn + np.pi])  # of lines: pi is 0 again
+    return np.asarray(((low - slack <= turns) & (turns <= high + slack)).any(axis=0))
 
 
 def cell_sums(normals: Array, jumps: Array) -> Iterator[Array]:

@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from implicit_bias.base.validation import Array, as_features, as_finite
-from implicit_bias.infinite_width import solve
+from implicit_bias.infinite_width.column_generation import (
+    InfiniteWidthSolution,
+    Oracle,
+    max_margin,
+    solve_master,
+)
 from implicit_bias.infinite_width.problem import Activation, InfiniteWidthProblem
 
 if TYPE_CHECKING:
@@ -56,7 +61,7 @@ class NetworkGrade:
     escape: Array
     escape_value: float
     escape_norm: float
-    solution: solve.InfiniteWidthSolution = field(repr=False)
+    solution: InfiniteWidthSolution = field(repr=False)
 
 
 def certify(
@@ -65,7 +70,7 @@ def certify(
     y: ArrayLike,
     *,
     activation: Activation = "relu",
-    solution: solve.InfiniteWidthSolution | None = None,
+    solution: InfiniteWidthSolution | None = None,
     tol: float = 1e-6,
 ) -> NetworkGrade:
     """Compare a two-layer network to the infinitely wide one of the largest margin.
@@ -93,7 +98,7 @@ def certify(
     """
     weights, readout = _two_layers(network)
     if solution is None:
-        solution = solve.max_margin(X, y, tol=tol, activation=activation, start=weights)
+        solution = max_margin(X, y, tol=tol, activation=activation, start=weights)
     problem = solution.problem
     if not (np.array_equal(problem.X, X) and np.array_equal(problem.y, y)):
         raise ValueError("the solution belongs to other data: pass that of these X and y")
@@ -101,18 +106,21 @@ def certify(
     if readout.shape != (len(weights),):
         raise ValueError(f"{len(weights)} units need as many weights, got shape {readout.shape}")
     norm, min_margin = problem.primal_bound(weights, readout)
-    best = solution.certificate
+    share = (0.0, 0.0)
+    if norm < np.inf:
+        best = solution.certificate
+        share = (best.lower / norm, min(best.upper / norm, 1.0))
     inside = weights @ problem.basis
     lengths = np.linalg.norm(inside, axis=1)
     units = inside[lengths > 0] / lengths[lengths > 0, None]
     refit_norm, alpha = _refit(problem, units)
-    peaks = solve.Oracle(problem, 0).peaks(alpha, np.inf)
+    peaks = Oracle(problem, np.random.default_rng(0)).peaks(alpha, np.inf)
     escape_norm, _ = _refit(problem, np.vstack([units, peaks.points[:1]]))
     return NetworkGrade(
         path_norm=float(np.abs(readout) @ np.linalg.norm(weights, axis=1)),
         min_margin=min_margin,
         norm=norm,
-        share=(best.lower / norm, min(best.upper / norm, 1.0)) if norm < np.inf else (0.0, 0.0),
+        share=share,
         refit_norm=refit_norm,
         alpha=alpha,
         escape=problem.basis @ peaks.points[0],
@@ -126,10 +134,15 @@ def _refit(problem: InfiniteWidthProblem, units: Array) -> tuple[float, Array]:
     """Smallest norm of any weights of unit directions (J, r), and its dual variables (N,)."""
     norm = np.inf
     for _ in range(2):  # with the norm known the program has more digits
-        coef, alpha = solve.solve_master(problem, units, np.zeros(len(units)), norm, 0.0)
+        solved = solve_master(problem, units, np.zeros(len(units)), norm, 0.0)
+        if solved is None:
+            raise ArithmeticError("HiGHS found no weights of these directions")
+        coef, alpha = solved
         norm, _ = problem.primal_bound(units @ problem.basis.T, coef)
     largest = float(problem.dual_function(alpha).lengths(units).max())
-    return norm, alpha / largest if norm < np.inf else alpha
+    if norm < np.inf:
+        return norm, alpha / largest
+    return norm, alpha
 
 
 def _two_layers(network: ReLUNetwork | tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 r"""The margin problem of infinitely wide two-layer networks, its bounds and its separability.
 
-Primal, dual and symbols: see `solve`. Here is what needs no solver: the
+Primal, dual and symbols: see `column_generation`. Here is what needs no solver: the
 function h of dual variables as one that `arrangement` maximises, the value of any network and of
 any dual variables as bounds on the optimum, and Gordan's alternative. Labels, margins and dual
 variables are those of a `MarginProblem`: coef (J,) and alpha (N,) with two classes, (J, K) and
@@ -38,13 +38,6 @@ SLOPES = {
     "absolute value": (-1.0, 1.0),
     "linear plus relu": (1.0, 2.0),
 }
-# Inputs that lie on one line are among those whose directions differ by less than this.
-NEAR_LINE = 1e-12
-# Norms between which squares neither overflow nor lose digits.
-SMALLEST, LARGEST = 1e-100, 1e100
-FLATTEST, STEEPEST = 1e-50, 1e50
-# Directions of the data's own lines with which a solve starts.
-FIRST_DIRECTIONS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,26 +82,26 @@ class InfiniteWidthProblem:
         object.__setattr__(self, "y", labels.y)
         object.__setattr__(self, "classes", labels.classes)
         sizes = self.sizes[X.any(axis=1)]  # without exact zeros, which have no direction
-        if not ((sizes >= SMALLEST) & (sizes <= LARGEST)).all():
+        if not ((sizes >= 1e-100) & (sizes <= 1e100)).all():
             raise ValueError(
                 f"norms of the inputs lie between {sizes.min():.3g} and {sizes.max():.3g}, where "
                 "their squares overflow or underflow: scale X to entries of about 1"
             )
         object.__setattr__(self, "C", check_C(self.C))
-        if not isinstance(self.activation, str):
-            if np.shape(self.activation) != (2,):
-                raise TypeError(
-                    f"activation must be a name or two slopes, got {self.activation!r}: choose one "
-                    f"of {', '.join(SLOPES)}, or give (slope below 0, slope above 0)"
-                )
+        if isinstance(self.activation, str):
+            check_choice(self.activation, "activation", SLOPES, "its two slopes")
+        elif np.shape(self.activation) == (2,):
             for slope in self.activation:
                 check_number(slope, "a slope of the activation")
         else:
-            check_choice(self.activation, "activation", SLOPES, "its two slopes")
-        if not FLATTEST <= self.slope <= STEEPEST:
+            raise TypeError(
+                f"activation must be a name or two slopes, got {self.activation!r}: choose one "
+                f"of {', '.join(SLOPES)}, or give (slope below 0, slope above 0)"
+            )
+        if not 1e-50 <= self.slope <= 1e50:
             raise ValueError(
-                f"the activation's slopes must be finite, not both 0, and the larger one between "
-                f"{FLATTEST} and {STEEPEST}, got {self.slopes}: scale it to about 1"
+                "the activation's slopes must be finite, not both 0, and the larger one between "
+                f"1e-50 and 1e50, got {self.slopes}: scale it to about 1"
             )
 
     @cached_property
@@ -120,7 +113,9 @@ class InfiniteWidthProblem:
     @cached_property
     def slopes(self) -> tuple[float, float]:
         """Slopes (a, b) of sigma below and above 0."""
-        a, b = SLOPES[self.activation] if isinstance(self.activation, str) else self.activation
+        if isinstance(self.activation, str):
+            return SLOPES[self.activation]
+        a, b = self.activation
         return float(a), float(b)
 
     @property
@@ -143,7 +138,7 @@ class InfiniteWidthProblem:
         """Bound on what rounding, the basis and the merged lines move an input, per its norm."""
         outside = np.linalg.norm(self._units - self.inputs @ self.basis.T, axis=1).max()
         rounding = EPS * (2 * self.X.shape[1] + self.rank + 8)
-        return float(outside) + self.lines.spread + rounding
+        return float(outside) + self.lines.deviation + rounding
 
     @cached_property
     def lines(self) -> Lines:
@@ -172,7 +167,9 @@ class InfiniteWidthProblem:
 
     def activations(self, directions: Array, X: Array | None = None) -> Array:
         """sigma(<w_j, x_n>) of directions (J, D) at X (n, D), by default the data: (n, J)."""
-        return self.sigma((self.X if X is None else X) @ directions.T)
+        if X is None:
+            X = self.X
+        return self.sigma(X @ directions.T)
 
     def sigma(self, products: Array) -> Array:
         """Return the activation of each entry."""
@@ -186,7 +183,7 @@ class InfiniteWidthProblem:
     def dual_function(self, alpha: Array) -> Kinked:
         """Return h of dual variables, in the basis of the row space."""
         a, b = self.slopes
-        # sigma is homogeneous, so only the objective sees the norms
+        # sigma is homogeneous, so that the norms of the inputs enter here alone.
         weights = self.labelled.weights(alpha).reshape(len(alpha), -1) * self.sizes[:, None]
         kinks = 0.5 * (b - a) * self.lines.sums(weights * np.abs(self.lines.lengths)[:, None])
         total = float(np.linalg.norm(weights, axis=1).sum())
@@ -203,22 +200,25 @@ class InfiniteWidthProblem:
         """h(w_j) at directions (J, D): shape (J,), or (J, K)."""
         return np.asarray(self.activations(directions).T @ self.labelled.weights(alpha))
 
-    def first_directions(self) -> Array:
+    def first_directions(self, most: int = 64) -> Array:
         """Return some lines of the data and the axes, both ways: unit vectors (J, r)."""
         normals = self.lines.normals
-        count = min(len(normals), FIRST_DIRECTIONS)
+        count = min(len(normals), most)
         some = normals[np.linspace(0, len(normals) - 1, count).astype(np.int64)]
         some = np.vstack([some, np.eye(self.rank)])
         return np.vstack([some, -some])
 
     def dual_bound(self, alpha: Array, largest: float) -> float:
         """Lower bound of alpha >= 0 on the smallest norm, given an upper bound of its max ||h||."""
-        total, top = float(alpha.sum()), float(self.labelled.totals(alpha).max())
+        total = float(alpha.sum())
         if total <= 0:
             return 0.0
-        scale = 1.0 / largest if largest > 0 else np.inf
+        # The largest multiple that is feasible: max ||h|| <= 1, and at most C a sample.
+        scale = self.C / float(self.labelled.totals(alpha).max())
+        if largest > 0:
+            scale = min(scale, 1.0 / largest)
         rounding = EPS * (alpha.size + self.X.shape[1] + 8)
-        return total * min(scale, self.C / top) * (1.0 - rounding)
+        return total * scale * (1.0 - rounding)
 
     def gordan_ratio(self, alpha: Array) -> float:
         """Lower bound on a separator's norm, of the inputs scaled to norm 1, if max ||h|| <= 1."""
@@ -245,8 +245,9 @@ class InfiniteWidthProblem:
             value = min(norm + self.C * hinge, self.C * len(margins))
             return value * (1.0 + EPS * (4 * len(margins) + terms + 4)), float(margins.min())
         smallest = float((margins - rounding).min())
-        norm *= 1.0 + EPS * (terms + 4)
-        return (norm / smallest if smallest > 0 else np.inf), float(margins.min())
+        if not smallest > 0:
+            return np.inf, float(margins.min())
+        return norm * (1.0 + EPS * (terms + 4)) / smallest, float(margins.min())
 
     def find_conflict(self) -> Conflict | None:
         """Look for an exact proof that no network separates some two of the classes.
@@ -294,7 +295,7 @@ def _conflict_of_two(problem: InfiniteWidthProblem) -> Conflict | None:
     what is left is whether these linear functions cancel: separability by a linear predictor.
     """
     a, b = problem.slopes
-    if a == b:
+    if a == b:  # sigma is linear
         partners = {n: n for n in range(len(problem.y))}
     else:
         found = _opposites(problem, even=a == -b)
@@ -314,9 +315,10 @@ def _conflict_of_two(problem: InfiniteWidthProblem) -> Conflict | None:
 def _opposites(problem: InfiniteWidthProblem, *, even: bool) -> Conflict | dict[int, int]:
     """Two inputs of one direction and opposite labels; or pairs of opposite direction and label.
 
-    An even activation does not tell opposite directions apart.
+    An even activation has the same value at opposite directions.
     """
-    near = Lines.of(problem.inputs, NEAR_LINE).line
+    # Exact multiples are looked for among inputs whose directions differ by rounding.
+    near = Lines.of(problem.inputs, 1e-12).line
     shared = np.flatnonzero(np.bincount(near)[near] > 1)
     first: dict[tuple[int, ...], int] = {}
     partners: dict[int, int] = {}
@@ -349,8 +351,9 @@ def _linear_gordan(problem: InfiniteWidthProblem, samples: NDArray[np.int64]) ->
     """Weights >= 0 of the unit inputs of some samples whose labelled sum is proven to reach 0."""
     if not len(samples):
         return None
-    gates, group = np.ones((len(samples), 1)), np.zeros(1, dtype=np.int64)
-    linear = MarginProblem(problem.X[samples], problem.y[samples], gates, group)
+    gates = np.ones((len(samples), 1))
+    groups = np.zeros(1, dtype=np.int64)
+    linear = MarginProblem(problem.X[samples], problem.y[samples], gates, groups)
     found = solve(linear, "feature-space")
     if found.status is not Status.NOT_SEPARABLE:
         return None
@@ -362,9 +365,13 @@ def _conflict(problem: InfiniteWidthProblem, shares: Array) -> Conflict:
     alpha = shares / problem.sizes
     alpha /= alpha.sum()
     samples = np.flatnonzero(alpha)
-    names = ", ".join(map(str, samples[:5])) + (", ..." if len(samples) > 5 else "")
-    constant = ((problem.X == problem.X[0]).all(axis=0) & (problem.X[0] != 0)).any()
-    networks, cure = ("", "") if constant else (" without offsets", "append a constant, ")
+    names = ", ".join(map(str, samples[:5]))
+    if len(samples) > 5:
+        names += ", ..."
+    networks = " without offsets"
+    cure = "append a constant, "
+    if ((problem.X == problem.X[0]).all(axis=0) & (problem.X[0] != 0)).any():  # it is there
+        networks = cure = ""
     return Conflict(
         f"samples {names} contradict each other for every network{networks}: equal (or "
         "proportional) inputs with opposite labels, or inputs on lines through 0 whose labels no "

@@ -19,7 +19,7 @@ which is at most mu + 1/4 c' (mu I - M)^-1 c + const for every mu > lambda_max(M
 With several outputs ||h|| is at most the root of the sum of the squares of its components' bounds,
 along any axes.
 
-The relaxation is not in the paper of `solve`.
+The relaxation is not in the paper of `column_generation`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,13 @@ import numpy as np
 from implicit_bias.base.validation import Array
 from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked, unit
 
-ASCENT_STEPS = 60
-# Frank-Wolfe steps of the relaxation, and the step sizes that are tried.
-BOUND_ROUNDS = 60
-STEP_SIZES = np.append(np.linspace(1.0, 0.1, 10), 0.1 * 0.5 ** np.arange(1, 9))
-# Newton steps for the shift mu of the bound.
-SHIFT_STEPS = 8
 
-
-def ascend(function: Kinked, starts: Array) -> tuple[Array, Array]:
+def ascend(function: Kinked, starts: Array, steps: int = 60) -> tuple[Array, Array]:
     """Climb ||h|| from unit vectors (k, r): points (k, r) and the values ||h|| there (k,)."""
-    points, best, best_values = starts, starts, function.lengths(starts)
-    for step in range(ASCENT_STEPS):
+    points = starts
+    best = starts
+    best_values = function.lengths(starts)
+    for step in range(steps):
         points = unit(points + unit(_gradients(function, points)) / (1.0 + step))
         best, best_values = _better(function, best, best_values, points)
     for n_faces in range(function.rank):
@@ -72,10 +67,11 @@ class Relaxed:
 
 def upper_bound(function: Kinked) -> float:
     """Bound max ||h|| over the sphere from above, without its slack."""
-    bounds = [
-        max(relax(function.along(signed)).bound for signed in (axis, -axis))
-        for axis in main_axes(function)
-    ]
+    bounds = []
+    for axis in main_axes(function):
+        above = relax(function.along(axis)).bound
+        below = relax(function.along(-axis)).bound
+        bounds.append(max(above, below))
     return float(np.linalg.norm(bounds))
 
 
@@ -85,13 +81,19 @@ def main_axes(function: Kinked) -> Array:
     return np.asarray(np.linalg.svd(whole, full_matrices=False)[2])
 
 
-def relax(function: Kinked) -> Relaxed:
+def relax(function: Kinked, rounds: int = 60) -> Relaxed:
     """Maximise the relaxation of h, of one output, over the sphere; without its slack."""
-    rank, q, c = function.rank, np.abs(function.kinks[:, 0]), function.offset[0]
+    q = np.abs(function.kinks[:, 0])
+    c = function.offset[0]
     rising = function.kinks[:, 0] > 0
-    up, down = function.normals[rising], function.normals[~rising]
-    W, w, best = np.eye(rank) / rank, np.zeros(rank), function.size
-    for _ in range(BOUND_ROUNDS):
+    up = function.normals[rising]
+    down = function.normals[~rising]
+    W = np.eye(function.rank) / function.rank
+    w = np.zeros(function.rank)
+    best = function.size
+    step_sizes = np.append(np.linspace(1.0, 0.1, 10), 0.1 * 0.5 ** np.arange(1, 9))
+    for _ in range(rounds):
+        # F is linear at (W, w), with the matrix M: a bound, and the (S, s) that nearly reach it.
         d = np.maximum(_roots(up, W), EPS)
         images = down @ W
         falling = (down * q[~rising, None]).T @ unit(images)
@@ -101,15 +103,16 @@ def relax(function: Kinked) -> Relaxed:
         bound += 0.5 * float(q[rising] @ d) + 1e-12 * function.size
         best = min(best, bound)
         # F along the segment from (W, w) to (S, s): both squares are polynomials of the step.
-        t = STEP_SIZES[:, None]
+        t = step_sizes[:, None]
         roots = (1.0 - t) * d**2 + t * _roots(up, S) ** 2
         move = down @ S - images
         lengths = (images**2).sum(axis=1) + 2.0 * t * (images * move).sum(axis=1)
         lengths = lengths + t**2 * (move**2).sum(axis=1)
         along = np.sqrt(roots) @ q[rising] + t[:, 0] * float(c @ (s - w))
         along -= np.sqrt(np.maximum(lengths, 0.0)) @ q[~rising]
-        t_best = float(STEP_SIZES[int(along.argmax())])
-        W, w = W + t_best * (S - W), w + t_best * (s - w)
+        t_best = float(step_sizes[int(along.argmax())])
+        W = W + t_best * (S - W)
+        w = w + t_best * (s - w)
     distances = np.empty(len(q))
     distances[rising] = _roots(up, W)
     distances[~rising] = np.linalg.norm(down @ W, axis=1)
@@ -165,7 +168,7 @@ def _linear_maximum(M: Array, c: Array) -> tuple[float, Array, Array]:
     return bound, W, point
 
 
-def _best_shift(values: Array, c: Array) -> float:
+def _best_shift(values: Array, c: Array, steps: int = 8) -> float:
     """Find nearly the smallest mu + 1/4 sum c^2 / (mu - values) over mu > max(values).
 
     Its derivative vanishes where ||c / (mu - values)|| = 2: Newton's method on the inverse of the
@@ -174,7 +177,7 @@ def _best_shift(values: Array, c: Array) -> float:
     top = float(values[-1])
     tiny = 1e-9 * (float(np.abs(values).max()) + float(np.linalg.norm(c)) + TINY)
     mu = top + max(tiny, 0.5 * abs(float(c[-1])))
-    for _ in range(SHIFT_STEPS):
+    for _ in range(steps):
         point = 0.5 * c / (mu - values)
         square = float(point @ point)
         if square <= 1.0:  # the root is at the left end, or reached

@@ -33,19 +33,11 @@ from implicit_bias.base.validation import Array, as_finite, as_numbers, check_sh
 
 # Where exp(-r^2 / 2), even times a large power of r, has long been below rounding.
 RADIUS = 13.0
-# Nodes of the quadrature along the radius, and along each of the four sectors.
-RADIAL, ANGULAR = 96, 48
-# Degree of the interpolation of kappa in the angle.
-DEGREE = 128
-# What the quadrature may be off by, relative to kappa(1), before it is refused.
-ACCURACY = 1e-9
 # Hermite coefficients kept for bounds.
 HERMITE_TERMS = 400
 # Rows count as unit vectors up to this, or, where little depends on it, up to the second.
-UNIT, NEARLY_UNIT = 1e-9, 5e-6
-# Cosines this near to 1 or -1 are taken for it: rounding alone keeps parallel inputs from it, and
-# the square root that the arc cosine has there would raise 1e-16 to 1e-8.
-PARALLEL = 1e-14
+UNIT = 1e-9
+NEARLY_UNIT = 5e-6
 
 
 def unit_rows(X: ArrayLike, name: str = "X", tolerance: float = UNIT) -> Array:
@@ -78,8 +70,11 @@ def as_gram(gram: ArrayLike, name: str = "gram") -> Array:
 
 
 def without_rounding(cosines: Array) -> Array:
-    """Put cosines that rounding keeps from -1 or 1 there."""
-    return np.where(np.abs(cosines) > 1.0 - PARALLEL, np.sign(cosines), cosines)
+    """Replace cosines that differ from -1 or 1 by rounding alone by -1 or 1.
+
+    The arc cosine has a square root at its ends, which would turn an error of 1e-16 into 1e-8.
+    """
+    return np.where(np.abs(cosines) > 1.0 - 1e-14, np.sign(cosines), cosines)
 
 
 def arc_cosine_kernel(theta: ArrayLike) -> Array:
@@ -159,14 +154,36 @@ class Dual:
     Parameters
     ----------
     series : numpy.polynomial.Chebyshev
-        Kappa of the angle in [0, pi], of degree `DEGREE`.
+        Kappa of the angle in [0, pi].
     """
 
     series: Chebyshev
 
     @classmethod
-    def of(cls, function: Callable[[Tensor], Tensor], name: str) -> Dual:
+    def of(
+        cls,
+        function: Callable[[Tensor], Tensor],
+        name: str,
+        *,
+        degree: int = 128,
+        radial: int = 96,
+        angular: int = 48,
+        accuracy: float = 1e-9,
+    ) -> Dual:
         """Compute the dual of a function.
+
+        Parameters
+        ----------
+        function : callable
+            h, elementwise on tensors.
+        name : str
+            How it is called in an error.
+        degree : int
+            Degree of the interpolation in the angle.
+        radial, angular : int
+            Nodes of the quadrature along the radius, and along each of the four sectors.
+        accuracy : float
+            What the quadrature may be off by, relative to kappa(1).
 
         Raises
         ------
@@ -175,13 +192,14 @@ class Dual:
         """
 
         def values(angles: Array) -> Array:
-            return _gaussian_products(function, angles, RADIAL, ANGULAR)
+            return _gaussian_products(function, angles, radial, angular)
 
-        dual = cls(Chebyshev.interpolate(values, DEGREE, domain=[0.0, np.pi]))
+        dual = cls(Chebyshev.interpolate(values, degree, domain=[0.0, np.pi]))
+        # A finer quadrature at a few angles says how accurate this one is.
         angles = np.linspace(0, np.pi, 7)
-        finer = _gaussian_products(function, angles, RADIAL * 3 // 2, ANGULAR * 3 // 2)
+        finer = _gaussian_products(function, angles, radial * 3 // 2, angular * 3 // 2)
         error = float(np.abs(dual.at_angle(angles) - finer).max()) / max(abs(finer[0]), 1e-300)
-        if not error <= ACCURACY:
+        if not error <= accuracy:
             raise ValueError(
                 f"the quadrature for {name} is off by {error:.1e}: the function must be smooth "
                 "but at 0, and of moderate growth. Use finite_gram at a finite width"
@@ -208,13 +226,15 @@ def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> 
     half, weights = _rule(RADIUS, 2 * HERMITE_TERMS)
     u = np.concatenate([-half, half])
     # He_k / sqrt(k!) times exp(-u^2 / 4): bounded, so that no degree overflows.
-    previous, current = np.zeros_like(u), np.exp(-(u**2) / 4)
+    previous = np.zeros_like(u)
+    current = np.exp(-(u**2) / 4)
     integrand = _values(function, u) * np.tile(weights, 2) * current / math.sqrt(2 * np.pi)
     coefficients = np.empty(n_terms)
     for k in range(n_terms):
         coefficients[k] = integrand @ current
         following = (u * current - math.sqrt(k) * previous) / math.sqrt(k + 1)
-        previous, current = current, following
+        previous = current
+        current = following
     return coefficients
 
 

@@ -33,9 +33,6 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.validation import Array, as_features, as_finite, check_number, check_shape
 from implicit_bias.kernels.dual_kernels import arc_cosine_kernel, as_gram, gradient_kernel
 
-# Inputs of larger entries, or of smaller ones than 1 over this, have squares out of range.
-LARGEST = 1e150
-
 
 def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
     """Kappa between the rows of X (n, D) and those of ``others`` (n', D): shape (n, n').
@@ -50,10 +47,13 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
         Inputs that are not finite, of another number of features, or with squares out of range.
     """
     X = as_finite(X, "X", 2)
-    others = X if others is None else as_features(others, X.shape[1])
+    if others is None:
+        others = X
+    else:
+        others = as_features(others, X.shape[1])
     for inputs in (X, others):
         sizes = np.abs(inputs[inputs.any(axis=1)]).max(axis=1, initial=0.0)
-        if not ((sizes >= 1 / LARGEST) & (sizes <= LARGEST)).all():
+        if not ((sizes >= 1e-150) & (sizes <= 1e150)).all():
             raise ValueError(
                 "the squares of inputs over- or underflow: scale X to entries of about 1 (the "
                 "kernel is multiplied by the square of that scale)"
@@ -67,8 +67,8 @@ def smallest_eigenvalue(X: ArrayLike) -> float:
 
     It is 0 in three cases alone: an input is 0; two inputs point in the same direction; or those
     inputs whose opposites occur, too, are linearly dependent, one of each pair taken. For kappa
-    has all even powers of the cosine, which tell any two lines apart, but of the odd ones, which
-    tell an input from its opposite, the first alone. (Not in the paper; derived here.)
+    has all even powers of the cosine, which distinguish any two lines, but only the first of the
+    odd ones, which distinguish an input from its opposite. (Not in the paper; derived here.)
 
     Raises
     ------
@@ -96,7 +96,8 @@ def modes(gram: Array, residual: ArrayLike) -> tuple[Array, Array]:
     ValueError
         Not one entry a sample, or a matrix that is not finite and symmetric.
     """
-    gram, residual = as_gram(gram), as_finite(residual, "residual", 1)
+    gram = as_gram(gram)
+    residual = as_finite(residual, "residual", 1)
     check_shape(residual, "residual", gram.shape[:1], "one entry a sample of the Gram matrix")
     values, vectors = scipy.linalg.eigh(gram)
     return values, (vectors.T @ residual) ** 2 / len(residual)

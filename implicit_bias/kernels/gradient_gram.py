@@ -16,7 +16,7 @@ u = F(X), takes the residual r = u - y to (I - s G) r, so
 
 (`gated_least_squares.predicted_losses`), and in gradient flow the factor is exp(-2 lambda_i t)
 (equation 3 of [P], `gated_least_squares.flow_losses`): the small eigenvalues of G are the slow
-directions. As m grows, G goes to
+directions. As m grows, G converges to
 
     G_ij = <x_i, x_j> kappa(<x_i, x_j>) = sum_k c_k^2 <x_i, x_j>^(k + 1)          (||x_i|| = 1),
 
@@ -68,8 +68,10 @@ from implicit_bias.base.validation import (
 )
 from implicit_bias.kernels import dual_kernels
 
-# Rows of W that are drawn at once, and entries of the gates that are held at once.
-ROWS, BLOCK = 2**12, 2**20
+# Rows of W that are drawn at once.
+ROWS = 2**12
+# Entries of the gates that are held at once.
+BLOCK = 2**20
 
 
 # --- activations ---------------------------------------------------------------------------
@@ -179,16 +181,17 @@ def polynomial(coefficients: Sequence[float]) -> Activation:
             result = result * z + coefficient
         return result
 
-    name = " ".join(_term(b, degree) for degree, b in enumerate(coefficients) if b)
-    return Activation(name.removeprefix("+ "), value)
-
-
-def _term(coefficient: float, degree: int) -> str:
-    """Write one term of a polynomial, sign first."""
-    sign = "-" if coefficient < 0 else "+"
-    power = ("", "z")[degree] if degree < 2 else f"z^{degree}"
-    factor = "" if degree and abs(coefficient) == 1 else f"{abs(coefficient):g}"
-    return " ".join(filter(None, (sign, factor, power)))
+    words = []
+    for degree, coefficient in enumerate(coefficients):
+        if coefficient:
+            words.append("-" if coefficient < 0 else "+")
+            if degree == 0 or abs(coefficient) != 1:
+                words.append(f"{abs(coefficient):g}")
+            if degree == 1:
+                words.append("z")
+            elif degree > 1:
+                words.append(f"z^{degree}")
+    return Activation(" ".join(words).removeprefix("+ "), value)
 
 
 ACTIVATIONS = {
@@ -287,10 +290,14 @@ def finite_gram(
     _check_activation(activation)
     check_flag(train_readouts, "train_readouts")
     samples = torch.tensor(as_finite(X, "X", 2), device=as_device(device))
-    n_classes = 1 if readouts is None else math.prod(np.shape(readouts)[1:])
-    agreement = samples.new_zeros((n_classes * len(samples),) * 2)
+    n_classes = 1
+    if readouts is not None:
+        n_classes = math.prod(np.shape(readouts)[1:])
+    size = n_classes * len(samples)
+    agreement = samples.new_zeros((size, size))
     hidden = samples.new_zeros((len(samples), len(samples)))
-    width, most = 0, max(1, BLOCK // max(1, len(agreement)))
+    width = 0
+    most = max(1, BLOCK // max(1, size))
     for inputs, gates in _layer(samples, activation, weights, readouts, biases, most):
         width += inputs.shape[1]
         agreement += gates @ gates.T
@@ -312,7 +319,7 @@ def _layer(
     most: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield inputs (n, rows) and gates (C n, rows) of units, in blocks of at most this many."""
-    width, parts = 0, dict[str, Tensor]()
+    parts = dict[str, Tensor]()
     if readouts is not None:
         axes = max(1, np.ndim(readouts))
         parts["readouts"] = torch.tensor(as_finite(readouts, "readouts", axes)).to(samples)
@@ -320,6 +327,7 @@ def _layer(
         parts["biases"] = torch.tensor(as_finite(biases, "biases", 1)).to(samples)
     if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
         raise TypeError(f"weights must be blocks of rows, such as [W], got {weights!r:.99}")
+    width = 0
     for given in weights:
         block = as_finite(given, "each block of weights", 2)
         if block.shape[1] != samples.shape[1]:
@@ -328,9 +336,11 @@ def _layer(
                 "pass one row a unit, with as many columns as X"
             )
         for rows in torch.split(torch.tensor(block).to(samples), most):
-            units = slice(width, width := width + len(rows))
-            for name in [name for name, part in parts.items() if len(part) < width]:
-                raise ValueError(f"there are fewer {name} than units: pass one a unit")
+            units = slice(width, width + len(rows))
+            width += len(rows)
+            for name, part in parts.items():
+                if len(part) < width:
+                    raise ValueError(f"there are fewer {name} than units: pass one a unit")
             inputs = samples @ rows.T
             if "biases" in parts:
                 inputs += parts["biases"][units]
@@ -387,13 +397,16 @@ def finite_eigenvalues(
     _check_activation(activation)
     check_flag(train_readouts, "train_readouts")
     X = as_finite(X, "X", 2)
-    triangle, width = np.zeros((0, len(X))), 0
+    triangle = np.zeros((0, len(X)))
+    width = 0
     for inputs, gates in _layer(torch.tensor(X), activation, weights, readouts, biases, ROWS):
         width += inputs.shape[1]
         # Row-major: row k d + e of M is feature e of unit k.
         gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
-        values = [activation.value(inputs).numpy().T] if train_readouts else []
-        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, gradients, *values]), mode="r"))
+        rows = [triangle, gradients]
+        if train_readouts:
+            rows.append(activation.value(inputs).numpy().T)
+        triangle = np.asarray(np.linalg.qr(np.vstack(rows), mode="r"))
     return squares_of_singular(triangle, len(X)) / width
 
 
@@ -454,12 +467,10 @@ def infinite_gram(
             f"{readouts!r}: of readouts V (C, m) pass V @ V.T / m"
         )
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
-    gram = np.asarray(
-        np.kron(moment, dual_kernels.gradient_kernel(rho, activation.kappa.at_angle)), np.float64
-    )
+    gram = np.kron(moment, dual_kernels.gradient_kernel(rho, activation.kappa.at_angle))
     if train_readouts:
         gram += np.kron(np.eye(len(moment)), activation.dual(rho))
-    return gram
+    return np.asarray(gram)
 
 
 def correlations(X: ArrayLike, activation: Activation) -> Iterator[Array]:

@@ -73,7 +73,8 @@ class LeastSquares:
 
     def decision(self, X: ArrayLike, gates: GateMatrix | ArrayLike) -> Array:
         """f(x_n), shape (n,) or (n, p), of inputs X (n, D) and their gates (n, k)."""
-        X, gates = validation.as_features(X, self.coef.shape[-1]), _as_gates(gates)
+        X = validation.as_features(X, self.coef.shape[-1])
+        gates = _as_gates(gates)
         check_rows(X=len(X), gates=len(gates))
         validation.check_shape(gates, "gates", (len(X), self.coef.shape[-2]), "one column a unit")
         return decision(X, gates, self.coef)
@@ -116,41 +117,48 @@ def least_squares(
     (array([[1.]]), 1, 3.0)
     """
     X = validation.as_finite(X, "X", 2)
-    y = validation.as_finite(y, "y", 2 if validation.as_numbers(y, "y").ndim == 2 else 1)
+    n_axes = 2 if validation.as_numbers(y, "y").ndim == 2 else 1
+    y = validation.as_finite(y, "y", n_axes)
     gates = _as_gates(gates)
     check_rows(X=len(X), gates=len(gates), y=len(y))
     validation.check_number(ridge, "ridge", "[0, inf]")
     if 0 in (X.size, gates.size, y.size):
         raise ValueError(f"nothing to fit: X has shape {X.shape}, gates {gates.shape}, y {y.shape}")
-    features_size = float(np.abs(X).max()) * float(np.abs(gates).max())
-    for size, name in ((features_size, "X or of the gates"), (float(np.abs(y).max()), "y")):
-        if size and not SMALLEST_NORM <= size <= 1.0 / SMALLEST_NORM:
-            raise ValueError(
-                f"the squares of {name} over- or underflow: rescale {name[:1]} to about 1"
-            )
+    _check_squares(float(np.abs(X).max()) * float(np.abs(gates).max()), "X or of the gates")
+    _check_squares(float(np.abs(y).max()), "y")
     targets = y.reshape(len(y), -1)  # (m, p)
-    n_units, n_features = gates.shape[1], X.shape[1]
+    n_units = gates.shape[1]
+    n_features = X.shape[1]
     if n_units * n_features < len(X):
+        # W = (Phi' Phi + ridge)^-1 Phi' y, on the eigenvectors of positive eigenvalue
         features = gated_features(X, gates)
         values, vectors = positive_eigen(features.T @ features)
         flat = vectors @ ((vectors.T @ (features.T @ targets)) / (values + ridge)[:, None])
         coef = flat.T.reshape(-1, n_units, n_features)
         residual = targets - features @ flat
     else:
+        # W = Phi' (K + ridge)^-1 y
         values, vectors = positive_eigen(gated_gram(X, gates))
         inside = vectors.T @ targets  # (r, p)
         dual = vectors @ (inside / (values + ridge)[:, None])  # K^+ y where there is no ridge
         coef = np.stack([gates.T @ (X * column[:, None]) for column in dual.T])
         residual = targets - vectors @ (inside * (values / (values + ridge))[:, None])
-    loss = float(np.mean(residual**2))
-    return LeastSquares(coef[0] if y.ndim == 1 else coef, len(values), loss)
+    if y.ndim == 1:
+        coef = coef[0]
+    return LeastSquares(coef, len(values), float(np.mean(residual**2)))
 
 
 def _as_gates(gates: GateMatrix | ArrayLike) -> Array:
     """Return gates (n, k) as numbers: products of truth values or small integers are such again."""
-    return validation.as_finite(
-        sp.csr_array(gates).toarray() if sp.issparse(gates) else gates, "gates", 2
-    )
+    if sp.issparse(gates):
+        gates = sp.csr_array(gates).toarray()
+    return validation.as_finite(gates, "gates", 2)
+
+
+def _check_squares(size: float, name: str) -> None:
+    """Refuse a largest entry whose square is out of the range of float64."""
+    if size and not SMALLEST_NORM <= size <= 1.0 / SMALLEST_NORM:
+        raise ValueError(f"the squares of {name} over- or underflow: rescale {name[:1]} to about 1")
 
 
 def check_rows(**rows: int) -> None:

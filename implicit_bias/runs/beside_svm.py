@@ -23,7 +23,7 @@ from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
 from implicit_bias.training import limit
-from implicit_bias.training.driver import OnProgress
+from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig, LimitResult
 
 

@@ -18,7 +18,7 @@ from implicit_bias.runs import command
 from implicit_bias.runs.beside_svm import fit_beside_svm
 from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, chosen
 from implicit_bias.runs.data import Data, rows_left_out
-from implicit_bias.training.driver import OnProgress
+from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
 
 GLN = "gd-gln"

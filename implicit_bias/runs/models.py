@@ -12,7 +12,7 @@ from implicit_bias.networks import Network
 from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
 from implicit_bias.runs.configuration import RunConfig, chosen
 from implicit_bias.runs.data import Data
-from implicit_bias.training.driver import OnProgress
+from implicit_bias.training.history import OnProgress
 
 # These take what gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")

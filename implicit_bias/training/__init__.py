@@ -4,15 +4,13 @@
 file              what
 ================  ==========================================================================
 configuration.py  how to train, by mini-batches or towards the limit; needs no torch
+losses.py         exponential-like losses, and the check that a loss is one
 optimizers.py     torch's optimizers and sign descent by name
+history.py        what a training records on its way, and what it returns
 minibatch.py      (mini-batch) gradient descent with momentum, and local learning
-trainee.py        what is trained towards its limit: our networks, or any homogeneous module
-objective.py      the log of the loss of full batches, in chunks, and its gradient
+trainee.py        a module's log loss as a function of its weights, and its gradient
 limit.py          descent on it towards infinite time
 steepest.py       the same in another norm than l2: steepest descent with momentum
-driver.py         the loop of every training, which Ctrl-C ends, and what results share
-losses.py         exponential-like losses, and the check that a loss is one
-history.py        what is measured of a network on the way
 ================  ==========================================================================
 
 The names below are imported on first use: a configuration alone does not load torch.

@@ -41,9 +41,21 @@ MOST_POINTS = 10**7
 def _make_plain(config: TrainingConfig | LimitConfig) -> None:
     """Make int and float of its numbers, those of numpy say, which torch or JSON refuse."""
     for name, value in vars(config).items():
-        if isinstance(value, Real):
-            plain = int(value) if isinstance(value, Integral) else float(value)
-            object.__setattr__(config, name, plain)
+        if isinstance(value, Integral):
+            object.__setattr__(config, name, int(value))
+        elif isinstance(value, Real):
+            object.__setattr__(config, name, float(value))
+
+
+def _check_loss(loss: LossName | MarginLoss, *, exponential_like: bool = False) -> None:
+    """Check a loss; one of a name that is known without loading torch."""
+    if isinstance(loss, str) and loss in get_args(LossName):
+        return
+    from implicit_bias.training.losses import as_loss, check_exponential_like
+
+    found = as_loss(loss)
+    if exponential_like:
+        check_exponential_like(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +76,10 @@ class TrainingConfig:
     momentum : float
         Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
     optimizer : {"sgd", "sign", "adam", "adamw", "muon"} or callable
-        What makes a step of the gradient, see `training.optimizers`; each goes to the margin of a
-        norm of its own. A callable makes a torch optimizer of the list of parameters; of its step
-        sizes ``decay`` alone changes anything, and ``learning_rate`` and ``momentum`` do not
-        count.
+        What makes a step of the gradient, see `training.optimizers`; each is biased towards the
+        maximum margin of a norm of its own. A callable makes a torch optimizer of the list of
+        parameters. Its step sizes are multiplied by ``decay``, too, and it has its own learning
+        rate and momentum: ``learning_rate`` and ``momentum`` are ignored.
     loss : {"logistic", "exponential", "cross-entropy"} or MarginLoss
         Loss of a margin, of many classes that of `margins.soft_margins`; the mean over the batch
         is minimised. The cross-entropy is the logistic loss.
@@ -127,10 +139,7 @@ class TrainingConfig:
                 check_count(step, "each step to record", 0, self.steps)
         else:
             check_count(self.record, "record", 2, MOST_POINTS)
-        if not (isinstance(self.loss, str) and self.loss in get_args(LossName)):
-            from implicit_bias.training.losses import as_loss
-
-            as_loss(self.loss)
+        _check_loss(self.loss)
         _make_plain(self)
 
     def step_size(self, step: int) -> float:
@@ -139,16 +148,16 @@ class TrainingConfig:
 
     def decayed(self, step: int) -> float:
         """Share of the first step size that the update after ``step`` updates has."""
-        return self.decay if step >= self.decay_at * self.steps else 1.0
+        if step >= self.decay_at * self.steps:
+            return self.decay
+        return 1.0
 
     @property
     def limit_norm(self) -> str:
         """Norm whose margin the optimizer maximises in the limit; "" of a callable."""
-        return "" if callable(self.optimizer) else options.OPTIMIZER_LIMITS[self.optimizer].norm
-
-    def is_recorded(self, step: int) -> bool:
-        """Whether the history has a point at this step."""
-        return step in self.recorded_steps
+        if callable(self.optimizer):
+            return ""
+        return options.OPTIMIZER_LIMITS[self.optimizer].norm
 
     @cached_property
     def recorded_steps(self) -> frozenset[int]:
@@ -219,9 +228,10 @@ class LimitConfig:
     def __post_init__(self) -> None:
         check_count(self.steps, "steps")
         check_count(self.record, "record", 1, MOST_POINTS)
-        for name in ("friction", "scale_friction"):
-            if getattr(self, name) is not None:
-                check_number(getattr(self, name), name, "(0, inf)")
+        if self.friction is not None:
+            check_number(self.friction, "friction", "(0, inf)")
+        if self.scale_friction is not None:
+            check_number(self.scale_friction, "scale_friction", "(0, inf)")
         check_number(self.momentum, "momentum", "[0, 1)")
         check_choice(self.method, "method", options.METHOD_NAMES)
         if isinstance(self.norm, str):
@@ -230,10 +240,7 @@ class LimitConfig:
             _ = self.geometry  # which checks it
         if self.chunk is not None:
             check_count(self.chunk, "chunk")
-        if not (isinstance(self.loss, str) and self.loss in get_args(LossName)):
-            from implicit_bias.training.losses import as_loss, check_exponential_like
-
-            check_exponential_like(as_loss(self.loss))
+        _check_loss(self.loss, exponential_like=True)
         _make_plain(self)
 
     @property
@@ -241,7 +248,9 @@ class LimitConfig:
         """The norm of the parameters."""
         from implicit_bias.norms.tensors import as_parameter_norm
 
-        return as_parameter_norm("l2" if self.norm is None else self.norm)
+        if self.norm is None:
+            return as_parameter_norm("l2")
+        return as_parameter_norm(self.norm)
 
     @property
     def limit_norm(self) -> str:
@@ -252,9 +261,10 @@ class LimitConfig:
         """Whether the history has a point at this step: log-spaced, and step 0."""
         if step == 0:
             return True
-        index = round(self.record * math.log10(step))
+        nearest = round(self.record * math.log10(step))
         # Early points coincide, so the neighbours of the nearest one count too.
-        return any(round(10 ** (i / self.record)) == step for i in (index - 1, index, index + 1))
+        points = (nearest - 1, nearest, nearest + 1)
+        return any(round(10 ** (point / self.record)) == step for point in points)
 
 
 @dataclass(frozen=True, kw_only=True)

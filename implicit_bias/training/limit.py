@@ -16,7 +16,7 @@ theta      (P,)   weights
 g          (P,)   gradient of F at the extrapolated point
 s                 step size: halved until F falls by at least s ||g||^2 / 2, which keeps s below
                   1 / (curvature along g), and to no less than F - 1, or -1 where F > 0; times
-                  `GROWTH` after success
+                  `growth` after success
 v          (P,)   last change of the weights, v = v_r + v_t: along theta, and across it
 k                 steps since the velocity was last 0
 =========  =====  ================================================================================
@@ -56,7 +56,7 @@ so at rest, and ||g|| ||theta|| is no rounding error, steepest descent (`trainin
 over for good: its steps decay, and F may rise in one. Of 24 ReLU networks of 64 units on 3 x 3
 clusters, 11 had stopped for this reason after 1,500 steps. Weights that approach a kink slowly are
 stopped by it, too: F falls in each step, but the steps shrink towards 0, and so do the gains. So a
-step size counts as none below `FLAT` of ||theta||^2 / (1 + |F|)^2, about 1 / (curvature) without
+step size counts as none below `flat` of ||theta||^2 / (1 + |F|)^2, about 1 / (curvature) without
 kinks: it was 3e-4 to 5e-3 of it in ReLU networks of two and three layers, 1e-6 to 1e-4 in low-rank
 updates of residual blocks, and fell to 1e-12 where such a network was stopped. A linear module has
 no kinks, and any step size counts.
@@ -74,9 +74,8 @@ and Telgarsky (2021) for the rate 1/k^2 of the margin of linear predictors.
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any, TypeAlias, final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -93,37 +92,21 @@ from implicit_bias.modules.optimizers import geometry_of, left_out
 from implicit_bias.norms.tensors import PARAMETER_NORMS
 from implicit_bias.training.configuration import LimitConfig as LimitConfig
 from implicit_bias.training.configuration import Method as Method
-from implicit_bias.training.driver import Ending as Ending
-from implicit_bias.training.driver import OnProgress, Result, drive
-from implicit_bias.training.history import HistoryPoint
-from implicit_bias.training.objective import Objective, State
+from implicit_bias.training.history import Ending as Ending
+from implicit_bias.training.history import HistoryPoint, Observer, OnProgress, Result
+from implicit_bias.training.losses import as_loss
 from implicit_bias.training.steepest import SteepestDescent
-from implicit_bias.training.trainee import Inputs, Trainee, as_trainee, predicted
+from implicit_bias.training.trainee import (
+    Inputs,
+    State,
+    Trainee,
+    as_trainee,
+    check_homogeneous,
+    predicted,
+)
 
 # Of a network of this package, or of the module that is trained.
 Measure: TypeAlias = Callable[[Any], Mapping[str, float]]
-
-# Default frictions r and R of a module with units; until the samples are separated r is 1.
-FRICTION = 2.0
-SCALE_FRICTION = 15.0
-# What the step size is multiplied by after each step.
-GROWTH = 1.1
-# Most by which a step may lower F below 0.
-MOST_GAINED = 1.0
-# A decrease below this share of F is rounding.
-ROUNDING = 1e-15
-# A step size below this share of the one of a smooth F of that size is due to a kink.
-FLAT = 1e-8
-# Weights are stationary where ||g|| ||theta||, the change of F by a relative change of the weights,
-# is below this; F then is within about its square of the least.
-STATIONARY = 1e-6
-
-# Extrapolation across and along the weights, a and b, after k steps without a restart.
-METHODS: dict[Method, Callable[[float, int, float, float], tuple[float, float]]] = {
-    "plain": lambda mu, k, r, R: (0.0, 0.0),
-    "momentum": lambda mu, k, r, R: (mu, mu),
-    "accelerated": lambda mu, k, r, R: (k / (k + r), k / (k + R)),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +128,10 @@ class ComparisonPredictor:
         object.__setattr__(self, "X", as_finite(self.X, "X", 2))
         ndim = 2 if np.ndim(self.decision) == 2 else 1
         object.__setattr__(self, "decision", as_finite(self.decision, "decision", ndim))
-        n, m = len(self.X), len(self.decision)
-        if n != m or n == 0:
-            raise ValueError(f"{n} inputs and {m} decisions: give one for each")
+        if len(self.X) != len(self.decision) or len(self.X) == 0:
+            raise ValueError(
+                f"{len(self.X)} inputs and {len(self.decision)} decisions: give one for each"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,10 +171,6 @@ class LimitPoint(HistoryPoint):
     disagreement: float = math.nan
     gap: float = math.nan
     measures: Mapping[str, float] = field(default_factory=dict)
-
-
-# Names of the history's columns that no measure of the caller's may have.
-OWN_COLUMNS = {"normalised_margin", *(column.name for column in fields(LimitPoint))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -317,8 +297,10 @@ def train_to_limit(
     >>> model.history()[-1].min_margin > 0
     True
     """
+    # --- what is asked for
     check_goals(until_excess, stop_at_gap)
-    config = LimitConfig() if config is None else config
+    if config is None:
+        config = LimitConfig()
     if not isinstance(config, LimitConfig):
         raise TypeError(
             f"config must be a LimitConfig, got {config!r}: pass LimitConfig(steps=...)"
@@ -326,37 +308,130 @@ def train_to_limit(
     check_flag(leading, "leading")
     if not isinstance(reference, ComparisonPredictor | None):
         raise TypeError(f"reference must be a ComparisonPredictor, got {reference!r}")
-    for name, called in (("measure", measure), ("on_point", on_point)):
-        if called is not None and not callable(called):
-            raise TypeError(f"{name} must be a function, got {called!r}")
+    functions = {"measure": measure, "on_point": on_point, "on_progress": on_progress}
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} must be a function, got {function!r}")
+    if optimum is not None:
+        check_number(optimum, "optimum", "(0, inf)")
+    elif until_excess is not None:
+        raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")
     deadline = Deadline.asked(max_seconds)
-    module, norm = as_module(module), config.geometry
+    module = as_module(module)
+    if stop_at_gap is not None:
+        check_homogeneous(module)
     if optimizer is not None:
-        if frozen := left_out(module, optimizer):
+        frozen = left_out(module, optimizer)
+        if frozen:
             raise ValueError(f"{frozen[0]!r} is in no optimizer: add it, or requires_grad_(False)")
-        own = geometry_of(optimizer, module).norm
-        if config.norm is not None and norm != own:
-            raise ValueError(f"norm= is {norm.name}, that of optimizer= {own.name}: leave one out")
-        config, norm = replace(config, norm=own), own
+        norm = geometry_of(optimizer, module).norm
+        if config.norm is not None and config.geometry != norm:
+            raise ValueError(
+                f"norm= is {config.limit_norm}, that of optimizer= {norm.name}: leave one out"
+            )
+        config = replace(config, norm=norm)
+
     with one_thread_if_small(module, inputs):
-        trainee = as_trainee(module, inputs, labels, norm, config.chunk, leading=leading)
-        run = _Run(
-            _objective(trainee, config),
-            optimum,
-            until_excess,
-            stop_at_gap,
-            reference,
-            measure,
-            deadline,
+        loss = as_loss(config.loss)
+        trainee = as_trainee(
+            module, inputs, labels, config.geometry, config.chunk, loss=loss, leading=leading
         )
-        return drive(run, LimitResult, on_point=on_point, on_progress=on_progress)
+        if optimum is not None and not trainee.has_margin_problem:
+            raise ValueError(
+                "a network of several hidden layers, or one homogeneous in the limit only, has no "
+                "convex program whose optimum its norm could exceed: leave optimum out"
+            )
+        descent: Descent | SteepestDescent
+        if trainee.norm == PARAMETER_NORMS["l2"]:
+            descent = Descent(trainee, config)
+        else:
+            descent = SteepestDescent(trainee, config)
+        observe = Observer(module, trainee.inputs, trainee.labels, loss, trainee.size, config.chunk)
 
+        def excess_at(state: State) -> float:
+            """Excess of the norm over the optimum; nan without one."""
+            if optimum is None:
+                return math.nan
+            trainee.set_weights(state.weights)
+            return excess(norm_at_margin_1(trainee.size(), state.min_margin), optimum)
 
-def _objective(trainee: Trainee, config: LimitConfig) -> Objective:
-    """Return what does the steps."""
-    if trainee.norm == PARAMETER_NORMS["l2"]:
-        return _Descent(trainee, config)
-    return SteepestDescent(trainee, config)
+        def point_at(state: State) -> LimitPoint:
+            """Measure all that is recorded."""
+            trainee.set_weights(state.weights)
+            gap = math.nan
+            if stop_at_gap is not None:
+                gap = trainee.gap(deadline)
+            measures = dict[str, float]()
+            if measure is not None:
+                measures = _checked_measures(measure(module))
+            disagreement = math.nan
+            if reference is not None:
+                theirs = torch.tensor(reference.decision, device=trainee.labels.device)
+                differs = trainee.predictions(reference.X) != predicted(theirs)
+                disagreement = differs.double().mean().item()
+            return LimitPoint(
+                **vars(observe(state.step)),
+                evaluations=state.evaluations,
+                restarts=state.restarts,
+                log_loss=state.log_loss,
+                step_size=state.step_size,
+                balance=trainee.balance(),
+                excess=excess_at(state),
+                disagreement=disagreement,
+                gap=gap,
+                measures=measures,
+            )
+
+        # --- the descent
+        began = time.perf_counter()
+        state = trainee.start()
+        history = list[LimitPoint]()
+        seconds_of_step = 0.0
+        seconds_of_point = 0.0
+        ending: Ending | None = None
+        try:
+            while ending is None:
+                if config.is_recorded(state.step):
+                    started = time.perf_counter()
+                    history.append(point_at(state))
+                    seconds_of_point = time.perf_counter() - started
+                    if on_point is not None:
+                        on_point(history[-1])
+                if on_progress is not None:
+                    reached = f"log loss {state.log_loss:.4g}"
+                    if optimum is not None:
+                        reached += f", excess {percent(excess_at(state))}"
+                    on_progress(state.step, config.steps, reached)
+
+                if until_excess is not None and excess_at(state) <= until_excess:
+                    ending = Ending.REACHED
+                elif stop_at_gap is not None and history[-1].gap <= stop_at_gap:
+                    ending = Ending.GAP
+                elif state.step >= config.steps:
+                    ending = Ending.STEPS
+                elif not deadline.allows(seconds_of_step + seconds_of_point):
+                    ending = Ending.TIME
+                else:
+                    started = time.perf_counter()
+                    following = descent.advance(state)
+                    seconds_of_step = time.perf_counter() - started
+                    if following is None:
+                        ending = Ending.STALLED
+                    else:
+                        state = following  # at once: Ctrl-C leaves a state that is whole
+        except KeyboardInterrupt:
+            ending = Ending.INTERRUPTED
+        finally:  # an error of the module or of the caller's measure leaves what was reached, too
+            trainee.set_weights(state.weights)
+        if not history or history[-1].step < state.step:
+            history.append(point_at(state))
+        return LimitResult(
+            network=module,
+            config=config,
+            history=tuple(history),
+            ending=ending,
+            seconds=time.perf_counter() - began,
+        )
 
 
 def check_goals(until_excess: float | None = None, stop_at_gap: float | None = None) -> None:
@@ -373,44 +448,100 @@ def check_goals(until_excess: float | None = None, stop_at_gap: float | None = N
         check_number(until_excess, "until_excess", "(0, inf]")
 
 
-@final
-class _Descent(Objective):
-    """Descent on F in the Euclidean metric."""
+def _checked_measures(measures: object) -> dict[str, float]:
+    """Refuse what a function of the caller's has measured, if it cannot be in the history."""
+    if not isinstance(measures, Mapping):
+        raise TypeError(f"measure must return numbers by name, got {measures!r}")
+    columns = {"normalised_margin"}.union(column.name for column in fields(LimitPoint))
+    clashes = sorted(columns & measures.keys())
+    if clashes:
+        raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
+    return {name: float(value) for name, value in measures.items()}
 
-    @cached_property
-    def across_kinks(self) -> SteepestDescent:
-        """What goes on where no step size lowers F; a state with a spread is one of its own."""
-        return SteepestDescent(self.trainee, self.config)
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """Descent on F in the Euclidean metric.
+
+    Parameters
+    ----------
+    trainee : Trainee
+        Module and samples.
+    config : LimitConfig
+        How to train.
+    friction, scale_friction : float
+        r and R of a module with units where the configuration has none; until the samples are
+        separated r is 1.
+    growth : float
+        What the step size is multiplied by after each step.
+    most_gained : float
+        Most by which a step may lower F below 0.
+    rounding : float
+        A decrease below this fraction of F is rounding.
+    flat : float
+        A step size below this fraction of that of a smooth F of this size is due to a kink.
+    stationary : float
+        Weights are stationary where ||g|| ||theta||, the change of F by a relative change of the
+        weights, is below this; F then is within about its square of the least.
+    """
+
+    trainee: Trainee
+    config: LimitConfig
+    friction: float = 2.0
+    scale_friction: float = 15.0
+    growth: float = 1.1
+    most_gained: float = 1.0
+    rounding: float = 1e-15
+    flat: float = 1e-8
+    stationary: float = 1e-6
 
     def advance(self, state: State) -> State | None:
         """Do one step; None at stationary weights."""
-        if state.spread > 0:
-            return self.across_kinks.advance(state)
-        point = self._extrapolate(state)
-        at_point, g, _ = self.descend(point)
+        steepest = SteepestDescent(self.trainee, self.config)
+        if state.variation > 0:  # steepest descent took over, at a kink
+            return steepest.advance(state)
+
+        # --- the gradient at the extrapolated point
+        point = self.extrapolate(state)
+        at_point, g, _ = self.trainee.differentiate(point)
         square = (g @ g).item()
-        flat = 0.0
-        if self.has_units:
-            ratio = state.weights.norm().item() / (1.0 + abs(at_point))
-            flat = FLAT * ratio * ratio
-        s, evaluations = state.step_size, state.evaluations
+        size = state.weights.norm().item()
+
+        # --- backtracking: s is halved until F falls by s ||g||^2 / 2 at least, but by no more
+        # than down to F - 1, or to -1 where F > 0. No step size is found where s is below the
+        # least that counts, at a kink, or where what it could gain is rounding.
+        least = 0.0
+        if self.trainee.has_units:
+            least = self.flat * (size / (1.0 + abs(at_point))) ** 2
+        smallest_gain = self.rounding * max(1.0, abs(at_point))
+        largest_gain = self.most_gained + max(0.0, at_point)
+        s = state.step_size
+        evaluations = state.evaluations
         while True:
             weights = point - s * g
-            log_loss, min_margin = self.value(weights)
+            log_loss, min_margin, _ = self.trainee.evaluate(weights)
             evaluations += 1
             gained = at_point - log_loss
-            if 0.5 * s * square <= gained <= MOST_GAINED + max(0.0, at_point) and gained > 0:
+            if gained > 0 and 0.5 * s * square <= gained <= largest_gain:
+                found = True
                 break
             s /= 2
-            if not (s > flat and s * square > ROUNDING * max(1.0, abs(at_point))):
-                if state.age == 0:
-                    if not math.sqrt(square) * state.weights.norm().item() > STATIONARY:
-                        return None
-                    return self.across_kinks.advance(replace(state, evaluations=evaluations))
-                log_loss = math.inf  # the velocity may have led astray: restart
-                s = state.step_size
+            # Not `<=`: an extrapolation too far makes nan of the gradient.
+            if not (s > least and s * square > smallest_gain):
+                found = False
                 break
-        if log_loss > state.log_loss:
+
+        # --- at rest, where no velocity has led astray: the weights are stationary, or at a kink
+        if not found and state.age == 0:
+            if not math.sqrt(square) * size > self.stationary:
+                return None
+            return steepest.advance(replace(state, evaluations=evaluations))
+
+        # --- restart, where F rises: the step is taken back. If no step size was found from the
+        # extrapolated point, the one before is as good as any.
+        if not found or log_loss > state.log_loss:
+            if not found:
+                s = state.step_size
             return replace(
                 state,
                 step=state.step + 1,
@@ -420,121 +551,48 @@ class _Descent(Objective):
                 evaluations=evaluations,
                 restarts=state.restarts + 1,
             )
-        changed = {"velocity": weights - state.weights, "evaluations": evaluations}
-        return state.after(weights, log_loss, min_margin, GROWTH * s, **changed)
 
-    def _extrapolate(self, state: State) -> Tensor:
-        theta, v = state.weights, state.velocity
-        config = self.config
-        separated = state.min_margin > 0
-        r = config.friction or (FRICTION if self.has_units and separated else 1.0)
-        R = config.scale_friction or (SCALE_FRICTION if self.has_units else 1.0)
-        a, b = METHODS[config.method](config.momentum, state.age, r, R)
-        square = (theta @ theta).item()
-        along = (v @ theta).item() / square if square > 0 else 0.0
-        return (1.0 + (b - a) * along) * theta + a * v
-
-
-@dataclass(eq=False)
-class _Run:
-    """A training towards the limit, as `drive` sees it: its state and its history."""
-
-    descent: Objective
-    optimum: float | None
-    until_excess: float | None
-    stop_at_gap: float | None
-    reference: InitVar[ComparisonPredictor | None]
-    measure: Measure | None
-    deadline: Deadline
-    took: float = 0.0  # seconds of the last step, and of the last point of the history
-    measured: float = 0.0
-
-    def __post_init__(self, reference: ComparisonPredictor | None) -> None:
-        descent, trainee = self.descent, self.descent.trainee
-        if self.stop_at_gap is not None:
-            trainee.check_homogeneous()
-        if self.optimum is not None:
-            check_number(self.optimum, "optimum", "(0, inf)")
-        elif self.until_excess is not None:
-            raise ValueError("until_excess needs the optimum that the excess is over: optimum=...")
-        if self.optimum is not None and not trainee.has_program:
-            raise ValueError(
-                "a network of several hidden layers, or one homogeneous in the limit only, has no "
-                "convex program whose optimum its norm could exceed: leave optimum out"
-            )
-        self.network, self.config = trainee.module, descent.config
-        self.observe = trainee.observer(descent.loss)
-        self.predictions: Tensor | None = None
-        if reference is not None:
-            self.inputs = trainee.prepare(reference.X)
-            self.predictions = predicted(torch.tensor(reference.decision, device=trainee.device))
-        self.state = descent.start()
-        self.history = list[LimitPoint]()
-
-    @property
-    def step(self) -> int:
-        return self.state.step
-
-    def excess(self) -> float:
-        """Excess of the norm over the optimum; nan without one."""
-        if self.optimum is None:
-            return math.nan
-        self.descent.set_weights(self.state.weights)
-        norm = norm_at_margin_1(self.descent.trainee.size(), self.state.min_margin)
-        return excess(norm, self.optimum)
-
-    def point(self) -> LimitPoint:
-        began = time.perf_counter()
-        point = self._point()
-        self.measured = time.perf_counter() - began
-        return point
-
-    def _point(self) -> LimitPoint:
-        trainee, state = self.descent.trainee, self.state
-        self.descent.set_weights(state.weights)
-        disagreement = math.nan
-        if self.predictions is not None:
-            differs = trainee.predictions(self.inputs) != self.predictions
-            disagreement = differs.double().mean().item()
-        measures = {} if self.measure is None else self.measure(trainee.module)
-        if not isinstance(measures, Mapping):
-            raise TypeError(f"measure must return numbers by name, got {measures!r}")
-        if clashes := sorted(OWN_COLUMNS & measures.keys()):
-            raise ValueError(f"the history has columns {clashes} of its own: rename those measures")
-        return LimitPoint(
-            **vars(self.observe(state.step)),
-            evaluations=state.evaluations,
-            restarts=state.restarts,
-            log_loss=state.log_loss,
-            step_size=state.step_size,
-            balance=trainee.balance(),
-            excess=self.excess(),
-            disagreement=disagreement,
-            gap=math.nan if self.stop_at_gap is None else trainee.gap(self.deadline),
-            measures={name: float(value) for name, value in measures.items()},
+        # --- the step
+        return replace(
+            state,
+            step=state.step + 1,
+            weights=weights,
+            velocity=weights - state.weights,
+            age=state.age + 1,
+            log_loss=log_loss,
+            min_margin=min_margin,
+            step_size=self.growth * s,
+            evaluations=evaluations,
         )
 
-    @property
-    def detail(self) -> str:
-        excess = "" if self.optimum is None else f", excess {percent(self.excess())}"
-        return f"log loss {self.state.log_loss:.4g}{excess}"
-
-    def advance(self) -> Ending | None:
-        if self.until_excess is not None and self.excess() <= self.until_excess:
-            return Ending.REACHED
-        if self.stop_at_gap is not None and self.history[-1].gap <= self.stop_at_gap:
-            return Ending.GAP
-        if self.step >= self.config.steps:
-            return Ending.STEPS
-        if not self.deadline.allows(self.took + self.measured):
-            return Ending.TIME
-        began = time.perf_counter()
-        following = self.descent.advance(self.state)
-        self.took = time.perf_counter() - began
-        if following is None:
-            return Ending.STALLED
-        self.state = following  # at once: an interruption leaves a state that is whole
-        return None
-
-    def close(self) -> None:
-        self.descent.set_weights(self.state.weights)
+    def extrapolate(self, state: State) -> Tensor:
+        """Extrapolate along the velocity: theta + a v_t + b v_r."""
+        theta = state.weights
+        v = state.velocity
+        k = state.age
+        if self.config.method == "plain":
+            a = 0.0
+            b = 0.0
+        elif self.config.method == "momentum":
+            a = self.config.momentum
+            b = self.config.momentum
+        else:
+            # A linear predictor has no shares of units that could be left behind: r = R = 1. Nor
+            # is the direction held back before the samples are separated.
+            r = 1.0
+            R = 1.0
+            if self.trainee.has_units:
+                R = self.scale_friction
+                if state.min_margin > 0:
+                    r = self.friction
+            if self.config.friction is not None:
+                r = self.config.friction
+            if self.config.scale_friction is not None:
+                R = self.config.scale_friction
+            a = k / (k + r)
+            b = k / (k + R)
+        square = (theta @ theta).item()
+        along = 0.0  # v_r = along * theta
+        if square > 0:
+            along = (v @ theta).item() / square
+        return (1.0 + (b - a) * along) * theta + a * v

@@ -1,4 +1,4 @@
-r"""Losses whose training goes to a max-margin direction, and a check that a loss is one of them.
+r"""Losses with an implicit bias towards the maximum margin, and a check that a loss is one.
 
 A loss is written l(q) = exp(-f(q)) of the margin q = y f(x). It is exponential-like if
 
@@ -39,20 +39,13 @@ from implicit_bias.base.validation import Array, check_choice
 # From here on log(1 + e) = e - e^2 / 2 to the last bit of float64, e = exp(-margin).
 TAIL = 20.0
 
-# The numerical check: margins up to LARGEST, and what is large from LARGE on.
-LARGEST, LARGE = 1e8, 1e2
-# What need not hold at once must hold from the middle of that range on.
+# The check looks at margins up to LARGEST. What must hold "for large q" is looked at from LARGE on,
+# and what may fail at first must hold from MIDDLE on.
+LARGEST = 1e8
+LARGE = 1e2
 MIDDLE = math.sqrt(LARGE * LARGEST)
-POINTS_A_DECADE = 400
-THETAS = (0.5, 0.6, 0.75, 0.9, 0.99)
-# What rounding may take from f'(q) q between neighbours, relative to it.
+# What rounding may take from f'(q) q between neighbours, or from f, relative to it.
 ROUNDING = 1e-7
-# Least exponent with which f'(q) q must grow. (4) makes it a power of q.
-LEAST_GROWTH = 1e-2
-# K may differ between the two halves of the range by this factor, and is then called bounded.
-BOUNDED = 1.5
-# A step of f' that stays, relative to f', however close its two sides are, is a jump.
-JUMP = 1e-3
 
 
 class LossError(ValueError):
@@ -75,7 +68,8 @@ class LossError(ValueError):
             f"q = {q:.6g}{more}. log_loss must be the logarithm of the loss of each margin, in "
             "torch, and hold from -10 to 1e8"
         )
-        self.condition, self.measured = condition, measured
+        self.condition = condition
+        self.measured = measured
 
 
 @dataclass(frozen=True)
@@ -125,10 +119,6 @@ LOSSES: dict[str, MarginLoss] = {
 }
 
 
-# Other names of the losses.
-SYNONYMS: dict[str, str] = {"cross-entropy": "logistic"}
-
-
 def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """Return the loss of this name, or the loss itself.
 
@@ -139,8 +129,10 @@ def as_loss(loss: LossName | MarginLoss) -> MarginLoss:
     """
     if isinstance(loss, MarginLoss):
         return loss
-    check_choice(loss, "loss", (*LOSSES, *SYNONYMS), "a MarginLoss")
-    return LOSSES[SYNONYMS.get(loss, loss)]
+    check_choice(loss, "loss", (*LOSSES, "cross-entropy"), "a MarginLoss")
+    if loss == "cross-entropy":
+        return LOSSES["logistic"]
+    return LOSSES[loss]
 
 
 @cache
@@ -162,21 +154,33 @@ def check_exponential_like(loss: MarginLoss) -> float:
     """
     grid = np.concatenate([np.linspace(-10, 1, 1101)[:-1], geometric(1.0)])
     f, slope = f_and_slope(loss, grid)
-    for values in (f, slope):
-        require_finite(loss, grid, values)
-    least, middle = int(slope.argmin()), int(np.searchsorted(grid, MIDDLE))
+    require_finite(loss, grid, f)
+    require_finite(loss, grid, slope)
+    least = int(slope.argmin())
     if slope[least] <= 0:
         raise LossError(loss, "f'(q) must be positive", slope[least], grid[least])
+    middle = int(np.searchsorted(grid, MIDDLE))
     if f[middle] <= 0:
         raise LossError(loss, "f must be positive for large q", f[middle], grid[middle])
-    _check_continuous(loss, grid, slope)
+    _check_continuous(loss, grid, f, slope)
     _check_growth(loss, grid, slope)
-    return max(_bound(loss, inverse=True), _bound(loss, inverse=False))
+
+    # Condition (4). As g'(x) = 1 / f'(g(x)), its first inequality at x = f(q) is
+    # f'(g(theta x)) <= K f'(q).
+    q = geometric(LARGE)
+    f, slope = f_and_slope(loss, q)
+    positive = f > 0  # where the inverse is needed
+    q = q[positive]
+    f = f[positive]
+    slope = slope[positive]
+    of_inverse = _largest_ratio(loss, "g'(x) <= K g'(theta x)", q, f, 1.0 / slope)
+    of_slope = _largest_ratio(loss, "f'(y) <= K f'(theta y)", q, q, slope)
+    return max(of_inverse, of_slope)
 
 
 def geometric(first: float) -> Array:
-    """Grid from the given margin to the largest."""
-    return np.geomspace(first, LARGEST, round(POINTS_A_DECADE * math.log10(LARGEST / first)))
+    """Grid from the given margin to the largest, of 400 points a decade."""
+    return np.geomspace(first, LARGEST, round(400 * math.log10(LARGEST / first)))
 
 
 def f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
@@ -189,33 +193,34 @@ def f_and_slope(loss: MarginLoss, margins: Array) -> tuple[Array, Array]:
 
 def require_finite(loss: MarginLoss, margins: Array, values: Array) -> None:
     """Refuse a loss where f or f' (n,) is not finite at some margins (n,)."""
-    if not np.isfinite(values).all():
-        first = int(np.argmin(np.isfinite(values)))
+    finite = np.isfinite(values)
+    if not finite.all():
+        first = int(np.argmin(finite))
         raise LossError(loss, "f and f' must be finite", values[first], margins[first])
 
 
-def _check_continuous(loss: MarginLoss, grid: Array, slope: Array) -> None:
-    """Condition (1): f' must be continuous, and the derivative of f.
-
-    Around each of the largest steps of f' the interval is halved on the side of the larger step:
-    the step of a continuous f' vanishes with the interval, a jump stays. Between grid points f
-    must be the integral of f', by the trapezoidal rule: a jump of f itself shows here.
-    """
+def _check_continuous(loss: MarginLoss, grid: Array, f: Array, slope: Array) -> None:
+    """Condition (1): f' must be continuous, and the derivative of f."""
+    # Around each of the largest steps of f' the interval is halved on the side of the larger step:
+    # the step of a continuous f' vanishes with the interval, a jump stays.
     steps = np.abs(np.diff(slope)) / np.maximum(np.abs(slope[1:]), np.abs(slope[:-1]))
     for start in np.argsort(-steps)[:8]:
-        ends = grid[start : start + 2]
+        left, right = grid[start : start + 2]
         for _ in range(50):
-            points = np.array([ends[0], ends.mean(), ends[1]])
-            f, at = f_and_slope(loss, points)
-            left = int(abs(at[1] - at[0]) < abs(at[2] - at[1]))
-            ends = points[left : left + 2]
-            if not points[0] < points[1] < points[2]:
+            middle = 0.5 * (left + right)
+            _, at = f_and_slope(loss, np.array([left, middle, right]))
+            if not left < middle < right:
                 break
+            if abs(at[1] - at[0]) < abs(at[2] - at[1]):
+                left = middle
+            else:
+                right = middle
         jump = float(np.ptp(at) / np.abs(at).max())
-        if jump > JUMP:
+        if jump > 1e-3:
             condition = "f' must be continuous (no jump, relative to it)"
-            raise LossError(loss, condition, jump, points[1])
-    f, _ = f_and_slope(loss, grid)
+            raise LossError(loss, condition, jump, middle)
+    # Between grid points f must be the integral of f', by the trapezoidal rule: a jump of f itself
+    # shows here.
     integral = np.diff(grid) * (slope[1:] + slope[:-1]) / 2
     scale = np.maximum(integral, ROUNDING * np.abs(f[1:]))
     apart = np.abs(np.diff(f) - integral) / np.where(scale > 0, scale, 1.0)
@@ -227,42 +232,39 @@ def _check_continuous(loss: MarginLoss, grid: Array, slope: Array) -> None:
 
 def _check_growth(loss: MarginLoss, grid: Array, slope: Array) -> None:
     """Condition (3): from some margin in the lower half of the range on, f'(q) q only grows."""
-    large = grid >= LARGE
-    q, product = grid[large], (slope * grid)[large]
-    fall = np.flatnonzero(np.diff(product) < -ROUNDING * product[:-1])
-    if len(fall) and q[fall[-1]] > MIDDLE:
-        ratio = product[fall[-1] + 1] / product[fall[-1]]
+    q = grid[grid >= LARGE]
+    product = (slope * grid)[grid >= LARGE]
+    falls = np.flatnonzero(np.diff(product) < -ROUNDING * product[:-1])
+    if len(falls) and q[falls[-1]] > MIDDLE:
+        ratio = product[falls[-1] + 1] / product[falls[-1]]
         condition = (
             "f'(q) q must not decrease for large q (ratio of neighbouring points: at least 1)"
         )
-        raise LossError(loss, condition, ratio, q[fall[-1]])
-    upper = q >= MIDDLE
-    growth = math.log(product[-1] / product[upper][0]) / math.log(q[-1] / q[upper][0])
-    if growth < LEAST_GROWTH:
-        condition = f"f'(q) q must go to infinity (as q to a power of at least {LEAST_GROWTH:g})"
+        raise LossError(loss, condition, ratio, q[falls[-1]])
+    # (4) makes f'(q) q a power of q, and its exponent must not vanish.
+    first = int(np.searchsorted(q, MIDDLE))
+    growth = math.log(product[-1] / product[first]) / math.log(q[-1] / q[first])
+    least = 1e-2
+    if growth < least:
+        condition = f"f'(q) q must go to infinity (as q to a power of at least {least:g})"
         more = f" (the power up to there), where f'(q) q = {product[-1]:.6g}"
         raise LossError(loss, condition, growth, LARGEST, more)
 
 
-def _bound(loss: MarginLoss, *, inverse: bool) -> float:
-    """Condition (4): K of g' (``inverse``) or of f', which must not grow along the range.
+def _largest_ratio(loss: MarginLoss, inequality: str, q: Array, x: Array, slope: Array) -> float:
+    """Condition (4): the largest ratio of a slope at x to that at theta x, theta in [1/2, 1).
 
-    As g'(x) = 1 / f'(g(x)), the first inequality at x = f(q) is f'(g(theta x)) <= K f'(q).
+    This is K, which must not grow along the range: it may be larger by half in the upper half.
     """
-    q = geometric(LARGE)
-    f, slope = f_and_slope(loss, q)
-    if f[0] <= 0:  # the inverse is needed where f is positive
-        q, f, slope = q[f > 0], f[f > 0], slope[f > 0]
-    largest, x = np.ones(len(q)), f if inverse else q
-    for theta in THETAS:
-        reached = theta * x >= x[0]
-        before = np.exp(np.interp(np.log(theta * x[reached]), np.log(x), np.log(slope)))
-        ratio = before / slope[reached] if inverse else slope[reached] / before
-        largest[reached] = np.maximum(largest[reached], ratio)
-    half = len(q) // 2
-    lower, upper = float(largest[:half].max()), float(largest[half:].max())
-    if upper > BOUNDED * lower:
-        inequality = "g'(x) <= K g'(theta x)" if inverse else "f'(y) <= K f'(theta y)"
+    largest = np.ones(len(x))
+    for theta in (0.5, 0.6, 0.75, 0.9, 0.99):
+        inside = theta * x >= x[0]
+        before = np.exp(np.interp(np.log(theta * x[inside]), np.log(x), np.log(slope)))
+        largest[inside] = np.maximum(largest[inside], slope[inside] / before)
+    half = len(x) // 2
+    lower = float(largest[:half].max())
+    upper = float(largest[half:].max())
+    if upper > 1.5 * lower:
         condition = f"{inequality} must hold with one K for all large arguments ({lower:.3g} below)"
         raise LossError(loss, condition, upper, q[half], " and above")
     return max(lower, upper)

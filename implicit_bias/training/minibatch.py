@@ -27,29 +27,22 @@ Source: Lippl, Abbott, Chung (2022), section 4, and their published code; Veness
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from implicit_bias.base.threads import threads
 from implicit_bias.networks import Network
 from implicit_bias.problem.margins import soft_margins
-from implicit_bias.training.configuration import OwnLoop, Rule
+from implicit_bias.training.configuration import OwnLoop
 from implicit_bias.training.configuration import TrainingConfig as TrainingConfig
-from implicit_bias.training.driver import Ending, OnProgress, Result, drive
-from implicit_bias.training.history import HistoryPoint, Observer
+from implicit_bias.training.history import Ending, HistoryPoint, Observer, OnProgress, Result
 from implicit_bias.training.losses import LOSSES, as_loss
 from implicit_bias.training.optimizers import build_optimizer
-
-# Outputs that predict the label, (n, units) or, with classes, (n, units, K): the network's, or
-# those of all units, each by itself.
-RULES: dict[Rule, Callable[[Network, tuple[Tensor, ...]], Tensor]] = {
-    "gradient": lambda network, inputs: network(*inputs)[:, None],
-    "local": lambda network, inputs: network.unit_outputs(*inputs),
-}
 
 
 class TrainingDiverged(RuntimeError):
@@ -64,34 +57,6 @@ class TrainingResult(Result[TrainingConfig, HistoryPoint]):
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class OwnResult(Result[OwnLoop, HistoryPoint]):
     """A training by a function of the caller's own; its history is its last point."""
-
-
-def after_own_loop(
-    network: Network, X: ArrayLike, y: ArrayLike, steps: int, seconds: float
-) -> OwnResult:
-    """Measure a network that a function of the caller's own has trained; its loss as logistic.
-
-    Parameters
-    ----------
-    network : Network
-        As it is now.
-    X : array_like of shape (n, D)
-        Training inputs.
-    y : array_like of shape (n,)
-        Labels, as in `train`.
-    steps : int
-        Updates done, 0 where that is not known.
-    seconds : float
-        Wall time of the training.
-    """
-    observe = Observer(network, *network.prepare_samples(X, y), LOSSES["logistic"])
-    return OwnResult(
-        network=network,
-        config=OwnLoop(steps=steps),
-        history=(observe(steps),),
-        ending=Ending.STEPS,
-        seconds=seconds,
-    )
 
 
 def train(
@@ -141,92 +106,72 @@ def train(
             "rule='local' lets every unit predict the label by itself, which takes units that are "
             "linear in their weights: use a GLN, or rule='gradient'"
         )
-    run = MiniBatches(network, X, y, config)
-
-    def checked(point: HistoryPoint) -> None:
-        run.check_finite(point.loss, point.step)
-        if on_point is not None:
-            on_point(point)
-
-    with threads(1 if config.batch_size is not None else torch.get_num_threads()):
-        return drive(run, TrainingResult, on_point=checked, on_progress=on_progress)
-
-
-class MiniBatches:
-    """The training of a network by mini-batches, as `drive` sees it."""
-
-    detail = ""
-
-    def __init__(
-        self, network: Network, X: ArrayLike, y: ArrayLike, config: TrainingConfig
-    ) -> None:
-        self.network, self.config, self.step = network, config, 0
-        self.history: list[HistoryPoint] = []
-        self.inputs, self.labels = network.prepare_samples(X, y)
-        self.loss, self.outputs = as_loss(config.loss), RULES[config.rule]
-        self.size = float(self.inputs[0].double().square().sum(dim=1).mean().sqrt())
-        self.observe = Observer(network, self.inputs, self.labels, self.loss)
-        self.batches = _batches(len(self.labels), config)
-        self.optimizer = build_optimizer(network.parameters(), config)
-        self.first_step_sizes = [group["lr"] for group in self.optimizer.param_groups]
-
-    def point(self) -> HistoryPoint:
-        """Measure the network as it is."""
-        return self.observe(self.step)
-
-    def advance(self) -> Ending | None:
-        """Descend from the loss of a batch; none is left after the last step."""
-        if self.step == self.config.steps:
-            return Ending.STEPS
-        decayed = self.config.decayed(self.step)
-        for group, first in zip(self.optimizer.param_groups, self.first_step_sizes, strict=True):
-            group["lr"] = first * decayed
-        batch, samples = next(self.batches), (*self.inputs, self.labels)
-        if batch is not None:  # in a quarter of the time that indexing takes
-            samples = tuple(t.index_select(0, batch.to(t.device)) for t in samples)
-        loss = self.loss_of(samples[:-1], samples[-1])
-        self.last_loss = loss.item()
-        self.check_finite(self.last_loss, self.step)
-        self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        self.optimizer.step()
-        self.step += 1  # an interruption from here on is after this update
-        return None
-
-    def loss_of(self, inputs: tuple[Tensor, ...], labels: Tensor) -> Tensor:
-        """Compute the loss of a batch of samples."""
-        outputs = self.outputs(self.network, inputs)
-        # Each unit has margins of its own: a row a sample, and within it one a unit.
-        margins = soft_margins(outputs.flatten(0, 1), labels.repeat_interleave(outputs.shape[1]))
-        return self.loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
-
-    def check_finite(self, loss: float, step: int) -> None:
-        """Refuse to go on where a loss, or an output, is not finite."""
-        if not math.isfinite(loss):
-            raise TrainingDiverged(
-                f"training diverged: after {step} steps the loss is {loss}. Inputs have a norm of "
-                f"about {self.size:.3g}, and learning_rate is {self.config.learning_rate:g}: "
-                "choose a smaller learning_rate (--learning-rate), less momentum, or smaller "
-                "initial weights; scale inputs far from a size of 1 first (--standardize, or "
-                "StandardScaler)"
-            )
-
-    def close(self) -> None:
-        """Nothing is kept but the network itself."""
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Lend torch this many threads: on small batches they would only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    if on_progress is not None and not callable(on_progress):
+        raise TypeError(f"on_progress must be a function, got {on_progress!r}")
+    began = time.perf_counter()
+    inputs, labels = network.prepare_samples(X, y)
+    loss = as_loss(config.loss)
+    observe = Observer(network, inputs, labels, loss, network.norm)
+    batches = shuffled_batches(len(labels), config)
+    optimizer = build_optimizer(network.parameters(), config)
+    first_step_sizes = [group["lr"] for group in optimizer.param_groups]
+    history = list[HistoryPoint]()
+    step = 0
     try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        # On small batches threads would only wait for each other.
+        with threads(None if config.batch_size is None else 1):
+            while True:
+                if step in config.recorded_steps:
+                    history.append(observe(step))
+                    check_finite(history[-1].loss, step, inputs, config)
+                    if on_point is not None:
+                        on_point(history[-1])
+                if on_progress is not None:
+                    on_progress(step, config.steps, "")
+                if step == config.steps:
+                    ending = Ending.STEPS
+                    break
+
+                for group, first in zip(optimizer.param_groups, first_step_sizes, strict=True):
+                    group["lr"] = first * config.decayed(step)
+                batch = next(batches)
+                if batch is None:
+                    x = inputs
+                    targets = labels
+                else:  # index_select takes a quarter of the time of indexing
+                    x = tuple(t.index_select(0, batch.to(t.device)) for t in inputs)
+                    targets = labels.index_select(0, batch.to(labels.device))
+
+                # Outputs that predict the label: the network's, (n, 1) or (n, 1, K), or by the
+                # local rule those of all units, (n, units) or (n, units, K), each by itself.
+                if config.rule == "local":
+                    outputs = network.unit_outputs(*x)
+                else:
+                    outputs = network(*x)[:, None]
+                margins = soft_margins(
+                    outputs.flatten(0, 1), targets.repeat_interleave(outputs.shape[1])
+                )
+                # The mean over samples, for each unit; no weight is in the loss of two units.
+                batch_loss = loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
+                check_finite(batch_loss.item(), step, inputs, config)
+                optimizer.zero_grad()
+                torch.autograd.backward(batch_loss)
+                optimizer.step()
+                step += 1  # an interruption from here on is after this update
+    except KeyboardInterrupt:
+        ending = Ending.INTERRUPTED
+    if not history or history[-1].step < step:
+        history.append(observe(step))
+    return TrainingResult(
+        network=network,
+        config=config,
+        history=tuple(history),
+        ending=ending,
+        seconds=time.perf_counter() - began,
+    )
 
 
-def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | None]:
+def shuffled_batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | None]:
     """Batches without end: None for all samples, or epoch after epoch in random order."""
     generator = torch.Generator().manual_seed(config.seed)
     while True:
@@ -235,3 +180,46 @@ def _batches(n_samples: int, config: TrainingConfig) -> Iterator[Tensor | None]:
         else:
             order = torch.randperm(n_samples, generator=generator)
             yield from torch.split(order, min(n_samples, config.batch_size))
+
+
+def check_finite(
+    loss: float, step: int, inputs: tuple[Tensor, ...], config: TrainingConfig
+) -> None:
+    """Refuse to go on where a loss, or an output, is not finite after some steps."""
+    if not math.isfinite(loss):
+        size = float(inputs[0].double().square().sum(dim=1).mean().sqrt())
+        raise TrainingDiverged(
+            f"training diverged: after {step} steps the loss is {loss}. Inputs have a norm of "
+            f"about {size:.3g}, and learning_rate is {config.learning_rate:g}: choose a smaller "
+            "learning_rate (--learning-rate), less momentum, or smaller initial weights; scale "
+            "inputs far from a size of 1 first (--standardize, or StandardScaler)"
+        )
+
+
+def after_own_loop(
+    network: Network, X: ArrayLike, y: ArrayLike, steps: int, seconds: float
+) -> OwnResult:
+    """Measure a network that a function of the caller's own has trained; its loss as logistic.
+
+    Parameters
+    ----------
+    network : Network
+        As it is now.
+    X : array_like of shape (n, D)
+        Training inputs.
+    y : array_like of shape (n,)
+        Labels, as in `train`.
+    steps : int
+        Updates done, 0 where that is not known.
+    seconds : float
+        Wall time of the training.
+    """
+    inputs, labels = network.prepare_samples(X, y)
+    observe = Observer(network, inputs, labels, LOSSES["logistic"], network.norm)
+    return OwnResult(
+        network=network,
+        config=OwnLoop(steps=steps),
+        history=(observe(steps),),
+        ending=Ending.STEPS,
+        seconds=seconds,
+    )

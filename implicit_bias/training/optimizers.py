@@ -1,4 +1,4 @@
-r"""Optimizers by name; each goes to the margin of its own norm (`options.OPTIMIZER_LIMITS`).
+r"""Optimizers by name; each maximises the margin of a norm of its own (`OPTIMIZER_LIMITS`).
 
 ======  ==========  ===============================================================================
 name    limit norm  step
@@ -8,8 +8,8 @@ sign    linf        theta <- theta - s sign(m), with the same m
 adam    linf        torch.optim.Adam with its own betas (0.9, 0.999) and epsilon 1e-8
 adamw   linf, as a  torch.optim.AdamW, decay 0.01
         constraint
-muon    spectral    torch.optim.Muon without decay: steps of about equal singular values, a layer
-                    at a time
+muon    spectral    torch.optim.Muon (torch 2.9 or newer) without decay: steps of about equal
+                    singular values, a layer at a time
 ======  ==========  ===============================================================================
 
 g is the gradient, s the step size, mu the momentum. Muon of torch multiplies the steps of a tall
@@ -29,7 +29,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 
-from implicit_bias.base.options import OptimizerName
 from implicit_bias.base.validation import check_number
 from implicit_bias.training.configuration import TrainingConfig
 
@@ -85,33 +84,6 @@ class SignDescent(Optimizer):
         return loss
 
 
-def _muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    if any(weights.ndim != 2 for weights in parameters):
-        raise ValueError(
-            "muon trains matrices only: build the network without a readout bias "
-            "(readout_bias=False), or choose another optimizer"
-        )
-    groups = [
-        # Undoes the factor by which torch lengthens the steps of tall matrices.
-        {"params": [w], "lr": config.learning_rate / math.sqrt(max(1.0, len(w) / w.shape[1]))}
-        for w in parameters
-    ]
-    return cast(Optimizer, torch.optim.Muon(groups, momentum=config.momentum, weight_decay=0.0))
-
-
-OPTIMIZERS: dict[OptimizerName, Callable[[list[nn.Parameter], TrainingConfig], Optimizer]] = {
-    "sgd": lambda parameters, config: SGD(
-        parameters, lr=config.learning_rate, momentum=config.momentum
-    ),
-    "sign": lambda parameters, config: SignDescent(
-        parameters, lr=config.learning_rate, momentum=config.momentum
-    ),
-    "adam": lambda parameters, config: Adam(parameters, lr=config.learning_rate),
-    "adamw": lambda parameters, config: AdamW(parameters, lr=config.learning_rate),
-    "muon": _muon,
-}
-
-
 def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -> Optimizer:
     """Make the optimizer that a configuration names, or that its own function makes.
 
@@ -128,17 +100,53 @@ def build_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) 
         Muon of parameters that are no matrices.
     TypeError
         The function makes no optimizer of them, or one that evaluates the loss itself.
+    ImportError
+        Muon, which this torch does not have yet.
     """
     trained = list(parameters)
     if callable(config.optimizer):
-        made = config.optimizer(trained)
-        groups = made.param_groups if isinstance(made, Optimizer) else []
-        held = {id(p) for group in groups for p in group["params"]}
-        if isinstance(made, LBFGS) or held.isdisjoint(map(id, trained)):
-            raise TypeError(
-                "optimizer must be a function of the list of parameters to a torch optimizer of "
-                f"these, that steps by the gradient alone, not to {made!r:.99}: lambda "
-                "parameters: torch.optim.SGD(parameters, lr=0.1), say"
-            )
-        return made
-    return OPTIMIZERS[config.optimizer](trained, config)
+        return _build_custom(config.optimizer, trained)
+    if config.optimizer == "sgd":
+        return SGD(trained, lr=config.learning_rate, momentum=config.momentum)
+    if config.optimizer == "sign":
+        return SignDescent(trained, lr=config.learning_rate, momentum=config.momentum)
+    if config.optimizer == "adam":
+        return Adam(trained, lr=config.learning_rate)
+    if config.optimizer == "adamw":
+        return AdamW(trained, lr=config.learning_rate)
+    return _build_muon(trained, config)
+
+
+def _build_muon(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
+    if not hasattr(torch.optim, "Muon"):
+        raise ImportError(
+            "the optimizer muon is torch.optim.Muon, which came with torch 2.9, and this is torch "
+            f"{torch.__version__}: pip install 'torch>=2.9', or choose another optimizer"
+        )
+    if any(weights.ndim != 2 for weights in parameters):
+        raise ValueError(
+            "muon trains matrices only: build the network without a readout bias "
+            "(readout_bias=False), or choose another optimizer"
+        )
+    groups = []
+    for weights in parameters:
+        # Undoes the factor by which torch lengthens the steps of tall matrices.
+        factor = math.sqrt(max(1.0, len(weights) / weights.shape[1]))
+        groups.append({"params": [weights], "lr": config.learning_rate / factor})
+    return cast(Optimizer, torch.optim.Muon(groups, momentum=config.momentum, weight_decay=0.0))
+
+
+def _build_custom(
+    build: Callable[[list[nn.Parameter]], Optimizer], parameters: list[nn.Parameter]
+) -> Optimizer:
+    built = build(parameters)
+    if isinstance(built, Optimizer) and not isinstance(built, LBFGS):
+        given = {id(weights) for weights in parameters}
+        for group in built.param_groups:
+            if not given.isdisjoint(id(weights) for weights in group["params"]):
+                return built
+    raise TypeError(
+        "optimizer must be a function of the list of parameters to a torch optimizer of "
+        f"these, that steps by the gradient alone, not to {built!r:.99}: lambda "
+        "parameters: torch.optim.SGD(parameters, lr=0.1), say"
+    )

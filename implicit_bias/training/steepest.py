@@ -8,7 +8,7 @@ symbol     shape  meaning
 g          (P,)   gradient of F at theta
 m          (P,)   its moving average, m <- mu m + (1 - mu) g; mu = 0 by the plain method
 d          (P,)   steepest direction: ||d|| = 1 and <d, -m> = ||m||_*
-p          (N,)   share of each sample in the loss, at theta
+p          (N,)   fraction of the loss that each sample has, at theta
 c          (N,)   change of each sample's log loss by the last step, a slope along d times s
 V                 sum over the steps of Var_p(c) / s^2
 s                 step size, min(2 sqrt(log N / V), 1 / ||g||_*)
@@ -29,7 +29,7 @@ first order.
 
 F need not fall in each step, and there are no restarts: steps decay instead. But before a network
 separates the samples, a step that raises F is halved: the first ones, as long as the weights
-themselves, had left 8 of 44 ReLU units alive in the spectral norm, and samples without any. A step
+themselves, had left 36 of 44 ReLU units dead in the spectral norm, and samples without any. A step
 after which F is not finite is always halved.
 
 Source: Gunasekar et al. (2018) for linear models; Tsilivis, Vardi, Kempe (2024), "Flavors of
@@ -39,51 +39,93 @@ prediction with expert advice".
 """
 
 import math
-from typing import final
+from dataclasses import dataclass, replace
 
 import torch
 
-from implicit_bias.training.objective import Objective, State
-
-# Step size relative to the one of least regret.
-BOLDNESS = 2.0
-# Most by which a step may lower F, to first order.
-MOST_GAINED = 1.0
-# ||s d||^L is below it, so that one step on a gradient that all but vanished leaves finite outputs.
-LARGEST = 1e250
-# Share of a step that is taken before the samples are separated, even if it raises F.
-LEAST_LENGTH = 1 / 16
+from implicit_bias.training.configuration import LimitConfig
+from implicit_bias.training.trainee import State, Trainee, flattened
 
 
-@final
-class SteepestDescent(Objective):
-    """Steepest descent with momentum; the velocity of the state is m."""
+@dataclass(frozen=True, eq=False)
+class SteepestDescent:
+    """Steepest descent with momentum; the velocity of the state is m.
+
+    Parameters
+    ----------
+    trainee : Trainee
+        Module and samples.
+    config : LimitConfig
+        How to train.
+    boldness : float
+        Step size relative to the one of least regret.
+    most_gained : float
+        Most by which a step may lower F, to first order.
+    largest : float
+        ||s d||^L is below it, so that one step on a gradient that all but vanished leaves finite
+        outputs.
+    shortest : float
+        Fraction of a step that is taken before the samples are separated, even if it raises F.
+    """
+
+    trainee: Trainee
+    config: LimitConfig
+    boldness: float = 2.0
+    most_gained: float = 1.0
+    largest: float = 1e250
+    shortest: float = 1 / 16
 
     def advance(self, state: State) -> State | None:
         """Do one step; None where the gradient is 0."""
-        momentum = 0.0 if self.config.method == "plain" else self.config.momentum
-        norm = self.trainee.norm
-        at_weights, g, before = self.descend(state.weights)
-        size = norm.dual(self.by_name(g))
-        if not size > 0:
+        trainee = self.trainee
+        at_weights, g, log_losses = trainee.differentiate(state.weights)
+        dual_norm = trainee.norm.dual(trainee.by_name(g))
+        if not dual_norm > 0:
             return None
-        m = momentum * state.velocity + (1.0 - momentum) * g
-        direction = norm.maximiser(self.by_name(-m))
-        d = torch.cat([direction[name].reshape(-1) for name in self.trainee.parameters])
-        s = min(MOST_GAINED / size, LARGEST ** (1.0 / max(1.0, self.trainee.degree)))
-        if state.spread > 0:
-            s = min(s, BOLDNESS * math.sqrt(math.log(max(len(before), 2)) / state.spread))
-        evaluations, least = state.evaluations, LEAST_LENGTH * s
-        careful = self.has_units and not state.min_margin > 0
+
+        # The steepest direction d against the moving average m.
+        mu = self.config.momentum
+        if self.config.method == "plain":
+            mu = 0.0
+        m = mu * state.velocity + (1.0 - mu) * g
+        direction = trainee.norm.maximiser(trainee.by_name(-m))
+        d = flattened(direction[name] for name in trainee.parameters)
+
+        # The step size s, at first without a V to go by: F may fall by 1 at most, to first order,
+        # and the step may not leave outputs that are infinite.
+        s = min(self.most_gained / dual_norm, self.largest ** (1.0 / max(1.0, trainee.degree)))
+        if state.variation > 0:
+            regret = math.sqrt(math.log(max(len(log_losses), 2)) / state.variation)
+            s = min(s, self.boldness * regret)
+
+        # Backtracking. F may rise, but not where that could leave units dead and samples without
+        # any: there s is halved until F falls, down to the shortest fraction of the step.
+        careful = trainee.has_units and not state.min_margin > 0
+        shortest = self.shortest * s
+        evaluations = state.evaluations
         while True:
-            weights, evaluations = state.weights + s * d, evaluations + 1
-            log_loss, min_margin, after = self.evaluate(weights)
-            taken = not careful or log_loss < at_weights or s <= least
+            weights = state.weights + s * d
+            log_loss, min_margin, after = trainee.evaluate(weights)
+            evaluations += 1
+            taken = not careful or log_loss < at_weights or s <= shortest
             if taken and math.isfinite(log_loss):
                 break
             s /= 2.0
-        shares, change = torch.softmax(before, dim=0), (after - before) / s
-        variance = shares @ (change - shares @ change).square()
-        spread = state.spread + variance.item()
-        others = {"velocity": m, "evaluations": evaluations, "spread": spread}
-        return state.after(weights, log_loss, min_margin, s, **others)
+
+        # V grows by Var_p(c) / s^2: the variance of the slopes c / s, in which each sample counts
+        # by its fraction p of the loss.
+        p = torch.softmax(log_losses, dim=0)
+        slopes = (after - log_losses) / s
+        variance = p @ (slopes - p @ slopes).square()
+        return replace(
+            state,
+            step=state.step + 1,
+            weights=weights,
+            velocity=m,
+            age=state.age + 1,
+            log_loss=log_loss,
+            min_margin=min_margin,
+            step_size=s,
+            evaluations=evaluations,
+            variation=state.variation + variance.item(),
+        )

@@ -1,18 +1,22 @@
-"""What is trained towards its limit: a network of this package, or any homogeneous torch module.
+"""What is trained towards its limit: the log of a module's loss as a function of its weights.
 
-A `Trainee` holds a module, its samples and its trained parameters, and knows what of them differs
-between the two kinds: how inputs are prepared, which norm the margins are compared to, and what the
-history records.
+F(theta) = log(1/N sum_n l(s_n)),     s_n the (soft smallest) margin of sample n.
+
+A `Trainee` is a network of this package, or any other homogeneous torch module, with its samples.
+It evaluates F and its gradient at any weights theta, and measures the module at those it has.
+
+Samples enter in chunks, so that memory is bounded. With the chunks' own sums S_c of losses,
+F + log N = log sum_c S_c, and the gradient of F is the mean of the gradients of the log S_c with
+the weights S_c / sum S; both are accumulated without underflow.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, final
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -20,7 +24,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
-from implicit_bias.base.validation import as_features, pointing_to_the_page
+from implicit_bias.base.validation import as_class_labels, as_labels, pointing_to_the_page
 from implicit_bias.modules import evaluate
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.margin_gradients import NO_PARAMETER, MarginGradients, differentiated
@@ -28,38 +32,76 @@ from implicit_bias.modules.stationarity import balance
 from implicit_bias.modules.subject import NOTHING_TRAINED, Subject, margins_of, offering_leading
 from implicit_bias.networks import Network
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm, check_parts
-from implicit_bias.problem.margins import smallest_margins, soft_margins
-from implicit_bias.training.history import HistoryPoint, Observer
-from implicit_bias.training.losses import MarginLoss
-
-if TYPE_CHECKING:
-    from torch.nn import Parameter
+from implicit_bias.problem.margins import soft_margins
+from implicit_bias.training.history import (
+    chunks,
+    min_margin,
+    outputs_in_chunks,
+    outputs_of,
+    samples_of,
+)
+from implicit_bias.training.losses import LOSSES, MarginLoss
 
 # Inputs of a module: one argument, or a tuple of its arguments, samples as the first axis of each.
 Inputs: TypeAlias = ArrayLike | Tensor | tuple[ArrayLike | Tensor, ...]
 
 
-class Trainee(ABC):
-    """A module and the samples that it is trained on, in float64.
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that the next step of a descent depends on.
+
+    Attributes
+    ----------
+    step : int
+        Gradients so far.
+    weights, velocity : Tensor of shape (P,)
+        theta and v; of steepest descent the moving average m of the gradients.
+    age : int
+        k, the steps since the velocity was last 0.
+    log_loss, min_margin : float
+        F and the smallest margin at the weights.
+    step_size : float
+        The one to be tried next.
+    evaluations, restarts : int
+        Forward passes of the backtracking so far, and how often the velocity was set to 0.
+    variation : float
+        V of steepest descent; 0 before its first step.
+    """
+
+    step: int
+    weights: Tensor
+    velocity: Tensor
+    age: int
+    log_loss: float
+    min_margin: float
+    step_size: float = 1.0
+    evaluations: int = 0
+    restarts: int = 0
+    variation: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Trainee:
+    """A module, in float64 and trained in place, and the samples that it is trained on.
 
     Attributes
     ----------
     module : nn.Module
-        Trained in place.
+        A network of this package, or any other module.
     inputs : tuple of Tensor
         Arguments of the module, each with the samples as first axis.
     labels : Tensor of shape (N,)
         -1 and +1, or classes 0..K-1.
     parameters : dict from name to Parameter
-        What is trained; all else is constant.
+        What is trained, theta (P,) one after the other; all else is constant.
     degree : float
         L: f(x; c theta) = c^L f(x; theta).
     norm : ParameterNorm
         The geometry.
+    loss : MarginLoss
+        l.
     chunk : int or None
-        Samples that one pass takes at a time.
-    has_program : bool
-        Whether the margin problem is known to be that of `size`, so that an optimum is known.
+        Samples that one pass takes at a time; None for all.
     leading : bool
         Whether the degree and the gap are those of the leading part.
     """
@@ -67,18 +109,101 @@ class Trainee(ABC):
     module: nn.Module
     inputs: tuple[Tensor, ...]
     labels: Tensor
-    parameters: dict[str, Parameter]
+    parameters: dict[str, nn.Parameter]
     degree: float
     norm: ParameterNorm
+    loss: MarginLoss
     chunk: int | None
-    has_program: bool
-    leading: bool = False
+    leading: bool
 
-    @abstractmethod
-    def smallest_margin(self, outputs: Tensor) -> float:
-        """Smallest margin of outputs (N,) or (N, K)."""
+    # --- F and its gradient at any weights
 
-    @final
+    def start(self) -> State:
+        """Return the state at the module's present weights, at rest."""
+        weights = flattened(self.parameters.values()).detach()
+        log_loss, margin, _ = self.evaluate(weights)
+        if not math.isfinite(log_loss):
+            raise ValueError(
+                f"the log loss is {log_loss} at the network's present weights: they, or the "
+                "outputs, are not finite; start from smaller weights"
+            )
+        return State(0, weights, torch.zeros_like(weights), 0, log_loss, margin)
+
+    @torch.no_grad()
+    def set_weights(self, weights: Tensor) -> None:
+        """Give the module the weights (P,)."""
+        for name, values in self.by_name(weights).items():
+            self.parameters[name].copy_(values)
+
+    def by_name(self, weights: Tensor) -> dict[str, Tensor]:
+        """View a vector (P,) as the parameters, by name."""
+        parts = dict[str, Tensor]()
+        start = 0
+        for name, w in self.parameters.items():
+            parts[name] = weights[start : start + w.numel()].view_as(w)
+            start += w.numel()
+        return parts
+
+    @torch.no_grad()
+    def evaluate(self, weights: Tensor) -> tuple[float, float, Tensor]:
+        """F, the smallest margin, and the logarithms of the losses (N,) at weights (P,)."""
+        self.set_weights(weights)
+        outputs = outputs_in_chunks(self.module, self.inputs, self.chunk)
+        log_losses = self.loss.log_loss(soft_margins(outputs, self.labels))
+        log_loss = torch.logsumexp(log_losses, dim=0) - math.log(len(log_losses))
+        return log_loss.item(), min_margin(self.module, outputs, self.labels), log_losses
+
+    def differentiate(self, weights: Tensor) -> tuple[float, Tensor, Tensor]:
+        """F, its gradient (P,), and the logarithms of the losses (N,) at weights (P,)."""
+        self.set_weights(weights)
+        log_n = math.log(len(self.labels))
+        # The logarithm of sum S_c over the chunks so far, and its gradient.
+        log_sum = weights.new_full((), -math.inf)
+        gradient = torch.zeros_like(weights)
+        all_log_losses = []
+        for rows in chunks(len(self.labels), self.chunk):
+            outputs = outputs_of(self.module, samples_of(self.inputs, rows))
+            log_losses = self.loss.log_loss(soft_margins(outputs, self.labels[rows]))
+            log_S = torch.logsumexp(log_losses, dim=0)
+            with differentiated(self.module):
+                parts = torch.autograd.grad(log_S - log_n, list(self.parameters.values()))
+            log_S = log_S.detach()
+            # Both gradients are weighted by their shares of the sum, neither of which overflows.
+            both = torch.logaddexp(log_sum, log_S)
+            gradient *= (log_sum - both).exp()
+            gradient += (log_S - both).exp() * flattened(parts)
+            log_sum = both
+            all_log_losses.append(log_losses.detach())
+        return (log_sum - log_n).item(), gradient, torch.cat(all_log_losses)
+
+    # --- the module as it is
+
+    @cached_property
+    def has_units(self) -> bool:
+        """Whether there are units whose share can be left behind, or that can die.
+
+        A linear predictor has none.
+        """
+        return not Subject(self.gradients, self.degree).linear
+
+    @property
+    def has_margin_problem(self) -> bool:
+        """Whether the limit is known as the optimum of a convex problem, with the norm `size`."""
+        if isinstance(self.module, Network):
+            return self.module.has_margin_structure
+        return not self.leading
+
+    @property
+    def gradients(self) -> MarginGradients:
+        """Margins of the module as it is, with their gradients."""
+        with torch.no_grad():
+            outputs = outputs_of(self.module, samples_of(self.inputs, slice(1)))
+        classes = None
+        if outputs.ndim == 2:
+            classes = outputs.shape[1]
+        labels = self.labels.cpu().numpy()
+        return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
+
     def size(self) -> float:
         """Norm to which margins are compared, homogeneous of the same degree as the outputs.
 
@@ -87,77 +212,27 @@ class Trainee(ABC):
         ValueError
             It is no finite number.
         """
-        with suppress(OverflowError):
-            if math.isfinite(size := self.norm_of_degree()):
-                return size
-        raise ValueError(
-            f"the norm of the parameters to the power {self.degree:.4g} is no finite number: scale "
-            "the parameters down; a positive factor changes no gap"
-        )
+        if isinstance(self.module, Network) and self.norm == PARAMETER_NORMS["l2"]:
+            size = self.module.norm()
+        else:
+            weights = {name: w.detach() for name, w in self.parameters.items()}
+            # The margins of a network of this package leave the readout's bias out, too.
+            if isinstance(self.module, Network):
+                weights.pop("readout_bias", None)
+            with np.errstate(over="ignore"):
+                size = float(np.float64(self.norm.value(weights)) ** self.degree)
+        if not math.isfinite(size):
+            raise ValueError(
+                f"the norm of the parameters to the power {self.degree:.4g} is no finite number: "
+                "scale the parameters down; a positive factor changes no gap"
+            )
+        return size
 
-    @abstractmethod
-    def norm_of_degree(self) -> float:
-        """Compute `size`, which may be infinite, or raise OverflowError."""
-
-    @abstractmethod
-    def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
-        """Return what measures the module after some steps; the gates it starts from are kept."""
-
-    @abstractmethod
     def balance(self) -> float:
         """Deviation from |w_h| = ||W_h||, eq. (18); nan where that is not known."""
-
-    @abstractmethod
-    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
-        """Arguments of the module for further inputs (n, D)."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the module is."""
-        return self.labels.device
-
-    def chunks(self) -> Iterator[slice]:
-        """Yield the samples that one pass takes, one chunk after the other."""
-        size = self.chunk or len(self.labels)
-        for start in range(0, len(self.labels), size):
-            yield slice(start, start + size)
-
-    def chunk_outputs(self, rows: slice) -> Tensor:
-        """Compute the outputs (n,) or (n, K) of some samples."""
-        return outputs_of(self.module, tuple(tensor[rows] for tensor in self.inputs))
-
-    @torch.no_grad()
-    def outputs(self) -> Tensor:
-        """Compute the outputs (N,) or (N, K) of all samples, without a gradient."""
-        parts = [self.chunk_outputs(rows) for rows in self.chunks()]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    @torch.no_grad()
-    def predictions(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Predicted classes (n,) of further inputs: whether f(x) > 0, or the largest f_k(x)."""
-        return predicted(outputs_of(self.module, inputs))
-
-    def check_homogeneous(self) -> None:
-        """Refuse a network of this package that has a bias; other modules are checked at once.
-
-        Raises
-        ------
-        HomogeneityError
-            A readout bias.
-        """
-        if isinstance(self.module, Network) and not self.module.homogeneous:
-            raise HomogeneityError(
-                "a network with a readout bias is not homogeneous, so it has no KKT gap: build it "
-                "without one (readout_bias=False)"
-            )
-
-    @property
-    def gradients(self) -> MarginGradients:
-        """Margins of the module as it is, with their gradients."""
-        with torch.no_grad():
-            outputs, labels = self.chunk_outputs(slice(0, 1)), self.labels.cpu().numpy()
-        classes = outputs.shape[1] if outputs.ndim == 2 else None
-        return MarginGradients(self.module, self.inputs, labels, classes, names=self.parameters)
+        if isinstance(self.module, Network):
+            return balance(self.module)
+        return math.nan
 
     def gap(self, deadline: Deadline = NEVER) -> float:
         """Relative KKT gap in the trainee's norm, with the best multipliers.
@@ -166,6 +241,25 @@ class Trainee(ABC):
         """
         subject = Subject.known(self.gradients, self.degree, leading=self.leading)
         return subject.gap(self.norm, deadline=deadline)
+
+    @torch.no_grad()
+    def predictions(self, X: ArrayLike) -> Tensor:
+        """Predicted classes (n,) of further inputs (n, D)."""
+        arguments = evaluate.as_arguments(X, self.module)
+        inputs = evaluate.as_inputs(arguments, len(arguments[0]), self.labels.device)
+        return predicted(outputs_of(self.module, inputs))
+
+
+def predicted(decision: Tensor) -> Tensor:
+    """Classes (n,) of outputs: whether f(x) > 0, or the k of the largest f_k(x)."""
+    if decision.ndim == 1:
+        return decision > 0
+    return decision.argmax(dim=1)
+
+
+def flattened(parts: Iterable[Tensor]) -> Tensor:
+    """Put tensors one after the other, as one vector (P,)."""
+    return torch.cat([part.reshape(-1) for part in parts])
 
 
 @pointing_to_the_page()
@@ -176,6 +270,7 @@ def as_trainee(
     norm: ParameterNorm = PARAMETER_NORMS["l2"],
     chunk: int | None = None,
     *,
+    loss: MarginLoss = LOSSES["exponential"],
     leading: bool = False,
 ) -> Trainee:
     """Check a module and its samples, and make a trainee of them.
@@ -193,6 +288,8 @@ def as_trainee(
         The geometry.
     chunk : int, optional
         Samples that one pass takes at a time.
+    loss : MarginLoss
+        Loss of a margin.
     leading : bool
         Whether a module may be homogeneous in the limit only, as of large parameters.
 
@@ -205,162 +302,83 @@ def as_trainee(
         A module that is not homogeneous in its parameters.
     """
     module = evaluate.as_module(module)
-    check_parts(norm, [name for name, p in module.named_parameters() if p.requires_grad])
+    trained = {name: w for name, w in module.named_parameters() if w.requires_grad and w.numel()}
+    check_parts(norm, list(trained))
     if isinstance(module, Network):
-        return _NetworkTrainee(module, inputs, labels, norm, chunk)  # type: ignore[arg-type]
-    return _ModuleTrainee(module, inputs, labels, norm, chunk, leading=leading)
+        _check_double(trained)
+        prepared, targets = module.prepare_samples(inputs, labels)  # type: ignore[arg-type]
+        degree = float(module.n_layers)
+        return Trainee(module, prepared, targets, trained, degree, norm, loss, chunk, leading=False)
+
+    if not trained:
+        raise ValueError(NO_PARAMETER)
+    for name, w in trained.items():
+        if w.is_inference():
+            raise ValueError(
+                f"the parameter {name!r} was made in torch.inference_mode(), so it cannot be "
+                "set: make the module, or a deepcopy of it, outside"
+            )
+        if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
+            raise ValueError(
+                f"entries of the parameter {name!r} share memory, so that none can be set: "
+                "make it of expanded.clone()"
+            )
+    array = evaluate.labels_as_array(labels)
+    device = next(iter(trained.values())).device
+    tensors = evaluate.as_inputs(evaluate.as_arguments(inputs, module), len(array), device)
+    # Homogeneity is measured on the first samples, by which a bias shows as well as by all.
+    first = samples_of(tensors, slice(evaluate.PROBES))
+    name_of_module = "module"
+    if not _is_double(trained):
+        name_of_module = "module.double()"
+    call = f"call `train_to_limit({name_of_module}, inputs, labels, leading=True)`"
+    homogeneous = None if leading else trained
+    with evaluate.undisturbed(module), offering_leading(call):
+        gradients = margins_of(module, first, array[: evaluate.PROBES], homogeneous=homogeneous)
+        if gradients.classes is None:
+            y = as_labels(array, len(array))
+        else:
+            y, _ = as_class_labels(array, len(array), gradients.classes)
+        # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
+        values = evaluate.values_of(module)
+        leaves = [values[name].requires_grad_() for name in trained]
+        total = evaluate.evaluate(module, values, first).sum()
+        if not total.requires_grad:
+            raise ValueError(NOTHING_TRAINED)
+        with differentiated(module):
+            slopes = torch.autograd.grad(total, leaves, allow_unused=True)
+        reached = dict[str, nn.Parameter]()
+        for (name, w), slope in zip(trained.items(), slopes, strict=True):
+            if slope is not None:
+                reached[name] = w
+        degree = Subject.of(gradients, reached, leading=leading).degree
+    _check_double(trained)
+    targets = torch.tensor(y, device=device)
+    return Trainee(module, tensors, targets, reached, degree, norm, loss, chunk, leading)
 
 
-def outputs_of(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-    """Compute the outputs (n,) or (n, K) of a module; (n, 1) counts as (n,)."""
-    outputs: Tensor = module(*inputs)
-    return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
+def _is_double(parameters: dict[str, nn.Parameter]) -> bool:
+    return all(weights.dtype == torch.float64 for weights in parameters.values())
 
 
-def predicted(decision: Tensor) -> Tensor:
-    """Classes (n,) of outputs: whether f(x) > 0, or the k of the largest f_k(x)."""
-    return decision > 0 if decision.ndim == 1 else decision.argmax(dim=1)
-
-
-def _check_double(parameters: Mapping[str, Tensor]) -> None:
-    if {weights.dtype for weights in parameters.values()} != {torch.float64}:
+def _check_double(parameters: dict[str, nn.Parameter]) -> None:
+    if not _is_double(parameters):
         raise ValueError(
             "training towards the limit needs float64: build the network with "
             "dtype=torch.float64 (dtype='float64'), or call network.double()"
         )
 
 
-@final
-class _NetworkTrainee(Trainee):
-    """A network of this package."""
+def check_homogeneous(module: nn.Module) -> None:
+    """Refuse a network of this package that has a bias; other modules are checked at once.
 
-    def __init__(
-        self,
-        network: Network,
-        X: ArrayLike,
-        y: ArrayLike,
-        norm: ParameterNorm,
-        chunk: int | None,
-    ) -> None:
-        self.module = self.network = network
-        self.norm, self.chunk, self.degree = norm, chunk, float(network.n_layers)
-        self.has_program = network.has_margin_structure
-        self.parameters = dict(network.named_parameters())
-        _check_double(self.parameters)
-        self.inputs, self.labels = network.prepare_samples(X, y)
-
-    def smallest_margin(self, outputs: Tensor) -> float:
-        return self.network.smallest_margin(outputs, self.labels)
-
-    def norm_of_degree(self) -> float:
-        if self.norm == PARAMETER_NORMS["l2"]:
-            return self.network.norm()
-        weights = {k: w.detach() for k, w in self.parameters.items() if k != "readout_bias"}
-        return self.norm.value(weights) ** self.degree
-
-    def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
-        observe = Observer(self.network, self.inputs, self.labels, loss)
-        return lambda step: replace(observe(step), norm=self.size())
-
-    def balance(self) -> float:
-        return balance(self.network)
-
-    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
-        return self.network.prepare(as_features(X, self.network.n_features))
-
-
-@contextmanager
-def of_no_limit(parameters: Mapping[str, Tensor]) -> Iterator[None]:
-    """Say what it means for a training that a module is not homogeneous."""
-    double = all(weights.dtype == torch.float64 for weights in parameters.values())
-    module = "module" if double else "module.double()"
-    try:
-        with offering_leading(f"call `train_to_limit({module}, inputs, labels, leading=True)`"):
-            yield
-    except HomogeneityError as error:
-        raise HomogeneityError(f"training has no limit that is known: {error}") from error
-
-
-@final
-class _ModuleTrainee(Trainee):
-    """Any homogeneous module."""
-
-    def __init__(
-        self,
-        module: nn.Module,
-        inputs: Inputs,
-        labels: ArrayLike | Tensor,
-        norm: ParameterNorm,
-        chunk: int | None,
-        *,
-        leading: bool,
-    ) -> None:
-        self.module, self.norm, self.chunk, self.leading = module, norm, chunk, leading
-        self.has_program = not leading
-        trained = (item for item in module.named_parameters() if item[1].requires_grad)
-        given = {name: w for name, w in trained if w.numel()}
-        if not given:
-            raise ValueError(NO_PARAMETER)
-        for name, w in given.items():
-            if w.is_inference():
-                raise ValueError(
-                    f"the parameter {name!r} was made in torch.inference_mode(), so it cannot be "
-                    "set: make the module, or a deepcopy of it, outside"
-                )
-            if any(step == 0 and n > 1 for step, n in zip(w.stride(), w.shape, strict=True)):
-                raise ValueError(
-                    f"entries of the parameter {name!r} share memory, so that none can be set: "
-                    "make it of expanded.clone()"
-                )
-        device, signs = next(iter(given.values())).device, evaluate.labels_as_array(labels)
-        self.inputs = evaluate.as_inputs(evaluate.as_arguments(inputs, module), len(signs), device)
-        probes = tuple(tensor[: evaluate.PROBES] for tensor in self.inputs)
-        with evaluate.undisturbed(module):
-            with of_no_limit(given):
-                gradients = margins_of(
-                    *(module, probes, signs[: evaluate.PROBES]),
-                    homogeneous=None if leading else given,
-                )
-            whole = MarginGradients(module, self.inputs, signs, gradients.classes)
-            self.labels = torch.tensor(whole.labels, device=device)
-            # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
-            values = evaluate.values_of(module)
-            leaves = [values[name].requires_grad_() for name in given]
-            total = evaluate.evaluate(module, values, probes).sum()
-            if not total.requires_grad:
-                raise ValueError(NOTHING_TRAINED)
-            with differentiated(module):
-                slopes = torch.autograd.grad(total, leaves, allow_unused=True)
-            reached = zip(given.items(), slopes, strict=True)
-            self.parameters = {name: w for (name, w), slope in reached if slope is not None}
-            with of_no_limit(given):
-                self.degree = Subject.of(gradients, self.parameters, leading=leading).degree
-        _check_double(given)
-
-    def smallest_margin(self, outputs: Tensor) -> float:
-        return smallest_margins(outputs, self.labels).min().item()
-
-    def norm_of_degree(self) -> float:
-        weights = {name: w.detach() for name, w in self.parameters.items()}
-        return self.norm.value(weights) ** self.degree
-
-    def observer(self, loss: MarginLoss) -> Callable[[int], HistoryPoint]:
-        def observe(step: int) -> HistoryPoint:
-            outputs = self.outputs()
-            smallest = smallest_margins(outputs, self.labels)
-            return HistoryPoint(
-                step=step,
-                loss=loss(soft_margins(outputs, self.labels)).mean().item(),
-                error=(smallest <= 0).double().mean().item(),
-                min_margin=smallest.min().item(),
-                norm=self.size(),
-                gates_changed=math.nan,
-            )
-
-        return observe
-
-    def balance(self) -> float:
-        return math.nan
-
-    def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
-        return evaluate.as_inputs((np.asarray(X),), len(np.asarray(X)), self.device)
+    Raises
+    ------
+    HomogeneityError
+        A readout bias.
+    """
+    if isinstance(module, Network) and not module.homogeneous:
+        raise HomogeneityError(
+            "a network with a readout bias is not homogeneous, so it has no KKT gap: build it "
+            "without one (readout_bias=False)"
+        )

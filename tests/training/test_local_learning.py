@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from implicit_bias.estimators.networks import GLNClassifier
 from implicit_bias.networks import GLN, FrozenGateReLU, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
-from implicit_bias.training.minibatch import TrainingConfig, _batches, train
+from implicit_bias.training.minibatch import TrainingConfig, shuffled_batches, train
 from training.samples import X, Y
 
 LOCAL = TrainingConfig(steps=40, batch_size=1, learning_rate=0.1, rule="local")
@@ -31,7 +31,9 @@ def test_an_online_epoch_is_geometric_mixing() -> None:
     contexts.append(np.zeros((len(X), 1), dtype=np.int64))  # the readout has one context
     train(network, X, Y, LOCAL)
 
-    order = [int(np.asarray(batch)[0]) for batch in islice(_batches(len(X), LOCAL), LOCAL.steps)]
+    order = [
+        int(np.asarray(batch)[0]) for batch in islice(shuffled_batches(len(X), LOCAL), LOCAL.steps)
+    ]
     assert sorted(order) == list(range(40))
     for step, n in enumerate(order):
         target, previous = (Y[n] + 1) / 2, expit(X[n])
@@ -60,17 +62,6 @@ def test_a_unit_is_a_logistic_regression_of_its_own_context() -> None:
     np.testing.assert_allclose(network.hidden_weights[0].detach()[1], weights, rtol=1e-10)
 
 
-def test_the_result_is_a_gln_like_any_other() -> None:
-    network = GLN([gating(4)], seed=1)
-    result = train(network, X, Y, replace(LOCAL, steps=400))
-    first, last = result.history[0], result.history[-1]
-    assert last.error == 0.0
-    assert last.loss < first.loss
-    assert last.gates_changed == 0.0
-    margins = Y * network.decision(X)
-    assert last.loss == pytest.approx(np.log1p(np.exp(-margins)).mean())
-
-
 def test_with_classes_each_unit_descends_its_own_cross_entropy() -> None:
     network, labels = GLN([gating(3)], classes=4, seed=1), torch.arange(len(Y)) % 4
     (hidden,) = network.hidden_layers(*network.prepare(X))
@@ -86,7 +77,7 @@ def test_with_classes_each_unit_descends_its_own_cross_entropy() -> None:
 
 def test_units_with_trained_gates_cannot_learn_locally() -> None:
     network = ReLUNetwork(X.shape[1], [4])
-    with pytest.raises(ValueError, match="use a GLN"):
+    with pytest.raises(ValueError, match="GLN"):
         train(network, X, Y, LOCAL)
     train(FrozenGateReLU(network), X, Y, LOCAL)
 
@@ -98,5 +89,5 @@ def test_the_classifier_passes_the_rule_on() -> None:
     assert [config.rule for config in configs] == ["local", "gradient"]
     local, by_gradient = (model.decision_function(X) for model in models)
     assert not np.allclose(local, by_gradient)
-    with pytest.raises(ValueError, match="rule must be"):
+    with pytest.raises(ValueError, match="rule"):
         GLNClassifier(rule="hebb").fit(X, Y)  # type: ignore[arg-type]

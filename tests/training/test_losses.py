@@ -85,7 +85,6 @@ def power(exponent: float) -> Callable[[Tensor], Tensor]:
     [
         (LOSSES["exponential"], 1.0),
         (LOSSES["logistic"], 1.0),
-        (MarginLoss("scaled", lambda q: -3.0 * q), 1.0),
         # An exponential tail with a polynomial factor.
         (MarginLoss("factor", lambda q: -q - 3.0 * torch.log1p(softplus(q))), 1.0),
         # f' = 2 q, which halving the argument divides by 2.

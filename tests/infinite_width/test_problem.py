@@ -1,0 +1,207 @@
+"""Data that no infinitely wide network separates, provably or nearly, and degenerate positions."""
+
+from fractions import Fraction
+from math import hypot
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+
+from implicit_bias import Status
+from implicit_bias import infinite_width as wide
+from implicit_bias.infinite_width.arrangement import maximise
+from infinite_width.samples import GAP, pair_margins
+from oracles import fractions
+
+CHECKERBOARD = np.array([[1, i, j] for i in range(4) for j in range(4)])
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        ([[1, 2], [1, 2], [1, 3]], [1, -1, 1]),
+        ([[1, 2], [2, 4], [1, 3]], [1, -1, 1]),
+        ([[0, 0], [2, 4], [1, 3]], [1, -1, 1]),
+        ([[1, 1], [-1, -1], [1, 1], [1, 0]], [1, 1, -1, -1]),
+        ([[0, 0], [0, 0]], [1, 1]),
+        ([[1, 2], [1, 2], [1, 3]], [0, 2, 1]),
+        ([[1, 2], [2, 4], [1, 3]], [0, 1, 2]),
+        ([[0, 0], [2, 4], [1, 3]], [0, 1, 2]),
+        ([[1, 1], [-1, -1], [1, 1], [1, 0]], [0, 0, 1, 2]),
+        ([[0, 0], [0, 0], [0, 0]], [0, 1, 2]),
+    ],
+)
+def test_data_that_no_network_separates(X: list[list[float]], y: list[int]) -> None:
+    solution = wide.max_margin(X, y)
+    assert solution.status is Status.NOT_SEPARABLE
+    assert solution.conflict is not None
+    assert "No network" in solution.statement
+    assert solution.certificate.lower == solution.certificate.upper == np.inf
+    assert solution.problem.dual_function(solution.alpha).size < 1e-12
+    assert solution.alpha.sum() == pytest.approx(1)
+    assert solution.alpha.min() >= 0
+    soft = wide.max_margin(X, y, 0.5)
+    assert soft.status is Status.OPTIMAL
+    if not np.any(X):
+        assert soft.certificate.upper == pytest.approx(0.5 * len(y))
+        assert len(soft.coef) == 0
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        ([[1, 1], [-2, -2], [3, 3]], [1, -1, 1]),
+        ([[1, 1], [-1, -1], [1, 0], [-1, 0]], [1, 1, -1, -1]),
+        ([[1, 1]], [-1]),
+        (np.ones((5, 3)), [1] * 5),
+        ([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [1, 0, 1]], [1, -1, 1, -1, 1]),
+        (CHECKERBOARD, np.prod(1 - 2 * (CHECKERBOARD[:, 1:] % 2), axis=1)),
+        ([[1, 1], [-2, -2], [3, 3], [0, 1]], [0, 1, 0, 2]),
+        ([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0]], [0, 1, 2, 0]),
+        (np.repeat([[1.0, 0], [0, 1], [1, 1]], 3, axis=0), np.repeat([0, 1, 2], 3)),
+    ],
+)
+def test_degenerate_positions(X: ArrayLike, y: ArrayLike) -> None:
+    solution = wide.max_margin(X, y)
+    assert solution.status is Status.OPTIMAL
+    assert solution.certificate.gap < GAP
+    assert maximise(solution.problem.dual_function(solution.alpha)).upper <= 1 + 1e-9
+
+
+def test_inseparable_by_three_classes_alone_is_no_optimum() -> None:
+    """Opposite inputs of opposite order: linear functions alone, and they contradict each other."""
+    half = np.array([[1.0, 0], [0, 1], [-1, -1]])
+    X, y = np.vstack([half, -half]), [0, 1, 2, 1, 2, 0]
+    solution = wide.max_margin(X, y)
+    assert solution.certificate.lower > 0
+    if solution.status is Status.OPTIMAL:
+        margins = pair_margins(solution.problem, solution.decision(X))
+        assert np.min(margins) >= 1 - 1e-9
+    else:
+        assert solution.certificate.upper == np.inf
+
+
+def test_even_activations_cannot_tell_antipodes() -> None:
+    X, y = [[1, 1], [-1, -1], [1, 0]], [1, -1, 1]
+    assert wide.max_margin(X, y).status is Status.OPTIMAL
+    assert wide.max_margin(X, y, activation="absolute value").status is Status.NOT_SEPARABLE
+
+
+def test_closed_form_of_one_sample() -> None:
+    solution = wide.max_margin([[3.0, 4.0]], [-1])
+    assert solution.certificate.upper == pytest.approx(0.2)
+    np.testing.assert_allclose(solution.directions, [[0.6, 0.8]], atol=1e-9)
+    np.testing.assert_allclose(solution.coef, [-0.2])
+
+
+@pytest.mark.parametrize(
+    ("X", "activation", "norm", "statuses"),
+    [
+        ([[1, 1e-12], [1, 0]], "relu", 2e12, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
+        # f = -1 on the middle input's ray and a kink there that adds 2 on both sides.
+        (
+            *([[1e6, 1], [1e6 - 1, 1], [1e6 - 2, 1]], "relu", 4 * hypot(1, 1e6 - 1) + 1e-6),
+            {Status.OPTIMAL, Status.NUMERICAL_TROUBLE},
+        ),
+        (
+            *([[2.0**53 - k, 1] for k in range(3)], "relu", 4 * (2.0**53 - 1) + 1),
+            {Status.NEARLY_INSEPARABLE},
+        ),
+        ([[1e-14], [-1.0]], "relu", 1e14 + 1, {Status.OPTIMAL}),
+        ([[1e-100], [-1e100]], "relu", 1e100, {Status.OPTIMAL}),
+        ([[1.0, 0], [0, 1e-14]], "relu", 1e14 + 1, {Status.OPTIMAL}),
+        ([[1, 1e-9], [1, -1e-9]], (1.0, 1.0), 1e9, {Status.OPTIMAL, Status.NUMERICAL_TROUBLE}),
+        ([[0.1, 0.3], [0.3, 0.9]], "relu", np.inf, {Status.NEARLY_INSEPARABLE}),
+    ],
+    ids=["angle", "shift", "integers", "small", "sizes", "axes", "linear", "nearly proportional"],
+)
+def test_nearly_inseparable_data_are_not_called_inseparable(
+    X: list[list[float]],
+    activation: wide.Activation,
+    norm: float,
+    statuses: set[Status],
+) -> None:
+    """``norm`` is that of a network of margin 1 at least, or exact arithmetic knows that one is."""
+    y = [1, -1, 1][: len(X)]
+    solution = wide.max_margin(X, y, activation=activation)
+    assert solution.status in statuses
+    assert solution.conflict is None
+    assert 0 < solution.certificate.lower < np.inf
+    assert solution.certificate.lower <= norm * (1 + 1e-15)
+    assert solution.certificate.upper >= norm * (1 - 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [1e-9, 1e-11])
+def test_opposite_labels_so_near_that_rounding_decides(apart: float) -> None:
+    """A solve ends early, says how much is hidden, and that is most of the gap."""
+    X = [[1.0, 0.3], [1.0, 0.3 + apart], [1.0, 0.3 + 2 * apart]]
+    solution = wide.max_margin(X, [1, -1, 1])
+    certificate = solution.certificate
+    assert solution.status is Status.NUMERICAL_TROUBLE
+    assert len(solution.history) < 50
+    assert GAP < solution.rounding <= certificate.gap
+    assert "rounding hides" in solution.statement
+    # Both bounds in exact arithmetic: the network's margin, and h at its own directions, at those
+    # orthogonal to an input and between, where the peaks are.
+    inputs, units, y = fractions(X), fractions(solution.directions), np.array([1, -1, 1])
+    margin = (y * (np.maximum(inputs @ units.T, 0) @ fractions(solution.coef))).min()
+    assert margin > 0
+    assert float(np.abs(solution.coef).sum()) / float(margin) <= certificate.upper
+    between = (inputs[:, None] + inputs).reshape(-1, 2) / 2
+    across = between[:, ::-1] * np.array([1, -1])
+    directions = np.vstack([units, across, -across])
+    h = np.maximum(directions @ inputs.T, 0) @ (y * fractions(solution.alpha))
+    assert (h**2 <= (directions**2).sum(axis=1) * (1 + Fraction(1, 10**12))).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_inputs_on_one_axis_of_very_different_sizes(seed: int) -> None:
+    """The smallest input on each side decides."""
+    rng = np.random.default_rng(seed)
+    x = np.append([1.0, -1.0], rng.choice([-1.0, 1.0], 4)) * 10.0 ** rng.uniform(-30, 30, 6)
+    norm = 1 / x[x > 0].min() + 1 / -x[x < 0].max()
+    certificate = wide.max_margin(x[:, None], np.sign(x)).certificate
+    assert certificate.lower <= norm * (1 + 1e-15)
+    assert certificate.upper >= norm * (1 - 1e-15)
+    assert certificate.gap < GAP
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize("seed", range(8))
+def test_two_inputs_of_nearly_one_direction(seed: int) -> None:
+    """Each unit is orthogonal to the other input: norm (|x| + |z|) / |x cross z|."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=2) + 10.0 ** -rng.uniform(5, 17) * rng.normal(size=(2, 2))
+    X *= 10.0 ** rng.uniform(-8, 8, (2, 1))
+    (a, b), (c, d) = fractions(X)
+    assert a * d != b * c
+    norm = float(np.linalg.norm(X, axis=1).sum()) / abs(float(a * d - b * c))
+    solution = wide.max_margin(X, [1, -1])
+    assert solution.status is not Status.NOT_SEPARABLE
+    assert 0 < solution.certificate.lower <= norm * (1 + 1e-12)
+    assert solution.certificate.upper >= norm * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("size", [1e160, 1e300, 1e-200, 1e-310])
+def test_inputs_whose_squares_are_lost_are_refused(size: float) -> None:
+    with pytest.raises(ValueError, match="scale"):
+        wide.max_margin([[size], [-size]], [1, -1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", ["relu", "leaky relu", "linear plus relu", (1.0, 1.0)])
+def test_what_antipodes_leave_is_a_linear_problem(activation: wide.Activation) -> None:
+    """Opposite inputs of opposite labels let nothing but linear functions through."""
+    half = np.array([[1.0, 0], [0, 1], [3, 3]])
+    X = np.vstack([half, -half])
+    for labels, separable in (([1.0, 1, 1], True), ([1.0, 1, -1], False)):
+        y = np.append(labels, np.negative(labels))
+        solution = wide.max_margin(X, y, activation=activation)
+        assert (solution.status is Status.OPTIMAL) == separable
+        assert (solution.status is Status.NOT_SEPARABLE) != separable
+        if not separable:
+            assert solution.certificate.lower == np.inf
+            assert solution.problem.dual_function(solution.alpha).size < 1e-12
