@@ -110,12 +110,16 @@ def certify(
     check_problem(problem, "certify")
     if coef is None and intercept is not None:
         raise ValueError("intercept without coef bounds nothing: pass both")
-    return certificate_of(
-        problem,
-        None if coef is None else checked_coef(problem, coef),
-        None if alpha is None else checked_alpha(problem, alpha),
-        None if intercept is None else checked_offsets(problem, intercept),
-    )
+    zeta = None
+    values = None
+    offsets = None
+    if coef is not None:
+        zeta = checked_coef(problem, coef)
+    if alpha is not None:
+        values = checked_alpha(problem, alpha)
+    if intercept is not None:
+        offsets = checked_offsets(problem, intercept)
+    return certificate_of(problem, zeta, values, offsets)
 
 
 def certificate_of(
@@ -199,6 +203,7 @@ def dual_norm_bounds(problem: MarginProblem, weights: Array) -> Array:
     """
     if not weights.any():
         return np.zeros(problem.n_groups)
+    # Times a power of two, so that the products are about 1.
     size = np.abs(weights)
     scaled = unit_weights(size, problem.feature_norms)  # size over 2^exponent
     exponent = int(np.frexp(size.max())[1] - np.frexp(scaled.max())[1])

@@ -9,18 +9,19 @@ any separator is merely large. So a proof here is a rational alpha whose V is 0 
 or a float64 alpha with a bound on how far from it a real solution is: for the data whose features
 are the products of the stored float64 gates and inputs. The norm has no part in it.
 
-Vertex    The solutions of sum 1 are a polytope, and a vertex of it has at most rank + 1 rows. A
-          linear program in float64 finds the rows of one: the largest smallest margin of w in a
-          box, with orthonormal features q_n that have the span of the features,
+Vertex    The solutions of sum 1 are a polytope, and at a vertex at most rank + 1 rows are not 0. A
+          linear program in float64 finds the rows of one: the maximum margin of w in a box, with
+          orthonormal features q_n whose span is that of the features,
 
                 max t   subject to   b_p (x) q_n(p) . w >= t  for all rows p,   |w_j| <= 1.
 
-          Where t = 0 its dual variables are alpha. It is solved on some rows, which those join that
-          w violates most. Two of many classes are tried first: a proof by their rows alone is one.
+          Where t = 0 its dual variables are alpha. It is solved on some rows, and then again with
+          the rows that w violates most. With many classes two of them are tried first, as a proof
+          by rows of two classes is a proof.
 Exactly   On the rows of a vertex V = 0 has one solution up to a factor. It is found in rational
           numbers, by equations that are independent, and all equations are checked in integers.
 Overlap   Where that takes long, or rounding hides equations from the linear program, most data have
-          a solution in which every row has a part: `overlap` proves that there is one.
+          a solution that is positive on every row: `overlap` proves that there is one.
 
 ======  ===========  =============================================================================
 F       (N, c)       features of the samples, gate times input, scaled by powers of two; a column of
@@ -162,7 +163,7 @@ def prove_not_separable(
     if alpha is not None:
         alpha = np.where(np.isfinite(alpha), alpha, 0.0)
         fractions = rows.values(alpha) / max(float(alpha.max()), SMALLEST_NORMAL)
-        # A sample without features has no size, but is a proof by itself.
+        # A sample without features has norm 0, but is a proof by itself.
         norms = problem.feature_norms[rows.samples]
         weights = fractions * np.where(norms > 0, norms, 1.0)
     some = weights > 0
@@ -198,7 +199,9 @@ def nearly_a_proof(problem: MarginProblem, deadline: Deadline = NEVER) -> Array 
         found = search.by_overlap(without_redundant=True)
     except TimeoutError:
         return None
-    return None if found is None else found.alpha
+    if found is None:
+        return None
+    return found.alpha
 
 
 def takes_too_long(order: int, rows: int, most_equations: int = 3000) -> bool:
@@ -283,7 +286,7 @@ class _Search:
             return []
         sent = np.zeros((n, n))
         np.add.at(sent, (rows.owners, rows.rivals), self.weights)
-        both = np.minimum(sent, sent.T)  # the samples of neither class alone are in conflict
+        both = np.minimum(sent, sent.T)  # a proof has rows of both directions
         pairs = [pair for pair in itertools.combinations(range(n), 2) if both[pair] > 0]
         pairs.sort(key=lambda pair: -both[pair])
         chosen = pairs[: self.limits.pairs]
@@ -357,7 +360,8 @@ class _System:
         left = np.where(both, left, 0.0)[:, used]
         right = np.where(both, right, 0.0)[:, used]
 
-        # F over a power of two of each row and each column: nothing under- or overflows.
+        # F over a power of two of each row and of each column: no product overflows, and only those
+        # underflow that are negligible in their columns.
         mantissa_left, exponent_left = np.frexp(left)
         mantissa_right, exponent_right = np.frexp(right)
         products = mantissa_left * mantissa_right
@@ -390,7 +394,8 @@ class _System:
             w, t, dual = found
             if t < self.limits.no_margin:
                 return index[chosen[dual > 0]]
-            # The rows that w violates most join.
+            # Of the rows left out, those with the smallest margins join. Where none has a margin
+            # below t / 2, w separates all rows.
             scores = q @ w.reshape(labels.shape[1], -1).T  # (R, J)
             margins = (labels * scores).sum(axis=1)
             margins[chosen] = np.inf

@@ -121,7 +121,7 @@ def find_overlap(
         return None
     A, exponents = equations
     some = A.any(axis=1) & (weights[index] > 0)
-    # Of independent columns there must be fewer than rows, or P 1 is 1.
+    # As many independent columns as rows span 1, so that ||P 1|| is not below 1.
     if A.shape[1] == 0 or A.shape[1] >= some.sum():
         return None
     index = index[some]
@@ -137,7 +137,7 @@ def find_overlap(
     relative_error = projection_bound(W[:, A[kept].any(axis=0)])
     if not relative_error < 1.0:
         return None
-    # A has the features over 2^exponent: of the features themselves alpha is over it, too.
+    # A has features divided by 2^exponent: alpha for the features themselves is divided by it, too.
     alpha = np.ldexp(alpha[kept], exponents[kept].min() - exponents[kept])
     total = alpha.sum()
     if not alpha.min() > SMALLEST_NORMAL * max(total, 1.0):  # some may have lost digits
@@ -253,6 +253,8 @@ def _centred(
             factor = scipy.linalg.cho_factor(W.T @ W, check_finite=False)
         except np.linalg.LinAlgError:
             return None
+        # Newton's step from s = 1 / alpha multiplies s_p by 1 + (P 1)_p, and one of another length
+        # by 1 + length (P 1)_p.
         change = W @ scipy.linalg.cho_solve(factor, W.sum(axis=0), check_finite=False)  # P 1
         decrement = math.sqrt(max(float(change.sum()), 0.0))  # 1' P 1 = ||P 1||^2
         if decrement < close and np.abs(change).max() < close:

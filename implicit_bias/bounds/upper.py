@@ -150,13 +150,17 @@ class PrimalPoint:
     @property
     def allowance(self) -> float:
         """Fraction of the upper bound that rounding may cost; inf where it may be all."""
-        if math.isinf(self.bound):
+        if math.isfinite(self.bound):
+            if self.central > 0:
+                return self.bound / self.central - 1.0
+            costs_all = self.bound > 0
+        else:
+            # With more digits the coefficients may turn out to separate the samples.
             high = self.smallest.value + self.smallest.radius
-            may_separate = np.isfinite(self.norm) and high.min() > 0
-            return math.inf if may_separate else 0.0
-        if self.central > 0:
-            return self.bound / self.central - 1.0
-        return math.inf if self.bound > 0 else 0.0
+            costs_all = bool(np.isfinite(self.norm) and high.min() > 0)
+        if costs_all:
+            return math.inf
+        return 0.0
 
     def _bound_with(self, radius: Array) -> float:
         """Return the bound where margins err by this radius (N,) at most."""
@@ -166,11 +170,15 @@ class PrimalPoint:
             return zero
         if problem.hard_margin:
             smallest = float((self.smallest.value - radius).min())
-            return up(self.norm / smallest) if smallest > 0 else math.inf
+            if smallest > 0:
+                return up(self.norm / smallest)
+            return math.inf
         if self.scale == 0:
             return zero
         bound, _ = self._soft_bound(radius)
-        return bound if self.as_stored else min(zero, bound)
+        if self.as_stored:
+            return bound
+        return min(zero, bound)
 
     def _soft_bound(self, radius: Array) -> tuple[float, float]:
         """Bound on the soft margin's primal value, and the stretch of c, a fraction, that has it.
@@ -182,6 +190,7 @@ class PrimalPoint:
         margins = self.scale * self.smallest.value
         error = SAFETY * (self.scale * radius + 8 * UNIT * (np.abs(margins) + 1.0))
         plain = self._primal_value(margins, error, 0.0)
+        # A stretch of twice the largest error brings all margins that may be 1 above it.
         near = np.abs(margins - 1.0) <= 2 * error
         stretch = 2 * float(error[near].max(initial=0.0))
         stretched = self._primal_value(margins, error, stretch)
@@ -218,7 +227,9 @@ class PrimalPoint:
             c = 0.0
             if q.min() > 2.0**-1000:  # below it margins are rounding, and 1 / c^2 underflows
                 c = 1.0 / q.min()
-            return unit if abs(c - unit) <= NEAR * unit else c
+            if abs(c - unit) <= NEAR * unit:
+                return unit
+            return c
         if not np.isfinite(self.norm):
             return 0.0
         if self.given is not None and self.as_stored and self.norm > 0:
@@ -230,7 +241,9 @@ class PrimalPoint:
         gain = self._estimate(unit, q) - min(best, zero)
         if c > 0 and self.norm > 0 and gain <= SAME * unit * self.norm:
             return unit
-        return c if best < zero else 0.0
+        if best < zero:
+            return c
+        return 0.0
 
     def _estimate(self, c: float, q: Array) -> float:
         """Primal value of a soft margin, without allowance, of margins c q_n."""
@@ -249,7 +262,8 @@ class PrimalPoint:
         slope = -problem.shares[positive].sum()
 
         def offset(c: float) -> float:
-            # The hinge loss of c (f + b) as a function of c b: half way where it is flat.
+            # As a function of c b the hinge loss of a sample has a breakpoint at y_n - c f_n, where
+            # its margin is 1. Where the sum is flat, the middle is taken.
             left, right = _flat_between(slope, problem.y - c * f[:, 0], problem.shares)
             return 0.5 * (left + right) / c
 
@@ -307,7 +321,9 @@ class PrimalPoint:
             c *= 1.0 + self._soft_bound(self.smallest.radius)[1]
         if c == self._own_scale or (c == 0 and problem.hard_margin):
             return replace(self, given=self.offsets, as_stored=True)
-        offsets = self.offsets * c if c > 0 else offsets_of_zero(problem)
+        offsets = offsets_of_zero(problem)
+        if c > 0:
+            offsets = self.offsets * c
         offsets = np.clip(offsets, -LARGEST, LARGEST)
         return PrimalPoint.of(problem, self.coef * c, offsets, as_stored=True)
 
@@ -402,11 +418,13 @@ def best_scale(norm: float, margins: Array, C: float | Array) -> float:
     largest = np.max(C)
     if np.isinf(largest):
         smallest = float(margins.min())
-        return 1.0 / smallest if smallest > 0 else 0.0
+        if smallest > 0:
+            return 1.0 / smallest
+        return 0.0
     # The slope in c rises by C m at c = 1 / m, for each margin m > 0. All is divided by the largest
     # C, which may be huge.
     rises = margins * (C / largest)
-    slope = norm / largest - float(rises.sum())
+    slope = norm / largest - float(rises.sum())  # at c = 0
     positive = margins > 0
     if slope >= 0 or not positive.any():
         return 0.0

@@ -29,11 +29,7 @@ class Entrywise(UndividedNorm):
     ----------
     exponent : float
         Of the powers, 1 to infinity.
-    exact : bool
-        Whether the exponent is a float64. That of a dual norm, p / (p - 1), may be rounded.
     """
-
-    exact: bool = True
 
     @property
     @abstractmethod
@@ -82,16 +78,14 @@ class Entrywise(UndividedNorm):
     def _bound(self, A: Enclosure) -> float:
         if math.isinf(self.exponent):
             return self.value(A.magnitude)
-        norm: Entrywise = self
-        if not self.exact:
-            # The norm decreases in the exponent, so that of a slightly smaller exponent bounds it.
-            norm = Lp(max(1.0, self.exponent * (1.0 - gamma(4))))
         # Relative errors: of the powers and their sum, then of 1 / p and the root. The p roundings
-        # that a power makes of the division's rounding are one again after the root.
+        # that a power makes of the division's rounding are one again after the root. An exponent
+        # p' near p changes a norm of n entries by a factor n^(1 / p - 1 / p') at most: that of a
+        # dual norm, p / (p - 1), may have 2 roundings, and 1 / p one more.
         size = A.value.size
         of_sum = gamma(POWER_ROUNDINGS + size + 4)
         of_root = gamma(POWER_ROUNDINGS + 4) * (1.0 + math.log(max(size, 2)))
-        return norm.value(A.magnitude) * (1.0 + SAFETY * (of_sum + of_root))
+        return self.value(A.magnitude) * (1.0 + SAFETY * (of_sum + of_root))
 
     @final
     def partition(self, shape: Shape) -> Partition | None:
@@ -201,11 +195,6 @@ class Lp(Entrywise):
         check_number(self.p, "p", "[1, inf]")
         if not isinstance(self.p, int):  # in float32 the conjugate exponent would be rounded
             object.__setattr__(self, "p", float(self.p))
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        """Whether the exponent is not rounded: p is not, nor are 1, 2 and inf."""
-        return not self.dual_exponent or self.p in (1.0, 2.0, math.inf)
 
     @property
     def exponent(self) -> float:

@@ -240,7 +240,9 @@ class _OverGroups(ConjugatedNorm):
     def _parts(self, array: NDArray[Any]) -> list[NDArray[Any]]:
         """Return the entries of each group, of an array of the shape of coefficients."""
         if array.shape[self.axis] != len(self.groups):
-            columns = "features" if self.axis == -1 else "gate columns"
+            columns = "gate columns"
+            if self.axis == -1:
+                columns = "features"
             raise ValueError(
                 f"the norm has groups of {len(self.groups)} {columns}, the coefficients "
                 f"{array.shape}"

@@ -327,7 +327,9 @@ def as_parameter_norm(norm: GivenNorm) -> ParameterNorm:
             if named.inner == norm:
                 return named
         # An l_p norm of all entries, or of all singular values, is that of the tensors' norms.
-        over = norm.entries if isinstance(norm, OfSingularValues) else norm
+        over: Norm = norm
+        if isinstance(norm, OfSingularValues):
+            over = norm.entries
         if not isinstance(over, Entrywise):
             raise ValueError(
                 f"the norm of several tensors cannot be composed of {norm!r} alone: pass "

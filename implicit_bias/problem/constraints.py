@@ -180,7 +180,9 @@ class Constraints:
     @property
     def offset_classes(self) -> Integers:
         """Classes with a free offset, (J,): all but the last, as differences count."""
-        return np.arange(self.n_classes - 1 if self.intercept else 0)
+        if not self.intercept:
+            return np.arange(0)
+        return np.arange(self.n_classes - 1)
 
     @cached_property
     def offsets(self) -> Array:

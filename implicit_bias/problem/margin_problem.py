@@ -442,7 +442,9 @@ class Architecture:
         """Margin problem of this architecture on data X (N, D), y (N,) as in `MarginProblem`."""
         inputs = self.inputs(X)
         gates = self.gating.gates(inputs)
-        groups = self.gating.groups if self.groups is None else self.groups
+        groups = self.groups
+        if groups is None:
+            groups = self.gating.groups
         norm = self.norm
         if norm is None:
             norm = GroupNorm(groups, apart=self.apart)

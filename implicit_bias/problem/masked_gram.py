@@ -54,9 +54,11 @@ def masked_gram(X: Matrix, Z: Matrix, others: tuple[Matrix, Matrix] | None = Non
     array([[ 5., 11.],
            [11., 50.]])
     """
-    W, Y = (X, Z) if others is None else others
-    gram = X @ W.T
-    gram *= Z @ Y.T
+    if others is None:
+        others = (X, Z)
+    other_X, other_Z = others
+    gram = X @ other_X.T
+    gram *= Z @ other_Z.T
     return gram
 
 

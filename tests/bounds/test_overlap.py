@@ -206,6 +206,14 @@ def test_columns_that_are_dependent_up_to_rounding_have_no_bound() -> None:
     assert overlap.projection_bound(np.column_stack([W, np.zeros(20)])) == math.inf
 
 
+def test_columns_that_roundings_before_may_make_dependent_have_no_bound() -> None:
+    """W' 1 = 0, and the columns differ by 2^-48: with roundings of 4 u each P may be another."""
+    nearly = np.array([[1.0, 1.0], [-1.0, -1.0], [0.0, 2.0**-48], [0.0, -(2.0**-48)]])
+    assert overlap.projection_bound(nearly) == math.inf
+    nearly[2:] *= 2.0**8
+    assert overlap.projection_bound(nearly) < 0.01
+
+
 def test_a_bound_counts_the_roundings_before() -> None:
     """W = (1, -1)': with roundings of 4 u, ||P 1|| may be sqrt(2) gamma_4, though W' 1 = 0."""
     W = np.array([[1.0], [-1.0]])

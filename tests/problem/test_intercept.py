@@ -40,6 +40,16 @@ def test_each_class_must_be_balanced() -> None:
     assert is_balanced(rows, rows.values(alpha))
 
 
+def test_no_entry_grows_beyond_its_cap() -> None:
+    """The other entries are too large to change by the residual, 2^-54."""
+    problem = plain(np.ones((3, 1)), [1.0, -1.0, -1.0], intercept=True)
+    cap = np.array([1.0, 0.5, 0.5 - 2.0**-54])
+    found = repaired(problem, cap, cap)
+    assert is_balanced(problem.constraints, found)
+    assert (found <= cap).all()
+    np.testing.assert_allclose(found, cap, rtol=1e-14)
+
+
 def test_a_proof_is_sought_before_balancing_leaves_nothing() -> None:
     """The sample 0 lies between -1 and 1; its alpha is so small that nothing near is balanced."""
     problem = plain(np.array([[1.0], [-1.0], [0.0]]), [1.0, 1.0, -1.0], intercept=True)
