@@ -325,7 +325,11 @@ class _Trials:
         self.deadline = deadline
 
     def run(self, method: Solver, start: Start | None = None) -> _Attempt:
-        """Run a method, and grade what it found; what it raises is numerical trouble.
+        """Run a method, and grade what it found."""
+        return self.graded(method, self.found_by(method, start))
+
+    def found_by(self, method: Solver, start: Start | None = None) -> Candidate:
+        """Run a method; what it raises is numerical trouble.
 
         What ``on_progress`` raises within it is no trouble of the method, and goes to the caller.
         """
@@ -339,13 +343,12 @@ class _Trials:
                 raise
 
         try:
-            found = finite(self.problem, method.run(self.formulated, relay, start))
+            return finite(self.problem, method.run(self.formulated, relay, start))
         except BaseException as error:  # a panic of a library in Rust is no Exception
             if error in of_caller or isinstance(error, AtomError):
                 raise
             # `in_words` raises again what the caller can mend.
-            found = _untried(self.problem, Status.NUMERICAL_TROUBLE, in_words(error))
-        return self.graded(method, found)
+            return _untried(self.problem, Status.NUMERICAL_TROUBLE, in_words(error))
 
     def graded(self, method: Solver, found: Candidate) -> _Attempt:
         """Grade what a method found, in the time that is left."""
@@ -575,7 +578,7 @@ def _separable_with_offset(
     options = choice.MethodOptions(tolerances=tolerances, max_seconds=deadline.left)
     method = choice.make_solver("auto", with_offset, options)
     trials = _Trials(with_offset, with_offset, tolerances.gap, no_report, deadline)
-    found = trials.run(method).candidate
+    found = trials.found_by(method)
     margins = problem.margins(problem.decision(found.coef), found.intercept)
     return bool((margins > 0).all())
 
