@@ -63,7 +63,7 @@ from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.equilibration import EquilibratedProblem, used_gates
 from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
-from implicit_bias.solvers.scaling import TINY
+from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
 
 EPSILON = float(np.finfo(np.float64).eps)
