@@ -20,7 +20,8 @@ rounds.py           rounds on some of the constraints: pricing, and the bounds f
 one_group.py        one group on one Gram matrix
 linear_program.py   l1, l_inf and other sums of maxima, by HiGHS
 cvxpy_solver.py     ECOS, OSQP, Clarabel and SCS, through CVXPY
-scaling.py          the scaled problem, and the products that the native methods need
+scaling.py          the scaled problem on a device, and the way back
+scaled_rows.py      its rows, and the products with them that cost time
 rotations.py        gates of groups with a constant sum, as one constant gate and the others
 relaxation.py       soft margins and fewer samples where the hard margin has no solution
 ==================  ========================================================================

@@ -15,6 +15,8 @@ B       (N, P')     y_n phi_n / nu_n in these coordinates
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -61,7 +63,9 @@ class EquilibratedProblem:
 
         # --- scales: of the samples, then of the features ---------------------------------------
         norms = problem.feature_norms
-        smallest = float(norms[norms > 0].min()) if norms.any() else 1.0
+        smallest = 1.0
+        if norms.any():
+            smallest = float(norms[norms > 0].min())
         if problem.intercept:
             # The intercept's constant must not drown the features of any sample.
             norms = np.hypot(norms, smallest)
@@ -103,9 +107,11 @@ class EquilibratedProblem:
         """Return those of alpha that a box bounds: all, or none with the hard margin."""
         return alpha[: len(self.C)]
 
-    def of_samples(self, values: Tensor) -> Tensor | float:
+    def per_sample(self, values: Tensor) -> Tensor | float:
         """Return values of boxes as those of samples: 0 where there is no box."""
-        return values if len(values) else 0.0
+        if not len(values):
+            return 0.0
+        return values
 
     # --- coordinates -----------------------------------------------------------------------------
 
@@ -139,17 +145,23 @@ class EquilibratedProblem:
         alpha = self.balanced(alpha)
         value = float(self.c @ alpha)
         largest = self._largest(self._pull(alpha))
-        growth = 1.0 / largest if largest > 0 else np.inf
+        growth = math.inf  # what alpha may be scaled by
+        if largest > 0:
+            growth = 1.0 / largest
         if self.soft and value > 0:
             growth = min(growth, float((self.C / alpha).min()))
-        return value * growth if value > 0 and np.isfinite(growth) else 0.0
+        if not (value > 0 and math.isfinite(growth)):
+            return 0.0
+        return value * growth
 
     def gordan_ratio(self, alpha: Tensor) -> float:
         """Return sum(alpha) over what is left of B' alpha, in the larger of both coordinates."""
         alpha = self.balanced(alpha)
         pull = self._pull(alpha)
         left = max(self._largest(pull), float(pull.norm()))
-        return float(alpha.sum()) / left if left > 0 else np.inf
+        if not left > 0:
+            return math.inf
+        return float(alpha.sum()) / left
 
     def _pull(self, alpha: Tensor) -> Tensor:
         """B' alpha of balanced alpha, whose entry of the intercept is 0."""
@@ -168,7 +180,10 @@ class EquilibratedProblem:
         if self.soft:
             return norm + float(self.C @ (self.c - margins).clamp(min=0.0)), 0.0
         smallest = float((margins / self.c).min())
-        return (norm / smallest if smallest > 0 else np.inf), max(1.0 - smallest, 0.0)
+        upper = math.inf
+        if smallest > 0:
+            upper = norm / smallest
+        return upper, max(1.0 - smallest, 0.0)
 
     # --- the problem as posed --------------------------------------------------------------------
 
@@ -189,7 +204,9 @@ class EquilibratedProblem:
 def used_gates(gates: sp.csc_array) -> NDArray[np.int64]:
     """Columns that are on somewhere; the first one where there is none."""
     used = np.flatnonzero(np.abs(gates).max(axis=0).toarray().reshape(-1) > 0)
-    return used if len(used) else np.zeros(1, dtype=np.int64)
+    if not len(used):
+        return np.zeros(1, dtype=np.int64)
+    return used
 
 
 def power_of_two(values: Array) -> Array:

@@ -63,7 +63,7 @@ from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.equilibration import EquilibratedProblem, used_gates
 from implicit_bias.solvers.interior_point import InteriorPoint, is_not_euclidean
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps
-from implicit_bias.solvers.scaling import TINY
+from implicit_bias.solvers.scaled_rows import TINY
 from implicit_bias.solvers.second_order import ConeVectors, SecondOrderCones
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -216,14 +216,14 @@ class Embedding(Run):
         """Return a bound that is hardly worse than this one."""
         return upper * (1.0 + self.solver.safety_share * self.solver.tolerances.gap)
 
-    def take_alpha(self, alpha: Tensor, lower: float) -> None:
-        """Take dual variables with this lower bound into account."""
+    def improve_lower(self, alpha: Tensor, lower: float) -> None:
+        """Keep dual variables with this lower bound, if it is the best one."""
         if lower > self.lower:
             self.alpha = alpha
             self.lower = lower
 
-    def take_coef(self, v: Tensor, upper: float, violation: float) -> None:
-        """Take coefficients with this upper bound into account."""
+    def improve_upper(self, v: Tensor, upper: float, violation: float) -> None:
+        """Keep coefficients with this upper bound, if it is the best one."""
         if upper < self.upper:
             self.v = v
             self.upper = upper
@@ -231,10 +231,11 @@ class Embedding(Run):
 
     def steps(self) -> Steps:
         """Follow the central path from each start until one leads to an end."""
-        solver, scaled = self.solver, self.scaled
+        solver = self.solver
+        scaled = self.scaled
         tolerances = solver.tolerances
         for excess, share in solver.starts:
-            point = self.first(excess, share)
+            point = self.first_iterate(excess, share)
             n_waited = 0  # steps since the last progress
             closest = math.inf  # the smallest gap of an iterate
             # Rounding may make a factor singular.
@@ -254,18 +255,18 @@ class Embedding(Run):
                     # --- Bounds -------------------------------------------------------------------
                     last_lower = self.lower
                     last_gap = self.gap
-                    self.take_alpha(point.alpha / tau, scaled.lower(point.alpha))
-                    self.take_coef(point.v / tau, *scaled.upper(point.v / tau, margins / tau))
+                    self.improve_lower(point.alpha / tau, scaled.lower(point.alpha))
+                    self.improve_upper(point.v / tau, *scaled.upper(point.v / tau, margins / tau))
                     no_separator = self.upper == math.inf and not scaled.soft
                     inseparable = False
                     if central_gap < solver.polished_gap:
                         # Near the end: results that are right to rounding.
                         polish = Polish(scaled, point, w)
                         alpha = polish.dual(point.alpha, point.V)
-                        self.take_alpha(alpha / tau, scaled.lower(alpha))
+                        self.improve_lower(alpha / tau, scaled.lower(alpha))
                         for v in polish.primal(point.v / tau):
                             upper, violation = scaled.upper(v, scaled.B @ v)
-                            self.take_coef(v, upper, violation)
+                            self.improve_upper(v, upper, violation)
                             if upper <= self.nearly(self.upper):
                                 self.safe_v = v
                                 self.safe_upper = upper
@@ -284,13 +285,17 @@ class Embedding(Run):
                     better = self.lower > (1.0 + solver.least_progress) * last_lower
                     better = better or central_gap < less * closest or self.gap < less * last_gap
                     closest = min(closest, central_gap)
-                    n_waited = 0 if better else n_waited + 1
+                    n_waited += 1
+                    if better:
+                        n_waited = 0
                     yield self.lower / scaled.sigma, self.upper / scaled.sigma
 
                     # --- Stop? --------------------------------------------------------------------
                     if inseparable:
                         return Status.NOT_SEPARABLE
-                    aim = solver.aim if n_waited < solver.settled else 1.0
+                    aim = 1.0
+                    if n_waited < solver.settled:
+                        aim = solver.aim
                     feasible = self.violation <= tolerances.feasibility
                     if feasible and self.gap <= aim * tolerances.gap:
                         return Status.OPTIMAL
@@ -298,7 +303,7 @@ class Embedding(Run):
                         break
 
                     # --- The Newton system (step) -------------------------------------------------
-                    xi = scaled.of_samples(point.xi)
+                    xi = scaled.per_sample(point.xi)
                     newton = EmbeddingNewton(
                         scaled=scaled,
                         point=point,
@@ -312,16 +317,16 @@ class Embedding(Run):
 
                     # --- Predictor, corrector, step -----------------------------------------------
                     predictor = newton.direction(0.0)
-                    reach = newton.reach(predictor)
-                    centring = max((1.0 - reach) ** 3, solver.least_centring)
+                    length = newton.step_to_boundary(predictor)
+                    centring = max((1.0 - length) ** 3, solver.least_centring)
                     step = newton.direction(centring, predictor)
-                    length = min(1.0, solver.boundary_share * newton.reach(step))
+                    length = min(1.0, solver.boundary_share * newton.step_to_boundary(step))
                     point = newton.moved(step, length)
             except Breakdown:
                 continue
         return Status.NUMERICAL_TROUBLE
 
-    def first(self, excess: float, share: float) -> EmbeddingIterate:
+    def first_iterate(self, excess: float, share: float) -> EmbeddingIterate:
         """All products equal, tau = 1, alpha ``excess`` times half way to the norm constraints."""
         scaled = self.scaled
         norms_of = scaled.groups.norms
@@ -331,7 +336,7 @@ class Embedding(Run):
         if largest > 0:
             alpha = alpha * (0.5 * excess / largest)
         # At most half way to C.
-        alpha = alpha / (1.0 + scaled.of_samples(2.0 * scaled.boxed(alpha) / scaled.C))
+        alpha = alpha / (1.0 + scaled.per_sample(2.0 * scaled.boxed(alpha) / scaled.C))
         beta = scaled.C - scaled.boxed(alpha)
         V = scaled.dual_vectors(scaled.B.T @ alpha)
         V = V * min(1.0, 0.5 / max(float(norms_of(V).max()), TINY))
@@ -355,6 +360,10 @@ class Embedding(Run):
 @dataclass(eq=False, kw_only=True)
 class EmbeddingNewton:
     """The factored Newton system at one iterate: by QR, refined with the rows themselves.
+
+    With s, xi, beta, kappa and the cones eliminated the unknowns are dv and dtau. The system is
+    linear in dtau, so it is solved twice: for the right-hand side with dtau = 0, in each
+    `direction`, and once for the direction of tau.
 
     Attributes
     ----------
@@ -384,19 +393,22 @@ class EmbeddingNewton:
     refinements: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
-        p, scaled = self.point, self.scaled
+        p = self.point
+        scaled = self.scaled
         tau = p.tau[0]
-        box = scaled.of_samples(p.xi / p.beta)
+        box = scaled.per_sample(p.xi / p.beta)
         self.h = 1.0 / (p.s / p.alpha + box)
         self.R = qr_factor([self.cones.weighted(scaled.T)], scaled.B, self.h.sqrt())
         # The direction of tau starts from v / tau, whose margins are known: the rounding of its
         # product with B would be multiplied by h.
-        q = (scaled.of_samples(p.xi) - p.s - self.margins) / tau
-        q = q + scaled.of_samples(p.xi / p.beta * scaled.C)
+        q = (scaled.per_sample(p.xi) - p.s - self.margins) / tau
+        q = q + scaled.per_sample(p.xi / p.beta * scaled.C)
         inverse = -1.0 / p.tau
         cone = self.cones.s.times(inverse, inverse, inverse)
         v, alpha, z = self.solve(q, cone, torch.zeros_like(p.v), 1.0)
-        self.by_tau = v + p.v / tau, alpha, z
+        self.v_by_tau = v + p.v / tau
+        self.alpha_by_tau = alpha
+        self.z_by_tau = z
         beta = scaled.C - scaled.boxed(alpha)
         slope = (p.s / p.alpha) @ (alpha * alpha)
         self.slope = slope + self.cones.square(z) + (p.xi / p.beta) @ (beta * beta)
@@ -405,13 +417,16 @@ class EmbeddingNewton:
         self, q: Tensor, cone: ConeVectors, pull: Tensor, tau: float
     ) -> tuple[Tensor, Tensor, ConeVectors]:
         """dv, dalpha = h (q - B dv) and the cones' dual change, with B' dalpha = T' dV - pull."""
-        B, T = self.scaled.B, self.scaled.T
+        B = self.scaled.B
+        T = self.scaled.T
         v = torch.zeros_like(pull)
         answer = None
         first = 0.0
         last = math.inf
         for _ in range(self.refinements):
-            alpha = self.h * (q if answer is None else q - B @ v)
+            alpha = self.h * q  # of v = 0
+            if answer is not None:
+                alpha = self.h * (q - B @ v)
             z = self.cones.dual_change(cone, T @ v, tau)
             residual = pull + B.T @ alpha + T.T @ self.cones.tail(z)
             half = torch.linalg.solve_triangular(self.R.T, residual[:, None], upper=False)
@@ -432,30 +447,36 @@ class EmbeddingNewton:
         self, centring: float, predictor: EmbeddingDirection | None = None
     ) -> EmbeddingDirection:
         """Step to the central path at centring * mu, with the predictor's second-order terms."""
-        p, scaled, cones = self.point, self.scaled, self.cones
+        p = self.point
+        scaled = self.scaled
+        cones = self.cones
         mu = centring * self.mu
         keep = 1.0 - centring  # share of the residuals that the step removes
-        products = [mu - a * b for a, b in p.pairs]
-        of_predictor = None
+        # s alpha = xi beta = tau kappa = mu, linearised: what the products must change by.
+        s_alpha = mu - p.s * p.alpha
+        xi_beta = mu - p.xi * p.beta
+        tau_kappa = mu - p.tau * p.kappa
+        of_cones = None
         if predictor is not None:
-            pairs = zip(products, predictor.pairs, strict=True)
-            products = [product - a * b for product, (a, b) in pairs]
-            of_predictor = predictor.ds, predictor.dz
-        s_alpha, xi_beta, tau_kappa = products
-        cone = cones.target(mu, of_predictor)
+            s_alpha = s_alpha - predictor.s * predictor.alpha
+            xi_beta = xi_beta - predictor.xi * predictor.beta
+            tau_kappa = tau_kappa - predictor.tau * predictor.kappa
+            of_cones = predictor.ds, predictor.dz
+        cone = cones.target(mu, of_cones)
+        # s, xi and beta are eliminated from the equation of the margins.
         box = keep * self.box
         q = s_alpha / p.alpha - keep * self.margins
-        q = q - scaled.of_samples((xi_beta - p.xi * box) / p.beta)
+        q = q - scaled.per_sample((xi_beta - p.xi * box) / p.beta)
         v, alpha, z = self.solve(q, cone, keep * self.stationarity, 0.0)
-        # tau from the equations of the gap and of tau kappa.
+        # dtau from the equations of the gap and of tau kappa: along the direction of tau the gap
+        # falls by ``slope``.
         t = cones.primal_change(cone, scaled.T @ v, z).head.sum()
         xi = (xi_beta - p.xi * (box - scaled.boxed(alpha))) / p.beta
         kappa = scaled.c @ alpha - t - scaled.C @ xi + keep * self.gap
         tau = (tau_kappa - p.tau * kappa) / (p.kappa + p.tau * self.slope)
-        v_by_tau, alpha_by_tau, z_by_tau = self.by_tau
-        v = v + tau * v_by_tau
-        alpha = alpha + tau * alpha_by_tau
-        z = z.moved(z_by_tau, tau)
+        v = v + tau * self.v_by_tau
+        alpha = alpha + tau * self.alpha_by_tau
+        z = z.moved(self.z_by_tau, tau)
         # Back substitution.
         beta = tau * scaled.C - scaled.boxed(alpha) + box
         return EmbeddingDirection(
@@ -470,7 +491,7 @@ class EmbeddingNewton:
             kappa=(tau_kappa - p.kappa * tau) / p.tau,
         )
 
-    def reach(self, step: EmbeddingDirection) -> float:
+    def step_to_boundary(self, step: EmbeddingDirection) -> float:
         """Longest multiple of a step, at most 1, that stays in the cones."""
         cones = self.cones
         rates = [
@@ -487,7 +508,8 @@ class EmbeddingNewton:
 
     def moved(self, step: EmbeddingDirection, length: float) -> EmbeddingIterate:
         """Return the iterate after a step of some length."""
-        p, cones = self.point, self.cones
+        p = self.point
+        cones = self.cones
         norms_of = self.scaled.groups.norms
         v = p.v + length * step.v
         V = p.V - length * cones.tail(step.dz)
@@ -518,7 +540,7 @@ class Polish:
 
     def __init__(self, scaled: EquilibratedProblem, point: EmbeddingIterate, w: Tensor) -> None:
         self.scaled = scaled
-        free = point.alpha / (1.0 + scaled.of_samples(scaled.boxed(point.alpha) / point.beta))
+        free = point.alpha / (1.0 + scaled.per_sample(scaled.boxed(point.alpha) / point.beta))
         norms = scaled.groups.norms(w)
         price = (norms.max() / norms.clamp(min=TINY)).clamp(max=1.0 / EPSILON).sqrt()
         self.T = scaled.T * price[scaled.groups.index, None]

@@ -80,7 +80,8 @@ from implicit_bias.solvers.newton import (
     GroupRowNewton,
     Newton,
 )
-from implicit_bias.solvers.scaling import TINY, ScaledProblem, peak_memory
+from implicit_bias.solvers.scaled_rows import TINY
+from implicit_bias.solvers.scaling import ScaledProblem, peak_memory
 
 
 def is_not_euclidean(problem: MarginProblem) -> bool:

@@ -49,7 +49,8 @@ from implicit_bias.solvers.cones import (
     factor,
 )
 from implicit_bias.solvers.iteration import Breakdown
-from implicit_bias.solvers.scaling import Boxes, ScaledRows
+from implicit_bias.solvers.scaled_rows import ScaledRows
+from implicit_bias.solvers.scaling import Boxes
 
 AnyCone = TypeVar("AnyCone", bound=Cone)
 AnyClassCone = TypeVar("AnyClassCone", bound=ClassCone)

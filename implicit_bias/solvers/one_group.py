@@ -54,11 +54,8 @@ from implicit_bias.problem.gating import dense
 from implicit_bias.problem.masked_gram import mask_into
 from implicit_bias.solvers.base import Answer, Start
 from implicit_bias.solvers.iteration import NativeSolver, RowSolver, Run, Steps, nothing_yet
-from implicit_bias.solvers.scaling import (
-    TINY,
-    Layout,
-    ScaledProblem,
-)
+from implicit_bias.solvers.scaled_rows import TINY
+from implicit_bias.solvers.scaling import Layout, ScaledProblem
 
 Ended = TypeVar("Ended")
 Bounds: TypeAlias = Generator[tuple[float, float], None, Ended]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from implicit_bias.solvers.iteration import Point
-from implicit_bias.solvers.scaling import TINY
+from implicit_bias.solvers.scaled_rows import TINY
 
 
 @dataclass(frozen=True, eq=False)

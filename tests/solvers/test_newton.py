@@ -84,7 +84,7 @@ class Problem:
         return newton
 
     def residuals(self, point: Iterate, mu: float) -> Residuals:
-        """Evaluate the KKT conditions of the heads of `interior_point` and of `cones`, for this mu."""
+        """Evaluate the KKT conditions in the heads of `interior_point` and of the cones' files."""
         scaled, cone = self.scaled, self.cone
         V = torch.tensordot(point.alpha, self.Phi, 1)
         found = {"balance": scaled.e.T @ point.alpha, "s": point.s * point.alpha - mu}

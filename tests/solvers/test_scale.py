@@ -15,7 +15,8 @@ from implicit_bias import MarginProblem, Solution, Status, max_margin, solve, so
 from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.sweep import compute
 from implicit_bias.solvers.newton import FeatureNewton, Newton
-from implicit_bias.solvers.scaling import Layout, ScaledProblem, ScaledRows, peak_memory
+from implicit_bias.solvers.scaled_rows import ScaledRows
+from implicit_bias.solvers.scaling import Layout, ScaledProblem, peak_memory
 from implicit_bias.solvers.working_set import WorkingSet
 from oracles import check_gordan, check_overlap
 

@@ -1,282 +1,19 @@
-"""The products of the interior points, by their definitions."""
+"""The scaled problem: boxes, merged inputs, balanced alpha, bounds and memory, by definition."""
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+import math
 
 import numpy as np
 import pytest
 import torch
 
-from cases import SEPARABLE, build, cloud, dense, free, gln, separable, units
-from implicit_bias.base.validation import Array
-from implicit_bias.norms import GroupL2, GroupNorm, Norm, Nuclear
-from implicit_bias.problem import Constraints, MarginProblem
-from implicit_bias.solvers import scaling
-from implicit_bias.solvers.base import Start
-from implicit_bias.solvers.scaling import BLOCK, Boxes, Layout, ScaledProblem, peak_memory
-from oracles import loop_dual_vectors, loop_feature_norms, loop_groups
-
-RTOL = 1e-9
-
-
-def constant_inputs() -> MarginProblem:
-    """Two constant columns beside the appended 1, one of them of zeros, and one negative."""
-    X, y = cloud()
-    return build((np.column_stack([X, 0 * y, -2.0 + 0 * y]), y), gln())
-
-
-def all_inputs_constant() -> MarginProblem:
-    return MarginProblem(np.ones((4, 3)), np.ones(4), np.eye(4)[:, :3] + 1, np.array([0, 0, 1]))
-
-
-def one_hot(widths: list[int], *, value: float = 1.0) -> MarginProblem:
-    """One gate of each group fires at each sample, with the same value."""
-    X, y = cloud(40, 5)
-    rng = np.random.default_rng(1)
-    blocks = [value * np.eye(width)[rng.integers(width, size=40)] for width in widths]
-    return MarginProblem(X, y, np.hstack(blocks), np.repeat(np.arange(len(widths)), widths))
-
-
-def mixed_sums() -> MarginProblem:
-    """Mix a one-hot group, one whose sums vary, a constant gate, and a gate that never fires."""
-    X, y = cloud()
-    rng = np.random.default_rng(2)
-    hot, varying = np.eye(3)[rng.integers(3, size=30)], rng.normal(size=(30, 2))
-    gates = np.column_stack([hot, varying, np.full(30, 0.7), np.zeros(30), hot[:, :1]])
-    return MarginProblem(X, y, gates, np.array([0, 0, 0, 1, 1, 2, 0, 3]))
-
-
-def scattered_columns() -> MarginProblem:
-    """Shuffle columns: those of a group do not stand side by side."""
-    problem = one_hot([3, 2, 3])
-    order = np.random.default_rng(3).permutation(problem.n_gates)
-    return MarginProblem(
-        problem.X, problem.y, problem.gates[:, order], problem.groups[order], C=0.3
-    )
-
-
-CASES: dict[str, Callable[[], MarginProblem]] = {
-    **SEPARABLE,
-    "constant-inputs": constant_inputs,
-    "all-inputs-constant": all_inputs_constant,
-    "one-hot-narrow": lambda: one_hot([2, 3, 2]),
-    "one-hot-widths-1-8-9": lambda: one_hot([1, 8, 9]),
-    "one-hot-times-minus-2": lambda: one_hot([3, 4], value=-2.0),
-    "mixed-sums": mixed_sums,
-    "scattered-columns-soft": scattered_columns,
-    "never-on": lambda: MarginProblem(*cloud(6, 3), np.zeros((6, 2)), np.arange(2)),
-}
-
-
-Posed = tuple[MarginProblem, ScaledProblem]
-
-
-@cache
-def case(name: str) -> Posed:
-    problem = CASES[name]()
-    return problem, scaled_of(problem)
-
-
-def scaled_of(problem: MarginProblem, rows: Constraints | None = None) -> ScaledProblem:
-    return ScaledProblem(Layout.of_groups(problem, rows), torch.device("cpu"))
-
-
-def agree(found: torch.Tensor | Array, expected: Array) -> None:
-    scale = max(float(np.abs(expected).max()), np.finfo(float).tiny)
-    np.testing.assert_allclose(np.asarray(found) / scale, expected / scale, rtol=0, atol=RTOL)
-
-
-def gram(problem: MarginProblem, group: int) -> Array:
-    """Q_g, by definition."""
-    Z = dense(problem.gates)[:, loop_groups(problem)[group]]
-    yX = problem.y[:, None] * problem.X
-    return (yX @ yX.T) * (Z @ Z.T)
-
-
-@pytest.mark.every(4)
-@pytest.mark.parametrize("name", CASES)
-def test_products_of_two_classes_by_definition(name: str) -> None:
-    problem, scaled = case(name)
-    norms = loop_feature_norms(problem)
-    nu = np.where(norms > 0, norms, np.sqrt(np.mean(norms**2)) or 1.0)
-    agree(scaled.nu, nu)
-    agree(scaled.b, (np.sqrt(np.mean(norms**2)) or 1.0) / nu)
-    if scaled.soft:
-        agree(scaled.C, problem.C * nu)
-    rng = np.random.default_rng(5)
-    alpha, other, d = *rng.random((2, problem.n_samples)), rng.random(problem.n_groups)
-    rows, scales = scaled.rows, scaled.tensor(d)
-    V, W = (rows.dual_vectors(scaled.tensor(x) * scaled.nu) for x in (alpha, other))
-    grams = [gram(problem, g) for g in range(problem.n_groups)]
-    agree(rows.inner(V, W), np.array([alpha @ Q @ other for Q in grams]))
-    agree(rows.group_products(V), np.array([Q @ alpha for Q in grams]).T / nu[:, None])
-    # zeta_g = d_g V_g, through the merged inputs, and the rotated gates.
-    expected = loop_dual_vectors(problem, np.where(problem.zero_features, 0.0, alpha))
-    for g, columns in enumerate(loop_groups(problem)):
-        expected[columns] *= d[g]
-    agree(scaled.coef(V, scales), expected)
-    whole = sum(scale * Q for scale, Q in zip(d, grams, strict=True)) / np.outer(nu, nu)
-    for index in (np.arange(problem.n_samples), np.array([0, problem.n_samples - 1])):
-        part, expected = rows.subset(torch.tensor(index)), whole[np.ix_(index, index)]
-        for _ in range(2):  # the second call overwrites the first
-            Q = part.curvature(scales)
-            agree(np.tril(Q), np.tril(expected))
-        assert Q.T.is_contiguous()  # by columns: what LAPACK factors in place
-        agree(part.curvature_diagonal(scales), np.diag(expected))
-        agree(part.masked(part.X @ part.X.T, scales), expected)
-
-
-def test_curvature_in_several_blocks() -> None:
-    rng = np.random.default_rng(0)
-    n = 2 * BLOCK + 3
-    problem = MarginProblem(
-        rng.normal(size=(n, 3)), np.sign(rng.normal(size=n)), rng.normal(size=(n, 2)), np.arange(2)
-    )
-    scaled, nu = scaled_of(problem), problem.feature_norms
-    expected = (gram(problem, 0) + 2 * gram(problem, 1)) / np.outer(nu, nu)
-    agree(np.tril(scaled.rows.curvature(scaled.tensor(np.array([1.0, 2.0])))), np.tril(expected))
-
-
-def shape(problem: MarginProblem) -> tuple[int, int]:
-    """Count the inputs and gates that are kept, the shared ones included."""
-    rows = scaled_of(problem).rows
-    return rows.X.shape[1], rows.Z.shape[1]
-
-
-def test_constant_columns_are_one() -> None:
-    problem = constant_inputs()
-    assert shape(problem)[0] == problem.X.shape[1] - 3 + 1
-    for n_units, n_hyperplanes in ((4, 1), (3, 2), (5, 2)):  # H C gates become H (C - 1) + 1
-        contexts = build(cloud(200, 4), gln(n_units, n_hyperplanes))
-        assert shape(contexts)[1] == n_units * (2**n_hyperplanes - 1) + 1
-    varying = free(cloud(), [0, 1, 1, 2])  # gates without a constant sum stay
-    np.testing.assert_allclose(scaled_of(varying).rows.Z[:, :-1], np.asarray(varying.gates))
-    always_on = build(cloud(), units(5))  # its constant gate is the shared column
-    assert shape(always_on)[1] == always_on.n_gates
-
-
-# --- many classes ----------------------------------------------------------------------------
-
-
-def four_classes(
-    gates: str, groups: Any, norm: Norm, C: float
-) -> tuple[MarginProblem, Constraints]:
-    """Return a problem of four classes and two contexts of three, and some of its constraints."""
-    rng = np.random.default_rng(0)
-    n, D, width = 14, 4, 3
-    X = rng.normal(size=(n, D))
-    X[:, -1] = 1.0
-    Z = np.hstack([np.eye(width)[rng.integers(0, width, n)] for _ in range(2)])
-    if gates == "dense":
-        Z = rng.normal(size=Z.shape) * (rng.random(Z.shape) < 0.7) + 1e-3
-    problem = MarginProblem(X, (np.arange(n) % 4).astype(np.float64), Z, groups, norm=norm, C=C)
-    rows = problem.constraints
-    return problem, rows.subset(np.sort(rng.permutation(len(rows))[:23]))
-
-
-def features_of(problem: MarginProblem, chosen: Constraints) -> Array:
-    """Features of the constraints, (P, K, M, D)."""
-    Z, unit = problem.features.sparse_gates.toarray(), np.eye(4)
-    rows = [
-        np.einsum("k,m,d->kmd", unit[problem.owners[n]] - unit[k], Z[n], problem.X[n])
-        for n, k in zip(chosen.samples, chosen.rivals, strict=True)
-    ]
-    return np.array(rows)
-
-
-CONTEXTS = np.repeat([0, 1], 3)
-# Groups of each class and gate, (K, M), as numbers of the norm's groups.
-TOGETHER, APART = np.tile(CONTEXTS, (4, 1)), CONTEXTS + 2 * np.arange(4)[:, None]
-OF_INPUTS = np.array([0, 1, 0, 2])
-NORMS: dict[str, tuple[Norm, Array]] = {
-    "together": (GroupNorm(CONTEXTS), np.repeat(TOGETHER[..., None], 4, axis=2)),
-    "apart": (GroupNorm(CONTEXTS, apart=True), np.repeat(APART[..., None], 4, axis=2)),
-    "features": (GroupL2(OF_INPUTS), np.broadcast_to(OF_INPUTS, (4, 6, 4))),
-}
-
-
-@pytest.mark.parametrize("gates", ["contexts", "dense"])
-@pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize("some", [False, True])
-def test_products_of_many_classes_by_definition(gates: str, name: str, some: bool) -> None:
-    norm, groups = NORMS[name]
-    problem, chosen = four_classes(gates, CONTEXTS, norm, np.inf if gates == "dense" else 0.5)
-    scaled = scaled_of(problem, chosen)
-    rows, Phi = scaled.rows, features_of(problem, chosen)
-    Phi /= np.linalg.norm(Phi.reshape(len(Phi), -1), axis=1)[:, None, None, None]
-    rng = np.random.default_rng(1)
-    alpha, d = rng.random(len(Phi)), rng.random(problem.n_groups)
-    V = rows.dual_vectors(torch.tensor(alpha))
-    expected = np.einsum("p,pkmd->kmd", alpha, Phi)
-    agree(scaled.coef(V, torch.tensor(d)), expected * d[groups])
-    if some:
-        index = np.array([1, 4, 5, 9, 20])
-        rows, Phi, alpha = rows.subset(torch.tensor(index)), Phi[index], alpha[index]
-        V = rows.dual_vectors(torch.tensor(alpha))
-    parts = [Phi[:, groups == g] for g in range(problem.n_groups)]
-    own = [alpha @ part for part in parts]
-    agree(rows.inner(V, V), np.array([v @ v for v in own]))
-    agree(
-        rows.group_products(V), np.array([part @ v for part, v in zip(parts, own, strict=True)]).T
-    )
-    Q = np.einsum("g,gpq->pq", d, np.array([part @ part.T for part in parts]))
-    for _ in range(2):  # the second overwrites the first
-        agree(np.tril(rows.curvature(torch.tensor(d))), np.tril(Q))
-    agree(rows.curvature_diagonal(torch.tensor(d)), np.diag(Q))
-
-
-@pytest.mark.parametrize("C", [np.inf, 0.5])
-@pytest.mark.parametrize("merge", [False, True])
-def test_products_of_features_by_definition(
-    C: float, merge: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Phi' alpha, Phi zeta, Phi Phi', Phi' D^-1 Phi and the way back, of Phi row by row."""
-    problem, chosen = four_classes("dense", CONTEXTS, Nuclear(), C)
-    scaled = ScaledProblem(Layout.of_features(problem, chosen, merge=merge), torch.device("cpu"))
-    rows, Phi = scaled.rows, features_of(problem, chosen)
-    P = len(Phi)
-    Phi = Phi.reshape(P, 4, -1)
-    Phi /= np.linalg.norm(Phi.reshape(P, -1), axis=1)[:, None, None]
-    rng = np.random.default_rng(4)
-    alpha, h = rng.random((2, P))
-    inside = scaled.layout.inputs.inside
-    agree(rows.dual_vectors(torch.tensor(alpha))[:, 0], inside(np.einsum("p,pkf->kf", alpha, Phi)))
-    zeta = inside(np.einsum("p,pkf->kf", h, Phi))
-    agree(
-        rows.apply(torch.tensor(zeta)),
-        np.einsum("pkf,kf->p", Phi, scaled.layout.inputs.expand(zeta)),
-    )
-    samples, place = np.unique(chosen.samples, return_inverse=True)
-    same, n = place[:, None] == place, len(samples)
-    grams, left, right = (rng.random(size) for size in ((2, n, n), (2, P, 3), (P, 3)))
-    masked = rows.masked_by_labels(
-        [*torch.tensor(grams)], [*torch.tensor(left)], torch.tensor(right)
-    )
-    expected = np.einsum("bpq,bpr,qr->pq", grams[:, place[:, None], place], left, right)
-    agree(masked.triu(), np.triu(expected))
-    loose = rng.random(n)
-    basis = rng.normal(size=(4, 3))
-    by_class = np.einsum("pkf,kr->prf", np.stack([inside(Phi[:, k]) for k in range(4)], 1), basis)
-    flat = by_class.reshape(P, -1)
-    inverse = np.linalg.inv(np.diag(1.0 / h) + same / loose[place])
-    # All pairs of classes at once, one by one, and as a Laplacian.
-    for few, many in ((200, 20), (0, 20), (0, 2)):
-        monkeypatch.setattr(scaling, "FEW_FEATURES", few)
-        monkeypatch.setattr(scaling, "MANY_CLASSES", many)
-        hard = rows.normal_matrix(torch.tensor(h), None, torch.tensor(basis))
-        agree(hard.triu(), np.triu(flat.T @ np.diag(h) @ flat))
-        soft = rows.normal_matrix(torch.tensor(h), torch.tensor(loose), torch.tensor(basis))
-        agree(soft.triu(), np.triu(flat.T @ inverse @ flat))
-        for weights, exact in ((None, hard), (torch.tensor(loose), soft)):
-            coarse = rows.normal_matrix(torch.tensor(h), weights, torch.tensor(basis), coarse=True)
-            assert 0.0 < (coarse - exact).abs().max() < 1e-5 * exact.abs().max()
-    answer = scaled.answer(
-        torch.tensor(alpha), torch.tensor(zeta)[:, None], torch.ones(1), scaled.offset()
-    )
-    start = Start(alpha=answer.alpha, group_norms=np.ones(1), coef=answer.coef)
-    agree(scaled.start_alpha(start), alpha)
-    agree(scaled.start_coef(start), zeta)
+from cases import plain, separable
+from implicit_bias.solvers.scaling import (
+    Boxes,
+    Layout,
+    MergedInputs,
+    ScaledProblem,
+    peak_memory,
+)
 
 
 def test_boxes_against_loops() -> None:
@@ -295,11 +32,44 @@ def test_boxes_against_loops() -> None:
             assert A[i, j] == (weights[index[i]] if index[i] == index[j] else 0)
 
 
-def test_memory_grows_with_the_system() -> None:
+@pytest.mark.parametrize("constants", [[], [0.0], [3.0, 0.0, -4.0], [1e-200, 2e200, 1e200]])
+@pytest.mark.parametrize("always", [False, True])
+def test_merged_inputs_have_the_same_inner_products(constants: list[float], always: bool) -> None:
+    rng = np.random.default_rng(0)
+    varying = rng.normal(size=(5, 3))
+    X = np.hstack([varying[:, :2], np.tile(constants, (5, 1)), varying[:, 2:]])
+    merged = MergedInputs(X, always=always)
+    n_merged = int(always or any(constants))
+    inside = merged.of(X)
+    assert inside.shape == (5, 3 + n_merged)
+    assert merged.norm == pytest.approx(math.hypot(*constants))
+    np.testing.assert_allclose(merged.expand(inside), X, rtol=1e-14, atol=1e-150)
+    np.testing.assert_allclose(merged.inside(X), inside, rtol=1e-14)
+    centred = merged.of(X, np.ones(3))
+    np.testing.assert_allclose(centred[:, :3], varying - 1.0)
+    np.testing.assert_array_equal(centred[:, 3:], inside[:, 3:])
+
+
+def test_upper_bounds_by_hand() -> None:
+    X = np.array([[3.0], [1.0], [-2.0]])
+    y = np.array([1.0, 1.0, -1.0])
+    hard = ScaledProblem(Layout.of_groups(plain(X, y)), torch.device("cpu"))
+    # Margins are in units of b: 2, 1/2 and 1 of the rows' own.
+    upper, violation = hard.upper(3.0, hard.b * torch.tensor([2.0, 0.5, 1.0]))
+    assert (upper, violation) == (6.0, 0.5)
+    assert hard.to_margin_1(3.0, upper) == 2.0
+    assert hard.upper(3.0, -hard.b) == (np.inf, 2.0)
+    assert hard.to_margin_1(3.0, np.inf) == 1.0
+    soft = ScaledProblem(Layout.of_groups(plain(X, y, 0.7)), torch.device("cpu"))
+    upper, violation = soft.upper(3.0, soft.b * torch.tensor([2.0, 0.5, 1.0]))
+    # One sample loses 1/2, at a price of C = 0.7, in units of the scale.
+    assert upper == pytest.approx(3.0 + 0.7 * 0.5 * soft.scale)
+    assert violation == 0.0
+    assert soft.to_margin_1(3.0, upper) == 1.0
+
+
+def test_memory_grows_with_the_squares_of_the_rows() -> None:
     problem = separable("gln-many-units")
-    n = problem.n_samples
-    everything = peak_memory(n, problem)
-    assert everything == peak_memory(n, problem, n)
-    assert everything - peak_memory(n, problem, 0) == 8 * 2 * n**2
-    assert peak_memory(n, problem, n, n_squares=3) - everything == 8 * n**2
-    assert peak_memory(2 * n, problem) > 2 * everything
+    n = 10_000
+    assert 16 * n**2 < peak_memory(n, problem) < 20 * n**2
+    assert peak_memory(2 * n, problem) > 3.5 * peak_memory(n, problem)

@@ -42,7 +42,8 @@ from implicit_bias.problem.constraints import Constraints
 from implicit_bias.solvers.base import Start
 from implicit_bias.solvers.cones.matrices import relative_eigenvalues
 from implicit_bias.solvers.iteration import Breakdown, Point
-from implicit_bias.solvers.scaling import Layout, ScaledProblem, ScaledRows
+from implicit_bias.solvers.scaled_rows import ScaledRows
+from implicit_bias.solvers.scaling import Layout, ScaledProblem
 
 
 @dataclass(frozen=True, eq=False)

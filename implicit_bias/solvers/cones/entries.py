@@ -33,7 +33,8 @@ from torch import Tensor
 from implicit_bias.norms import entries_of
 from implicit_bias.solvers.cones.classes import FreeRadiusCone, RightSides, columns_of_groups
 from implicit_bias.solvers.cones.cone import ConePoint, Direction, Iterate
-from implicit_bias.solvers.scaling import ScaledProblem, Touching
+from implicit_bias.solvers.scaled_rows import Touching
+from implicit_bias.solvers.scaling import ScaledProblem
 
 
 class EntryCone(FreeRadiusCone):

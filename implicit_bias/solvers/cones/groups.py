@@ -39,7 +39,8 @@ from implicit_bias.solvers.cones.cone import (
     Iterate,
 )
 from implicit_bias.solvers.cones.matrices import sum_free_basis
-from implicit_bias.solvers.scaling import TINY, Layout, ScaledProblem, ScaledRows
+from implicit_bias.solvers.scaled_rows import TINY, ScaledRows
+from implicit_bias.solvers.scaling import Layout, ScaledProblem
 
 
 class GroupCone(Cone):

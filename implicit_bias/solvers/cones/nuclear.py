@@ -42,7 +42,8 @@ from implicit_bias.solvers.cones.matrices import (
     sum_free_basis,
     symmetric,
 )
-from implicit_bias.solvers.scaling import TINY, ScaledProblem
+from implicit_bias.solvers.scaled_rows import TINY
+from implicit_bias.solvers.scaling import ScaledProblem
 
 
 class NuclearCone(ClassCone):
