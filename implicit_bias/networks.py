@@ -146,12 +146,14 @@ class Network(nn.Module, ABC):
         self.classes = classes
         self.shared = shared
 
+        # --- weights
         # Rows and columns of each weight matrix of one network, the readout's last.
         rows = [width * count for width, count in zip(widths, contexts, strict=True)]
         rows.append(self.n_outputs // self.n_networks)
         shapes = list(zip(rows, [n_features, *widths], strict=True))
         # Network by network, so that the first one has the weights of a network of two classes.
         generator = validation.torch_generator(seed)
+        # One orthogonal matrix for all networks would not be orthogonal in each of them.
         networks: list[list[Tensor]] = []
         for _ in range(self.n_networks):
             matrices = []
@@ -250,10 +252,12 @@ class Network(nn.Module, ABC):
                 "hidden units that the classes share have one output each, so no unit can predict "
                 "one of several classes by itself: use one network a class (shared=False)"
             )
+        # Each layer takes the one before it as constant, and so does the readout.
         layers = self.hidden_layers(*prepared, detached=True)
         outputs = self._read(layers[-1].detach())[:, None]
         if self.classes is None:
             return torch.cat([*layers, outputs], dim=1)
+        # (n, K H_l) to (n, H_l, K): unit h of all networks together.
         by_unit = (_parts(layer, 1, self.classes).transpose(1, 2) for layer in layers)
         return torch.cat([*by_unit, outputs], dim=1)
 
@@ -356,6 +360,8 @@ class Network(nn.Module, ABC):
         networks differ the problem has more groups, (k, j) for all K H gates j.
         """
         n_units = self.readout.shape[1]
+        # With the same gates group (k, h) is k H + h. With different ones there are K H gates, and
+        # unit h of network k, gate j = k H + h, is group (k, j), which is k K H + j.
         units = np.arange(self.n_networks * n_units)
         if self.n_networks == 1 or self.same_gates:
             return units
@@ -400,6 +406,7 @@ class Network(nn.Module, ABC):
         """
         with torch.no_grad():
             if self.has_margin_structure:
+                # The nuclear norm of w_h (x) W_h, of rank 1, is ||w_h|| ||W_h||.
                 if self.shared:
                     readout = self.readout.norm(dim=0)
                 else:
@@ -425,6 +432,7 @@ class Network(nn.Module, ABC):
         """W_l a of hidden layer l; one network a class: of each with its own outputs a."""
         if layer == 0 or self.n_networks == 1:
             return previous @ weights.T
+        # Row k of the einsum: the weights of network k times its own outputs.
         previous_of_network = _parts(previous, 1, self.n_networks)
         weights_of_network = _parts(weights, 0, self.n_networks)
         return torch.einsum("nki,kji->nkj", previous_of_network, weights_of_network).flatten(1)
@@ -521,6 +529,8 @@ class GLN(Network):
         return self._as_inputs(X), *(torch.tensor(rows, device=self.device) for rows in columns)
 
     def _gated(self, layer: int, products: Tensor, prepared: tuple[Tensor, ...]) -> Tensor:
+        # Of the products of a unit with its C weight vectors the one of the input's context; all
+        # networks have the same contexts.
         of_network = _parts(products, 1, self.n_networks)
         rows = prepared[1 + layer][:, None].expand(-1, self.n_networks, -1)
         return of_network.gather(2, rows).flatten(1)
@@ -591,6 +601,7 @@ class FrozenGateReLU(Network):
             shared=network.shared,
             dtype=network.dtype,
         )
+        # First the weights that are trained, then a second copy, which decides the gates.
         self.to(network.device)
         self.load_state_dict(network.state_dict())
         for layer, weights in enumerate(network.hidden_weights):
@@ -604,6 +615,7 @@ class FrozenGateReLU(Network):
     @torch.no_grad()
     def prepare(self, X: ArrayLike) -> tuple[Tensor, ...]:
         """Return the inputs (n, D) and, for each layer, whether each unit is on: bool (n, H_l)."""
+        # The frozen layers are a ReLU network of their own.
         inputs = self._as_inputs(X)
         outputs = inputs
         masks = []

@@ -232,6 +232,7 @@ def max_margin(
     oracle = Oracle(problem, validation.as_generator(random_state))
     best = Bounds(problem)
 
+    # --- a proof that nothing separates, or inputs that are all 0, need no search
     conflict = problem.find_conflict()
     if conflict is not None:
         status = Status.NOT_SEPARABLE
@@ -244,7 +245,7 @@ def max_margin(
         best.lower = float(best.alpha.sum())
         best.largest = 0.0
         best.upper, min_margin = problem.primal_bound(best.directions, best.coef)
-    else:
+    else:  # --- column generation, then a better bound where the oracle is inexact
         generation = ColumnGeneration(problem, oracle, best)
         try:
             status = generation.run(start, tol, max_rounds, deadline)
@@ -256,6 +257,7 @@ def max_margin(
             status = _final_status(best, status, tol)
         best.directions, best.coef = fewest_neurons(oracle, best, tol)
         best.upper, min_margin = problem.primal_bound(best.directions, best.coef)
+        # The hard margin leaves the scale of the network open: its smallest margin becomes 1.
         if np.isinf(problem.C) and min_margin > 0:
             best.coef = best.coef / min_margin
             min_margin = 1.0
@@ -318,6 +320,7 @@ class Oracle:
 
     def search(self, alpha: Array, floor: float) -> Peaks:
         """Points found by local ascent where ||h|| reaches the floor, best first."""
+        # The kinks' normals u are starts, too: there |<u, w>| is largest.
         function = self.problem.dual_function(alpha).essential()
         starts = self.generator.normal(size=(200 * function.rank, function.rank))
         starts = unit(np.vstack([starts, function.normals, -function.normals]))
@@ -332,6 +335,7 @@ class Oracle:
         arcs = len(function.offset) * len(essential.kinks) ** (rank - 1)
         if rank <= 3 or (rank <= 5 and arcs <= self.max_arcs):
             return maximise(function, floor=floor)
+        # Too many cells: local ascent from below, a relaxation from above.
         self.exact = False
         found = self.search(alpha, floor)
         bound = max(upper_bound(essential), float(found.values[0]))
@@ -395,6 +399,7 @@ class Bounds:
 
         ``rounding`` is their own share of it, where that is known.
         """
+        # Scaled to max ||h|| <= 1 and to C they are feasible, and their sum is the bound.
         lower = float(self.problem.dual_bound(alpha, largest))
         if lower > self.lower:
             scale = lower / float(alpha.sum())
@@ -508,6 +513,8 @@ class ColumnGeneration:
         self, alpha: Array, directions: Array, signs: Array, tol: float, stalled: int
     ) -> Array:
         """Directions where ||h|| is above that of all present ones, of one or two alphas."""
+        # At the program's optimum ||h|| is the same at all directions that have a weight, and no
+        # larger at the others, but for its tolerance: that is the floor for new directions.
         values = self.problem.dual_function(alpha).values(directions)
         heights = np.where(signs, signs * values[:, 0], np.linalg.norm(values, axis=1))
         floor = float(heights.max()) * (1.0 + 1e-9)
@@ -576,12 +583,14 @@ def raise_lower_bound(best: Bounds, rounds: int = 20) -> None:
     limits = np.full(losses.shape[0], problem.C * problem.scale)
     alpha = best.unscaled_alpha
     for _ in range(rounds):
+        # Cutting planes alone oscillate: points between their answer and the best one are tried.
         so_far = best.alpha
         for share in (1.0, 0.5, 0.2):  # of the program's answer, beside the best ones so far
             trial = share * alpha + (1.0 - share) * so_far
             largest, outputs = _relaxed(problem, trial)
             cuts += [rows.margins(of_unit) for of_unit in outputs]
             best.improve_lower(trial, largest)
+        # maximise sum(alpha) subject to all cuts so far, and to C
         found = scipy.optimize.linprog(
             -np.ones(len(rows)),
             A_ub=sp.vstack([np.array(cuts) / problem.scale, losses]),
@@ -663,6 +672,7 @@ def _without_light(
 ) -> tuple[Array, Array]:
     """Leave out the lightest neurons while the bound is at most ``most``."""
     weights = unit_weights(coef)
+    # From the largest threshold down: the first one that keeps the bound leaves out most.
     for least in weights.max(initial=0.0) * np.geomspace(1e-2, 1e-9, 29):
         kept = weights > least
         if problem.primal_bound(directions[kept], coef[kept])[0] <= most:
@@ -696,6 +706,7 @@ def solve_master(
         if found is None and np.isinf(problem.C) and np.isfinite(norm):
             return _solve_linear_program(problem, directions, signs, np.inf)  # without a guess
         return found
+    # One group a direction: its gate is the activation, its only input the constant 1.
     inputs = problem.inputs * (problem.sizes / problem.scale)[:, None]
     master = MarginProblem(
         problem.labelled.X,
@@ -757,6 +768,7 @@ def _solve_linear_program(
         "maxiter": 1000 + 50 * (n + width),
         "time_limit": MOST_SECONDS,
     }
+    # The dual simplex method has vertices, so that few directions have a weight.
     found = scipy.optimize.linprog(cost, A, limits, method="highs-ds", options=options)
     if found.status != 0:
         found = scipy.optimize.linprog(cost, A, limits, method="highs-ipm", options=options)
@@ -769,6 +781,7 @@ def _solve_linear_program(
     coef[negative] -= found.x[len(positive) : width]
     coef /= problem.scale
     if hard:
+        # The dual variables of shortened inputs become those of the inputs as they are.
         alpha *= sizes / problem.sizes
         return coef, alpha / float(alpha.sum())
     return coef, alpha / problem.scale

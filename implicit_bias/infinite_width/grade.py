@@ -110,10 +110,12 @@ def certify(
     if norm < np.inf:
         best = solution.certificate
         share = (best.lower / norm, min(best.upper / norm, 1.0))
+    # The directions of the units in the row space; a unit orthogonal to all inputs has none.
     inside = weights @ problem.basis
     lengths = np.linalg.norm(inside, axis=1)
     units = inside[lengths > 0] / lengths[lengths > 0, None]
     refit_norm, alpha = _refit(problem, units)
+    # One more unit where |h| of the refit's dual variables is largest, and a refit with it.
     peaks = Oracle(problem, np.random.default_rng(0)).peaks(alpha, np.inf)
     escape_norm, _ = _refit(problem, np.vstack([units, peaks.points[:1]]))
     return NetworkGrade(

@@ -107,6 +107,7 @@ class InfiniteWidthProblem:
     @cached_property
     def labelled(self) -> MarginProblem:
         """The labels, for what inputs and gates, here all 1, play no part in."""
+        # Its constraints and labels are those of this problem, whatever the inputs are.
         ones = np.ones((len(self.X), 1))
         return MarginProblem(ones, self.y, ones, np.zeros(1, np.int64), classes=self.classes)
 
@@ -185,6 +186,7 @@ class InfiniteWidthProblem:
         a, b = self.slopes
         # sigma is homogeneous, so that the norms of the inputs enter here alone.
         weights = self.labelled.weights(alpha).reshape(len(alpha), -1) * self.sizes[:, None]
+        # sigma(t) = (a + b) / 2 t + (b - a) / 2 |t|: a linear part, and a kink for each line.
         kinks = 0.5 * (b - a) * self.lines.sums(weights * np.abs(self.lines.lengths)[:, None])
         total = float(np.linalg.norm(weights, axis=1).sum())
         slack = self.slope * (self.unresolved + EPS * len(alpha)) * total
@@ -245,7 +247,7 @@ class InfiniteWidthProblem:
             value = min(norm + self.C * hinge, self.C * len(margins))
             return value * (1.0 + EPS * (4 * len(margins) + terms + 4)), float(margins.min())
         smallest = float((margins - rounding).min())
-        if not smallest > 0:
+        if not smallest > 0:  # no margin that rounding leaves positive: no bound
             return np.inf, float(margins.min())
         return norm * (1.0 + EPS * (terms + 4)) / smallest, float(margins.min())
 
@@ -270,6 +272,7 @@ class InfiniteWidthProblem:
             )
         if self.classes is None:
             return _conflict_of_two(self)
+        # A proof for two of the classes is one for all: their pairs' alpha, and 0 elsewhere.
         for one, other in combinations(np.unique(self.y).tolist(), 2):
             some = np.flatnonzero((self.y == one) | (self.y == other))
             signs = np.where(self.y[some] == one, 1.0, -1.0)
@@ -302,6 +305,7 @@ def _conflict_of_two(problem: InfiniteWidthProblem) -> Conflict | None:
         if isinstance(found, Conflict):
             return found
         partners = found
+    # Each pair of opposite inputs is one input of a linear predictor.
     weights = _linear_gordan(problem, np.array(list(partners), dtype=np.int64))
     if weights is None:
         return None

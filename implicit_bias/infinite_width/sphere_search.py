@@ -34,6 +34,9 @@ from implicit_bias.infinite_width.arrangement import EPS, TINY, Kinked, unit
 
 def ascend(function: Kinked, starts: Array, steps: int = 60) -> tuple[Array, Array]:
     """Climb ||h|| from unit vectors (k, r): points (k, r) and the values ||h|| there (k,)."""
+    # Steps of length 1 / (1 + step) along the gradient. Then, for each k, the projection of the
+    # gradient on the face where the k nearest hyperplanes meet: of one output, which is linear in a
+    # face, the largest value on the face's span is there.
     points = starts
     best = starts
     best_values = function.lengths(starts)

@@ -133,6 +133,7 @@ def gradient_kernel(
     array([[0.5, 0. ],
            [0. , 2. ]])
     """
+    # Of a vector of length 0 the cosine counts as 0: its inner products are 0 in any case.
     cosines = inner
     if lengths is not None:
         sizes = np.outer(*lengths)
@@ -223,6 +224,7 @@ def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> 
     ndarray of float64, shape (n_terms,)
         c_k = E h(u) He_k(u) / sqrt(k!), u standard normal; kappa(rho) = sum_k c_k^2 rho^k.
     """
+    # Two Gauss-Legendre rules, on each side of 0, where the function may have a kink.
     half, weights = _rule(RADIUS, 2 * HERMITE_TERMS)
     u = np.concatenate([-half, half])
     # He_k / sqrt(k!) times exp(-u^2 / 4): bounded, so that no degree overflows.
@@ -232,6 +234,7 @@ def hermite_coefficients(function: Callable[[Tensor], Tensor], n_terms: int) -> 
     coefficients = np.empty(n_terms)
     for k in range(n_terms):
         coefficients[k] = integrand @ current
+        # sqrt(k + 1) h_(k+1) = u h_k - sqrt(k) h_(k-1), of the normalised polynomials h_k.
         following = (u * current - math.sqrt(k) * previous) / math.sqrt(k + 1)
         previous = current
         current = following
@@ -242,6 +245,7 @@ def _gaussian_products(
     function: Callable[[Tensor], Tensor], angles: Array, n_radial: int, n_angular: int
 ) -> Array:
     """Quadrature of E h(u) h(v) at angles (A,) between u and v."""
+    # du dv exp(-(u^2 + v^2) / 2) / (2 pi) is r exp(-r^2 / 2) / (2 pi) dr dalpha.
     r, radial_weights = _rule(RADIUS, n_radial)
     radial_weights = radial_weights * r * np.exp(-(r**2) / 2) / (2 * np.pi)
     unit, unit_weights = _rule(1.0, n_angular)

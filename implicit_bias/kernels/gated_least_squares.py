@@ -51,6 +51,7 @@ def limit_kernel(X: ArrayLike, others: ArrayLike | None = None) -> Array:
         others = X
     else:
         others = as_features(others, X.shape[1])
+    # Rows that are 0 have the kernel 0; all others must have squares in the range of float64.
     for inputs in (X, others):
         sizes = np.abs(inputs[inputs.any(axis=1)]).max(axis=1, initial=0.0)
         if not ((sizes >= 1e-150) & (sizes <= 1e150)).all():

@@ -95,7 +95,7 @@ class Activation:
 
     def derivative(self, z: Tensor) -> Tensor:
         """Return phi' at z, of any shape."""
-        with torch.enable_grad():
+        with torch.enable_grad():  # the caller may have switched it off
             z = z.detach().clone().requires_grad_(True)
             (slope,) = torch.autograd.grad(self.value(z).sum(), z)
         return slope
@@ -304,9 +304,11 @@ def finite_gram(
         if train_readouts:
             values = activation.value(inputs)
             hidden += values @ values.T
+    # Block (c, c') of G is (X X') o (Z_c Z_c'') / m, and H is the same for each class.
     gram = (samples @ samples.T).repeat(n_classes, n_classes) * agreement / width
     if train_readouts:
         gram += torch.kron(torch.eye(n_classes).to(samples), hidden / width)
+    # Rounding may differ above and below the diagonal.
     return ((gram + gram.T) / 2).cpu().numpy()
 
 
@@ -403,6 +405,8 @@ def finite_eigenvalues(
         width += inputs.shape[1]
         # Row-major: row k d + e of M is feature e of unit k.
         gradients = (gates.numpy().T[:, None, :] * X.T[None]).reshape(-1, len(X))
+        # The triangle R of M = Q R has the singular values of M, so R with new rows below it has
+        # those of M with these rows.
         rows = [triangle, gradients]
         if train_readouts:
             rows.append(activation.value(inputs).numpy().T)
@@ -466,6 +470,7 @@ def infinite_gram(
             "readouts must be a mean square or a positive semi-definite (C, C), got "
             f"{readouts!r}: of readouts V (C, m) pass V @ V.T / m"
         )
+    # What the last hidden layer sees are unit vectors of these correlations.
     rho = next(islice(correlations(X, activation), hidden_layers - 1, None))
     gram = np.kron(moment, dual_kernels.gradient_kernel(rho, activation.kappa.at_angle))
     if train_readouts:

@@ -127,6 +127,7 @@ def least_squares(
     _check_squares(float(np.abs(X).max()) * float(np.abs(gates).max()), "X or of the gates")
     _check_squares(float(np.abs(y).max()), "y")
     targets = y.reshape(len(y), -1)  # (m, p)
+    # The smaller one of the Gram matrices of features (k D, k D) and of samples (m, m).
     n_units = gates.shape[1]
     n_features = X.shape[1]
     if n_units * n_features < len(X):

@@ -48,7 +48,8 @@ def _make_plain(config: TrainingConfig | LimitConfig) -> None:
 
 
 def _check_loss(loss: LossName | MarginLoss, *, exponential_like: bool = False) -> None:
-    """Check a loss; one of a name that is known without loading torch."""
+    """Check a loss."""
+    # A name is known without loading torch.
     if isinstance(loss, str) and loss in get_args(LossName):
         return
     from implicit_bias.training.losses import as_loss, check_exponential_like
@@ -129,6 +130,7 @@ class TrainingConfig:
         check_choice(self.rule, "rule", get_args(Rule))
         if not callable(self.optimizer):
             check_choice(self.optimizer, "optimizer", options.OPTIMIZER_NAMES)
+        # Muon orthogonalises a whole matrix, in which all units of a layer have their rows.
         if self.rule == "local" and self.optimizer == "muon":
             raise ValueError(
                 "muon's step of one unit depends on the others', so no unit learns by itself: use "

@@ -138,6 +138,7 @@ class Observer:
     @torch.no_grad()
     def __call__(self, step: int) -> HistoryPoint:
         """Measure the module as it is now, after this many steps."""
+        # The loss is one of the soft smallest margin of each sample; errors count the smallest.
         outputs = outputs_in_chunks(self.module, self.inputs, self.chunk)
         soft = soft_margins(outputs, self.labels)
         margins = smallest_margins(outputs, self.labels)

@@ -321,6 +321,7 @@ def train_to_limit(
     if stop_at_gap is not None:
         check_homogeneous(module)
     if optimizer is not None:
+        # Its norm is that of the descent, and a parameter that it leaves out would not be trained.
         frozen = left_out(module, optimizer)
         if frozen:
             raise ValueError(f"{frozen[0]!r} is in no optimizer: add it, or requires_grad_(False)")
@@ -332,6 +333,7 @@ def train_to_limit(
         config = replace(config, norm=norm)
 
     with one_thread_if_small(module, inputs):
+        # --- the module and its samples, and how they are measured
         loss = as_loss(config.loss)
         trainee = as_trainee(
             module, inputs, labels, config.geometry, config.chunk, loss=loss, leading=leading
@@ -382,7 +384,7 @@ def train_to_limit(
                 measures=measures,
             )
 
-        # --- the descent
+        # --- the descent: record, look whether a goal is reached, do one step
         began = time.perf_counter()
         state = trainee.start()
         history = list[LimitPoint]()
@@ -403,6 +405,8 @@ def train_to_limit(
                         reached += f", excess {percent(excess_at(state))}"
                     on_progress(state.step, config.steps, reached)
 
+                # The time is up where the last step and the last point took longer than what is
+                # left.
                 if until_excess is not None and excess_at(state) <= until_excess:
                     ending = Ending.REACHED
                 elif stop_at_gap is not None and history[-1].gap <= stop_at_gap:
@@ -423,6 +427,7 @@ def train_to_limit(
             ending = Ending.INTERRUPTED
         finally:  # an error of the module or of the caller's measure leaves what was reached, too
             trainee.set_weights(state.weights)
+        # The last point describes the module as it is, recorded or not.
         if not history or history[-1].step < state.step:
             history.append(point_at(state))
         return LimitResult(

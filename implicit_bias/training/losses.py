@@ -152,6 +152,7 @@ def check_exponential_like(loss: MarginLoss) -> float:
     LossError
         A condition does not hold.
     """
+    # Conditions (1) to (3), on a grid of steps of 0.01 up to 1 and of 400 points a decade after it.
     grid = np.concatenate([np.linspace(-10, 1, 1101)[:-1], geometric(1.0)])
     f, slope = f_and_slope(loss, grid)
     require_finite(loss, grid, f)
@@ -232,6 +233,7 @@ def _check_continuous(loss: MarginLoss, grid: Array, f: Array, slope: Array) -> 
 
 def _check_growth(loss: MarginLoss, grid: Array, slope: Array) -> None:
     """Condition (3): from some margin in the lower half of the range on, f'(q) q only grows."""
+    # What grows from some margin on has its last fall before the middle of the range.
     q = grid[grid >= LARGE]
     product = (slope * grid)[grid >= LARGE]
     falls = np.flatnonzero(np.diff(product) < -ROUNDING * product[:-1])
@@ -256,6 +258,7 @@ def _largest_ratio(loss: MarginLoss, inequality: str, q: Array, x: Array, slope:
 
     This is K, which must not grow along the range: it may be larger by half in the upper half.
     """
+    # The slope at theta x is interpolated in logarithms, in which a power of x is a line.
     largest = np.ones(len(x))
     for theta in (0.5, 0.6, 0.75, 0.9, 0.99):
         inside = theta * x >= x[0]

@@ -121,6 +121,7 @@ def train(
         # On small batches threads would only wait for each other.
         with threads(None if config.batch_size is None else 1):
             while True:
+                # --- what is recorded, before the update that follows
                 if step in config.recorded_steps:
                     history.append(observe(step))
                     check_finite(history[-1].loss, step, inputs, config)
@@ -132,6 +133,7 @@ def train(
                     ending = Ending.STEPS
                     break
 
+                # --- the step size and the batch
                 for group, first in zip(optimizer.param_groups, first_step_sizes, strict=True):
                     group["lr"] = first * config.decayed(step)
                 batch = next(batches)
@@ -142,8 +144,9 @@ def train(
                     x = tuple(t.index_select(0, batch.to(t.device)) for t in inputs)
                     targets = labels.index_select(0, batch.to(labels.device))
 
-                # Outputs that predict the label: the network's, (n, 1) or (n, 1, K), or by the
-                # local rule those of all units, (n, units) or (n, units, K), each by itself.
+                # --- the loss of the batch. Outputs that predict the label: the network's, (n, 1)
+                # or (n, 1, K), or by the local rule those of all units, (n, units) or
+                # (n, units, K), each by itself.
                 if config.rule == "local":
                     outputs = network.unit_outputs(*x)
                 else:
@@ -154,12 +157,15 @@ def train(
                 # The mean over samples, for each unit; no weight is in the loss of two units.
                 batch_loss = loss(margins.reshape(outputs.shape[:2])).mean(dim=0).sum()
                 check_finite(batch_loss.item(), step, inputs, config)
+
+                # --- the update
                 optimizer.zero_grad()
                 torch.autograd.backward(batch_loss)
                 optimizer.step()
                 step += 1  # an interruption from here on is after this update
     except KeyboardInterrupt:
         ending = Ending.INTERRUPTED
+    # An interruption between two points of the history leaves a last one.
     if not history or history[-1].step < step:
         history.append(observe(step))
     return TrainingResult(

@@ -76,7 +76,7 @@ class SignDescent(Optimizer):
                 if weights.grad is None:
                     continue
                 direction = weights.grad
-                if group["momentum"]:
+                if group["momentum"]:  # m <- mu m + g, whose scale the sign leaves out
                     state = self.state[weights]
                     average = state.setdefault("average", torch.zeros_like(weights))
                     direction = average.mul_(group["momentum"]).add_(weights.grad)
@@ -140,6 +140,7 @@ def _build_custom(
     build: Callable[[list[nn.Parameter]], Optimizer], parameters: list[nn.Parameter]
 ) -> Optimizer:
     built = build(parameters)
+    # LBFGS evaluates the loss itself, several times a step, which the loop over batches cannot do.
     if isinstance(built, Optimizer) and not isinstance(built, LBFGS):
         given = {id(weights) for weights in parameters}
         for group in built.param_groups:

@@ -304,12 +304,13 @@ def as_trainee(
     module = evaluate.as_module(module)
     trained = {name: w for name, w in module.named_parameters() if w.requires_grad and w.numel()}
     check_parts(norm, list(trained))
-    if isinstance(module, Network):
+    if isinstance(module, Network):  # whose degree is known
         _check_double(trained)
         prepared, targets = module.prepare_samples(inputs, labels)  # type: ignore[arg-type]
         degree = float(module.n_layers)
         return Trainee(module, prepared, targets, trained, degree, norm, loss, chunk, leading=False)
 
+    # --- parameters that can be set
     if not trained:
         raise ValueError(NO_PARAMETER)
     for name, w in trained.items():
@@ -323,10 +324,11 @@ def as_trainee(
                 f"entries of the parameter {name!r} share memory, so that none can be set: "
                 "make it of expanded.clone()"
             )
+    # --- samples, on the device of the parameters
     array = evaluate.labels_as_array(labels)
     device = next(iter(trained.values())).device
     tensors = evaluate.as_inputs(evaluate.as_arguments(inputs, module), len(array), device)
-    # Homogeneity is measured on the first samples, by which a bias shows as well as by all.
+    # --- homogeneity, which is measured on the first samples: a bias shows there as well as on all
     first = samples_of(tensors, slice(evaluate.PROBES))
     name_of_module = "module"
     if not _is_double(trained):
@@ -339,7 +341,7 @@ def as_trainee(
             y = as_labels(array, len(array))
         else:
             y, _ = as_class_labels(array, len(array), gradients.classes)
-        # A parameter without a gradient (a gate's weights) is constant, and no part of theta.
+        # --- theta: a parameter without a gradient (a gate's weights) is constant, no part of it
         values = evaluate.values_of(module)
         leaves = [values[name].requires_grad_() for name in trained]
         total = evaluate.evaluate(module, values, first).sum()

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from cases import clusters
-from example_modules import Computed, seeded
+from example_modules import Computed, layers, seeded
+from implicit_bias.base.validation import Array
 from implicit_bias.datasets.toys import make_toy
 from implicit_bias.networks import GLN
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -39,3 +40,16 @@ def flat(outputs: int = 1, scale: float = 0.0) -> nn.Linear:
     module = nn.Linear(5, outputs, bias=False).double()
     nn.init.constant_(module.weight, scale)
     return module
+
+
+def on_clusters(seed: int) -> tuple[nn.Module, Array, Array]:
+    """Return a ReLU network of 64 units, and 64 samples and labels on 3 x 3 clusters."""
+    centres = 0.375 * (np.array([(i, j) for i in range(3) for j in range(3)]) - 1.0)
+    rng = np.random.default_rng(seed)
+    place = rng.integers(0, 9, 64)
+    angle = rng.uniform(0.0, 2.0 * np.pi, 64)
+    radius = rng.uniform(0.0, 0.125, 64)
+    around = radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    inputs = np.column_stack([centres[place] + around, np.ones(64)])
+    torch.manual_seed(seed)
+    return layers(3, 64, 1).double(), inputs, rng.permutation(np.resize([-1, 1], 9))[place]

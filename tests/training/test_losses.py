@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from implicit_bias.training.losses import (
     check_exponential_like,
 )
 
-MARGINS = [-1e6, -750.0, -40.0, -3.0, -1e-9, 0.0, 0.5, 7.0, TAIL - 1e-6, TAIL, 25.0, 40.0, 900.0]
+MARGINS = [-750.0, -40.0, -3.0, -1e-9, 0.0, 0.5, 7.0, TAIL - 1e-6, TAIL, 25.0, 40.0, 900.0]
 
 
 def decimal_log_loss(name: str, margin: float) -> Decimal:
@@ -32,7 +31,7 @@ def decimal_log_loss(name: str, margin: float) -> Decimal:
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("margin", [margin for margin in MARGINS if margin > -1e5])
+@pytest.mark.parametrize("margin", MARGINS)
 def test_log_loss_with_many_digits(name: str, margin: float) -> None:
     found = LOSSES[name].log_loss(torch.tensor([margin], dtype=torch.float64)).item()
     assert found == pytest.approx(float(decimal_log_loss(name, margin)), rel=1e-13, abs=1e-13)
@@ -50,7 +49,7 @@ def test_log_loss_of_enormous_margins(name: str) -> None:
 @pytest.mark.parametrize("name", LOSSES)
 def test_slope_of_the_log_loss(name: str) -> None:
     """The logistic one is -sigmoid(-q) / log(1 + exp(-q))."""
-    q = torch.tensor(MARGINS, dtype=torch.float64, requires_grad=True)
+    q = torch.tensor([-1e6, *MARGINS], dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(LOSSES[name].log_loss(q).sum(), q)
     assert torch.isfinite(slope).all()
     q = q.detach()
@@ -123,30 +122,20 @@ def kinked(q: Tensor) -> Tensor:
         (lambda q: -2.0 * q - q * torch.sin(8 * torch.log1p(q.relu())) / 8, "decrease", None),
         # f = log(q)^2: f'(q) q goes to infinity, but slower than any power.
         (lambda q: -torch.asinh(q) * (1 + torch.asinh(q).abs()), "g'(x) <= K g'(theta x)", None),
+        # f grows faster than any power.
+        (
+            lambda q: -q * torch.exp(torch.log1p(q.relu()).square() / 8),
+            "f'(y) <= K f'(theta y)",
+            None,
+        ),
+        (lambda q: -torch.exp(q), "finite", math.inf),
     ],
 )
 def test_other_losses_are_refused(
     log_loss: Callable[[Tensor], Tensor], condition: str, measured: float | None
 ) -> None:
-    with pytest.raises(LossError, match="'own' is not exponential-like") as caught:
+    with pytest.raises(LossError, match="'own'") as caught:
         check_exponential_like(MarginLoss("own", log_loss))
     assert condition in caught.value.condition
     if measured is not None:
         assert caught.value.measured == pytest.approx(measured, abs=0.02)
-
-
-def test_a_loss_that_overflows_is_refused() -> None:
-    with pytest.raises(LossError, match="must be finite, but it is -?inf at q = 7"):
-        check_exponential_like(MarginLoss("own", lambda q: -torch.exp(q)))
-
-
-def test_k_is_named() -> None:
-    """f'(y) <= K f'(theta y) fails for f that grows faster than any power."""
-
-    def log_loss(q: Tensor) -> Tensor:
-        return -q * torch.exp(torch.log1p(q.relu()).square() / 8)
-
-    with pytest.raises(LossError, match=r"f'\(y\) <= K f'\(theta y\)") as caught:
-        check_exponential_like(MarginLoss("own", log_loss))
-    assert np.isfinite(caught.value.measured)
-    assert caught.value.measured > 2.0

@@ -1,0 +1,69 @@
+"""Configurations: which steps are recorded, what a limit is called, and what is out of range."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from implicit_bias.norms import L1, Lp
+from implicit_bias.training.configuration import LimitConfig, TrainingConfig
+from implicit_bias.training.losses import LossError, MarginLoss
+
+
+@pytest.mark.parametrize(
+    ("steps", "record", "expected"),
+    [
+        (100, 2, {0, 100}),
+        (100, 4, {0, 1, 10, 100}),
+        (3, 50, {0, 1, 2, 3}),
+        (100, (50, 7, 7), {0, 7, 50, 100}),
+    ],
+)
+def test_recorded_steps(steps: int, record: int | tuple[int, ...], expected: set[int]) -> None:
+    assert TrainingConfig(steps=steps, record=record).recorded_steps == expected
+
+
+def test_recorded_steps_towards_the_limit_are_log_spaced() -> None:
+    config = LimitConfig(record=2)
+    recorded = [step for step in range(1001) if config.is_recorded(step)]
+    assert recorded == [0, 1, 3, 10, 32, 100, 316, 1000]
+    dense = LimitConfig(record=50)
+    assert all(dense.is_recorded(step) for step in range(15))
+
+
+def test_norms_have_names() -> None:
+    mixed = LimitConfig(norm={"": "l1"})  # type: ignore[arg-type]
+    assert mixed.limit_norm == "the largest of l1 of all others"
+    assert LimitConfig(norm=L1()).limit_norm == "l1"  # type: ignore[arg-type]
+    assert LimitConfig(norm=Lp(3)).limit_norm == "Lp(p=3)"  # type: ignore[arg-type]
+    assert LimitConfig().limit_norm == TrainingConfig().limit_norm == "l2"
+    assert TrainingConfig(optimizer="sign").limit_norm == "linf"
+    assert TrainingConfig(optimizer=torch.optim.Adam).limit_norm == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (TrainingConfig, "steps", 0),
+        (TrainingConfig, "learning_rate", math.nan),
+        (TrainingConfig, "rule", "hebb"),
+        (TrainingConfig, "optimizer", "newton"),
+        (TrainingConfig, "record", (0, 3201)),
+        (TrainingConfig, "loss", "hinge"),
+        (LimitConfig, "friction", 0.0),
+        (LimitConfig, "norm", "l3"),
+    ],
+)
+def test_values_out_of_range_are_refused(
+    kind: type[TrainingConfig | LimitConfig], name: str, value: Any
+) -> None:
+    with pytest.raises(ValueError, match=name):
+        kind(**{name: value})
+
+
+def test_what_has_no_implicit_bias_is_refused() -> None:
+    with pytest.raises(LossError, match="infinity"):
+        LimitConfig(loss=MarginLoss("student", lambda q: -2.0 * torch.asinh(q)))
+    with pytest.raises(ValueError, match="muon"):
+        TrainingConfig(optimizer="muon", rule="local")
