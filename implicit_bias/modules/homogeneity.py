@@ -22,7 +22,7 @@ from implicit_bias.base.packaged import table_of
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.modules.evaluate import drawn_like, evaluate, values_of
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 
 # Largest share by which a homogeneous module may miss c^L, by rounding.
 HOMOGENEITY_TOLERANCE = 1e-6
@@ -93,7 +93,7 @@ OF_DEGREE_0 = {name for kind in _KINDS.values() for name in kind["of_degree_0"]}
 NORMALISATIONS: list[str] = _KINDS["normalisation"]["of_degree_0"]
 
 
-def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
+def degree_of(gradients: Margins, degree: float | None = None) -> float:
     """Measure the degree L of margins that are not all 0; where it is given, check it.
 
     Raises
@@ -124,9 +124,7 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
     )
 
 
-def goes_on(
-    gradients: MarginGradients, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE
-) -> bool:
+def goes_on(gradients: Margins, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE) -> bool:
     """Whether margins of this degree near the parameters have it where these are far larger, too.
 
     Those of outputs or activations that are cut off, far above what they are, do not.
@@ -140,7 +138,7 @@ def goes_on(
 
 
 def measured_degree(
-    gradients: MarginGradients, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
+    gradients: Margins, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
 ) -> float:
     """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
 
@@ -217,12 +215,12 @@ def _deviation(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-def few_samples(gradients: MarginGradients) -> MarginGradients:
+def few_samples(gradients: Margins) -> Margins:
     """Return the margins of the first samples, on which a cause is found soon."""
     return gradients.of_samples(np.arange(min(WATCHED, len(gradients.labels))))
 
 
-def _cause(gradients: MarginGradients) -> tuple[str, bool]:
+def _cause(gradients: Margins) -> tuple[str, bool]:
     """Why a module is not homogeneous and what to do, and whether its leading part may help.
 
     Layers that are known not to scale are looked for by name, in one forward pass of a few samples.
@@ -311,7 +309,7 @@ def _cause(gradients: MarginGradients) -> tuple[str, bool]:
 
 
 def _unlike_terms(
-    gradients: MarginGradients, at_0: Collection[str]
+    gradients: Margins, at_0: Collection[str]
 ) -> tuple[str, tuple[float, float]] | None:
     """Find where terms of two degrees are added: the part of the module, and the degrees.
 
@@ -349,7 +347,7 @@ def _of_biases(biases: list[str], watch: _Watch) -> str:
     )
 
 
-def _breaks_without(gradients: MarginGradients, names: Collection[str]) -> bool:
+def _breaks_without(gradients: Margins, names: Collection[str]) -> bool:
     """Whether the module has outputs with some parameters at 0, and is not homogeneous there."""
     rest = gradients.shapes.keys() - names
     at_0 = dict.fromkeys(names, 0.0)
@@ -362,14 +360,14 @@ def listed(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
 
 
-def _scaled(gradients: MarginGradients, scales: Mapping[str, float]) -> Array:
+def _scaled(gradients: Margins, scales: Mapping[str, float]) -> Array:
     """Compute the outputs (N, K) with some parameters scaled."""
     parts = gradients.parameters(gradients.theta).items()
     scaled = {name: scales.get(name, 1.0) * part for name, part in parts}
     return gradients.outputs(gradients.flat(scaled))
 
 
-def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
+def of_degree_0(gradients: Margins) -> tuple[str, ...]:
     """Names of the parameters, not 0, whose size changes no output, as directions do.
 
     Alone, or with all others of the same part: weight and bias in front of a layer norm. By Euler's
@@ -399,7 +397,7 @@ def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
     )
 
 
-def directions(gradients: MarginGradients, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
+def directions(gradients: Margins, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
     """Names of the parameters whose size changes no output, though they themselves do."""
     weights = np.random.default_rng(0).random(len(gradients.pairs))
     v = gradients.parameters(gradients.combine(gradients.theta, weights))
@@ -410,7 +408,7 @@ def directions(gradients: MarginGradients, tolerance: float = HOMOGENEITY_TOLERA
 
 @np.errstate(divide="ignore", invalid="ignore")  # of outputs that are 0: nan
 def _degrees(
-    gradients: MarginGradients,
+    gradients: Margins,
     names: Collection[str],
     at_0: Collection[str] = (),
     *,
@@ -433,7 +431,7 @@ def _degrees(
     return np.where(fits, np.log2(factor), np.nan)
 
 
-def _added_terms(gradients: MarginGradients) -> list[str]:
+def _added_terms(gradients: Margins) -> list[str]:
     """Parameters without which (at 0) the module is homogeneous: each of one set that must go.
 
     The set are the vectors and scalars, biases as a rule; where these are not to blame, a single
@@ -446,7 +444,7 @@ def _added_terms(gradients: MarginGradients) -> list[str]:
     return []
 
 
-def _terms_added_in(gradients: MarginGradients) -> list[str]:
+def _terms_added_in(gradients: Margins) -> list[str]:
     vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
     if vectors and _degree_without(gradients, vectors) > 0:
         needed = [
@@ -461,12 +459,12 @@ def _terms_added_in(gradients: MarginGradients) -> list[str]:
     return [name for name, degree in degrees.items() if degree == largest > 0]
 
 
-def _degree_without(gradients: MarginGradients, names: Collection[str]) -> float:
+def _degree_without(gradients: Margins, names: Collection[str]) -> float:
     """Degree with some parameters at 0; 0 where the rest is not homogeneous, or nothing."""
     return float(np.nan_to_num(_degrees(gradients, gradients.shapes.keys() - names, names)[0]))
 
 
-def _mixed_degrees(gradients: MarginGradients, without: Collection[str]) -> list[int]:
+def _mixed_degrees(gradients: Margins, without: Collection[str]) -> list[int]:
     """Degrees of outputs that are a polynomial of the scale of all parameters but some, at 0.
 
     Empty if they are none.
@@ -586,7 +584,7 @@ def _trained_among(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def functions_used(
-    gradients: MarginGradients, functions: Collection[str], *, trained: bool = True
+    gradients: Margins, functions: Collection[str], *, trained: bool = True
 ) -> dict[str, list[str]]:
     """Which of some functions of torch a forward pass calls, and in which parts of the module.
 
@@ -596,7 +594,7 @@ def functions_used(
 
 
 def _watched(
-    gradients: MarginGradients,
+    gradients: Margins,
     functions: Collection[str],
     *,
     trained: bool,

@@ -38,7 +38,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.layer_products import LayerProducts
-from implicit_bias.modules.margin_gradients import MarginGradients, joined
+from implicit_bias.modules.margins import Margins, joined
 
 # Largest relative change of a weight.
 RADIUS = 1e-3
@@ -53,16 +53,18 @@ KNOWN = 1e-2
 # Seconds that the search may take, and the share of the time before a deadline for drawing points:
 # each step of the search evaluates all that were drawn.
 SECONDS, SHARE_OF_DRAWING = 3.0, 0.25
+# Share of the largest weight from which on a sample has a multiplier.
+SMALLEST_WEIGHT = 1e-9
 # Parameters up to which rows of the working set are held.
 MOST_PARAMETERS = 2**17
 
 
-class Pieces(MarginGradients):
+class Pieces(Margins):
     """Gradients of the same margins at several points, as rows of one J: point by point.
 
     Parameters
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         The margins, n of them.
     points : sequence of Tensor of shape (P,)
         Where the gradients are taken, whatever theta the methods are given.
@@ -70,7 +72,7 @@ class Pieces(MarginGradients):
         What each row is multiplied with.
     """
 
-    def __init__(self, gradients: MarginGradients, points: list[Tensor], factors: Array) -> None:
+    def __init__(self, gradients: Margins, points: list[Tensor], factors: Array) -> None:
         vars(self).update(vars(gradients))  # module, samples and parameters are the same
         self.gradients, self.points, self.factors = gradients, points, factors
         self.held = torch.zeros(0, dtype=torch.int64, device=gradients.theta.device)
@@ -118,14 +120,12 @@ class Pieces(MarginGradients):
         return torch.as_tensor(self.factors).to(self.theta).reshape(-1)[places][:, None]
 
 
-def factors_at(
-    gradients: MarginGradients, point: Tensor, theta: Tensor, own: Array
-) -> Array | None:
+def factors_at(gradients: Margins, point: Tensor, theta: Tensor, own: Array) -> Array | None:
     """Return the factors r (n,) of gradients at a point; None where one does not lead to theta.
 
     Parameters
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         The margins, n of them.
     point, theta : Tensor of shape (P,)
         Where the gradients are taken, and where Euler's identity is to hold.
@@ -186,7 +186,7 @@ def _near(best: multipliers.Multipliers) -> multipliers.Multipliers:
     """
     tangent = best.program
     near = tangent.slopes(best.direction) < SLACK * tangent.degree
-    near |= best.weights > multipliers.SMALLEST_WEIGHT * best.weights.max()
+    near |= best.weights > SMALLEST_WEIGHT * best.weights.max()
     taken = near.reshape(-1, tangent.gradients.rivals).any(axis=1)
     pairs = np.repeat(taken, tangent.gradients.rivals)
     gradients, margins = tangent.gradients.of_samples(np.flatnonzero(taken)), tangent.margins[pairs]

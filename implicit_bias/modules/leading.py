@@ -27,7 +27,7 @@ import torch
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import homogeneity
 from implicit_bias.modules.evaluate import drawn_like
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 
 # What the parameters are scaled by: 1 is enough for a homogeneous module.
 SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))
@@ -45,21 +45,19 @@ INTERVALS = 8
 PROBES = 16
 
 
-def leading_part(
-    gradients: MarginGradients, degree: float | None = None
-) -> tuple[MarginGradients, float]:
+def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margins, float]:
     """Find the leading part f_L of a module, and its degree L.
 
     Parameters
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         Of the module itself.
     degree : float, optional
         L, where it is known: then nothing is checked but that the limit exists.
 
     Returns
     -------
-    MarginGradients
+    Margins
         The margins of the leading part; all 0 where it vanishes at theta, as that of (W_0 + B A) x
         does at B = 0.
     float
@@ -96,7 +94,7 @@ def leading_part(
     return gradients.at_scale(c, math.inf), degree
 
 
-def margins_in_the_limit(leading: MarginGradients) -> Array:
+def margins_in_the_limit(leading: Margins) -> Array:
     """Margins (n,) of a leading part at its parameters; 0 where that of the module has less degree.
 
     Of a sample at which all terms of the largest degree are 0 (units that are off, beside a
@@ -111,7 +109,7 @@ def margins_in_the_limit(leading: MarginGradients) -> Array:
     )
 
 
-def _limit(gradients: MarginGradients) -> tuple[float, float] | None:
+def _limit(gradients: Margins) -> tuple[float, float] | None:
     """Return the first scale c at which a module is homogeneous, and its degree."""
     for c in SCALES:
         try:
@@ -125,7 +123,7 @@ def _limit(gradients: MarginGradients) -> tuple[float, float] | None:
     return None
 
 
-def _without_limit(gradients: MarginGradients) -> str:
+def _without_limit(gradients: Margins) -> str:
     return (
         f"{_named(gradients)}the outputs of the module at c theta, over a power of c, tend to no "
         f"limit up to c = {SCALES[-1]:.0e}, or their gradients do not, so there is no leading "
@@ -133,7 +131,7 @@ def _without_limit(gradients: MarginGradients) -> str:
     )
 
 
-def _named(gradients: MarginGradients) -> str:
+def _named(gradients: Margins) -> str:
     """Name the function to blame, and where it is, if there is one."""
     seen = homogeneity.functions_used(gradients, homogeneity.OF_DEGREE_0)
     return "".join(
@@ -142,7 +140,7 @@ def _named(gradients: MarginGradients) -> str:
     )
 
 
-def _check(leading: MarginGradients) -> None:
+def _check(leading: Margins) -> None:
     """Refuse a limit that jumps, or that has parameters of degree 0.
 
     Raises
@@ -163,7 +161,7 @@ def _check(leading: MarginGradients) -> None:
         )
 
 
-def _jumps(leading: MarginGradients, name: str) -> bool:
+def _jumps(leading: Margins, name: str) -> bool:
     """Whether the outputs jump on the way from one value of a parameter to a random one.
 
     Of a continuous function, the largest change over an interval falls with its length.

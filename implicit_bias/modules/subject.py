@@ -27,7 +27,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
 from implicit_bias.modules import evaluate, homogeneity, multipliers
 from implicit_bias.modules.leading import leading_part, margins_in_the_limit
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
 NOTHING_TRAINED = (
@@ -67,7 +67,7 @@ def margins_of(
     classes: int | None = None,
     norms: Iterable[ParameterNorm] = (),
     homogeneous: Collection[str] | None = None,
-) -> MarginGradients:
+) -> Margins:
     """Check a module, in the modes that it is in, with its samples: the one check there is.
 
     Parameters
@@ -101,10 +101,10 @@ def margins_of(
     if homogeneous is not None and len(labels) > homogeneity.WATCHED:
         first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
         found = _classes(evaluate.check_outputs(module, first), labels)
-        few = MarginGradients(module, first, labels[: homogeneity.WATCHED], found)
+        few = Margins(module, first, labels[: homogeneity.WATCHED], found)
         _refuse_at_once(few.of_samples(np.arange(homogeneity.FIRST)), homogeneous)
     found = _classes(evaluate.check_outputs(module, tensors), labels)
-    gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
+    gradients = Margins(module, tensors, labels, found if classes is None else classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
         for tensor in tensors:
             as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
@@ -141,7 +141,7 @@ def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
         ) from error
 
 
-def _refuse_at_once(few: MarginGradients, names: Collection[str]) -> None:
+def _refuse_at_once(few: Margins, names: Collection[str]) -> None:
     """Refuse a module that is not homogeneous in some parameters on its first samples.
 
     Only where these samples tell: outputs that are finite and not 0, and a gradient in each of the
@@ -178,7 +178,7 @@ def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
     return classes
 
 
-def alive(gradients: MarginGradients) -> MarginGradients:
+def alive(gradients: Margins) -> Margins:
     """Return the margins as they are; where all are 0, at random parameters.
 
     A linear module at 0 does not show its degree, nor what of it is trained.
@@ -200,7 +200,7 @@ def named(samples: NDArray[np.int64]) -> str:
     return ", ".join(map(str, samples[:NAMED])) + (", ..." if len(samples) > NAMED else "")
 
 
-def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
+def without_gradient(gradients: Margins) -> tuple[str, ...]:
     """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
     weights = np.random.default_rng(0).random(len(gradients.pairs))
     gradients = alive(gradients)
@@ -219,23 +219,23 @@ class Subject:
 
     Attributes
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         Of the parameters that count.
     degree : float
         L.
-    whole : MarginGradients or None
+    whole : Margins or None
         Of the module itself, where ``gradients`` are those of its leading part.
     """
 
-    gradients: MarginGradients
+    gradients: Margins
     degree: float
-    whole: MarginGradients | None = None
+    whole: Margins | None = None
 
     @classmethod
     @pointing_to_the_page()
     def of(
         cls,
-        gradients: MarginGradients,
+        gradients: Margins,
         names: Collection[str] | None = None,
         degree: float | None = None,
         *,
@@ -245,7 +245,7 @@ class Subject:
 
         Parameters
         ----------
-        gradients : MarginGradients
+        gradients : Margins
             Of all parameters that require a gradient.
         names : collection of str, optional
             The parameters that count, by default those that get a gradient from a sample.
@@ -272,7 +272,7 @@ class Subject:
         return cls(gradients, homogeneity.degree_of(alive(gradients), degree))
 
     @classmethod
-    def known(cls, gradients: MarginGradients, degree: float, *, leading: bool) -> Subject:
+    def known(cls, gradients: Margins, degree: float, *, leading: bool) -> Subject:
         """Take parameters that count, all of them, and a degree that was measured before."""
         if not leading:
             return cls(gradients, degree)
@@ -397,8 +397,8 @@ class Subject:
                 "use layers whose outputs grow with the parameters, not with a small power of "
                 "them, and inputs that are less far apart in size",
             )
-        theta = multipliers.at_margin_1(self.gradients.theta, self.degree, smallest)
         scale = smallest ** (1.0 / self.degree)
+        theta = self.gradients.theta / scale
         margins = self.margins / smallest
         return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
 

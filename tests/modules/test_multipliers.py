@@ -14,7 +14,7 @@ from example_modules import Computed, drawn, layers, linear, margins_by_hand, of
 from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import multipliers
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.subject import Subject, margins_of
 from implicit_bias.norms import L1, L2, LInf, Spectral
 from implicit_bias.norms.tensors import ComposedNorm, ParameterNorm, as_parameter_norm
@@ -57,7 +57,7 @@ def relu(outputs: int) -> nn.Module:
     return seeded(layers(D, 8, outputs), 2)
 
 
-def labelled(module: nn.Module, X: Tensor = X) -> MarginGradients:
+def labelled(module: nn.Module, X: Tensor = X) -> Margins:
     """Margins with labels that the module gets right."""
     return margins_of(module, X, own_labels(module, X))
 
@@ -144,7 +144,7 @@ def test_grams_of_matrices_that_are_used_twice(build: Callable[[], nn.Module]) -
     np.testing.assert_allclose(gradients.gram(gradients.theta, every), J @ J.T, rtol=1e-9)
 
 
-def by_cvxpy(gradients: MarginGradients, J: Array, degree: float, norm: ParameterNorm) -> float:
+def by_cvxpy(gradients: Margins, J: Array, degree: float, norm: ParameterNorm) -> float:
     """Optimum of the tangent program."""
     w, parts, start = cp.Variable(J.shape[1]), {}, 0
     for name, shape in gradients.shapes.items():
@@ -263,8 +263,8 @@ def test_two_classes_are_two_labels() -> None:
     single = relu(1)
     W, a = (p.detach().numpy() for p in single.parameters())
     both, y = of(W, np.vstack([-a / 2, a / 2]), between=nn.ReLU), own_labels(single, X)
-    of_two = MarginGradients(both, (X,), (y + 1) // 2, 2)
-    of_one = MarginGradients(single, (X,), y)
+    of_two = Margins(both, (X,), (y + 1) // 2, 2)
+    of_one = Margins(single, (X,), y)
     np.testing.assert_allclose(of_two.margins(of_two.theta), of_one.margins(of_one.theta))
     # with the readout's two rows as one direction, its gradient is shorter by the root of 2
     weights = np.random.default_rng(0).random(N)

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
 from diagnosis.test_random_modules import OVER, WITHIN, Case, Rules, by_cvxpy
 from example_modules import Square, drawn, known, layers, linear, own_labels, seeded
 from implicit_bias import diagnose
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
 from implicit_bias.modules.optimizers import OptimizerError, geometry_of
 from implicit_bias.modules.subject import Subject
@@ -147,7 +147,7 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     module = network()
     optimizer = Adam(groups(module, scale.get("0.weight", 1.0), scale.get("2.weight", 1.0)))
     norm = geometry_of(optimizer, module).norm
-    program = Subject(MarginGradients(module, (X,), own_labels(module, X)), 3.0).at_margin_1(norm)
+    program = Subject(Margins(module, (X,), own_labels(module, X)), 3.0).at_margin_1(norm)
     best = best_multipliers(program)
     rng = np.random.default_rng(0)
     parts = program.gradients.parameters(torch.tensor(rng.normal(size=len(program.theta))))
@@ -167,7 +167,7 @@ class SignSGD(Optimizer):
 @pytest.mark.parametrize("kind", ["l2", "linf"])
 def test_scales_of_parts_are_those_of_their_tensors(kind: str) -> None:
     module = network()
-    gradients = MarginGradients(module, (X,), own_labels(module, X))
+    gradients = Margins(module, (X,), own_labels(module, X))
     plain = PARAMETER_NORMS[kind]
     by_name, by_part = (
         best_multipliers(
