@@ -118,7 +118,7 @@ def _limit(gradients: Margins) -> tuple[float, float] | None:
             raise
         except homogeneity.HomogeneityError:
             continue
-        if c > 1.0 or homogeneity.goes_on(gradients, L, AGREEMENT):
+        if c > 1.0 or homogeneity.scales_far_beyond(gradients, L, AGREEMENT):
             return c, round(L, DIGITS)
     return None
 

@@ -38,6 +38,8 @@ NOTHING_TRAINED = (
 LINEAR = 1.0 + 1e-6
 # Parameters at smallest margin 1 may be those of the module times 2 to this power, and back.
 MOST_BITS = 500.0
+# Samples on which a module is refused before all are evaluated.
+FIRST_SAMPLES = 2
 # Samples named in a message.
 NAMED = 5
 
@@ -102,7 +104,7 @@ def margins_of(
         first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
         found = _classes(evaluate.check_outputs(module, first), labels)
         few = Margins(module, first, labels[: homogeneity.WATCHED], found)
-        _refuse_at_once(few.of_samples(np.arange(homogeneity.FIRST)), homogeneous)
+        _refuse_at_once(few.of_samples(np.arange(FIRST_SAMPLES)), homogeneous)
     found = _classes(evaluate.check_outputs(module, tensors), labels)
     gradients = Margins(module, tensors, labels, found if classes is None else classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
