@@ -84,6 +84,8 @@ class MultiplierSearch:
         It is to be known to this share of itself where that is less, but not to less than the last.
     first_pairs : int
         Pairs of the first working set, and that join at a time, at most.
+    beside_start : int
+        Pairs of the smallest margins that are in the first set beside those of weight at a start.
     rows_of_a_pair : int
         Where a pair has several rows (`kinks`), nearly the same, so many join for each pair whose
         constraint is broken.
@@ -120,6 +122,7 @@ class MultiplierSearch:
     known_share: float = 0.1
     least_known: float = 1e-6
     first_pairs: int = 1000
+    beside_start: int = 256
     rows_of_a_pair: int = 2
     clear_slack: float = 0.3
     clear_weight: float = 0.1
@@ -200,12 +203,16 @@ class MultiplierSearch:
         """
         degree = tangent.degree
         pairs = np.arange(len(tangent.margins)) % len(tangent.gradients.pairs)
-        # The first set: pairs of weight, else those of the smallest margins, at theta itself.
-        first = pairs == np.arange(len(pairs))
-        if starts is not None:
-            first = starts[0] > self.level_method.smallest_weight * starts[0].max()
+        # The first set: pairs of weight, then those of the smallest margins, at theta itself.
         by_margin = np.argsort(tangent.margins, kind="stable")
-        joining = by_margin[first[by_margin]][: min(self.first_pairs, held.most_pairs)]
+        at_theta = by_margin[by_margin < len(tangent.gradients.pairs)]
+        joining = at_theta[: self.first_pairs]
+        if starts is not None:
+            has_weight = starts[0] > self.level_method.smallest_weight * starts[0].max()
+            of_weight = by_margin[has_weight[by_margin]]
+            others = at_theta[~has_weight[at_theta]]
+            joining = np.append(of_weight, others[: self.beside_start])[: self.first_pairs]
+        joining = joining[: held.most_pairs]
         chosen = np.zeros(0, dtype=np.int64)
         stays = np.zeros(0, dtype=bool)
 
@@ -260,9 +267,9 @@ class MultiplierSearch:
                 return replace(best, method="exact" if agree else "stopped")
 
             # --- who stays
-            of_weight = weights[chosen] > self.clear_weight * weights[chosen].mean()
+            heavy = weights[chosen] > self.clear_weight * weights[chosen].mean()
             near = of_set < (1.0 + self.clear_slack) * degree
-            stays = of_weight | near | (not rose)
+            stays = heavy | near | (not rose)
 
     def _rows(self, tangent: TangentProgram, deadline: Deadline) -> _Rows | None:
         """Return what holds rows of J, where a solver takes the norm and there is room."""

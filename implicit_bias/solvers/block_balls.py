@@ -93,7 +93,7 @@ class BlockBalls(NativeSolver):
         Share of the way to the boundary that a step goes.
     halving_from : float
         From this gap on a step counts as progress where it halves the gap; before, where mu falls
-        by `least_fall`.
+        by `least_fall`, or there is no upper bound yet.
     least_fall : float
         Share of mu that is left at most after a step that counts as progress.
     patience : int
@@ -371,7 +371,7 @@ class _CentralPath(Run):
             gap_before, gap = gap, upper / lower - 1.0
             if gap <= solver.tolerances.gap:
                 return Status.OPTIMAL
-            progress = 0.0 < mu < solver.least_fall * mu_before
+            progress = math.isinf(gap) or 0.0 < mu < solver.least_fall * mu_before
             if gap <= solver.halving_from:
                 progress = gap < gap_before / 2.0
             waited = 0 if progress else waited + 1
