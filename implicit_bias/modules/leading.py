@@ -19,7 +19,9 @@ Source: Cai et al. (2025), near-homogeneous networks.
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -35,14 +37,6 @@ SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))
 AGREEMENT = 1e-11
 # Digits of a measured degree that count.
 DIGITS = 9
-# A jump: what is left of a difference on a part of the way as short as 2^-HALVINGS, as a share.
-HALVINGS, JUMP = 30, 1e-6
-# Smallest change on the way, as a share of the outputs, in which a jump is looked for.
-NOTHING = 1e-4
-# Intervals into which each step of the search for a jump cuts the way, a power of two.
-INTERVALS = 8
-# Samples on which jumps are looked for.
-PROBES = 16
 
 
 def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margins, float]:
@@ -79,18 +73,19 @@ def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margi
         degree = max(L for _, L in limits)
         if any(c > 1.0 for c, _ in limits):
             # At random parameters all samples may be off, so that terms of less degree are left.
-            leads = there is not None and there[1] == degree
-            point, (c, L) = (generic, limits[-1]) if leads else (gradients, limits[0])
-            _check(point.at_scale(c, L))
+            if there is not None and there[1] == degree:
+                _check(generic.at_scale(*there))
+            else:
+                _check(gradients.at_scale(*limits[0]))
     if here is not None and here[1] == degree:
         return gradients.at_scale(*here), degree
+
+    # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
     c = SCALES[1]
-    values, scaled = (
-        np.abs(gradients.at_scale(s, degree).margins(gradients.theta)) for s in (1, c)
-    )
+    values = np.abs(gradients.at_scale(1.0, degree).margins(gradients.theta))
+    scaled = np.abs(gradients.at_scale(c, degree).margins(gradients.theta))
     if scaled.max() > AGREEMENT * values.max():
         raise homogeneity.HomogeneityError(_without_limit(gradients))
-    # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
     return gradients.at_scale(c, math.inf), degree
 
 
@@ -100,13 +95,13 @@ def margins_in_the_limit(leading: Margins) -> Array:
     Of a sample at which all terms of the largest degree are 0 (units that are off, beside a
     shortcut) a lower one is left at any c, divided by too large a power of it.
     """
-    margins, (scale, degree) = leading.margins(leading.theta), leading.scaled
+    margins = leading.margins(leading.theta)
+    scale, degree = leading.scaled
     if scale == 1.0 or not math.isfinite(degree):
         return margins
     further = leading.at_scale(2.0 * scale, degree).margins(leading.theta)
-    return np.where(
-        np.abs(further - margins) <= homogeneity.HOMOGENEITY_TOLERANCE * np.abs(margins), margins, 0
-    )
+    stays = np.abs(further - margins) <= homogeneity.HOMOGENEITY_TOLERANCE * np.abs(margins)
+    return np.where(stays, margins, 0.0)
 
 
 def _limit(gradients: Margins) -> tuple[float, float] | None:
@@ -125,19 +120,21 @@ def _limit(gradients: Margins) -> tuple[float, float] | None:
 
 def _without_limit(gradients: Margins) -> str:
     return (
-        f"{_named(gradients)}the outputs of the module at c theta, over a power of c, tend to no "
-        f"limit up to c = {SCALES[-1]:.0e}, or their gradients do not, so there is no leading "
-        "part: leave out what does not scale, or freeze its parameters (requires_grad_(False))"
+        f"{_known_functions(gradients)}the outputs of the module at c theta, over a power of c, "
+        f"tend to no limit up to c = {SCALES[-1]:.0e}, or their gradients do not, so there is no "
+        "leading part: leave out what does not scale, or freeze its parameters "
+        "(requires_grad_(False))"
     )
 
 
-def _named(gradients: Margins) -> str:
-    """Name the function to blame, and where it is, if there is one."""
+def _known_functions(gradients: Margins) -> str:
+    """Name the functions to blame, and where they are, if there are any."""
+    found = ""
     seen = homogeneity.functions_used(gradients, homogeneity.OF_DEGREE_0)
-    return "".join(
-        f"{homogeneity.TRAPS[name][0]} ({name} in {homogeneity.listed(places)}): "
-        for name, places in seen.items()
-    )
+    for name, places in seen.items():
+        what, _ = homogeneity.TRAPS[name]
+        found += f"{what} ({name} in {homogeneity.listed(places)}): "
+    return found
 
 
 def _check(leading: Margins) -> None:
@@ -148,41 +145,74 @@ def _check(leading: Margins) -> None:
     HomogeneityError
         It names functions and parameters.
     """
-    jumping = [name for name in leading.shapes if _jumps(leading, name)]
-    still = homogeneity.directions(leading, 10 * AGREEMENT)
+    search = JumpSearch()
+    jumping = [name for name in leading.shapes if search.finds(leading, name)]
+    directions = homogeneity.directions(leading, 10 * AGREEMENT)
     normalised = homogeneity.functions_used(leading, homogeneity.NORMALISATIONS)
-    if jumping or still or normalised:
-        parts = homogeneity.listed(jumping or still) or "the parameters in front of it"
-        what = f"{'jumps' if jumping else 'is of degree 0'} in {parts}"
+    if jumping or directions or normalised:
+        parts = homogeneity.listed(jumping or directions) or "the parameters in front of it"
+        what = "jumps" if jumping else "is of degree 0"
         raise homogeneity.HomogeneityError(
-            f"{_named(leading)}the limit of the module for large parameters {what}, and no theorem "
-            "says where its training goes: freeze these (requires_grad_(False)), or leave out what "
-            "does not scale"
+            f"{_known_functions(leading)}the limit of the module for large parameters {what} in "
+            f"{parts}, and no theorem says where its training goes: freeze these "
+            "(requires_grad_(False)), or leave out what does not scale"
         )
 
 
-def _jumps(leading: Margins, name: str) -> bool:
-    """Whether the outputs jump on the way from one value of a parameter to a random one.
+@dataclass(frozen=True, kw_only=True)
+class JumpSearch:
+    """Looks for a jump of the outputs between two values of a parameter.
 
-    Of a continuous function, the largest change over an interval falls with its length.
+    Of a continuous function, the largest change over an interval falls with its length; so the
+    interval of the largest change is cut into parts, again and again, until the change is small or
+    the interval is.
+
+    Parameters
+    ----------
+    intervals : int
+        Into so many an interval is cut, a power of two.
+    shortest : float
+        Length of the last interval, as a share of the way.
+    jump : float
+        Share of the largest change that has to be left over the shortest interval.
+    smallest_change : float
+        Changes below this share of the outputs are none.
+    samples : int
+        Samples whose outputs are looked at.
     """
-    theta = leading.parameters(leading.theta)
-    other = drawn_like(theta[name], seed=1)
-    inputs = tuple(tensor[:PROBES] for tensor in leading.inputs)
 
-    def outputs(share: float) -> torch.Tensor:
-        moved = torch.lerp(theta[name], other, share)
-        with torch.no_grad():
-            return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
+    intervals: int = 8
+    shortest: float = 2.0**-30
+    jump: float = 1e-6
+    smallest_change: float = 1e-4
+    samples: int = 16
 
-    low, length, ends = 0.0, 1.0, [outputs(0.0), outputs(1.0)]
-    first = NOTHING * float(ends[0].abs().max())
-    while length > 2.0**-HALVINGS:
-        length /= INTERVALS
-        points = [ends[0], *(outputs(low + i * length) for i in range(1, INTERVALS)), ends[1]]
-        changes = [float((b - a).abs().max()) for a, b in zip(points, points[1:], strict=False)]
-        steepest, first = int(np.argmax(changes)), max(first, *changes)
-        if not changes[steepest] > JUMP * first:
-            return False
-        low, ends = low + steepest * length, points[steepest : steepest + 2]
-    return True
+    def finds(self, leading: Margins, name: str) -> bool:
+        """Whether there is one on the way from the value of a parameter to a random one."""
+        theta = leading.parameters(leading.theta)
+        other = drawn_like(theta[name], seed=1)
+        inputs = tuple(tensor[: self.samples] for tensor in leading.inputs)
+
+        def outputs(share: float) -> torch.Tensor:
+            moved = torch.lerp(theta[name], other, share)
+            with torch.no_grad():
+                return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
+
+        low = 0.0
+        length = 1.0
+        at_low = outputs(0.0)
+        at_high = outputs(1.0)
+        largest = self.smallest_change * float(at_low.abs().max())
+        while length > self.shortest:
+            length /= self.intervals
+            inner = [outputs(low + i * length) for i in range(1, self.intervals)]
+            points = [at_low, *inner, at_high]
+            changes = [float((b - a).abs().max()) for a, b in itertools.pairwise(points)]
+            steepest = int(np.argmax(changes))
+            largest = max(largest, *changes)
+            if not changes[steepest] > self.jump * largest:
+                return False
+            low += steepest * length
+            at_low = points[steepest]
+            at_high = points[steepest + 1]
+        return True

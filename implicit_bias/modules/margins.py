@@ -32,7 +32,6 @@ All is in float64, whatever the module's own precision, and leaves the module as
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 
 import numpy as np
@@ -42,10 +41,13 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from implicit_bias.base.validation import Array, as_class_labels, as_labels
-from implicit_bias.modules.evaluate import as_inputs, evaluate, explained, values_of
+from implicit_bias.modules.evaluate import as_inputs, evaluate, values_of
 from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
+from implicit_bias.modules.torch_errors import defined, differentiated, hindrance, hooked
 from implicit_bias.problem import BLOCK
 from implicit_bias.problem.constraints import Constraints
+
+__all__ = ["NO_PARAMETER", "Margins", "differentiated"]
 
 # Largest share by which outer products may miss the gradients they stand for, by rounding.
 FACTOR_TOLERANCE = 1e-9
@@ -90,7 +92,7 @@ class Margins:
     combinations : Tensor of shape (N, K - 1, K) or (N, 1, 1)
         C with q_nk = <c_nk, f(x_n)>.
     rivals : int
-        K - 1, the number of pairs a sample; 1 with two labels.
+        K - 1, the number of pairs of each sample; 1 with two labels.
     theta : Tensor of shape (P,)
         The parameters as they are.
     shapes : dict from name to torch.Size
@@ -110,37 +112,47 @@ class Margins:
         at: Mapping[str, Tensor] | None = None,
         scaled: tuple[float, float] = (1.0, 0.0),
     ) -> None:
+        # --- theta, and what is constant
         values = values_of(module) | dict(at or {})
-        trained = {
-            k: values[k]
-            for k, p in module.named_parameters()
-            if p.numel() and (p.requires_grad if names is None else k in names)
-        }
+        trained = dict[str, Tensor]()
+        self.frozen = list[str]()
+        for name, parameter in module.named_parameters():
+            if not parameter.requires_grad:
+                self.frozen.append(name)
+            counts = parameter.requires_grad if names is None else name in names
+            if counts and parameter.numel():
+                trained[name] = values[name]
         if not trained:
             raise ValueError(NO_PARAMETER)
+        self.module = module
+        self.constants = {name: value for name, value in values.items() if name not in trained}
+        self.buffers = [name for name, _ in module.named_buffers()]
+        self.shapes = {name: part.shape for name, part in trained.items()}
+        self.theta = torch.cat([part.reshape(-1) for part in trained.values()])
+        self.scaled = scaled
+        self.entries = GRADIENT_ENTRIES
+
+        # --- samples and pairs
         n_samples = len(inputs[0])
         if classes is None:
-            y = as_labels(labels, n_samples)
+            self.labels = as_labels(labels, n_samples)
         else:
-            y = as_class_labels(labels, n_samples, classes)[0]
-        self.module, self.labels, self.classes = module, y, classes
-        self.pairs = Constraints.of_labels(y, classes, intercept=False)
-        self.constants = {k: value for k, value in values.items() if k not in trained}
-        self.frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
-        self.buffers = [name for name, _ in module.named_buffers()]
-        self.shapes = {k: p.shape for k, p in trained.items()}
-        self.theta = torch.cat([p.reshape(-1) for p in trained.values()])
+            self.labels = as_class_labels(labels, n_samples, classes)[0]
+        self.classes = classes
         self.inputs = as_inputs(inputs, n_samples, self.theta.device)
+        self.pairs = Constraints.of_labels(self.labels, classes, intercept=False)
         combinations = self.pairs.labels.toarray().reshape(n_samples, -1, self.pairs.width)
         self.combinations = torch.tensor(combinations, device=self.theta.device)
-        self.rivals, self.entries, self.scaled = combinations.shape[1], GRADIENT_ENTRIES, scaled
+        self.rivals = combinations.shape[1]
 
     def restricted(self, names: Collection[str], theta: Tensor) -> Margins:
         """Return the same margins as a function of some parameters, all others as in theta (P,)."""
         # What becomes a constant is no longer scaled in the evaluation.
-        parts, scale = self.parameters(theta), self.scaled[0]
-        at = {k: part if k in names else scale * part for k, part in parts.items()}
-        return self._again(names, {**self.constants, **at}, self.scaled)
+        scale = self.scaled[0]
+        at = dict(self.constants)
+        for name, part in self.parameters(theta).items():
+            at[name] = part if name in names else scale * part
+        return self._again(names, at, self.scaled)
 
     def reread(self) -> Margins:
         """Return the margins at the parameters that the module has by now.
@@ -170,7 +182,8 @@ class Margins:
         found.labels = self.labels[samples]
         found.pairs = Constraints.of_labels(found.labels, self.classes, intercept=False)
         rows = torch.tensor(samples, device=self.theta.device)
-        found.inputs, found.combinations = self._inputs(rows), self.combinations[rows]
+        found.inputs = self._inputs(rows)
+        found.combinations = self.combinations[rows]
         return found
 
     def _again(
@@ -182,11 +195,14 @@ class Margins:
     def parameters(self, theta: Tensor) -> dict[str, Tensor]:
         """View a vector (P,) as the parameters, by name."""
         parts = torch.split(theta, [shape.numel() for shape in self.shapes.values()])
-        return {k: part.reshape(self.shapes[k]) for k, part in zip(self.shapes, parts, strict=True)}
+        return {
+            name: part.reshape(shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
 
     def flat(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Undo `parameters`."""
-        return torch.cat([parameters[k].reshape(-1) for k in self.shapes])
+        return torch.cat([parameters[name].reshape(-1) for name in self.shapes])
 
     # --- margins, J' lambda and J w, in blocks of samples
 
@@ -198,7 +214,7 @@ class Margins:
 
     def outputs_at(self, theta: Tensor, *inputs: Tensor) -> Tensor:
         """Compute the outputs (m, K), or (m, 1), of other inputs, in one batch."""
-        return self._evaluate(self.parameters(theta), inputs)
+        return self._scaled_outputs(self.parameters(theta), inputs)
 
     def margins(self, theta: Tensor) -> Array:
         """Margins q (n,) of all pairs."""
@@ -207,24 +223,23 @@ class Margins:
     def combine(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,), without J."""
         table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
-        theta = theta.detach().requires_grad_()
-        total = torch.zeros_like(theta)
-        # Not by `vjp` or `grad_outputs`, for which torch imports its compiler, or sympy.
+        leaf = theta.detach().requires_grad_()
+        total = torch.zeros_like(leaf)
         with differentiated(self.module), torch.enable_grad():
             for rows in self._blocks():
-                combined = (table[rows] * self._margins(rows, theta)).sum()
-                if combined.requires_grad:
-                    total += torch.autograd.grad(
-                        combined, theta, allow_unused=True, materialize_grads=True
-                    )[0]
+                combined = (table[rows] * self._margins(rows, leaf)).sum()
+                total += _derivative(combined, leaf)
         return total
 
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
-        """J w, shape (n,), of a direction w (P,), without J: the transpose of the transpose."""
-        if _hooked(self.module):
-            raise ValueError(f"the module cannot be differentiated: {_hindrance(self.module)}")
-        parts, leaf = list[Tensor](), theta.detach().requires_grad_()
-        # Not by `vjp`, for which torch imports its compiler: a second or two at the first call.
+        """J w, shape (n,), of a direction w (P,), without J.
+
+        J' lambda is linear in lambda, so J w is the gradient of <J' lambda, w> in lambda, anywhere.
+        """
+        if hooked(self.module):
+            raise ValueError(f"the module cannot be differentiated: {hindrance(self.module)}")
+        leaf = theta.detach().requires_grad_()
+        parts = list[Tensor]()
         with differentiated(self.module), torch.enable_grad():
             for rows in self._blocks():
                 margins = self._margins(rows, leaf)
@@ -245,32 +260,44 @@ class Margins:
     def _inputs(self, rows: slice | Tensor) -> tuple[Tensor, ...]:
         return tuple(tensor[rows] for tensor in self.inputs)
 
-    def _evaluate(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+    def _scaled_outputs(
+        self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Compute the outputs (m, K) of f(c theta) / c^L."""
         scale, degree = self.scaled
         if scale == 1.0:
             return self._outputs(parameters, inputs)
-        scaled = {k: scale * part for k, part in parameters.items()}
+        scaled = {name: scale * part for name, part in parameters.items()}
         return self._outputs(scaled, inputs) * scale**-degree
 
     def _outputs(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+        """Compute the outputs (m, K) of f itself."""
         # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
         written = {name: self.constants[name].clone() for name in self.buffers}
         outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
         width = self.pairs.width
-        expected = "one output a sample" if width == 1 else f"{width} outputs a sample"
         if outputs.numel() != width * len(inputs[0]):
             raise ValueError(
-                f"the module must have {expected}, got shape {tuple(outputs.shape)} for "
-                f"{len(inputs[0])} samples"
+                f"the module must have {width} output(s) for each sample, got shape "
+                f"{tuple(outputs.shape)} for {len(inputs[0])} samples"
             )
-        outputs = outputs.reshape(-1, width)
-        return outputs if outputs.dtype == torch.float64 else outputs.double()
+        return outputs.reshape(-1, width).double()
 
     def _blocks(self) -> Iterator[slice]:
         for start in range(0, len(self.combinations), BLOCK):
             yield slice(start, start + BLOCK)
 
-    # --- J J' of some pairs
+    # --- rows of J, and J J' of some pairs
+
+    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """J (m, P) of some pairs, for few of them."""
+        places = torch.tensor(chosen, device=theta.device)
+        return torch.cat([*self._rows(theta, places)]).cpu().numpy()
+
+    def _rows(self, theta: Tensor, places: Tensor) -> Iterator[Tensor]:
+        """J of some pairs, block by block."""
+        for block in torch.split(places, max(1, self.entries // len(theta))):
+            yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
 
     def gram(
         self,
@@ -283,136 +310,136 @@ class Margins:
 
         S are scales of the parameters by name, 1 if not given.
         """
-        other = chosen if others is None else others
-        places = torch.tensor(np.append(chosen, other), device=theta.device)
-        scale, m = scale or {}, len(chosen)
-        factors = self._factors(theta, places)
-        rest = {k: scale.get(k, 1.0) for k in self.shapes if k not in factors}
-        gram = self._gram_by_blocks(theta, places[:m], places[m:], rest)
-        for name, products in factors.items():
-            products = products.times(scale.get(name, 1.0))
-            gram += products.of(slice(m)).gram(products.of(slice(m, None)))
+        if others is None:
+            others = chosen
+        scale = scale or {}
+        m = len(chosen)
+        places = torch.tensor(np.append(chosen, others), device=theta.device)
+        products = self._layer_products(theta, places)
+        rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
+        gram = self._gram_by_rows(theta, places[:m], places[m:], rest)
+        for name, of_layer in products.items():
+            scaled = of_layer.times(scale.get(name, 1.0))
+            gram += scaled.of(slice(m)).gram(scaled.of(slice(m, None)))
         return gram.cpu().numpy()
 
-    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
-        """J (m, P) of some pairs, for few of them."""
-        places = torch.tensor(chosen, device=theta.device)
-        return torch.cat([*self._rows(theta, places)]).cpu().numpy()
-
-    def _rows(self, theta: Tensor, places: Tensor) -> Iterator[Tensor]:
-        """J of some pairs, block by block."""
-        for block in torch.split(places, max(1, self.entries // len(theta))):
-            yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
-
-    def _gram_by_blocks(
-        self, theta: Tensor, places: Tensor, others: Tensor, names: Mapping[str, float]
+    def _gram_by_rows(
+        self, theta: Tensor, places: Tensor, others: Tensor, scales: Mapping[str, float]
     ) -> Tensor:
-        """J S^2 J' (m, k) of the gradients in some parameters, from blocks of rows."""
+        """J S^2 J' (m, k) of the gradients in the parameters that have scales, in blocks."""
         gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
-        if not names:
+        if not scales:
             return gram
-        size = max(1, self.entries // sum(self.shapes[name].numel() for name in names))
+        size = max(1, self.entries // sum(self.shapes[name].numel() for name in scales))
         for here, rows in zip(torch.split(gram, size), torch.split(places, size), strict=True):
-            first, parts = self._gradients(theta, rows, names), torch.split(here, size, dim=1)
+            first = self._gradients(theta, rows, scales)
+            parts = torch.split(here, size, dim=1)
             for part, columns in zip(parts, torch.split(others, size), strict=True):
                 same = columns.equal(rows)
-                second = first if same else self._gradients(theta, columns, names)
+                second = first if same else self._gradients(theta, columns, scales)
                 torch.mm(first, second.T, out=part)
         return gram
 
-    def _gradients(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
-        """Gradients (m, P') of some margins in some parameters, times their scales."""
+    def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
+        """Gradients (m, P') of some margins in the parameters that have scales, times these."""
         parameters = self.parameters(theta)
-        others = {k: part for k, part in parameters.items() if k not in names}
+        point = {name: parameters.pop(name) for name in scales}
 
         def margin(point: dict[str, Tensor], combination: Tensor, *sample: Tensor) -> Tensor:
             single = tuple(tensor[None] for tensor in sample)
-            return combination @ self._evaluate({**others, **point}, single)[0]
+            return combination @ self._scaled_outputs({**parameters, **point}, single)[0]
 
         combinations = self.combinations.reshape(-1, self.pairs.width)[places]
         arguments = (combinations, *self._inputs(places // self.rivals))
-        over_pairs = (None, *(0 for _ in arguments))
-        point = {k: parameters[k] for k in names}
+        over_pairs = (None, *[0] * len(arguments))
         with differentiated(self.module):
             found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
-        parts = [s * found[k].detach().reshape(len(places), -1) for k, s in names.items()]
+        parts = list[Tensor]()
+        for name, scale in scales.items():
+            parts.append(scale * found[name].detach().reshape(len(places), -1))
         return torch.cat(parts, dim=1)
 
-    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
+    # --- gradients that are sums of outer products
+
+    def _layer_products(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
         """Gradients of some margins that are sums of outer products, by parameter.
 
         They are those for which the module was seen to multiply with the parameter, and for which
         the outer products are the gradient of a random combination of margins: they are not where
         the parameter is used elsewhere, too.
         """
-        samples, rivals = places // self.rivals, places % self.rivals
+        samples = places // self.rivals
+        rivals = places % self.rivals
         blocks = samples // BLOCK
-        found: list[dict[str, LayerProducts]] = []
-        order = []
+        found = list[dict[str, LayerProducts]]()
+        order = list[Tensor]()
         for block in torch.unique(blocks).tolist():
             here = torch.nonzero(blocks == block)[:, 0]
             order.append(here)
-            found.append(self._factors_of_block(theta, block, samples[here], rivals[here]))
+            found.append(self._products_of_block(theta, block, samples[here], rivals[here]))
         return joined(found, torch.cat(order).argsort())
 
-    def _factors_of_block(
+    def _products_of_block(
         self, theta: Tensor, block: int, samples: Tensor, rivals: Tensor
     ) -> dict[str, LayerProducts]:
-        """`_factors` of pairs of the samples of one block.
+        """`_layer_products` of pairs of the samples of one block.
 
         The forward pass is that of `combine`: with other samples beside them, rounding might put
         some on the other side of a kink.
         """
+        # --- a forward pass that is watched; the module multiplies with c W, so that the gradient
+        # in W is c times that in what it sees
         rows = slice(block * BLOCK, (block + 1) * BLOCK)
-        # The module multiplies with c W, so the gradient in W is c times that in what it sees.
         scale, degree = self.scaled
-        parameters = {
-            k: (scale * part.detach()).requires_grad_()
-            for k, part in self.parameters(theta).items()
-        }
+        parameters = dict[str, Tensor]()
+        for name, part in self.parameters(theta).items():
+            parameters[name] = (scale * part.detach()).requires_grad_()
         with torch.enable_grad(), WatchedProducts(parameters) as watched:
             outputs = self._outputs(parameters, self._inputs(rows))
             margins = torch.einsum("nrk,nk->nr", self.combinations[rows], outputs)
             margins = margins * scale ** (1.0 - degree)
-        seen = watched.of_samples(len(margins))
-        if not seen:
+        calls = watched.of_samples(len(margins))
+        if not calls:
             return {}
+        results = [call.result for call in calls.values()]
 
-        def gradients(total: Tensor, of: list[Tensor]) -> tuple[Tensor, ...]:
-            return torch.autograd.grad(
-                total, of, retain_graph=True, allow_unused=True, materialize_grads=True
-            )
-
-        weights = torch.rand(margins.shape, generator=torch.Generator().manual_seed(0)).to(theta)
-        results, places = [call.result for call in seen.values()], torch.unique(rivals).tolist()
+        # --- delta of all pairs: a backward pass for each rival
         used, place = torch.unique(samples - rows.start, return_inverse=True)
+        rivals_here = torch.unique(rivals).tolist()
         slopes = dict[str, Tensor]()
-        for rival in places:
-            here = rivals == rival
-            of_rival = gradients(margins[:, rival].sum(), results)
-            for (name, call), slope in zip(seen.items(), of_rival, strict=True):
-                table = call.table(slope[used])
+        for rival in rivals_here:
+            of_rival = rivals == rival
+            deltas = _derivatives(margins[:, rival].sum(), results)
+            for (name, call), delta in zip(calls.items(), deltas, strict=True):
+                table = call.table(delta[used])
                 if name not in slopes:
                     slopes[name] = table.new_empty(len(samples), *table.shape[1:])
-                slopes[name][here] = table[place[here]]
-        combined = (weights[:, places] * margins[:, places]).sum()
-        summed = gradients(combined, results)
-        exact = gradients(combined, [parameters[name] for name in seen])
-        return {
-            name: LayerProducts(slopes[name], call.patches(call.given.detach()[used]), place)
-            for (name, call), slope, true in zip(seen.items(), summed, exact, strict=True)
-            if torch.linalg.norm(call.gradient(slope) - true.reshape(-1))
-            <= FACTOR_TOLERANCE * torch.linalg.norm(true)
-        }
+                slopes[name][of_rival] = table[place[of_rival]]
+
+        # --- those that are the gradients of a random combination
+        weights = torch.rand(margins.shape, generator=torch.Generator().manual_seed(0)).to(theta)
+        combined = (weights[:, rivals_here] * margins[:, rivals_here]).sum()
+        summed = _derivatives(combined, results)
+        exact = _derivatives(combined, [parameters[name] for name in calls])
+        found = dict[str, LayerProducts]()
+        for (name, call), delta, true in zip(calls.items(), summed, exact, strict=True):
+            missed = torch.linalg.norm(call.gradient(delta) - true.reshape(-1))
+            if missed <= FACTOR_TOLERANCE * torch.linalg.norm(true):
+                given = call.patches(call.given.detach()[used])
+                found[name] = LayerProducts(slopes[name], given, place)
+        return found
 
 
 def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[str, LayerProducts]:
     """Put the pairs of several parts after one another, of the parameters that all of them have."""
-    return {
-        name: LayerProducts.joined([part[name] for part in parts], order)
-        for name in parts[0]
-        if all(name in part for part in parts)
-    }
+    found = dict[str, LayerProducts]()
+    for name in parts[0]:
+        if all(name in part for part in parts):
+            found[name] = LayerProducts.joined([part[name] for part in parts], order)
+    return found
+
+
+# Not by `vjp` or `grad_outputs`, for which torch imports its compiler: a second or two.
 
 
 def _derivative(total: Tensor, of: Tensor, *, create_graph: bool = False) -> Tensor:
@@ -425,50 +452,8 @@ def _derivative(total: Tensor, of: Tensor, *, create_graph: bool = False) -> Ten
     return found
 
 
-def defined() -> AbstractContextManager[None]:
-    """Say that a module has no outputs at other parameters than its own, scaled or 0, say."""
-    return explained(
-        lambda error: (
-            "the module has outputs at its own parameters, but not at all multiples of them "
-            f"({type(error).__name__}: {error}): let its forward pass invert no trained matrix, "
-            "and check no sizes of numbers"
-        )
-    )
-
-
-def differentiated(module: nn.Module) -> AbstractContextManager[None]:
-    """Say what keeps a module from being differentiated, and what to do."""
-    return explained(
-        lambda error: (
-            f"the module cannot be differentiated as is needed here: {_hindrance(module)} (torch "
-            f"says: {error})"
-        )
-    )
-
-
-def _hooked(module: nn.Module) -> list[str]:
-    """Parts that have a full backward hook: torch has no public list of these."""
-    parts = module.named_modules()
-    return [name for name, part in parts if part._backward_hooks or part._backward_pre_hooks]
-
-
-def _hindrance(module: nn.Module) -> str:
-    hooked = _hooked(module)
-    if hooked:
-        return (
-            f"the part {hooked[0]!r} has a full backward hook, through which torch takes no second "
-            "derivative; remove it (handle.remove()) before measuring"
-        )
-    bags = [name for name, part in module.named_modules() if isinstance(part, nn.EmbeddingBag)]
-    if bags:
-        return (
-            f"{bags[0]!r} is an EmbeddingBag, which has no second derivative in torch; take "
-            "nn.Embedding and sum (or average) its outputs over the tokens"
-        )
-    return (
-        "its forward pass branches on the data, writes into what its backward pass needs, computes "
-        "parts anew there (activation checkpointing), has sparse gradients or buffers (take "
-        "sparse=False, .to_dense()), a function without second derivatives, or an "
-        "autograd.Function of your own without setup_context; write it in functions of torch that "
-        "have them"
+def _derivatives(total: Tensor, of: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of a number whose graph is needed again."""
+    return torch.autograd.grad(
+        total, of, retain_graph=True, allow_unused=True, materialize_grads=True
     )
