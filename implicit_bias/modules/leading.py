@@ -29,7 +29,10 @@ import torch
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import homogeneity
 from implicit_bias.modules.evaluate import drawn_like
+from implicit_bias.modules.forward_watch import functions_used, listed
+from implicit_bias.modules.homogeneity_causes import NORMALISATIONS, OF_DEGREE_0, TRAPS
 from implicit_bias.modules.margins import Margins
+from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, directions
 
 # What the parameters are scaled by: 1 is enough for a homogeneous module.
 SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))
@@ -100,7 +103,7 @@ def margins_in_the_limit(leading: Margins) -> Array:
     if scale == 1.0 or not math.isfinite(degree):
         return margins
     further = leading.at_scale(2.0 * scale, degree).margins(leading.theta)
-    stays = np.abs(further - margins) <= homogeneity.HOMOGENEITY_TOLERANCE * np.abs(margins)
+    stays = np.abs(further - margins) <= HOMOGENEITY_TOLERANCE * np.abs(margins)
     return np.where(stays, margins, 0.0)
 
 
@@ -130,10 +133,10 @@ def _without_limit(gradients: Margins) -> str:
 def _known_functions(gradients: Margins) -> str:
     """Name the functions to blame, and where they are, if there are any."""
     found = ""
-    seen = homogeneity.functions_used(gradients, homogeneity.OF_DEGREE_0)
+    seen = functions_used(gradients, OF_DEGREE_0)
     for name, places in seen.items():
-        what, _ = homogeneity.TRAPS[name]
-        found += f"{what} ({name} in {homogeneity.listed(places)}): "
+        what, _ = TRAPS[name]
+        found += f"{what} ({name} in {listed(places)}): "
     return found
 
 
@@ -147,10 +150,10 @@ def _check(leading: Margins) -> None:
     """
     search = JumpSearch()
     jumping = [name for name in leading.shapes if search.finds(leading, name)]
-    directions = homogeneity.directions(leading, 10 * AGREEMENT)
-    normalised = homogeneity.functions_used(leading, homogeneity.NORMALISATIONS)
-    if jumping or directions or normalised:
-        parts = homogeneity.listed(jumping or directions) or "the parameters in front of it"
+    unscaled = directions(leading, 10 * AGREEMENT)
+    normalised = functions_used(leading, NORMALISATIONS)
+    if jumping or unscaled or normalised:
+        parts = listed(jumping or unscaled) or "the parameters in front of it"
         what = "jumps" if jumping else "is of degree 0"
         raise homogeneity.HomogeneityError(
             f"{_known_functions(leading)}the limit of the module for large parameters {what} in "
