@@ -125,6 +125,7 @@ def scales_far_beyond(
     return bool(near or not np.isfinite(far).all())
 
 
+@np.errstate(all="ignore")  # outputs that overflow have no degree: nan
 def measured_degree(
     gradients: Margins, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
 ) -> float:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from torch import Tensor
 
@@ -159,7 +160,9 @@ class MultiplierSearch:
 
         # --- on working sets
         if _is_l2(tangent.norm):
-            return self._on_working_sets(tangent, _GramMatrix(tangent), starts, deadline, known)
+            return self._on_working_sets(
+                tangent, _GramMatrix(tangent, self.broken), starts, deadline, known
+            )
         own = deadline.within(self.seconds)
         asked = self.known if known is None else known
         unfinished = list[Multipliers]()
@@ -181,7 +184,7 @@ class MultiplierSearch:
         if starts is None:
             in_l2 = replace(tangent, norm=PARAMETER_NORMS["l2"])
             limit = own.sooner(self.exact_share)
-            near = self._on_working_sets(in_l2, _GramMatrix(in_l2), None, limit, None)
+            near = self._on_working_sets(in_l2, _GramMatrix(in_l2, self.broken), None, limit, None)
             starts = [near.weights, *tempered_weights(tangent.margins, tangent.gradients.rivals)]
         judged = _judged(tangent, starts, own) or [tangent.judge(starts[0])]
         found = self.level_method.improve(
@@ -381,33 +384,51 @@ class _Held(ABC):
 
 
 class _GramMatrix(_Held):
-    """J S^2 J' of the set, in l2 with scales S of the tensors."""
+    """G = J S^2 J' of the set, in l2 with scales S of the tensors."""
 
-    def __init__(self, tangent: TangentProgram) -> None:
+    def __init__(self, tangent: TangentProgram, broken: float) -> None:
         self.tangent = tangent
         self.most_pairs = len(tangent.margins)
+        self.broken = broken
+        self.pairs = np.zeros(0, dtype=np.int64)
         self.gram = np.zeros((0, 0))
+        self.factor = np.zeros((0, 0))
+        self.pivots = np.zeros(0, dtype=np.int64)
 
     def exchange(
         self, chosen: NDArray[np.int64], stays: NDArray[np.bool_], joining: NDArray[np.int64]
     ) -> None:
         """Compute the products of those that join with all."""
-        tangent, kept = self.tangent, self.gram[stays][:, stays]
-        pairs = np.append(chosen[stays], joining)
-        added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, pairs)
+        tangent = self.tangent
+        kept = self.gram[stays][:, stays]
+        self.pairs = np.append(chosen[stays], joining)
+        added = tangent.gradients.gram(tangent.theta, joining, tangent.scales, self.pairs)
         self.gram = np.block([[kept, added[:, : len(kept)].T], [added]])
 
     def solved(self, tolerance: float, deadline: Deadline) -> Solution:
-        """Solve with the rows of a Cholesky factor as features."""
-        return _solution(max_margin(_scaled(_factor(self.gram)), self._ones), tolerance, deadline)
+        """Solve with the rows of a factor R as features, R R' = G."""
+        self.factor, self.pivots = _factor(self.gram)
+        problem = max_margin(_scaled(self.factor), np.ones(len(self.gram)))
+        return _solution(problem, tolerance, deadline)
 
     def direction(self, solution: Solution, found: Multipliers) -> Tensor:
-        """S^2 J' lambda, of norm ||v||_*."""
-        return self.tangent.units**2 * found.combination
+        """S^2 J' lambda, of norm ||v||_*; where that is rough, the solution's own direction.
 
-    @property
-    def _ones(self) -> Array:
-        return np.ones(len(self.gram))
+        An interior point of relative gap e has multipliers to the root of e, while its coefficients
+        u are feasible to all digits. They are w = S^2 J' (lambda + delta) with R' (lambda + delta)
+        = u, for which delta of the pivots of R is enough.
+        """
+        tangent = self.tangent
+        weights = found.weights[self.pairs]
+        combination = found.combination
+        feasible = (1.0 - self.broken) * tangent.degree
+        if len(self.pivots) and (self.gram @ weights).min() < feasible:
+            u = (tangent.degree / np.abs(self.factor).max()) * solution.coef.reshape(-1)
+            missed = u - self.factor.T @ weights
+            delta = np.zeros(len(tangent.margins))
+            delta[self.pairs[self.pivots]] = solve_triangular(self.factor[self.pivots].T, missed)
+            combination = combination + tangent.gradients.combine(tangent.theta, delta)
+        return tangent.units**2 * combination
 
 
 class _Rows(_Held):
@@ -467,18 +488,18 @@ def _scaled(rows: Array) -> Array:
     return rows / (np.abs(rows).max() or 1.0)
 
 
-def _factor(gram: Array) -> Array:
-    """Return rows R (n, r) with R R' = G (n, n), r the rank of G.
+def _factor(gram: Array) -> tuple[Array, NDArray[np.int64]]:
+    """Return R (n, r) with R R' = G (n, n), r the rank of G, and the r pivots.
 
     By a pivoted Cholesky factorisation of the correlations, so that rows of any size keep their
-    digits.
+    digits. The rows of the pivots are lower triangular.
     """
     sizes = np.sqrt(np.diag(gram))
     inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
     L, order, rank, _ = dpstrf(gram * inverse[:, None] * inverse, lower=1)
     rows = np.zeros((len(gram), max(rank, 1)))
     rows[order - 1] = np.tril(L)[:, : max(rank, 1)]
-    return sizes[:, None] * rows
+    return sizes[:, None] * rows, order[:rank] - 1
 
 
 def _solution(problem: MarginProblem, tolerance: float, deadline: Deadline) -> Solution:

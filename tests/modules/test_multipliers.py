@@ -95,6 +95,14 @@ def test_any_weights_prove_a_lower_bound_and_any_direction_an_upper_one(norm: st
     check(better, J, 2.0)
 
 
+def test_in_l2_the_bounds_meet_to_rounding() -> None:
+    """Though an interior point has the multipliers to half of the digits of its gap."""
+    module = seeded(linear(20), 2)
+    found = Subject(labelled(module, drawn(1000, 20)), 1.0).measure(NORMS["l2"])
+    assert found.method == "exact"
+    assert found.lower == pytest.approx(found.upper, rel=1e-9)
+
+
 @pytest.mark.slow
 def test_working_sets_exchange_their_pairs() -> None:
     """More pairs than the first set has; most of those of the smallest margins are not needed."""
