@@ -1,16 +1,23 @@
-"""A torch module, measured: its margins, their gradients, and multipliers.
+"""A torch module with samples, measured: its margins, their gradients, and the best multipliers.
 
 ===================  =======================================================================
 file                 what
 ===================  =======================================================================
-modules.py           modules evaluated at other values, and put back as they were
+evaluate.py          a module and its samples, checked; evaluated and left as it was
+torch_errors.py      what errors mean that torch raises while a module is evaluated
 lent_threads.py      one thread where the passes of a module are short
-margin_gradients.py  gradients of margins, as Gram matrices
+margins.py           margins q and their gradients J, as an operator that never holds J
+layer_products.py    gradients in the weights of a layer, as sums of outer products
 homogeneity.py       the degree, or the part of a module that breaks it
+forward_watch.py     the functions of torch that a forward pass calls, and where
 leading.py           the part that leads where parameters are large
-multipliers.py       the best multipliers in a norm
+tangent_program.py   the tangent program, and the bounds that multipliers prove
+multipliers.py       the best multipliers in a norm, by `solve` on working sets
+level_method.py      the same for norms that no solver takes
+kinks.py             the KKT gap with the gradients on all sides of kinks
 optimizers.py        the norm of optimizers, from their parameter groups
-subject.py           a module with samples: the one check, and the one way to measure
-stationarity.py      how far a module is from a KKT point; certificates of networks
+single_samples.py    the norm of Adam with one sample at a time
+subject.py           the one check, the degree, and the one way to measure
+stationarity.py      how far a network is from a KKT point in l2; certificates of networks
 ===================  =======================================================================
 """

@@ -3,13 +3,14 @@
 Everything that measures a module goes through this file. `evaluate` is
 `torch.func.functional_call`: a shared part or a tied weight is one parameter, which gets the same
 value wherever it is registered. `undisturbed` puts back the attributes that a forward pass sets in
-the parts of a module, a cache say, and `check_outputs` is the one check of what a module computes.
+the parts of a module, a cache say. There is one check of a module (`as_module`), one of what it
+computes (`check_outputs`), and one of its samples (`as_arguments`, `as_inputs`, `labels_as_array`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain, pairwise
 from typing import Any, cast
 
@@ -23,12 +24,11 @@ from torch.nn.utils import parametrize
 
 from implicit_bias.base import validation
 from implicit_bias.base.validation import Array
+from implicit_bias.modules.torch_errors import evaluated_at
 from implicit_bias.networks import Network
 
 # Samples on which a module is checked.
 PROBES = 256
-# What torch says, by a mere RuntimeError, where the processor has no memory left.
-OF_MEMORY = "DefaultCPUAllocator"
 # Outputs may differ by this share of the largest from those of another batch, by rounding.
 BATCH_TOLERANCE = 1e-9
 
@@ -36,6 +36,9 @@ RECOMPUTED = (
     "it computes parts anew in its backward pass, when other parameters are in it: switch off "
     "activation checkpointing, which torch.utils.checkpoint does, and hooks of saved tensors"
 )
+
+
+# --- the module ----------------------------------------------------------------------------------
 
 
 @validation.pointing_to_the_page()
@@ -48,7 +51,7 @@ def as_module(module: object) -> nn.Module:
         A classifier, say; a part that torch has compiled, scripted or spread over devices.
     ValueError
         Parameters without values; complex or sparse ones, or of 8 bits; a trained one in whose
-        memory another tensor lies.
+        memory another tensor lies; a cache of parametrised weights.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(
@@ -56,12 +59,20 @@ def as_module(module: object) -> nn.Module:
             "this package pass classifier.network_"
         )
     for part in module.modules():
-        cure = _unwrapping(part)
-        if cure:
+        compiled = hasattr(part, "_orig_mod") or part._compiled_call_impl is not None
+        spread = isinstance(part, (nn.DataParallel, nn.parallel.DistributedDataParallel))
+        if compiled or spread or isinstance(part, torch.jit.ScriptModule):
             raise TypeError(
                 f"{type(part).__name__} cannot be evaluated at other values of its parameters: "
-                f"pass {cure}"
+                "pass the plain module that was compiled (module._orig_mod, or a copy that was "
+                "made before module.compile()), scripted or traced, or spread over devices "
+                "(module.module)"
             )
+    if parametrize._cache_enabled:
+        raise ValueError(
+            "weights are kept by parametrize.cached(), whatever their parameters are: measure the "
+            "module outside"
+        )
     for name, tensor in _named(module):
         if is_lazy(tensor) or tensor.is_meta:
             raise ValueError(
@@ -81,45 +92,38 @@ def as_module(module: object) -> nn.Module:
                 "are of dense real numbers of at least 16 bits: hold the real and imaginary parts "
                 "of complex ones in parameters of their own, and take others .to_dense(), .float()"
             )
-    for one, other in _overlapping(module):
-        raise ValueError(
-            f"{one!r} and {other!r} share memory, so that each step of a training moves both, "
-            "while they would be measured as parameters of their own: let both names have one "
-            "nn.Parameter (b.weight = a.weight), or take a clone() of its values"
-        )
+    _check_memory(module)
     return module
 
 
-def _unwrapping(part: nn.Module) -> str:
-    """Say what to pass in the place of a compiled, scripted or data-parallel part; "" of others."""
-    if hasattr(part, "_orig_mod"):
-        return "the module that torch.compile was given, module._orig_mod"
-    if part._compiled_call_impl is not None:
-        return "a copy of the module that was made before module.compile()"
-    if isinstance(part, torch.jit.ScriptModule):
-        return "the module that was scripted or traced"
-    if isinstance(part, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        return "the module that it spreads over devices, module.module"
-    return ""
+def _check_memory(module: nn.Module) -> None:
+    """Refuse a trained tensor whose range of memory overlaps with that of another one.
 
-
-def _named(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
-    return chain(module.named_parameters(), module.named_buffers())
-
-
-def _overlapping(module: nn.Module) -> Iterator[tuple[str, str]]:
-    """Yield names of tensors, of which one is trained, whose ranges of memory overlap."""
+    Raises
+    ------
+    ValueError
+        It has both names.
+    """
     ranges = list[tuple[int, int, str, bool]]()
     for name, tensor in _named(module):
         if tensor.layout == torch.strided and tensor.numel():
-            steps = zip(tensor.shape, tensor.stride(), strict=True)
-            last = sum((size - 1) * step for size, step in steps)
+            last = 0
+            for size, step in zip(tensor.shape, tensor.stride(), strict=True):
+                last += (size - 1) * step
             start = tensor.data_ptr()
             end = start + (last + 1) * tensor.itemsize
             ranges.append((start, end, name, tensor.requires_grad))
     for (_, end, one, first), (start, _, other, second) in pairwise(sorted(ranges)):
         if start < end and (first or second):
-            yield one, other
+            raise ValueError(
+                f"{one!r} and {other!r} share memory, so that each step of a training moves both, "
+                "while they would be measured as parameters of their own: let both names have one "
+                "nn.Parameter (b.weight = a.weight), or take a clone() of its values"
+            )
+
+
+def _named(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())
 
 
 def values_of(module: nn.Module) -> dict[str, Tensor]:
@@ -174,6 +178,9 @@ def set_modes(modes: Mapping[nn.Module, bool]) -> None:
         part.training = mode
 
 
+# --- its outputs ---------------------------------------------------------------------------------
+
+
 def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
     """Call a module with other tensors in the place of its parameters and buffers.
 
@@ -200,11 +207,7 @@ def evaluate(module: nn.Module, values: Mapping[str, Tensor], inputs: tuple[Tens
         for name, own in chain(part._parameters.items(), part._buffers.items()):
             if id(own) in given:
                 everywhere[f"{path}.{name}" if path else name] = given[id(own)]
-    parametrize._cache.clear()  # of `parametrize.cached`: made of the module's own tensors
-    try:
-        outputs = functional_call(module, everywhere, inputs, tie_weights=False)
-    finally:
-        parametrize._cache.clear()
+    outputs = functional_call(module, everywhere, inputs, tie_weights=False)
     dense = isinstance(outputs, Tensor) and outputs.layout == torch.strided
     if not dense or outputs.is_complex() or outputs.dtype == torch.bool:
         kind = f" of {outputs.dtype}" if dense else ""
@@ -237,15 +240,13 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         another shape, not finite, random, dependent on the other samples of a batch, or on tensors
         that are trained and no parameters.
     """
-    values, inputs = values_of(module), tuple(tensor[:PROBES] for tensor in inputs)
-    n, everything = len(inputs[0]), slice(None)
+    values = values_of(module)
+    inputs = tuple(tensor[:PROBES] for tensor in inputs)
+    n = len(inputs[0])
     if not n:
         raise ValueError("there are no samples to measure or to train on: pass at least one")
 
-    def outputs_of(rows: slice) -> Tensor:
-        # Copies, of the values too: the module may write into what it is given.
-        return evaluate(module, values, tuple(tensor[rows].clone() for tensor in inputs)).detach()
-
+    # --- one pass, of copies: the module may write into what it is given
     given = tuple(tensor.clone() for tensor in inputs)
     recomputed = torch.autograd.graph.disable_saved_tensors_hooks(RECOMPUTED)
     with evaluated_at(inputs), torch.enable_grad(), recomputed:
@@ -276,23 +277,34 @@ def check_outputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
             "(N,) or (N, 1) for labels -1 and +1, or (N, K) for classes 0 .. K - 1: flatten them, "
             "or average over positions"
         )
+
+    # --- the same samples once more, and each half of them alone
     tolerance = BATCH_TOLERANCE * outputs.abs().max()
     half = (n + 1) // 2
-    with torch.no_grad(), evaluated_at(inputs):  # a module may take one size of batch only
-        if (outputs_of(everything) - outputs).abs().max() > tolerance:
+    parts = [slice(0, n), slice(0, half)]
+    if half < n:
+        parts.append(slice(half, n))
+    for rows in parts:
+        some = tuple(tensor[rows].clone() for tensor in inputs)
+        with torch.no_grad(), evaluated_at(inputs):  # a module may take one size of batch only
+            again = evaluate(module, values, some)
+        if not (again - outputs[rows]).abs().max() > tolerance:  # so also where some are NaN
+            continue
+        if rows == parts[0]:
             raise ValueError(
                 "the module's outputs are random, or depend on earlier ones: two evaluations "
                 "differ. Call module.eval(), and switch off what draws random numbers there, too, "
                 "such as dropout(training=True)"
             )
-        for rows in (slice(half), slice(half, n))[:n]:
-            if (outputs_of(rows) - outputs[rows]).abs().max() > tolerance:
-                raise ValueError(
-                    "a sample's output depends on the other samples of its batch (batch "
-                    "statistics?): the module must treat its samples one by one; call "
-                    "module.eval() where a normalisation in training mode does that"
-                )
+        raise ValueError(
+            "a sample's output depends on the other samples of its batch (batch "
+            "statistics?): the module must treat its samples one by one; call "
+            "module.eval() where a normalisation in training mode does that"
+        )
     return outputs[:, 0] if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
+
+
+# --- its samples ---------------------------------------------------------------------------------
 
 
 def as_arguments(given: Any, module: nn.Module) -> tuple[Tensor | Array, ...]:
@@ -317,15 +329,11 @@ def _as_argument(given: object) -> Tensor | Array:
             raise ValueError("inputs must be dense, but are sparse: pass inputs.to_dense()")
         return given
     validation.check_not_masked(given, "inputs")
-    try:
-        array = np.asarray(given)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"inputs are no array ({error}): pass X, or a tuple of the module's arguments"
-        ) from error
+    array = np.asarray(given)
+    if array.dtype.kind in "biufc" and array.dtype != np.longdouble:  # torch has none
+        return array
     # A frame's columns of several types make objects, which may all be numbers.
-    numeric = array.dtype.kind in "biufc" and array.dtype != np.longdouble  # torch has none
-    return array if numeric else validation.as_finite(cast(ArrayLike, given), "inputs", array.ndim)
+    return validation.as_finite(cast(ArrayLike, given), "inputs", array.ndim)
 
 
 def labels_as_array(labels: ArrayLike | Tensor) -> NDArray[Any]:
@@ -361,7 +369,13 @@ def as_inputs(
     ValueError
         Not the samples as first axis of each.
     """
-    inputs = tuple(t if isinstance(t, Tensor) else _as_tensor(t) for t in given)
+    inputs = list[Tensor]()
+    for argument in given:
+        if isinstance(argument, Tensor):
+            inputs.append(argument)
+        else:  # of any memory order and byte order, which torch does not take
+            native = argument.dtype.newbyteorder("=")
+            inputs.append(torch.tensor(np.ascontiguousarray(argument, dtype=native)))
     if any(tensor.ndim == 0 or len(tensor) != n_samples for tensor in inputs):
         raise ValueError(
             f"each input must have the {n_samples} samples as its first axis, got shapes "
@@ -370,47 +384,6 @@ def as_inputs(
         )
     if any(tensor.is_meta for tensor in inputs):
         raise ValueError("inputs on the meta device have no values: pass those on another one")
-    converted = (double(tensor).to(device) for tensor in inputs)
+    converted = [double(tensor).to(device) for tensor in inputs]
     # Tensors that were made in inference mode cannot be in a graph, unlike copies of them.
     return tuple(tensor.clone() if tensor.is_inference() else tensor for tensor in converted)
-
-
-def _as_tensor(array: Array) -> Tensor:
-    """Copy an array of any memory order and byte order, which torch does not take."""
-    return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
-
-
-@contextmanager
-def explained(
-    explain: Callable[[Exception], str], kind: type[Exception] = RuntimeError
-) -> Iterator[None]:
-    """Say what an error of torch's, or of a module's, means, but for a lack of memory.
-
-    Raises
-    ------
-    ValueError
-        An error of the kind was raised, which is its cause.
-    """
-    try:
-        yield
-    except (ValueError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except kind as error:
-        if OF_MEMORY in str(error):
-            raise
-        raise ValueError(explain(error)) from error
-
-
-def evaluated_at(inputs: tuple[Tensor, ...]) -> AbstractContextManager[None]:
-    """Say what the inputs are where a module cannot be evaluated at them."""
-    given = ", ".join(f"{tuple(tensor.shape)} of {tensor.dtype}" for tensor in inputs)
-    return explained(
-        lambda error: (
-            f"the module cannot be evaluated at inputs of shapes {given} ({type(error).__name__}: "
-            f"{error}): pass them as it takes them in training, several arguments as a tuple, and "
-            "numbers with a decimal point where it multiplies them with weights; tensors of the "
-            "module's own that are neither parameters nor buffers are not taken to float64: "
-            "register them"
-        ),
-        Exception,  # the module's own code can raise anything
-    )

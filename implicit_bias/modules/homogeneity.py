@@ -1,51 +1,48 @@
 """The degree of homogeneity of a module, or the part that breaks it, by name, and a cure.
 
-All tests are of what the module computes: its outputs and gradients with some parameters scaled, or
-at 0. Its forward pass is watched only to name the functions of `TRAPS` that it calls.
+All tests are of what the module computes: its outputs and gradients with its parameters scaled.
+Where it is not homogeneous, `homogeneity_causes` finds the part to blame.
+
+A module of degree L has, for c > 0,
+
+    (1)  q(c theta) = c^L q(theta),    (2)  grad q(c theta) = c^(L-1) grad q(theta),
+    (3)  <theta, grad q(theta)> = L q(theta),    Euler's identity.
+
+Powers of 2 scale homogeneous arithmetic without rounding, so c is 2 and 1/2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
-
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
-from torch.overrides import TorchFunctionMode
 
-from implicit_bias.base.packaged import table_of
-from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
-from implicit_bias.modules.evaluate import drawn_like, evaluate, values_of
-from implicit_bias.modules.margin_gradients import MarginGradients
-
-# Largest share by which a homogeneous module may miss c^L, by rounding.
-HOMOGENEITY_TOLERANCE = 1e-6
-# Euler's identity may miss by that share of this share of its terms, of which most may cancel.
-ROUNDED_SHARE = 1e-6
-# Largest power of 2 that parameters are scaled by to see what is cut off far above its size now,
-# and the most bits that outputs may gain: beyond the range of float64 nothing is known.
-FAR_BITS, MOST_BITS = 40, 1000
-# Functions that add a bias, their third argument.
-BIASED = ("linear", *(f"conv{of}{k}d" for of in ("", "_transpose") for k in (1, 2, 3)))
-# Those that add two tensors.
-ADDITIONS = ("add", "iadd", "radd")
-OF_NO_NAME = (
-    "the module is not homogeneous: use layers and activations that scale; a bias, a skip "
-    "connection or an update of frozen weights adds a term of another degree"
+from implicit_bias.modules.forward_watch import WATCHED, functions_used, listed
+from implicit_bias.modules.homogeneity_causes import TRAPS, CauseSearch
+from implicit_bias.modules.margins import Margins
+from implicit_bias.modules.partial_degrees import (
+    HOMOGENEITY_TOLERANCE,
+    deviation_of,
+    of_degree_0,
 )
-# A parameter to blame is looked for among at most so many, each of them with a few forward passes.
-MOST_TENSORS = 12
-# Samples on which the forward pass is watched, and the cause of a refusal is looked for; the first
-# of them, on which a module is refused before all samples are evaluated.
-WATCHED, FIRST = 4, 2
-# Scale at which terms of lower degrees are lost, by this share; the largest one of a polynomial.
-LARGE, LOST, LARGEST_DEGREE = 2.0**20, 1e-3, 6
+
+__all__ = [
+    "HOMOGENEITY_TOLERANCE",
+    "WATCHED",
+    "HomogeneityError",
+    "OtherGradientsError",
+    "degree_of",
+    "functions_used",
+    "listed",
+    "of_degree_0",
+]
+
+# (3) may miss by the tolerance times this share of its terms, of which most may cancel.
+ROUNDED_SHARE = 1e-6
+# The power of 2 that parameters are scaled by to see what is cut off far above its size now.
+FAR_BITS = 40
+# The most bits that outputs may gain by that: beyond the range of float64 nothing is known.
+MOST_BITS = 1000
 
 
 class HomogeneityError(ValueError):
@@ -81,19 +78,10 @@ class OtherGradientsError(HomogeneityError):
     """A module that scales, but whose gradients are not those of its outputs."""
 
 
-_KINDS = table_of("modules/homogeneity.toml")
-# Functions that break homogeneity, with what they are, and what to do.
-TRAPS: dict[str, tuple[str, str]] = {
-    name: (kind["what"], kind["cure"])
-    for kind in _KINDS.values()
-    for name in (*kind["of_degree_0"], *kind["growing"])
-}
-# Those that tend to degree 0, where some jump, and of these the normalisations.
-OF_DEGREE_0 = {name for kind in _KINDS.values() for name in kind["of_degree_0"]}
-NORMALISATIONS: list[str] = _KINDS["normalisation"]["of_degree_0"]
+# --- the degree ----------------------------------------------------------------------------------
 
 
-def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
+def degree_of(gradients: Margins, degree: float | None = None) -> float:
     """Measure the degree L of margins that are not all 0; where it is given, check it.
 
     Raises
@@ -104,16 +92,14 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
     """
     try:
         L = measured_degree(gradients, degree)
+    except OtherGradientsError:
+        raise
     except HomogeneityError as error:
-        if degree is not None or isinstance(error, OtherGradientsError):
+        if degree is not None:
             raise
-        leads = False
-        try:
-            cause, leads = _cause(gradients)
-        except ValueError as failed:  # of the module, at parameters for which it has no value
-            cause = f"the module is not homogeneous, and {failed}"
-        raise HomogeneityError(f"{cause} ({error.deviation})", leads=leads) from error
-    if goes_on(gradients, L):
+        cause = CauseSearch().cause(gradients)
+        raise HomogeneityError(f"{cause.words} ({error.deviation})", leads=cause.leads) from error
+    if scales_far_beyond(gradients, L):
         return L
     used = functions_used(gradients, TRAPS)
     where = "".join(f" ({name} in {listed(places)})" for name, places in used.items())
@@ -124,8 +110,8 @@ def degree_of(gradients: MarginGradients, degree: float | None = None) -> float:
     )
 
 
-def goes_on(
-    gradients: MarginGradients, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE
+def scales_far_beyond(
+    gradients: Margins, degree: float, tolerance: float = HOMOGENEITY_TOLERANCE
 ) -> bool:
     """Whether margins of this degree near the parameters have it where these are far larger, too.
 
@@ -139,42 +125,48 @@ def goes_on(
     return bool(near or not np.isfinite(far).all())
 
 
+@np.errstate(all="ignore")  # outputs that overflow have no degree: nan
 def measured_degree(
-    gradients: MarginGradients, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
+    gradients: Margins, degree: float | None, tolerance: float = HOMOGENEITY_TOLERANCE
 ) -> float:
     """Degree L of margins that are not all 0, measured between theta / 2 and 2 theta, or as given.
 
-    Not the margins alone must scale, by c^L, but also the gradients, by c^(L-1): a bias unit that
-    is still 0 shows in nothing else. Powers of 2 scale homogeneous arithmetic without rounding.
-    Gradients and margins must also obey Euler's identity, on which the KKT gap rests: those of a
-    module that detaches a part scale, but are of another function.
+    Raises
+    ------
+    HomogeneityError
+        (1) or (2) does not hold: a bias unit that is still 0 shows in nothing but its gradient. Or
+        L is 0 or less.
+    OtherGradientsError
+        (3) does not hold, on which the KKT gap rests: the gradients of a module that detaches a
+        part scale, but are of another function.
     """
-    # Gradients of one random combination of the margins, in which nothing cancels by symmetry.
+    scales = (2.0, 0.5)
+    theta = gradients.theta
+    # One random combination of the margins, in which nothing cancels by symmetry.
     weights = np.random.default_rng(0).random(len(gradients.pairs))
 
-    def slopes(scale: float) -> Array:
-        return gradients.combine(scale * gradients.theta, weights).cpu().numpy()
-
-    scales = (2.0, 0.5)
-    margins = gradients.margins(gradients.theta)
-    scaled = [gradients.margins(scale * gradients.theta) for scale in scales]
-    # No degree fits where outputs vanish or overflow. Squares of the margins may underflow or
-    # overflow, too, their shares of the largest do not.
+    # --- the margins (1)
+    margins = gradients.margins(theta)
+    scaled = [gradients.margins(scale * theta) for scale in scales]
+    # Squares of the margins may under- or overflow, their shares of the largest do not. No degree
+    # fits where outputs vanish or overflow.
     largest = np.abs(margins).max()
     size = np.linalg.norm(margins / largest)
-    degrees = [
-        float(np.log(np.linalg.norm(found / largest) / size) / np.log(scale))
-        for scale, found in zip(scales, scaled, strict=True)
-    ]
+    degrees = list[float]()
+    for scale, found in zip(scales, scaled, strict=True):
+        ratio = np.linalg.norm(found / largest) / size
+        degrees.append(float(np.log(ratio) / np.log(scale)))
     L = sum(degrees) / 2 if degree is None else degree
-    deviations = [
-        _deviation(found, scale**L * margins) for scale, found in zip(scales, scaled, strict=True)
-    ]
+    deviations = list[float]()
+    for scale, found in zip(scales, scaled, strict=True):
+        deviations.append(deviation_of(found, scale**L * margins))
+
+    # --- their gradients (2), which take longer, and are not asked for in vain
     gradient = np.empty(0)
-    if np.max(deviations) <= tolerance:  # gradients take longer, and are not asked for in vain
-        gradient = slopes(1.0)
-        parts = gradients.parameters(torch.from_numpy(gradient)).items()
-        broken = [name for name, part in parts if not part.isfinite().all()]
+    if np.max(deviations) <= tolerance:
+        gradient = gradients.combine(theta, weights).cpu().numpy()
+        parts = gradients.parameters(torch.from_numpy(gradient))
+        broken = [name for name, part in parts.items() if not part.isfinite().all()]
         if broken and gradients.scaled[0] == 1.0:  # else it may be for want of a limit
             raise OtherGradientsError(
                 f"gradients in {listed(broken)} are NaN or infinite, though the outputs are "
@@ -182,7 +174,10 @@ def measured_degree(
                 "NaN?",
                 "clamp what such a branch is given, before it computes",
             )
-        deviations += [_deviation(slopes(scale), scale ** (L - 1.0) * gradient) for scale in scales]
+        for scale in scales:
+            found = gradients.combine(scale * theta, weights).cpu().numpy()
+            deviations.append(deviation_of(found, scale ** (L - 1.0) * gradient))
+
     deviation = float(np.max(deviations))  # which is nan where one is, unlike that of `max`
     if deviation <= tolerance and not L > HOMOGENEITY_TOLERANCE:
         raise HomogeneityError(
@@ -196,10 +191,12 @@ def measured_degree(
             f"(degree measured upwards {degrees[0]:.4g}, downwards {degrees[1]:.4g})",
             "leave out biases and activations that do not scale",
         )
-    theta = gradients.theta.cpu().numpy()
-    missed: float = abs(float(theta @ gradient) - L * float(weights @ margins))
-    terms = float(np.abs(theta) @ np.abs(gradient))
-    allowed: float = max(L * float(weights @ np.abs(margins)), ROUNDED_SHARE * terms)
+
+    # --- Euler's identity (3)
+    terms = theta.cpu().numpy() * gradient
+    missed: float = abs(float(terms.sum()) - L * float(weights @ margins))
+    rounded = ROUNDED_SHARE * float(np.abs(terms).sum())
+    allowed: float = max(L * float(weights @ np.abs(margins)), rounded)
     if not missed <= HOMOGENEITY_TOLERANCE * allowed:
         raise OtherGradientsError(
             f"the module scales with degree {L:.4g} in its parameters, but torch's gradients are "
@@ -209,407 +206,3 @@ def measured_degree(
             "gradients, or freeze the parameters that they keep from their gradients",
         )
     return L
-
-
-@np.errstate(divide="ignore", invalid="ignore")  # where all are 0: nan
-def _deviation(found: Array, expected: Array) -> float:
-    """Largest difference, relative to the largest value."""
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
-
-
-def few_samples(gradients: MarginGradients) -> MarginGradients:
-    """Return the margins of the first samples, on which a cause is found soon."""
-    return gradients.of_samples(np.arange(min(WATCHED, len(gradients.labels))))
-
-
-def _cause(gradients: MarginGradients) -> tuple[str, bool]:
-    """Why a module is not homogeneous and what to do, and whether its leading part may help.
-
-    Layers that are known not to scale are looked for by name, in one forward pass of a few samples.
-    Only where there is none the module is evaluated with some of its parameters scaled, or at 0.
-    """
-    # What is 0 now, a bias before training say, shows nothing of the term that it adds.
-    drawn = gradients.theta.square().mean().sqrt() * drawn_like(gradients.theta)
-    theta = torch.where(gradients.theta == 0, drawn, gradients.theta)
-    gradients = gradients.restricted(gradients.shapes, theta)
-    few = few_samples(gradients)
-    # --- by name
-    watch, outputs = _watched(gradients, {*TRAPS, *BIASED}, trained=True)
-    last = watch.last(outputs)
-    traps = [name for name in watch.seen if name in TRAPS]
-    if last not in (None, "log_softmax", *NORMALISATIONS, *BIASED):
-        return (
-            f"the module returns what {last} makes, which does not scale: return logits, that is, "
-            f"what {last} is given, and leave it to the loss"
-        ), False
-    for name in traps:
-        if name == last == "log_softmax":  # differences of its outputs are those of the logits
-            continue
-        what, cure = TRAPS[name]
-        in_front = watch.in_front_of(name)
-        of = f", computed from {listed(in_front)}" if in_front else ""
-        leads = not OF_DEGREE_0 & set(traps)
-        return f"{what}: {name} in {watch.listed(watch.seen[name])}{of}: {cure}", leads
-    biases = [name for name in watch.biases if name in gradients.shapes]
-    if biases and not _breaks_without(few, biases):
-        return _of_biases(biases, watch), True
-    # --- by what it computes
-    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
-    if len(gradients.shapes) > MOST_TENSORS:
-        found = _unlike_terms(few, vectors)
-        if found is not None:
-            place, powers = found
-            also = f"biases ({listed(biases)}; bias=False) and " if biases else ""
-            sums = " and ".join(f"{power:.4g}" for power in sorted(powers))
-            return (
-                f"{also}a skip connection: {watch.listed([place])} adds terms of degrees {sums}. "
-                "Give all paths the same number of trained layers"
-            ), True
-    degrees = _degrees(gradients, gradients.shapes, by_sample=True)
-    if np.ptp(degrees) > HOMOGENEITY_TOLERANCE:  # not where a sample has none
-        first, other = int(degrees.argmin()), int(degrees.argmax())
-        return (
-            f"samples of different degrees: {degrees[first]:.4g} at sample {first}, "
-            f"{degrees[other]:.4g} at sample {other}. Only the samples of the least degree keep a "
-            "share of the gradient, so training goes to a KKT point of their program alone: give "
-            "all contexts paths of the same number of layers, or diagnose the samples of one degree"
-        ), False
-    added = _added_terms(gradients) if len(gradients.shapes) <= MOST_TENSORS else []
-    biases = [name for name in added if len(gradients.shapes[name]) <= 1]
-    others = gradients.shapes.keys() - biases
-    if biases and not np.isnan(_degrees(gradients, others)).any():
-        return (
-            f"factors: with {listed(biases)} held fast the module is homogeneous, as with the "
-            "slopes of a PReLU. Freeze them: requires_grad_(False)"
-        ), False
-    if biases:
-        return _of_biases(biases, watch), True
-    if len(gradients.shapes) > MOST_TENSORS:
-        return OF_NO_NAME, False
-    far = few.at_scale(2.0**FAR_BITS, 0.0)
-    leads = not (np.isnan(_degrees(far, far.shapes)[0]) or directions(far))
-    for without in [[], vectors]:
-        mixed = _mixed_degrees(few, without)
-        if len(mixed) > 1:
-            sums = " and ".join(f"{degree:d}" for degree in mixed)
-            # Biases above the first layer are lost beside the rest at a large scale.
-            large = dict.fromkeys(gradients.shapes, LARGE)
-            size = _scaled(few, large)
-            biased = [v for v in vectors if _deviation(_scaled(few, large | {v: 0.0}), size) < LOST]
-            also = f"biases ({listed(biased)}; bias=False) and " if biased else ""
-            through, frozen = "", ""
-            if added and not biased and len(mixed) == 2:
-                # What leaves the longer path is the shortcut; else it has no weights of its own.
-                own = _degree_without(few, added[:1]) > sum(mixed) / 2
-                through = f" ({'' if own else 'beside '}{listed(added)})"
-                frozen = ", or train with the shortcut's weights frozen at 0" * own
-            return (
-                f"{also}a skip connection: the outputs are a sum of terms of degrees "
-                f"{sums}{through}. Give all paths the same number of trained layers{frozen}"
-            ), leads
-    return OF_NO_NAME, leads
-
-
-def _unlike_terms(
-    gradients: MarginGradients, at_0: Collection[str]
-) -> tuple[str, tuple[float, float]] | None:
-    """Find where terms of two degrees are added: the part of the module, and the degrees.
-
-    The terms of all sums are written down at the parameters and at twice these, some at 0. The
-    first sum of terms that both scale, but by different powers, is a skip connection.
-    """
-    once, twice = (
-        _watched(gradients, ADDITIONS, trained=False, scale=scale, at_0=at_0)[0].sums
-        for scale in (1.0, 2.0)
-    )
-    for (place, *terms), (_, *scaled) in zip(once, twice, strict=False):
-        degrees = _power(terms[0], scaled[0]), _power(terms[1], scaled[1])
-        if abs(degrees[0] - degrees[1]) > HOMOGENEITY_TOLERANCE:  # not where one is nan
-            return place, degrees
-    return None
-
-
-def _power(tensor: Tensor, doubled: Tensor) -> float:
-    """Degree of a tensor, by its values at twice the parameters; nan where it does not scale."""
-    size, most = float(tensor.abs().max()), float(doubled.abs().max())
-    if not (size > 0.0 and most > 0.0):
-        return float("nan")
-    missed = float((doubled - (most / size) * tensor).abs().max())
-    return float(np.log2(most / size)) if missed <= HOMOGENEITY_TOLERANCE * most else float("nan")
-
-
-def _of_biases(biases: list[str], watch: _Watch) -> str:
-    """Say that biases are to blame."""
-    kinds = dict.fromkeys(type(part).__name__ for name, part in watch.parts(biases))
-    of = f" of {' and '.join(kinds)} layers" if kinds else ""
-    return (
-        f"biases{of}: with {listed(biases)} set to 0 the module is homogeneous. Leave them out "
-        "(bias=False, readout_bias=False), or freeze them at 0; a constant feature of the "
-        "inputs does as well"
-    )
-
-
-def _breaks_without(gradients: MarginGradients, names: Collection[str]) -> bool:
-    """Whether the module has outputs with some parameters at 0, and is not homogeneous there."""
-    rest = gradients.shapes.keys() - names
-    at_0 = dict.fromkeys(names, 0.0)
-    return bool(_scaled(gradients, at_0).any() and np.isnan(_degrees(gradients, rest, names)[0]))
-
-
-def listed(names: list[str] | tuple[str, ...]) -> str:
-    """List parts or parameters of a module by name, the first four of them."""
-    shown = [repr(name) if name else "the module's forward" for name in names]
-    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")
-
-
-def _scaled(gradients: MarginGradients, scales: Mapping[str, float]) -> Array:
-    """Compute the outputs (N, K) with some parameters scaled."""
-    parts = gradients.parameters(gradients.theta).items()
-    scaled = {name: scales.get(name, 1.0) * part for name, part in parts}
-    return gradients.outputs(gradients.flat(scaled))
-
-
-def of_degree_0(gradients: MarginGradients) -> tuple[str, ...]:
-    """Names of the parameters, not 0, whose size changes no output, as directions do.
-
-    Alone, or with all others of the same part: weight and bias in front of a layer norm. By Euler's
-    identity <W, grad q> = 0 in these, which one backward pass tells of a random combination of the
-    margins. Only those of which it holds are scaled.
-    """
-    theta = gradients.parameters(gradients.theta)
-    weights = np.random.default_rng(0).random(len(gradients.pairs))
-    v = gradients.parameters(gradients.combine(gradients.theta, weights))
-    products = {name: float((theta[name] * v[name]).sum()) for name in theta}
-    terms = {name: float((theta[name] * v[name]).abs().sum()) for name in theta}
-
-    def still(names: list[str]) -> bool:
-        product, size = sum(products[name] for name in names), sum(terms[name] for name in names)
-        if abs(product) > HOMOGENEITY_TOLERANCE * size:  # not where it is nan
-            return False
-        return abs(_degrees(gradients, names)[0]) <= HOMOGENEITY_TOLERANCE
-
-    parts = dict[str, list[str]]()
-    for name in theta:
-        parts.setdefault(name.rpartition(".")[0], []).append(name)
-    return tuple(
-        name
-        for names in parts.values()
-        for name in names
-        if theta[name].any() and (still([name]) or still(names))
-    )
-
-
-def directions(gradients: MarginGradients, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
-    """Names of the parameters whose size changes no output, though they themselves do."""
-    weights = np.random.default_rng(0).random(len(gradients.pairs))
-    v = gradients.parameters(gradients.combine(gradients.theta, weights))
-    sizes = {name: float(part.abs().max()) for name, part in v.items()}
-    least = tolerance * max(sizes.values())
-    return [name for name in of_degree_0(gradients) if sizes[name] > least]
-
-
-@np.errstate(divide="ignore", invalid="ignore")  # of outputs that are 0: nan
-def _degrees(
-    gradients: MarginGradients,
-    names: Collection[str],
-    at_0: Collection[str] = (),
-    *,
-    by_sample: bool = False,
-) -> Array:
-    """Degree in some parameters of the outputs, (1,), or of each sample's, (N,); nan without.
-
-    Others are at 0.
-    """
-    without = dict.fromkeys(at_0, 0.0)
-    scales = (_scaled(gradients, dict.fromkeys(names, by) | without) for by in (0.5, 1.0, 2.0))
-    down, original, up = (outputs if by_sample else outputs.reshape(1, -1) for outputs in scales)
-    least, size, most = (np.abs(outputs).max(axis=1) for outputs in (down, original, up))
-    factor = most / size
-    errors = (
-        np.abs(up - factor[:, None] * original).max(axis=1) / most,
-        np.abs(factor[:, None] * down - original).max(axis=1) / size,
-    )
-    fits = (np.maximum(*errors) <= HOMOGENEITY_TOLERANCE) & (least > 0)
-    return np.where(fits, np.log2(factor), np.nan)
-
-
-def _added_terms(gradients: MarginGradients) -> list[str]:
-    """Parameters without which (at 0) the module is homogeneous: each of one set that must go.
-
-    The set are the vectors and scalars, biases as a rule; where these are not to blame, a single
-    parameter. What a few samples name is checked on all of them, and asked of all where it fails.
-    """
-    for some in (few_samples(gradients), gradients):
-        added = _terms_added_in(some)
-        if any(_degree_without(gradients, names) > 0 for names in (added, added[:1])):
-            return added
-    return []
-
-
-def _terms_added_in(gradients: MarginGradients) -> list[str]:
-    vectors = [name for name, shape in gradients.shapes.items() if len(shape) <= 1]
-    if vectors and _degree_without(gradients, vectors) > 0:
-        needed = [
-            name
-            for name in vectors
-            if not _degree_without(gradients, [other for other in vectors if other != name]) > 0
-        ]
-        return needed or vectors
-    # The shortcut is what leaves the paths of the largest degree.
-    degrees = {name: _degree_without(gradients, [name]) for name in gradients.shapes}
-    largest = max(degrees.values())
-    return [name for name, degree in degrees.items() if degree == largest > 0]
-
-
-def _degree_without(gradients: MarginGradients, names: Collection[str]) -> float:
-    """Degree with some parameters at 0; 0 where the rest is not homogeneous, or nothing."""
-    return float(np.nan_to_num(_degrees(gradients, gradients.shapes.keys() - names, names)[0]))
-
-
-def _mixed_degrees(gradients: MarginGradients, without: Collection[str]) -> list[int]:
-    """Degrees of outputs that are a polynomial of the scale of all parameters but some, at 0.
-
-    Empty if they are none.
-    """
-    scales, at_0 = np.linspace(0.5, 2.0, LARGEST_DEGREE + 4), dict.fromkeys(without, 0.0)
-    outputs = np.stack(
-        [
-            _scaled(gradients, dict.fromkeys(gradients.shapes, by) | at_0).reshape(-1)
-            for by in scales.tolist()
-        ]
-    )
-    powers = scales[:, None] ** np.arange(LARGEST_DEGREE + 1)
-    terms, *_ = np.linalg.lstsq(powers, outputs)
-    size = np.abs(outputs).max()
-    if np.abs(powers @ terms - outputs).max() > HOMOGENEITY_TOLERANCE * size:
-        return []
-    return np.flatnonzero(np.abs(terms).max(axis=1) > 1e-5 * size).tolist()
-
-
-class _Watch(TorchFunctionMode):
-    """Writes down which functions a forward pass calls, and in which part of the module."""
-
-    def __init__(self, module: nn.Module, functions: Collection[str], *, trained: bool) -> None:
-        super().__init__()
-        self.functions, self.trained = functions, trained
-        self.module = module
-        self.seen, self.results = dict[str, list[str]](), dict[str, Any]()
-        # What a function was given that depends on trained parameters; the names of biases that are
-        # added to such tensors.
-        self.given, self.biases = dict[str, list[Tensor]](), list[str]()
-        # Place and terms of each sum of two tensors of the same shape.
-        self.sums = list[tuple[str, Tensor, Tensor]]()
-        self.leaves, self.trained_names = dict[str, Tensor](), dict[int, str]()
-        # Parts by their names, and where the pass is now.
-        self.names = {part: name for name, part in module.named_modules()}
-        self.places = [""]
-
-    def enter(self, part: nn.Module, given: object) -> None:
-        """Note that a part begins; torch's own tracker fails in a module that takes gradients."""
-        self.places.append(self.names.get(part, self.places[-1]))
-
-    def leave(self, part: nn.Module, given: object, outputs: object) -> None:
-        """Note that a part is done."""
-        self.places.pop()
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        name = getattr(func, "__name__", "").strip("_")
-        if name in BIASED:
-            self._note_bias(args, kwargs or {})
-        elif name in ADDITIONS and name in self.functions:
-            terms = [term.detach().clone() for term in args[:2] if isinstance(term, Tensor)]
-            if len(terms) == 2 and terms[0].shape == terms[1].shape:
-                self.sums.append((self.places[-1], terms[0], terms[1]))
-        elif name in self.functions and (
-            not self.trained or (found := _trained_among(name, args, kwargs or {}))
-        ):
-            if self.trained:
-                self.given.setdefault(name, []).extend(found)
-            places = self.seen.setdefault(name, [])
-            if self.places[-1] not in places:
-                places.append(self.places[-1])
-        result = func(*args, **(kwargs or {}))
-        if name in self.functions:
-            self.results[name] = result
-        return result
-
-    def _note_bias(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note a trained bias of a linear layer or convolution whose input is trained, too."""
-        given = args[0] if args else kwargs.get("input")
-        bias = args[2] if len(args) > 2 else kwargs.get("bias")
-        if isinstance(given, Tensor) and given.requires_grad and isinstance(bias, Tensor):
-            name = self.trained_names.get(id(bias))
-            if name is not None and name not in self.biases:
-                self.biases.append(name)
-
-    def in_front_of(self, function: str) -> list[str]:
-        """Names of the trained parameters from which a function's input was computed."""
-        given = [tensor.sum() for tensor in self.given.get(function, [])]
-        leaves = {name: self.leaves[name] for name in self.trained_names.values()}
-        with torch.enable_grad():
-            slopes = torch.autograd.grad(
-                sum(given, torch.zeros(())), list(leaves.values()), allow_unused=True
-            )
-        return [name for name, slope in zip(leaves, slopes, strict=True) if slope is not None]
-
-    def parts(self, names: Collection[str]) -> list[tuple[str, nn.Module]]:
-        """Parts of the module, by their names, that own some parameters."""
-        owners = dict.fromkeys(name.rpartition(".")[0] for name in names)
-        own = dict(self.module.named_modules())
-        return [(owner, own[owner]) for owner in owners if owner in own and owner]
-
-    def listed(self, places: list[str]) -> str:
-        """List parts by name and type."""
-        own = dict(self.module.named_modules())
-        kinds = dict.fromkeys(type(own[place]).__name__ for place in places if place in own)
-        if "" in places:  # by no layer of its own
-            return listed(places)
-        return listed(places) + (f" ({', '.join(kinds)})" if kinds else "")
-
-    def last(self, outputs: Tensor) -> str | None:
-        """Return the function that gave the module's outputs, as they are or as a view of them."""
-        where = outputs.untyped_storage().data_ptr()
-        tensors = ((name, t) for name, t in self.results.items() if isinstance(t, Tensor))
-        return next((name for name, t in tensors if t.untyped_storage().data_ptr() == where), None)
-
-
-def _trained_among(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """Tensors that depend on trained parameters, of those that a function does not scale in."""
-    # Its input, or query and key; affine weights after a normalisation scale.
-    given = args[:2] or tuple(kwargs.values())[:2]
-    if name == "multi_head_attention_forward":  # its values and its last layer may be trained
-        projections = ("q_proj_weight", "k_proj_weight")
-        given = (*given, *args[5:9], *(kwargs.get(key) for key in projections))
-    return [value for value in given if isinstance(value, Tensor) and value.requires_grad]
-
-
-def functions_used(
-    gradients: MarginGradients, functions: Collection[str], *, trained: bool = True
-) -> dict[str, list[str]]:
-    """Which of some functions of torch a forward pass calls, and in which parts of the module.
-
-    By default only those calls count whose input depends on trained parameters.
-    """
-    return _watched(gradients, functions, trained=trained)[0].seen
-
-
-def _watched(
-    gradients: MarginGradients,
-    functions: Collection[str],
-    *,
-    trained: bool,
-    scale: float = 1.0,
-    at_0: Collection[str] = (),
-) -> tuple[_Watch, Tensor]:
-    """Evaluate a module under a watch, its parameters scaled or at 0; returns its outputs, too."""
-    module = gradients.module
-    watch, values = _Watch(module, functions, trained=trained), values_of(module)
-    for name, part in gradients.parameters(gradients.theta).items():
-        own = torch.zeros_like(part) if name in at_0 else scale * part
-        values[name] = watch.leaves[name] = own.detach().requires_grad_(trained)
-        watch.trained_names[id(values[name])] = name
-    hooks = register_module_forward_pre_hook(watch.enter), register_module_forward_hook(watch.leave)
-    with torch.set_grad_enabled(trained), hooks[0], hooks[1], watch:
-        return watch, evaluate(module, values, tuple(t[:WATCHED] for t in gradients.inputs))

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,31 +38,18 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.layer_products import LayerProducts
-from implicit_bias.modules.margin_gradients import MarginGradients, joined
+from implicit_bias.modules.margins import Margins, joined
 
 # Largest relative change of a weight.
 RADIUS = 1e-3
-# Points drawn.
-DRAWS = 16
-# A combination of gradients that bends by less than this times the radius meets no kinks.
-SMOOTH = 10.0
-# A sample takes part if a constraint of it has less than this times L in the best direction.
-SLACK = 1.25
-# To what the gap is to be known: the points are drawn.
-KNOWN = 1e-2
-# Seconds that the search may take, and the share of the time before a deadline for drawing points:
-# each step of the search evaluates all that were drawn.
-SECONDS, SHARE_OF_DRAWING = 3.0, 0.25
-# Parameters up to which rows of the working set are held.
-MOST_PARAMETERS = 2**17
 
 
-class Pieces(MarginGradients):
+class Pieces(Margins):
     """Gradients of the same margins at several points, as rows of one J: point by point.
 
     Parameters
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         The margins, n of them.
     points : sequence of Tensor of shape (P,)
         Where the gradients are taken, whatever theta the methods are given.
@@ -70,41 +57,49 @@ class Pieces(MarginGradients):
         What each row is multiplied with.
     """
 
-    def __init__(self, gradients: MarginGradients, points: list[Tensor], factors: Array) -> None:
+    def __init__(self, gradients: Margins, points: list[Tensor], factors: Array) -> None:
         vars(self).update(vars(gradients))  # module, samples and parameters are the same
-        self.gradients, self.points, self.factors = gradients, points, factors
+        self.gradients = gradients
+        self.points = points
+        self.factors = factors
+        # Rows whose layer products are held: those of a working set are asked for again and again.
         self.held = torch.zeros(0, dtype=torch.int64, device=gradients.theta.device)
-        self.products = list[dict[str, LayerProducts]]()
+        self.products = dict[str, LayerProducts]()
 
     def combine(self, theta: Tensor, weights: Array) -> Tensor:
         """J' lambda, shape (P,)."""
-        parts = zip(self.points, self.factors * weights.reshape(self.factors.shape), strict=True)
-        found = [self.gradients.combine(point, part) for point, part in parts if part.any()]
-        return sum(found, start=torch.zeros_like(theta))
+        total = torch.zeros_like(theta)
+        of_points = self.factors * weights.reshape(self.factors.shape)
+        for point, of_point in zip(self.points, of_points, strict=True):
+            if of_point.any():
+                total += self.gradients.combine(point, of_point)
+        return total
 
     def slopes(self, theta: Tensor, direction: Tensor) -> Array:
         """J w, shape (m n,), of a direction w (P,)."""
         found = np.stack([self.gradients.slopes(point, direction) for point in self.points])
         return (self.factors * found).reshape(-1)
 
-    def _gradients(self, theta: Tensor, places: Tensor, names: Mapping[str, float]) -> Tensor:
-        """Rows (m, P') of J in some parameters, times their scales."""
-        size = sum(self.shapes[name].numel() for name in names)
+    def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
+        """Rows (m, P') of J in the parameters that have scales, times these."""
+        size = sum(self.shapes[name].numel() for name in scales)
         found = torch.empty(len(places), size, dtype=theta.dtype, device=theta.device)
         for point, here, pairs in self._by_points(places):
-            found[here] = self.gradients._gradients(point, pairs, names)
-        return found * self._factor(places)
+            found[here] = self.gradients._gradients(point, pairs, scales)
+        return found * self._factors(places)[:, None]
 
-    def _factors(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
+    def _layer_products(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
         """Rows of J that are sums of outer products, by parameter; all are held."""
         new = torch.unique(places[~torch.isin(places, self.held)])
-        parts = [self.gradients._factors(point, pairs) for point, _, pairs in self._by_points(new)]
-        if parts:
+        parts = [self.products] if len(self.held) else []
+        for point, _, pairs in self._by_points(new):
+            parts.append(self.gradients._layer_products(point, pairs))
+        if len(new):
             self.held = torch.cat([self.held, new])
-            self.products = [joined([*self.products, *parts], torch.arange(len(self.held)))]
+            self.products = joined(parts, torch.arange(len(self.held)))
         rows = torch.nonzero(places[:, None] == self.held)[:, 1]
-        factor = self._factor(places)[:, 0]
-        return {name: found.of(rows).times(factor) for name, found in self.products[0].items()}
+        factors = self._factors(places)
+        return {name: held.of(rows).times(factors) for name, held in self.products.items()}
 
     def _by_points(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Points, which of the rows are theirs, and the pairs of these."""
@@ -113,31 +108,119 @@ class Pieces(MarginGradients):
             here = torch.nonzero(places // n_pairs == k)[:, 0]
             yield self.points[k], here, places[here] % n_pairs
 
-    def _factor(self, places: Tensor) -> Tensor:
-        """Return what rows are multiplied with, (m, 1)."""
-        return torch.as_tensor(self.factors).to(self.theta).reshape(-1)[places][:, None]
+    def _factors(self, places: Tensor) -> Tensor:
+        """Return what rows are multiplied with, (m,)."""
+        return torch.as_tensor(self.factors).to(self.theta).reshape(-1)[places]
 
 
-def factors_at(
-    gradients: MarginGradients, point: Tensor, theta: Tensor, own: Array
-) -> Array | None:
-    """Return the factors r (n,) of gradients at a point; None where one does not lead to theta.
+@dataclass(frozen=True, kw_only=True)
+class KinkSearch:
+    """The search for the gap across kinks, and what it may take.
 
     Parameters
     ----------
-    gradients : MarginGradients
-        The margins, n of them.
-    point, theta : Tensor of shape (P,)
-        Where the gradients are taken, and where Euler's identity is to hold.
-    own : ndarray of shape (n,)
-        L times the margins at theta.
+    radius : float
+        Largest relative change of a weight.
+    draws : int
+        Points that are drawn.
+    smooth : float
+        A combination of gradients that bends by less than this times the radius meets no kinks.
+    slack : float
+        A sample takes part if a constraint of it has less than this times L in the best direction.
+    smallest_weight : float
+        Share of the largest weight from which on a sample has a multiplier.
+    known : float
+        To what the gap is to be known: the points are drawn.
+    seconds : float
+        Time for the search.
+    share_of_drawing : float
+        Share of the time before a deadline for drawing points: each step of the search evaluates
+        all that were drawn.
+    most_parameters : int
+        Parameters up to which rows of the working set are held.
     """
-    slopes = gradients.slopes(point, theta)
-    return own / slopes if (slopes > 0).all() else None
+
+    radius: float = RADIUS
+    draws: int = 16
+    smooth: float = 10.0
+    slack: float = 1.25
+    smallest_weight: float = 1e-9
+    known: float = 1e-2
+    seconds: float = 3.0
+    share_of_drawing: float = 0.25
+    most_parameters: int = 2**17
+
+    def gap(self, best: multipliers.Multipliers, deadline: Deadline) -> float:
+        """Find it; see `gap_across_kinks`."""
+        parameters = len(best.combination)
+        if best.gap <= self.radius or parameters > self.most_parameters or deadline.passed:
+            return best.gap
+        near = self._near(best)
+        tangent = near.program
+        points = [tangent.theta]
+        factors = [np.ones(len(tangent.margins))]
+        bends = False
+        for point, factor in self._drawn(tangent, deadline.sooner(self.share_of_drawing)):
+            bends = bends or _bend(near, point, factor) > self.smooth * self.radius
+            points.append(point)
+            factors.append(factor)
+        if not bends:
+            return best.gap
+        pieces = Pieces(tangent.gradients, points, np.stack(factors))
+        margins = np.tile(tangent.margins, len(points))
+        weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
+        found = multipliers.best_multipliers(
+            replace(tangent, gradients=pieces, margins=margins),
+            seconds=self.seconds,
+            starts=[weights],
+            deadline=deadline.within(self.seconds),
+            known=self.known,
+        )
+        return min(best.gap, found.gap)
+
+    def _near(self, best: multipliers.Multipliers) -> multipliers.Multipliers:
+        """Keep the samples with multipliers, and those nearly active in the best direction.
+
+        Gradients nearby may break the constraints of these.
+        """
+        tangent = best.program
+        rivals = tangent.gradients.rivals
+        near = tangent.slopes(best.direction) < self.slack * tangent.degree
+        near |= best.weights > self.smallest_weight * best.weights.max()
+        taken = near.reshape(-1, rivals).any(axis=1)
+        pairs = np.repeat(taken, rivals)
+        program = replace(
+            tangent,
+            gradients=tangent.gradients.of_samples(np.flatnonzero(taken)),
+            margins=tangent.margins[pairs],
+        )
+        return replace(best, program=program, weights=best.weights[pairs])
+
+    def _drawn(
+        self, tangent: multipliers.TangentProgram, deadline: Deadline
+    ) -> Iterator[tuple[Tensor, Array]]:
+        """Draw points until the deadline, with the factors r (n,) of the margins' gradients."""
+        generator = torch.Generator().manual_seed(0)
+        at_theta = tangent.degree * tangent.margins
+        took = 0.0
+        for _ in range(self.draws):
+            if not deadline.allows(took):
+                return
+            began = time.perf_counter()
+            signs = torch.randint(0, 2, tangent.theta.shape, generator=generator)
+            signs = signs.to(tangent.theta)
+            point = tangent.theta * (1.0 + self.radius * (2.0 * signs - 1.0))
+            slopes = tangent.gradients.slopes(point, tangent.theta)
+            if (slopes > 0).all():  # else a gradient leads away from theta
+                yield point, at_theta / slopes
+            took = time.perf_counter() - began  # with what is done with it in between
 
 
 def gap_across_kinks(
-    best: multipliers.Multipliers, *, seconds: float = SECONDS, deadline: Deadline = NEVER
+    best: multipliers.Multipliers,
+    *,
+    seconds: float = KinkSearch.seconds,
+    deadline: Deadline = NEVER,
 ) -> float:
     """KKT gap with the gradients of points nearby, an upper bound; that of ``best`` without kinks.
 
@@ -154,44 +237,7 @@ def gap_across_kinks(
     -----
     Of more than 2^17 parameters it is the gap of ``best``, too.
     """
-    if best.gap <= RADIUS or len(best.combination) > MOST_PARAMETERS or deadline.passed:
-        return best.gap
-    near = _near(best)
-    tangent = near.program
-    points, factors = [tangent.theta], [np.ones(len(tangent.margins))]
-    bends = False
-    for point, factor in _drawn(tangent, deadline.sooner(SHARE_OF_DRAWING)):
-        bends = bends or _bend(near, point, factor) > SMOOTH * RADIUS
-        points.append(point)
-        factors.append(factor)
-    if not bends:
-        return best.gap
-    pieces = Pieces(tangent.gradients, points, np.stack(factors))
-    margins = np.tile(tangent.margins, len(points))
-    weights = np.append(near.weights, np.zeros(len(margins) - len(near.weights)))
-    found = multipliers.best_multipliers(
-        replace(tangent, gradients=pieces, margins=margins),
-        seconds=seconds,
-        starts=[weights],
-        deadline=deadline.within(seconds),
-        known=KNOWN,
-    )
-    return min(best.gap, found.gap)
-
-
-def _near(best: multipliers.Multipliers) -> multipliers.Multipliers:
-    """Keep the samples with multipliers, and those nearly active in the best direction.
-
-    Gradients nearby may break the constraints of these.
-    """
-    tangent = best.program
-    near = tangent.slopes(best.direction) < SLACK * tangent.degree
-    near |= best.weights > multipliers.SMALLEST_WEIGHT * best.weights.max()
-    taken = near.reshape(-1, tangent.gradients.rivals).any(axis=1)
-    pairs = np.repeat(taken, tangent.gradients.rivals)
-    gradients, margins = tangent.gradients.of_samples(np.flatnonzero(taken)), tangent.margins[pairs]
-    program = replace(tangent, gradients=gradients, margins=margins)
-    return replace(best, program=program, weights=best.weights[pairs])
+    return KinkSearch(seconds=seconds).gap(best, deadline)
 
 
 def _bend(best: multipliers.Multipliers, point: Tensor, factor: Array) -> float:
@@ -202,30 +248,8 @@ def _bend(best: multipliers.Multipliers, point: Tensor, factor: Array) -> float:
     the way.
     """
     tangent = best.program
-    half, end = (
-        tangent.gradients.combine(theta, weights * best.weights)
-        for theta, weights in (
-            ((tangent.theta + point) / 2.0, (1.0 + factor) / 2.0),
-            (point, factor),
-        )
-    )
+    middle = (tangent.theta + point) / 2.0
+    halfway = tangent.gradients.combine(middle, (1.0 + factor) / 2.0 * best.weights)
+    end = tangent.gradients.combine(point, factor * best.weights)
     mean = (best.combination + end) / 2.0
-    return float((half - mean).norm() / best.combination.norm())
-
-
-def _drawn(
-    tangent: multipliers.TangentProgram, deadline: Deadline
-) -> Iterator[tuple[Tensor, Array]]:
-    """Draw points until the deadline, with the factors r (n,) of the margins' gradients there."""
-    generator, took = torch.Generator().manual_seed(0), 0.0
-    for _ in range(DRAWS):
-        if not deadline.allows(took):
-            return
-        began = time.perf_counter()
-        signs = torch.randint(0, 2, tangent.theta.shape, generator=generator).to(tangent.theta)
-        point = tangent.theta * (1.0 + RADIUS * (2.0 * signs - 1.0))
-        own = tangent.degree * tangent.margins
-        factor = factors_at(tangent.gradients, point, tangent.theta, own)
-        if factor is not None:
-            yield point, factor
-        took = time.perf_counter() - began  # with what is done with it in between
+    return float((halfway - mean).norm() / best.combination.norm())

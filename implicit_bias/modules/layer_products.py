@@ -33,9 +33,10 @@ from torch.overrides import TorchFunctionMode
 
 from implicit_bias.problem.masked_gram import masked_gram
 
-# Entries of a block: 512 MiB of gradients, and 128 MiB of inner products over positions, of which
-# a few exist at a time.
-GRADIENT_ENTRIES, POSITION_ENTRIES = 2**26, 2**24
+# Entries of a block of gradients, 512 MiB, of which a few exist at a time.
+GRADIENT_ENTRIES = 2**26
+# Entries of a block of inner products over positions, 128 MiB.
+POSITION_ENTRIES = 2**24
 # Multiplications in a matrix product that take as long as one entry by entry.
 ENTRYWISE = 32
 
@@ -61,8 +62,11 @@ class LayerProducts:
     @classmethod
     def joined(cls, parts: Sequence[LayerProducts], order: Tensor) -> LayerProducts:
         """Put pairs after one another, and then in an order (m,)."""
-        starts = torch.tensor([0, *(len(part.given) for part in parts)]).cumsum(0).tolist()
-        samples = [part.samples + start for part, start in zip(parts, starts, strict=False)]
+        samples = list[Tensor]()
+        start = 0  # of the samples of a part, among those of all
+        for part in parts:
+            samples.append(part.samples + start)
+            start += len(part.given)
         return cls(
             torch.cat([part.slopes for part in parts])[order],
             torch.cat([part.given for part in parts]),
@@ -86,35 +90,39 @@ class LayerProducts:
 
     def gram(self, others: LayerProducts) -> Tensor:
         """Inner products (m, k) with other gradients in the same parameter."""
-        positions, rows, columns = *self.slopes.shape[1:], self.given.shape[2]
+        m, positions, rows = self.slopes.shape
+        k = len(others.slopes)
+        columns = self.given.shape[2]
         if positions == 1:
-            mine, theirs = (
-                (part.slopes[:, 0], part.given[part.samples, 0]) for part in (self, others)
-            )
-            return masked_gram(*mine, theirs)
-        m, k, seen = len(self.slopes), len(others.slopes), len(self.given) * len(others.given)
+            theirs = (others.slopes[:, 0], others.given[others.samples, 0])
+            return masked_gram(self.slopes[:, 0], self.given[self.samples, 0], theirs)
         # Operations of either way; those entry by entry take as long as some products.
-        by_positions = positions**2 * (m * k * (rows + ENTRYWISE) + seen * columns)
+        of_samples = len(self.given) * len(others.given) * columns
+        by_positions = positions**2 * (m * k * (rows + ENTRYWISE) + of_samples)
         if m * k * rows * columns > by_positions:
-            return self._by_positions(others)
+            return self._gram_by_positions(others)
         size = max(1, GRADIENT_ENTRIES // (rows * columns))
-        return torch.cat(
-            [
-                torch.cat([first @ second.gradients().T for second in others._blocks(size)], dim=1)
-                for first in (block.gradients() for block in self._blocks(size))
-            ]
-        )
+        gram = self.slopes.new_empty(m, k)
+        for i, block in enumerate(self._blocks(size)):
+            first = block.gradients()
+            for j, other in enumerate(others._blocks(size)):
+                part = first @ other.gradients().T
+                gram[i * size : (i + 1) * size, j * size : (j + 1) * size] = part
+        return gram
 
-    def _by_positions(self, others: LayerProducts) -> Tensor:
-        positions, k = self.slopes.shape[1], len(others.slopes)
-        size = max(1, POSITION_ENTRIES // (positions**2 * max(k, len(others.given))))
-        parts, order = [], self.samples.argsort()
+    def _gram_by_positions(self, others: LayerProducts) -> Tensor:
+        """Sum <delta_pt, delta_su> <a_nt, a_mu> over all pairs of positions t, u."""
+        positions = self.slopes.shape[1]
+        widest = max(len(others.slopes), len(others.given))
+        size = max(1, POSITION_ENTRIES // (positions**2 * widest))
+        order = self.samples.argsort()
+        parts = list[Tensor]()
         # Many pairs share a sample, whose inner products are computed once a block.
         for block in self.of(order)._blocks(size):
             used, place = torch.unique(block.samples, return_inverse=True)
-            seen = torch.tensordot(block.given[used], others.given, dims=([2], [2]))
+            of_samples = torch.tensordot(block.given[used], others.given, dims=([2], [2]))
             products = torch.tensordot(block.slopes, others.slopes, dims=([2], [2]))
-            products *= seen[place][:, :, others.samples]
+            products *= of_samples[place][:, :, others.samples]
             parts.append(products.sum(dim=(1, 3)))
         return torch.cat(parts)[order.argsort()]
 
@@ -137,12 +145,12 @@ class Call:
 
     def gradient(self, slopes: Tensor) -> Tensor:
         """Sum of delta_t a_t' over all samples and positions, (r c,), given all slopes."""
-        tables = zip(torch.split(self.given.detach(), 256), torch.split(slopes, 256), strict=True)
-        parts = (
-            self.table(slope).flatten(0, 1).T @ self.patches(given).flatten(0, 1)
-            for given, slope in tables
-        )
-        return sum(parts, start=slopes.new_zeros(())).reshape(-1)
+        total = slopes.new_zeros(())
+        some = zip(torch.split(self.given.detach(), 256), torch.split(slopes, 256), strict=True)
+        for given, slope in some:
+            table = self.table(slope).flatten(0, 1)
+            total = total + table.T @ self.patches(given).flatten(0, 1)
+        return total.reshape(-1)
 
 
 class WatchedProducts(TorchFunctionMode):
@@ -190,18 +198,19 @@ class WatchedProducts(TorchFunctionMode):
     ) -> None:
         if groups != 1 or isinstance(padding, str) or input.ndim != weight.ndim:
             return
-        line = weight.ndim == 3  # of one dimension: an image of height 1
+        is_line = weight.ndim == 3  # of one dimension: an image of height 1
         shape = tuple(weight.shape[2:])
 
         def planar(size: int | tuple[int, ...], fill: int) -> tuple[int, ...]:
             sizes = (size,) * len(shape) if isinstance(size, int) else tuple(size)
-            return (fill, *sizes) if line else sizes
-
-        options = planar(dilation, 1), planar(padding, 0), planar(stride, 1)
+            return (fill, *sizes) if is_line else sizes
 
         def patches(given: Tensor) -> Tensor:
-            image = given[:, :, None] if line else given
-            return unfold(image, planar(shape, 1), *options).transpose(1, 2)
+            image = given[:, :, None] if is_line else given
+            columns = unfold(
+                image, planar(shape, 1), planar(dilation, 1), planar(padding, 0), planar(stride, 1)
+            )
+            return columns.transpose(1, 2)
 
         def table(outputs: Tensor) -> Tensor:
             return outputs.flatten(2).transpose(1, 2)
@@ -212,13 +221,12 @@ class WatchedProducts(TorchFunctionMode):
 
     def of_samples(self, n_samples: int) -> dict[str, Call]:
         """Return the multiplications whose first axis may be that of the samples."""
-        return {
-            name: call
-            for name, call in self.calls.items()
-            if call.given.ndim >= 2
-            and len(call.given) == len(call.result) == n_samples
-            and call.result.requires_grad
-        }
+        found = dict[str, Call]()
+        for name, call in self.calls.items():
+            samples_first = len(call.given) == len(call.result) == n_samples
+            if call.given.ndim >= 2 and samples_first and call.result.requires_grad:
+                found[name] = call
+        return found
 
 
 def _product(given: Tensor, result: Tensor) -> Call:
@@ -230,6 +238,7 @@ def _product(given: Tensor, result: Tensor) -> Call:
     return Call(given, result, table, table)
 
 
+# The functions by which a module takes W', multiplies with it, and convolves.
 TRANSPOSED: tuple[Any, ...] = (torch.Tensor.T.__get__, torch.Tensor.t, torch.t)  # type: ignore[attr-defined]
 PRODUCTS: tuple[Any, ...] = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.mm)
 CONVOLUTIONS: tuple[Any, ...] = (torch.conv1d, torch.conv2d)

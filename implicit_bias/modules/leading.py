@@ -19,7 +19,9 @@ Source: Cai et al. (2025), near-homogeneous networks.
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,7 +29,10 @@ import torch
 from implicit_bias.base.validation import Array
 from implicit_bias.modules import homogeneity
 from implicit_bias.modules.evaluate import drawn_like
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.forward_watch import functions_used, listed
+from implicit_bias.modules.homogeneity_causes import NORMALISATIONS, OF_DEGREE_0, TRAPS
+from implicit_bias.modules.margins import Margins
+from implicit_bias.modules.partial_degrees import HOMOGENEITY_TOLERANCE, directions
 
 # What the parameters are scaled by: 1 is enough for a homogeneous module.
 SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))
@@ -35,31 +40,21 @@ SCALES = (1.0, *(2.0**power for power in range(40, 101, 10)))
 AGREEMENT = 1e-11
 # Digits of a measured degree that count.
 DIGITS = 9
-# A jump: what is left of a difference on a part of the way as short as 2^-HALVINGS, as a share.
-HALVINGS, JUMP = 30, 1e-6
-# Smallest change on the way, as a share of the outputs, in which a jump is looked for.
-NOTHING = 1e-4
-# Intervals into which each step of the search for a jump cuts the way, a power of two.
-INTERVALS = 8
-# Samples on which jumps are looked for.
-PROBES = 16
 
 
-def leading_part(
-    gradients: MarginGradients, degree: float | None = None
-) -> tuple[MarginGradients, float]:
+def leading_part(gradients: Margins, degree: float | None = None) -> tuple[Margins, float]:
     """Find the leading part f_L of a module, and its degree L.
 
     Parameters
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         Of the module itself.
     degree : float, optional
         L, where it is known: then nothing is checked but that the limit exists.
 
     Returns
     -------
-    MarginGradients
+    Margins
         The margins of the leading part; all 0 where it vanishes at theta, as that of (W_0 + B A) x
         does at B = 0.
     float
@@ -81,37 +76,38 @@ def leading_part(
         degree = max(L for _, L in limits)
         if any(c > 1.0 for c, _ in limits):
             # At random parameters all samples may be off, so that terms of less degree are left.
-            leads = there is not None and there[1] == degree
-            point, (c, L) = (generic, limits[-1]) if leads else (gradients, limits[0])
-            _check(point.at_scale(c, L))
+            if there is not None and there[1] == degree:
+                _check(generic.at_scale(*there))
+            else:
+                _check(gradients.at_scale(*limits[0]))
     if here is not None and here[1] == degree:
         return gradients.at_scale(*here), degree
+
+    # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
     c = SCALES[1]
-    values, scaled = (
-        np.abs(gradients.at_scale(s, degree).margins(gradients.theta)) for s in (1, c)
-    )
+    values = np.abs(gradients.at_scale(1.0, degree).margins(gradients.theta))
+    scaled = np.abs(gradients.at_scale(c, degree).margins(gradients.theta))
     if scaled.max() > AGREEMENT * values.max():
         raise homogeneity.HomogeneityError(_without_limit(gradients))
-    # What is left at this theta, of a lower degree, vanishes when it is divided by c^infinity.
     return gradients.at_scale(c, math.inf), degree
 
 
-def margins_in_the_limit(leading: MarginGradients) -> Array:
+def margins_in_the_limit(leading: Margins) -> Array:
     """Margins (n,) of a leading part at its parameters; 0 where that of the module has less degree.
 
     Of a sample at which all terms of the largest degree are 0 (units that are off, beside a
     shortcut) a lower one is left at any c, divided by too large a power of it.
     """
-    margins, (scale, degree) = leading.margins(leading.theta), leading.scaled
+    margins = leading.margins(leading.theta)
+    scale, degree = leading.scaled
     if scale == 1.0 or not math.isfinite(degree):
         return margins
     further = leading.at_scale(2.0 * scale, degree).margins(leading.theta)
-    return np.where(
-        np.abs(further - margins) <= homogeneity.HOMOGENEITY_TOLERANCE * np.abs(margins), margins, 0
-    )
+    stays = np.abs(further - margins) <= HOMOGENEITY_TOLERANCE * np.abs(margins)
+    return np.where(stays, margins, 0.0)
 
 
-def _limit(gradients: MarginGradients) -> tuple[float, float] | None:
+def _limit(gradients: Margins) -> tuple[float, float] | None:
     """Return the first scale c at which a module is homogeneous, and its degree."""
     for c in SCALES:
         try:
@@ -120,29 +116,31 @@ def _limit(gradients: MarginGradients) -> tuple[float, float] | None:
             raise
         except homogeneity.HomogeneityError:
             continue
-        if c > 1.0 or homogeneity.goes_on(gradients, L, AGREEMENT):
+        if c > 1.0 or homogeneity.scales_far_beyond(gradients, L, AGREEMENT):
             return c, round(L, DIGITS)
     return None
 
 
-def _without_limit(gradients: MarginGradients) -> str:
+def _without_limit(gradients: Margins) -> str:
     return (
-        f"{_named(gradients)}the outputs of the module at c theta, over a power of c, tend to no "
-        f"limit up to c = {SCALES[-1]:.0e}, or their gradients do not, so there is no leading "
-        "part: leave out what does not scale, or freeze its parameters (requires_grad_(False))"
+        f"{_known_functions(gradients)}the outputs of the module at c theta, over a power of c, "
+        f"tend to no limit up to c = {SCALES[-1]:.0e}, or their gradients do not, so there is no "
+        "leading part: leave out what does not scale, or freeze its parameters "
+        "(requires_grad_(False))"
     )
 
 
-def _named(gradients: MarginGradients) -> str:
-    """Name the function to blame, and where it is, if there is one."""
-    seen = homogeneity.functions_used(gradients, homogeneity.OF_DEGREE_0)
-    return "".join(
-        f"{homogeneity.TRAPS[name][0]} ({name} in {homogeneity.listed(places)}): "
-        for name, places in seen.items()
-    )
+def _known_functions(gradients: Margins) -> str:
+    """Name the functions to blame, and where they are, if there are any."""
+    found = ""
+    seen = functions_used(gradients, OF_DEGREE_0)
+    for name, places in seen.items():
+        what, _ = TRAPS[name]
+        found += f"{what} ({name} in {listed(places)}): "
+    return found
 
 
-def _check(leading: MarginGradients) -> None:
+def _check(leading: Margins) -> None:
     """Refuse a limit that jumps, or that has parameters of degree 0.
 
     Raises
@@ -150,41 +148,74 @@ def _check(leading: MarginGradients) -> None:
     HomogeneityError
         It names functions and parameters.
     """
-    jumping = [name for name in leading.shapes if _jumps(leading, name)]
-    still = homogeneity.directions(leading, 10 * AGREEMENT)
-    normalised = homogeneity.functions_used(leading, homogeneity.NORMALISATIONS)
-    if jumping or still or normalised:
-        parts = homogeneity.listed(jumping or still) or "the parameters in front of it"
-        what = f"{'jumps' if jumping else 'is of degree 0'} in {parts}"
+    search = JumpSearch()
+    jumping = [name for name in leading.shapes if search.finds(leading, name)]
+    unscaled = directions(leading, 10 * AGREEMENT)
+    normalised = functions_used(leading, NORMALISATIONS)
+    if jumping or unscaled or normalised:
+        parts = listed(jumping or unscaled) or "the parameters in front of it"
+        what = "jumps" if jumping else "is of degree 0"
         raise homogeneity.HomogeneityError(
-            f"{_named(leading)}the limit of the module for large parameters {what}, and no theorem "
-            "says where its training goes: freeze these (requires_grad_(False)), or leave out what "
-            "does not scale"
+            f"{_known_functions(leading)}the limit of the module for large parameters {what} in "
+            f"{parts}, and no theorem says where its training goes: freeze these "
+            "(requires_grad_(False)), or leave out what does not scale"
         )
 
 
-def _jumps(leading: MarginGradients, name: str) -> bool:
-    """Whether the outputs jump on the way from one value of a parameter to a random one.
+@dataclass(frozen=True, kw_only=True)
+class JumpSearch:
+    """Looks for a jump of the outputs between two values of a parameter.
 
-    Of a continuous function, the largest change over an interval falls with its length.
+    Of a continuous function, the largest change over an interval falls with its length; so the
+    interval of the largest change is cut into parts, again and again, until the change is small or
+    the interval is.
+
+    Parameters
+    ----------
+    intervals : int
+        Into so many an interval is cut, a power of two.
+    shortest : float
+        Length of the last interval, as a share of the way.
+    jump : float
+        Share of the largest change that has to be left over the shortest interval.
+    smallest_change : float
+        Changes below this share of the outputs are none.
+    samples : int
+        Samples whose outputs are looked at.
     """
-    theta = leading.parameters(leading.theta)
-    other = drawn_like(theta[name], seed=1)
-    inputs = tuple(tensor[:PROBES] for tensor in leading.inputs)
 
-    def outputs(share: float) -> torch.Tensor:
-        moved = torch.lerp(theta[name], other, share)
-        with torch.no_grad():
-            return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
+    intervals: int = 8
+    shortest: float = 2.0**-30
+    jump: float = 1e-6
+    smallest_change: float = 1e-4
+    samples: int = 16
 
-    low, length, ends = 0.0, 1.0, [outputs(0.0), outputs(1.0)]
-    first = NOTHING * float(ends[0].abs().max())
-    while length > 2.0**-HALVINGS:
-        length /= INTERVALS
-        points = [ends[0], *(outputs(low + i * length) for i in range(1, INTERVALS)), ends[1]]
-        changes = [float((b - a).abs().max()) for a, b in zip(points, points[1:], strict=False)]
-        steepest, first = int(np.argmax(changes)), max(first, *changes)
-        if not changes[steepest] > JUMP * first:
-            return False
-        low, ends = low + steepest * length, points[steepest : steepest + 2]
-    return True
+    def finds(self, leading: Margins, name: str) -> bool:
+        """Whether there is one on the way from the value of a parameter to a random one."""
+        theta = leading.parameters(leading.theta)
+        other = drawn_like(theta[name], seed=1)
+        inputs = tuple(tensor[: self.samples] for tensor in leading.inputs)
+
+        def outputs(share: float) -> torch.Tensor:
+            moved = torch.lerp(theta[name], other, share)
+            with torch.no_grad():
+                return leading.outputs_at(leading.flat({**theta, name: moved}), *inputs)
+
+        low = 0.0
+        length = 1.0
+        at_low = outputs(0.0)
+        at_high = outputs(1.0)
+        largest = self.smallest_change * float(at_low.abs().max())
+        while length > self.shortest:
+            length /= self.intervals
+            inner = [outputs(low + i * length) for i in range(1, self.intervals)]
+            points = [at_low, *inner, at_high]
+            changes = [float((b - a).abs().max()) for a, b in itertools.pairwise(points)]
+            steepest = int(np.argmax(changes))
+            largest = max(largest, *changes)
+            if not changes[steepest] > self.jump * largest:
+                return False
+            low += steepest * length
+            at_low = points[steepest]
+            at_high = points[steepest + 1]
+        return True

@@ -1,8 +1,8 @@
-"""One thread for a module whose passes are short."""
+"""One thread for a module whose forward and backward passes are short."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 from torch import nn
@@ -46,4 +46,6 @@ def one_thread_if_small(module: nn.Module, inputs: object) -> AbstractContextMan
     if len(shape) > 2:  # the smallest axis is that of the channels, or of the features of tokens
         positions = int(np.prod(shape[1:])) // max(1, min(shape[1:]))
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    return threads(1 if parameters * shape[0] * positions < SMALL_PASS else None)
+    if parameters * shape[0] * positions < SMALL_PASS:
+        return threads(1)
+    return nullcontext()

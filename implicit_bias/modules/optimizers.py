@@ -36,9 +36,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,9 +48,10 @@ from implicit_bias.norms import LInf
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm, ParameterNorm
 
 # The norm of each tensor, by the optimizer's class.
-LIMIT_NORMS: dict[str, str] = {
-    name: limit.norm for limit in OPTIMIZER_LIMITS.values() for name in limit.classes
-}
+LIMIT_NORMS = dict[str, str]()
+for _limit in OPTIMIZER_LIMITS.values():
+    for _class in _limit.classes:
+        LIMIT_NORMS[_class] = _limit.norm
 # Ratios of rates that differ by this share have other schedules.
 SAME_SCHEDULE = 1e-6
 
@@ -61,7 +62,7 @@ class OptimizerError(ValueError):
 
 @dataclass(frozen=True)
 class Geometry:
-    """A norm, and who goes there.
+    """A norm, and the optimizers whose implicit bias it is.
 
     Attributes
     ----------
@@ -93,39 +94,47 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
         Neither an optimizer, nor a class or name of one.
     """
     several = each_of(optimizer)
-    if not several or (len(several) > 1 and not _objects(several)):
+    are_objects = all(isinstance(one, torch.optim.Optimizer) for one in several)
+    if not several or (len(several) > 1 and not are_objects):
         raise TypeError(
             f"optimizer must be an optimizer, its class or name, or several optimizers, got "
             f"{optimizer!r}: the tensors that each one holds are read from it"
         )
-    norms = [_limit(one) for one in several]
-    words = ", ".join(map(_words, several))
-    if not _objects(several):
-        return Geometry(PARAMETER_NORMS[norms[0]], words)
+    kinds = [_norm_of(one) for one in several]
+    words = ", ".join(_words(one) for one in several)
+    if not are_objects:
+        return Geometry(PARAMETER_NORMS[kinds[0]], words)
+
+    # --- the norm and the rate of each tensor of the module
     names = {id(p): name for name, p in module.named_parameters()}
-    inner, rates, drifts, alike = dict[str, str](), dict[str, float](), set[float](), set[Any]()
-    held = Counter[torch.Size]()
-    for one, norm in zip(several, norms, strict=True):
-        for rate, drift, p in _tensors(one):
-            alike.add((norm, rate))
-            held[p.shape] += 1
-            if id(p) not in names:
+    inner = dict[str, str]()
+    rates = dict[str, float]()
+    changes = list[float]()  # what schedules made of the rates
+    held = list[_HeldTensor]()
+    for one, kind in zip(several, kinds, strict=True):
+        for tensor in _held_tensors(one, kind):
+            held.append(tensor)
+            name = names.get(id(tensor.parameter))
+            if name is None:
                 continue
-            name = names[id(p)]
             if name in inner:
                 raise OptimizerError(f"two optimizers hold {name!r}: give it to one of them")
-            inner[name], rates[name] = norm, rate
-            drifts.add(drift)
+            inner[name] = kind
+            rates[name] = tensor.rate
+            changes.append(tensor.change)
+
+    # --- optimizers of another copy of the module: all is known of one optimizer with one rate
     if not inner:
+        shapes = Counter(tensor.parameter.shape for tensor in held)
         trained = Counter(p.shape for p in module.parameters() if p.requires_grad)
-        # Of one optimizer with one rate, of another copy of the module, all is known.
-        if len(several) > 1 or len(alike) > 1 or held != trained:
+        one_rate = len({tensor.rate for tensor in held}) <= 1
+        if len(several) > 1 or not one_rate or shapes != trained:
             raise OptimizerError(
                 "the optimizer holds none of the module's parameters, so the norm and the rate of "
                 "each tensor are not known: pass the one that trained this module"
             )
-        return Geometry(PARAMETER_NORMS[norms[0]], words)
-    if max(drifts) > (1.0 + SAME_SCHEDULE) * min(drifts):
+        return Geometry(PARAMETER_NORMS[kinds[0]], words)
+    if max(changes) > (1.0 + SAME_SCHEDULE) * min(changes):
         raise OptimizerError(
             "the rates of the tensors follow different schedules, so they have no ratio in the "
             "limit: give all groups the same schedule"
@@ -134,27 +143,40 @@ def geometry_of(optimizer: object, module: nn.Module) -> Geometry:
 
 
 def _composed(inner: Mapping[str, str], rates: Mapping[str, float]) -> ParameterNorm:
-    """Put the tensors' norms together."""
-    kinds, most = sorted(set(inner.values())), max(rates.values())
+    """Put the tensors' norms together, with scales by their rates."""
+    kinds = sorted(set(inner.values()))
     if "l2" in kinds and len(kinds) > 1:
         raise OptimizerError(
             "where plain gradient descent on some tensors goes beside another optimizer on others "
             "is not known: their steps shrink at different rates; train all by one kind"
         )
     # Gradient descent is the gradient flow of theta over the roots of the rates.
-    scale = {k: (r / most) ** (0.5 if kinds == ["l2"] else 1.0) for k, r in rates.items()}
-    scale = {k: s for k, s in scale.items() if s != 1.0}
-    norms = {name: PARAMETER_NORMS[kind].inner_of(name) for name, kind in inner.items()}
+    power = 0.5 if kinds == ["l2"] else 1.0
+    largest = max(rates.values())
+    scale = dict[str, float]()
+    for name, rate in rates.items():
+        if rate != largest:
+            scale[name] = (rate / largest) ** power
     if len(kinds) == 1:
         plain = PARAMETER_NORMS[kinds[0]]
-        weighted = ComposedNorm(plain.inner, plain.outer, f"weighted {plain.name}", scale)
-        return weighted if scale else plain
-    name = "/".join(kinds)
-    return ComposedNorm(norms, LInf(), f"weighted {name}" if scale else name, scale)
+        if not scale:
+            return plain
+        return ComposedNorm(plain.inner, plain.outer, f"weighted {plain.name}", scale)
+    norms = {name: PARAMETER_NORMS[kind].inner_of(name) for name, kind in inner.items()}
+    words = "/".join(kinds)
+    return ComposedNorm(norms, LInf(), f"weighted {words}" if scale else words, scale)
 
 
-def _tensors(optimizer: Any) -> Iterator[tuple[float, float, Tensor]]:
-    """Yield how far each trained tensor moves a step, what a schedule made of that, and it."""
+class _HeldTensor(NamedTuple):
+    """A trained tensor of an optimizer."""
+
+    parameter: Tensor
+    rate: float  # how far it moves in a step, at the start of a schedule
+    change: float  # the rate now over that at the start
+
+
+def _held_tensors(optimizer: Any, kind: str) -> Iterator[_HeldTensor]:
+    """Yield the trained tensors of an optimizer."""
     for group in optimizer.param_groups:
         trained = [p for p in group["params"] if p.requires_grad]
         if not trained:
@@ -168,45 +190,44 @@ def _tensors(optimizer: Any) -> Iterator[tuple[float, float, Tensor]]:
                 "or freeze the tensors with requires_grad_(False)"
             )
         for p in trained:
-            yield first * _adjusted(group, p), now / first, p
+            rate = first
+            if kind == "spectral":  # Muon lengthens the steps of a matrix
+                rows = p.shape[0]
+                columns = math.prod(p.shape[1:])
+                if group["adjust_lr_fn"] == "match_rms_adamw":
+                    rate *= 0.2 * math.sqrt(max(rows, columns))
+                else:
+                    rate *= math.sqrt(max(1.0, rows / columns))
+            yield _HeldTensor(p, rate, now / first)
 
 
-def _adjusted(group: Mapping[str, Any], p: Tensor) -> float:
-    """Factor by which Muon lengthens the steps of a matrix."""
-    if "adjust_lr_fn" not in group:
-        return 1.0
-    rows, columns = p.shape[0], math.prod(p.shape[1:])
-    if group["adjust_lr_fn"] == "match_rms_adamw":
-        return 0.2 * math.sqrt(max(rows, columns))
-    return math.sqrt(max(1.0, rows / columns))
-
-
-def _limit(optimizer: object) -> str:
+def _norm_of(optimizer: object) -> str:
     """Name of the norm of the tensors of an optimizer."""
     name = name_of(optimizer)
-    known = {key.lower(): norm for key, norm in LIMIT_NORMS.items()}
     cure = (
         "pass norm= to measure in one nevertheless, or in one for each part of the module: "
         'norm={"out": "linf", "": "spectral"}'
     )
-    if name.lower() not in known:
+    if name not in LIMIT_NORMS:
         raise OptimizerError(
             f"where {name} goes is not known as a norm of the parameters (known are "
             f"{', '.join(LIMIT_NORMS)}): {cure}"
         )
-    groups = groups_of(optimizer)
-    if any(group.get("amsgrad", False) for group in groups):
-        raise OptimizerError(
-            f"{name} with amsgrad divides by the largest gradients that there were, so it ends as "
-            f"gradient descent in a metric of the run's own, not in a norm that is known: {cure}"
-        )
-    for key in ("lr", "adjust_lr_fn") if name == "Muon" else ("lr",):
-        if any(key not in group for group in groups):
+    for group in groups_of(optimizer):
+        if group.get("amsgrad", False):
             raise OptimizerError(
-                f"this {name} does not say in its param_groups how it scales its steps ({key}), so "
-                f"the weights of its norm are not known: take one of torch.optim, or {cure}"
+                f"{name} with amsgrad divides by the largest gradients that there were, so it ends "
+                "as gradient descent in a metric of the run's own, not in a norm that is known: "
+                f"{cure}"
             )
-    return known[name.lower()]
+        for key in ("lr", "adjust_lr_fn") if name == "Muon" else ("lr",):
+            if key not in group:
+                raise OptimizerError(
+                    f"this {name} does not say in its param_groups how it scales its steps "
+                    f"({key}), so the weights of its norm are not known: take one of torch.optim, "
+                    f"or {cure}"
+                )
+    return LIMIT_NORMS[name]
 
 
 def each_of(optimizer: object) -> list[object]:
@@ -216,46 +237,52 @@ def each_of(optimizer: object) -> list[object]:
 
 def groups_of(optimizer: object) -> list[dict[str, Any]]:
     """Parameter groups of an optimizer, or of several; none of a class or a name."""
-    several = each_of(optimizer)
-    held = (one.param_groups for one in several if isinstance(one, torch.optim.Optimizer))
-    return [group for groups in held for group in groups]
+    groups = list[dict[str, Any]]()
+    for one in each_of(optimizer):
+        if isinstance(one, torch.optim.Optimizer):
+            groups += one.param_groups
+    return groups
 
 
 def default_groups(optimizer: object, params: Iterable[Tensor]) -> list[dict[str, Any]]:
     """Group in which an optimizer of torch, given by class or name, would hold parameters."""
+    group: dict[str, Any] = {"params": params}
     kind = getattr(torch.optim, name_of(optimizer), None)
-    options = inspect.signature(kind).parameters if kind else {}
-    return [{name: option.default for name, option in options.items()} | {"params": params}]
+    if kind is not None:
+        for name, option in inspect.signature(kind).parameters.items():
+            group.setdefault(name, option.default)
+    return [group]
 
 
 def left_out(module: nn.Module, optimizer: object) -> tuple[str, ...]:
     """Names of trained parameters that no optimizer was given; none where nothing is known."""
     held = {id(p) for group in groups_of(optimizer) for p in group["params"]}
-    own = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    if not any(id(p) in held for _, p in own):
-        return ()  # of another copy of the module
-    return tuple(name for name, p in own if id(p) not in held)
-
-
-def _objects(several: Sequence[object]) -> bool:
-    return all(isinstance(one, torch.optim.Optimizer) for one in several)
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    missing = tuple(name for name, p in trained.items() if id(p) not in held)
+    if len(missing) == len(trained):
+        return ()  # an optimizer of another copy of the module
+    return missing
 
 
 def _words(optimizer: object) -> str:
     """Say an optimizer, with what its limit depends on."""
-    name, groups = name_of(optimizer), groups_of(optimizer)
+    name = name_of(optimizer)
+    groups = groups_of(optimizer)
+    details = list[str]()
     rates = {float(group["lr"]) for group in groups}
-    said = [f"rate {rate:.3g}" for rate in rates if len(rates) == 1]
+    if len(rates) == 1:
+        details.append(f"rate {rates.pop():.3g}")
     beta2 = {group["betas"][1] for group in groups if "betas" in group}
-    said += [f"beta2 {value:g}" for value in sorted(beta2)]
+    details += [f"beta2 {value:g}" for value in sorted(beta2)]
     if any("ns_steps" in group for group in groups):
-        said.append("singular values of its steps are within about 0.5 and 1.2 only")
-    return f"{name} ({', '.join(said)})" if said else name
+        details.append("singular values of its steps are within about 0.5 and 1.2 only")
+    if not details:
+        return name
+    return f"{name} ({', '.join(details)})"
 
 
 def name_of(thing: object) -> str:
     """Name an optimizer, a loss, or its class, as it is known here or by itself."""
-    if isinstance(thing, str):
-        known = {key.lower(): key for key in LIMIT_NORMS}
-        return known.get(thing.lower(), thing)
-    return str(getattr(thing, "__name__", type(thing).__name__))
+    name = thing if isinstance(thing, str) else getattr(thing, "__name__", type(thing).__name__)
+    known = {key.lower(): key for key in LIMIT_NORMS}
+    return known.get(name.lower(), str(name))

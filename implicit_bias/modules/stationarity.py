@@ -1,6 +1,6 @@
-r"""Theorem 3.1 as an instrument: how far a network is from where gradient descent can end.
+r"""How far a network is from a KKT point of its max-margin problem in l2, by theorem 3.1.
 
-Gradient descent on a homogeneous network goes, in direction, to a KKT point of
+Gradient descent on a homogeneous network converges, in direction, to a KKT point of
 
     minimise  1/2 ||theta||^2   subject to  q_n(theta) = y_n f(x_n; theta) >= 1 for all n,
 
@@ -11,8 +11,8 @@ that is, to a theta for which some lambda >= 0 has
 This holds where the loss is exponential-like and goes to 0, theta / ||theta|| converges, and all
 margins at that limit are above 0 (B.1 to B.4 of the source; B.5 is not needed where all margins
 have one degree). Where nothing is known of convergence, every limit point of theta / ||theta|| is
-such a point for gradient flow that separates the samples once (Lyu and Li 2020). Neither says that
-a training has come near it: that is what is measured here.
+such a point for gradient flow that separates the samples once (Lyu and Li 2020). Neither says
+whether a training has come near it: that is measured here.
 
 A network that separates its samples is feasible once it is scaled to smallest margin 1. There it is
 an (epsilon, delta)-approximate KKT point: some lambda >= 0 leaves a residual of norm epsilon in the
@@ -42,7 +42,7 @@ J w >= L,  in which theta is feasible: the hard-margin SVM on the gradients. So 
 points and nowhere else, bounds epsilon and delta, and its minimisation is that SVM's dual, which
 non-negative least squares solves exactly. For a linear network it is the gap of the SVM itself.
 It needs no more of the gradients than J J'. In a network of weight matrices that is again a masked
-Gram matrix: the gradient in each matrix is an outer product (`margin_gradients`).
+Gram matrix: the gradient in each matrix is an outer product (`layer_products`).
 
 Where f has a kink (a ReLU at 0), autograd's derivative stands for the whole subdifferential.
 
@@ -61,7 +61,6 @@ Source: Lippl, Abbott, Chung (2022), theorem 3.1, proposition B.8 and eq. (18); 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import pairwise
 from typing import cast
 
@@ -196,8 +195,10 @@ class NetworkCertificate:
     @property
     def certificate(self) -> Certificate:
         """The better of the two lower bounds; its ``gap`` is how near the limit the network is."""
-        own = self.by_multipliers
-        return self.given if own is None or own.lower <= self.given.lower else own
+        found = self.by_multipliers
+        if found is None or found.lower <= self.given.lower:
+            return self.given
+        return found
 
     @property
     def active(self) -> NDArray[np.bool_]:
@@ -340,9 +341,12 @@ def certify_network(
         )
     check_flag(multipliers, "multipliers")
     problem = network.architecture().problem(X, y, classes=network.classes)
-    coef, units = network.coef(), network.unit_groups()
+    coef = network.coef()
+    units = network.unit_groups()
     dual_norms = np.full(len(units), np.nan)
-    measures, by_multipliers, obstacle = None, None, ""
+    measures = None
+    by_multipliers = None
+    obstacle = ""
     if multipliers:
         try:
             measures = stationarity(network, network.prepare(X), problem.y, classes=network.classes)
@@ -370,8 +374,6 @@ def kkt_measure(X: ArrayLike, y: ArrayLike) -> Callable[[Network], dict[str, flo
     Both are nan as long as the network does not separate the samples. A network that is not
     homogeneous is refused, at step 0.
     """
-    # torch.func imports it on first use, in seconds, and cannot once Ctrl-C has cut that short.
-    import_module("torch._dynamo")
 
     def measure(network: Network) -> dict[str, float]:
         try:
@@ -395,9 +397,11 @@ def layer_norms(network: Network) -> Iterator[tuple[Array, Array]]:
     for layer, following in pairwise([*network.hidden_weights, network.readout]):
         # Row-major: the rows of a network lie together.
         by_network = double(following).reshape(network.n_networks, -1, following.shape[1])
-        outward = by_network.norm(dim=1).flatten().cpu().numpy()
+        outward = by_network.norm(dim=1).flatten()
         # Row-major: the C weight vectors of a unit lie together.
-        yield double(layer).reshape(len(outward), -1).norm(dim=1).cpu().numpy(), outward
+        by_unit = double(layer).reshape(len(outward), -1)
+        inward = by_unit.norm(dim=1)
+        yield inward.cpu().numpy(), outward.cpu().numpy()
 
 
 def balance(network: Network) -> float:
@@ -410,9 +414,11 @@ def balance(network: Network) -> float:
     largest = 0.0
     for inward, outward in layer_norms(network):
         active = active_units(inward * outward)
-        a, b = inward[active], outward[active]
-        largest = max([largest, *(np.abs(a - b) / np.maximum(a, b))])
-    return float(largest)
+        a = inward[active]
+        b = outward[active]
+        if len(a):
+            largest = max(largest, float((np.abs(a - b) / np.maximum(a, b)).max()))
+    return largest
 
 
 def active_units(norms: Array) -> NDArray[np.bool_]:

@@ -4,9 +4,9 @@
 
 1. `margins_of` checks the module, its inputs and labels, and makes them margins with gradients.
 2. `Subject.of` leaves out the parameters that are not trained, and measures the degree.
-3. `Subject.at_margin_1` poses the tangent program of a norm at the module scaled to smallest margin
-   1, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is from
-   where training can end (`multipliers`).
+3. `Subject.at_margin_1` formulates the tangent program of a norm at the module scaled to smallest
+   margin 1, and `Subject.measure` finds its best multipliers, whose `gap` is how far the module is
+   from where training can end (`multipliers`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array, as_finite, pointing_to_the_page
 from implicit_bias.modules import evaluate, homogeneity, multipliers
 from implicit_bias.modules.leading import leading_part, margins_in_the_limit
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.norms.tensors import ParameterNorm, check_parts
 
 NOTHING_TRAINED = (
@@ -38,6 +38,8 @@ NOTHING_TRAINED = (
 LINEAR = 1.0 + 1e-6
 # Parameters at smallest margin 1 may be those of the module times 2 to this power, and back.
 MOST_BITS = 500.0
+# Samples on which a module is refused before all are evaluated.
+FIRST_SAMPLES = 2
 # Samples named in a message.
 NAMED = 5
 
@@ -67,7 +69,7 @@ def margins_of(
     classes: int | None = None,
     norms: Iterable[ParameterNorm] = (),
     homogeneous: Collection[str] | None = None,
-) -> MarginGradients:
+) -> Margins:
     """Check a module, in the modes that it is in, with its samples: the one check there is.
 
     Parameters
@@ -94,28 +96,34 @@ def margins_of(
         Inputs, outputs or labels that do not fit; outputs that are random, depend on the other
         samples of a batch, or are not finite; no parameter to train; a norm of other parts.
     """
-    given = evaluate.as_arguments(inputs, module)
+    arguments = evaluate.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    tensors = evaluate.as_inputs(given, len(given[0]) if given[0].ndim else 0, device)
+    n_samples = len(arguments[0]) if arguments[0].ndim else 0
+    tensors = evaluate.as_inputs(arguments, n_samples, device)
     labels = evaluate.labels_as_array(labels)
     if homogeneous is not None and len(labels) > homogeneity.WATCHED:
         first = tuple(tensor[: homogeneity.WATCHED] for tensor in tensors)
         found = _classes(evaluate.check_outputs(module, first), labels)
-        few = MarginGradients(module, first, labels[: homogeneity.WATCHED], found)
-        _refuse_at_once(few.of_samples(np.arange(homogeneity.FIRST)), homogeneous)
+        few = Margins(module, first, labels[: homogeneity.WATCHED], found)
+        _refuse_at_once(few.of_samples(np.arange(FIRST_SAMPLES)), homogeneous)
     found = _classes(evaluate.check_outputs(module, tensors), labels)
-    gradients = MarginGradients(module, tensors, labels, found if classes is None else classes)
+    if classes is None:
+        classes = found
+    gradients = Margins(module, tensors, labels, classes)
     if not np.isfinite(gradients.outputs(gradients.theta)).all():
+        # The cause is in the inputs, in the weights, or in what the module makes of them.
         for tensor in tensors:
             as_finite(cast(Any, tensor), "an input of the module", tensor.ndim)
         weights = gradients.parameters(gradients.theta).items()
         broken = [name for name, weight in weights if not weight.isfinite().all()]
+        if broken:
+            raise ValueError(
+                f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
+                "diverged: go back to a state before that, and train at a smaller rate, with an "
+                "eps of at least 1e-19 in single precision and in Muon"
+            )
         raise ValueError(
-            f"weights are NaN or infinite in {homogeneity.listed(broken)}, so the training "
-            "diverged: go back to a state before that, and train at a smaller rate, with an eps of "
-            "at least 1e-19 in single precision and in Muon"
-            if broken
-            else "the module's outputs contain NaN or infinity, though its trained weights are "
+            "the module's outputs contain NaN or infinity, though its trained weights are "
             "finite: start from smaller weights"
         )
     for norm in norms:
@@ -141,7 +149,7 @@ def offering_leading(how: str = "pass leading=True") -> Iterator[None]:
         ) from error
 
 
-def _refuse_at_once(few: MarginGradients, names: Collection[str]) -> None:
+def _refuse_at_once(few: Margins, names: Collection[str]) -> None:
     """Refuse a module that is not homogeneous in some parameters on its first samples.
 
     Only where these samples tell: outputs that are finite and not 0, and a gradient in each of the
@@ -178,7 +186,7 @@ def _classes(outputs: Tensor, labels: ArrayLike) -> int | None:
     return classes
 
 
-def alive(gradients: MarginGradients) -> MarginGradients:
+def at_nonzero_outputs(gradients: Margins) -> Margins:
     """Return the margins as they are; where all are 0, at random parameters.
 
     A linear module at 0 does not show its degree, nor what of it is trained.
@@ -197,18 +205,19 @@ def alive(gradients: MarginGradients) -> MarginGradients:
 
 def named(samples: NDArray[np.int64]) -> str:
     """List some samples, the first few of them."""
-    return ", ".join(map(str, samples[:NAMED])) + (", ..." if len(samples) > NAMED else "")
+    more = ", ..." if len(samples) > NAMED else ""
+    return ", ".join(map(str, samples[:NAMED])) + more
 
 
-def without_gradient(gradients: MarginGradients) -> tuple[str, ...]:
+def without_gradient(gradients: Margins) -> tuple[str, ...]:
     """Names of the parameters, not 0, in which a random combination of margins has no gradient."""
     weights = np.random.default_rng(0).random(len(gradients.pairs))
-    gradients = alive(gradients)
+    gradients = at_nonzero_outputs(gradients)
     theta = gradients.parameters(gradients.theta)
     # A parameter that starts at 0 hides those that it is multiplied with, which are trained soon.
-    shown = {
-        name: part if part.any() else evaluate.drawn_like(part) for name, part in theta.items()
-    }
+    shown = dict[str, Tensor]()
+    for name, part in theta.items():
+        shown[name] = part if part.any() else evaluate.drawn_like(part)
     v = gradients.parameters(gradients.combine(gradients.flat(shown), weights))
     return tuple(name for name, part in v.items() if theta[name].any() and not part.any())
 
@@ -219,23 +228,23 @@ class Subject:
 
     Attributes
     ----------
-    gradients : MarginGradients
+    gradients : Margins
         Of the parameters that count.
     degree : float
         L.
-    whole : MarginGradients or None
+    whole : Margins or None
         Of the module itself, where ``gradients`` are those of its leading part.
     """
 
-    gradients: MarginGradients
+    gradients: Margins
     degree: float
-    whole: MarginGradients | None = None
+    whole: Margins | None = None
 
     @classmethod
     @pointing_to_the_page()
     def of(
         cls,
-        gradients: MarginGradients,
+        gradients: Margins,
         names: Collection[str] | None = None,
         degree: float | None = None,
         *,
@@ -245,7 +254,7 @@ class Subject:
 
         Parameters
         ----------
-        gradients : MarginGradients
+        gradients : Margins
             Of all parameters that require a gradient.
         names : collection of str, optional
             The parameters that count, by default those that get a gradient from a sample.
@@ -269,10 +278,10 @@ class Subject:
         gradients = gradients.restricted(names, gradients.theta)
         if leading:
             return cls(*leading_part(gradients, degree), whole=gradients)
-        return cls(gradients, homogeneity.degree_of(alive(gradients), degree))
+        return cls(gradients, homogeneity.degree_of(at_nonzero_outputs(gradients), degree))
 
     @classmethod
-    def known(cls, gradients: MarginGradients, degree: float, *, leading: bool) -> Subject:
+    def known(cls, gradients: Margins, degree: float, *, leading: bool) -> Subject:
         """Take parameters that count, all of them, and a degree that was measured before."""
         if not leading:
             return cls(gradients, degree)
@@ -289,8 +298,11 @@ class Subject:
         if self.whole is None:
             return 0.0
         leading = self.gradients.outputs(self.gradients.theta)
-        difference, size = self.whole.outputs(self.whole.theta) - leading, np.abs(leading).max()
-        return float(np.abs(difference).max() / size) if size > 0 else math.inf
+        rest = self.whole.outputs(self.whole.theta) - leading
+        size = np.abs(leading).max()
+        if not size > 0:
+            return math.inf
+        return float(np.abs(rest).max() / size)
 
     @cached_property
     def margins(self) -> Array:
@@ -304,12 +316,12 @@ class Subject:
         """Whether the margins are linear in all parameters, wherever these are."""
         if self.degree > LINEAR:
             return False
-        first, second = (evaluate.drawn_like(self.gradients.theta, seed) for seed in (0, 1))
-        one, other, both = map(self.gradients.margins, (first, second, first + second))
-        return bool(
-            np.abs(one + other - both).max()
-            <= homogeneity.HOMOGENEITY_TOLERANCE * np.abs(both).max()
-        )
+        first = evaluate.drawn_like(self.gradients.theta, 0)
+        second = evaluate.drawn_like(self.gradients.theta, 1)
+        of_both = self.gradients.margins(first + second)
+        missed = of_both - self.gradients.margins(first) - self.gradients.margins(second)
+        allowed = homogeneity.HOMOGENEITY_TOLERANCE * np.abs(of_both).max()
+        return bool(np.abs(missed).max() <= allowed)
 
     @property
     def min_margin(self) -> float:
@@ -333,7 +345,9 @@ class Subject:
         trained = dict(self.gradients.module.named_parameters())
         double = all(trained[name].dtype == torch.float64 for name in self.gradients.shapes)
         given = ["module" if double else "module.double()", "inputs", "labels", *asked]
-        return f"train_to_limit({', '.join(given + ['leading=True'] * (self.whole is not None))})"
+        if self.whole is not None:
+            given.append("leading=True")
+        return f"train_to_limit({', '.join(given)})"
 
     @property
     def wrong(self) -> NDArray[np.int64]:
@@ -352,7 +366,7 @@ class Subject:
             return math.copysign(root**self.degree, self.min_margin)
 
     def at_margin_1(self, norm: ParameterNorm) -> multipliers.TangentProgram:
-        """Scale the module to smallest margin 1, and pose its tangent program in a norm.
+        """Scale the module to smallest margin 1, and formulate its tangent program in a norm.
 
         Raises
         ------
@@ -360,34 +374,8 @@ class Subject:
             A margin is not positive.
         """
         smallest = self.min_margin
-        if not self.margins.any():
-            if self.itself.margins.any():
-                raise SeparationError(
-                    f"the leading part of the module, of degree {self.degree:.4g}, is 0 at these "
-                    "parameters (a low-rank update before its first step, say), so no scaling of "
-                    "it has margin 1: train on"
-                )
-            raise SeparationError(
-                "all margins are 0, so no scaling of the module has margin 1: are all its units "
-                "dead, or its last weights 0? Start from other weights"
-            )
         if not (smallest > 0 and np.isfinite(self.margins).all()):
-            wrong = self.wrong
-            only = np.setdiff1d(wrong, self.itself.wrong)
-            if len(only):
-                raise SeparationError(
-                    f"the leading part of the module misclassifies {len(only)} of "
-                    f"{len(self.gradients.labels)} samples (samples {named(only)}) that the module "
-                    f"itself does not; the rest is {self.rest:.3g} of the leading part: train "
-                    f"longer, by {self.training_call()} say, for the leading part decides in the "
-                    "limit. That may take many calls: it is on the way while the rest falls"
-                )
-            raise SeparationError(
-                f"{len(wrong)} of {len(self.gradients.labels)} samples are on the wrong side "
-                f"(samples {named(wrong)}; smallest margin {smallest:.3g}), so no scaling of the "
-                "module has margin 1 and there is no gap: train until all are right, or leave "
-                "these samples out"
-            )
+            raise SeparationError(self._why_not_separating())
         exponent = math.log2(smallest) / self.degree
         spread = math.log2(float(self.margins.max())) - math.log2(smallest)
         if max(abs(exponent), spread) > MOST_BITS:
@@ -397,10 +385,40 @@ class Subject:
                 "use layers whose outputs grow with the parameters, not with a small power of "
                 "them, and inputs that are less far apart in size",
             )
-        theta = multipliers.at_margin_1(self.gradients.theta, self.degree, smallest)
         scale = smallest ** (1.0 / self.degree)
+        theta = self.gradients.theta / scale
         margins = self.margins / smallest
         return multipliers.TangentProgram(self.gradients, theta, self.degree, norm, margins, scale)
+
+    def _why_not_separating(self) -> str:
+        """Say which margins are not positive, and what to do."""
+        if not self.margins.any():
+            if self.itself.margins.any():
+                return (
+                    f"the leading part of the module, of degree {self.degree:.4g}, is 0 at these "
+                    "parameters (a low-rank update before its first step, say), so no scaling of "
+                    "it has margin 1: train on"
+                )
+            return (
+                "all margins are 0, so no scaling of the module has margin 1: are all its units "
+                "dead, or its last weights 0? Start from other weights"
+            )
+        wrong = self.wrong
+        n_samples = len(self.gradients.labels)
+        only = np.setdiff1d(wrong, self.itself.wrong)
+        if len(only):
+            return (
+                f"the leading part of the module misclassifies {len(only)} of {n_samples} samples "
+                f"(samples {named(only)}) that the module itself does not; the rest is "
+                f"{self.rest:.3g} of the leading part: train longer, by {self.training_call()} "
+                "say, for the leading part decides in the limit. That may take many calls: it is "
+                "on the way while the rest falls"
+            )
+        return (
+            f"{len(wrong)} of {n_samples} samples are on the wrong side (samples {named(wrong)}; "
+            f"smallest margin {self.min_margin:.3g}), so no scaling of the module has margin 1 and "
+            "there is no gap: train until all are right, or leave these samples out"
+        )
 
     def measure(self, norm: ParameterNorm, deadline: Deadline = NEVER) -> multipliers.Multipliers:
         """Find the best multipliers of the module at smallest margin 1; see `best_multipliers`."""

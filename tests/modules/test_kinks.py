@@ -1,6 +1,7 @@
 """The gap of weights that are on kinks of their ReLU units, or beside them."""
 
 import math
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -36,8 +37,8 @@ def at_a_kkt_point(c: float) -> tuple[nn.Module, Array, list[int]]:
     return frozen(module, "2.weight"), X, [1, -1]
 
 
-def best_of(module: nn.Module, X: Array, y: object, norm: str = "l2") -> Multipliers:
-    return Subject.of(margins_of(module, X, y)).measure(PARAMETER_NORMS[norm])  # type: ignore[arg-type]
+def best_of(module: nn.Module, X: Array, y: Any, norm: str = "l2") -> Multipliers:
+    return Subject.of(margins_of(module, X, y)).measure(PARAMETER_NORMS[norm])
 
 
 @pytest.mark.every(3)
@@ -47,24 +48,16 @@ def test_a_kkt_point_on_kinks_is_one_across_them(c: float) -> None:
     best = best_of(module, X, y)
     assert best.gap > c**2 / 2
     assert gap_across_kinks(best) <= NEAR
-    found = diagnose(module, X, y)
-    assert found.on_kinks
-    assert found.gap_across_kinks <= NEAR
-    assert "across kinks" in found.verdict
-    assert "far" not in found.verdict
-    assert "across kinks" in found._repr_html_()
+    assert diagnose(module, X, y).gap_across_kinks <= NEAR
 
 
-@pytest.mark.slow
 def test_other_points_on_kinks_are_none() -> None:
     """The norm of w could fall, though it is on its kink."""
     module, X, y = at_a_kkt_point(0.5)
     with torch.no_grad():
         module.get_parameter("0.weight")[0] *= 2.0
     best = best_of(module, X, y)
-    assert gap_across_kinks(best) > 0.1
-    found = diagnose(module, X, y)
-    assert found.gap_across_kinks <= found.gap
+    assert 0.1 < gap_across_kinks(best) <= best.gap
 
 
 def test_smooth_modules_have_one_gap() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 from example_modules import Computed, drawn, layers, linear, seeded
 from implicit_bias.modules.layer_products import LayerProducts, WatchedProducts
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 
 N, CLASSES = 7, 3
 
@@ -60,7 +60,7 @@ def test_gram_of_a_module(name: str) -> None:
     build, shape, expected = CASES[name]
     torch.manual_seed(0)
     module, inputs = build(), torch.randn(N, *shape, dtype=torch.float64)
-    gradients = MarginGradients(module, (inputs,), np.arange(N) % CLASSES, CLASSES)
+    gradients = Margins(module, (inputs,), np.arange(N) % CLASSES, CLASSES)
     parameters = {
         k: part.clone().requires_grad_()
         for k, part in gradients.parameters(gradients.theta).items()
@@ -81,7 +81,7 @@ def test_gram_of_a_module(name: str) -> None:
 def test_a_homogeneous_module_has_one_gram_matrix_at_all_scales() -> None:
     """As f(c theta) / c^L is f(theta): L is 2 without biases."""
     module = seeded(layers(4, 6, CLASSES), 1)
-    plain = MarginGradients(module, (drawn(N, 4),), np.arange(N) % CLASSES, CLASSES)
+    plain = Margins(module, (drawn(N, 4),), np.arange(N) % CLASSES, CLASSES)
     chosen = np.arange(len(plain.pairs))
     J = plain.rows(plain.theta, chosen)
     for scale in (2.0**-3, 2.0**40):  # powers of two, which do not round

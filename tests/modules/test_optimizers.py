@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR
 from diagnosis.test_random_modules import OVER, WITHIN, Case, Rules, by_cvxpy
 from example_modules import Square, drawn, known, layers, linear, own_labels, seeded
 from implicit_bias import diagnose
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.multipliers import best_multipliers
-from implicit_bias.modules.optimizers import OptimizerError, geometry_of
+from implicit_bias.modules.optimizers import OptimizerError, geometry_of, left_out
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ComposedNorm
 from implicit_bias.training.optimizers import SignDescent
@@ -118,7 +118,6 @@ def test_the_norm_of_optimizers_is_that_of_their_rules(name: str, outputs: int) 
     module = network(outputs)
     labels = own_labels(module, X)
     found = diagnose(module, X, labels, optimizer=build(module))
-    assert found.warnings == ()
     assert found.method == "exact"
     expected = by_cvxpy(
         Case(module, X, labels, 3), rules, OVER["l2" if "sgd" in name else "hybrid"]
@@ -138,7 +137,6 @@ def test_trainings_in_the_norm_go_to_its_kkt_points(name: str) -> None:
     assert after.gap < 1e-4 < before.gap
     assert after.norm == norm.name
     assert all(gap > after.gap for key, gap in after.gaps.items() if key != norm.name)
-    assert after.trained_by in after._repr_html_()
 
 
 @pytest.mark.parametrize("scale", [{}, {"0.weight": 0.3}, {"0.weight": 2.0, "2.weight": 0.5}])
@@ -147,7 +145,7 @@ def test_scales_are_a_change_of_units(scale: dict[str, float]) -> None:
     module = network()
     optimizer = Adam(groups(module, scale.get("0.weight", 1.0), scale.get("2.weight", 1.0)))
     norm = geometry_of(optimizer, module).norm
-    program = Subject(MarginGradients(module, (X,), own_labels(module, X)), 3.0).at_margin_1(norm)
+    program = Subject(Margins(module, (X,), own_labels(module, X)), 3.0).at_margin_1(norm)
     best = best_multipliers(program)
     rng = np.random.default_rng(0)
     parts = program.gradients.parameters(torch.tensor(rng.normal(size=len(program.theta))))
@@ -167,7 +165,7 @@ class SignSGD(Optimizer):
 @pytest.mark.parametrize("kind", ["l2", "linf"])
 def test_scales_of_parts_are_those_of_their_tensors(kind: str) -> None:
     module = network()
-    gradients = MarginGradients(module, (X,), own_labels(module, X))
+    gradients = Margins(module, (X,), own_labels(module, X))
     plain = PARAMETER_NORMS[kind]
     by_name, by_part = (
         best_multipliers(
@@ -190,7 +188,6 @@ def drifting(module: nn.Module) -> list[Optimizer]:
     return several
 
 
-@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("build", "match"),
     [
@@ -215,44 +212,35 @@ def drifting(module: nn.Module) -> list[Optimizer]:
     ],
 )
 def test_optimizers_without_a_known_norm_are_refused(build: Any, match: str) -> None:
-    """A norm that is given is measured nevertheless, with a warning."""
     module = network()
-    labels, optimizer = own_labels(module, X), build(module)
-    with pytest.raises(OptimizerError, match=match) as refused:
-        diagnose(module, X, labels, optimizer=optimizer)
-    if "known" in match:
-        assert 'norm={"out": "linf", "": "spectral"}' in str(refused.value)
-    with pytest.warns(UserWarning, match=match):
-        found = diagnose(module, X, labels, norm="linf", optimizer=optimizer)
-    assert (found.norm, found.trained_by) == ("linf", "")
+    with pytest.raises(OptimizerError, match=match):
+        geometry_of(build(module), module)
 
 
-def test_what_is_no_optimizer_is_refused() -> None:
-    for wrong in ([], ["adam", "sgd"], [Adam, Adam]):
-        with pytest.raises(TypeError, match="optimizers"):
-            diagnose(network(), X, own_labels(network(), X), optimizer=wrong)
+@pytest.mark.parametrize("wrong", [[], ["adam", "sgd"], [Adam, Adam]])
+def test_what_is_no_optimizer_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match="optimizers"):
+        geometry_of(wrong, network())
 
 
-@pytest.mark.slow
-def test_what_optimizers_say_of_the_training() -> None:
+def test_parameters_that_no_optimizer_moves() -> None:
+    """They are left out; what is frozen counts for nobody; of a copy all is known."""
     module = network()
-    labels, several = own_labels(module, X), muon_and_adam(module)
-    with pytest.warns(UserWarning, match="not among"):
-        assert diagnose(module, X, labels, optimizer=several[:1]).excluded == ("2.weight",)
-    said = diagnose(module, X, labels, optimizer=several)
-    assert said.norm == "weighted linf/spectral"
-    assert "beta2 0.999" in said.trained_by
-    with pytest.warns(UserWarning, match="norm= out"):
-        diagnose(module, X, labels, norm="spectral", optimizer=several)
-    for kind, aim in ((torch.optim.Muon, "values up to 10 times"), (SGD, "0.05 times the squared")):
-        decayed = kind(module.parameters(), weight_decay=0.1)
-        with pytest.warns(UserWarning, match=f"weight decay.*{aim}"):
-            diagnose(module, X, labels, optimizer=decayed)
-    frozen = next(module.parameters()).requires_grad_(False)  # does not count, whoever holds it
+    several = muon_and_adam(module)
+    assert left_out(module, several[:1]) == ("2.weight",)
+    assert left_out(module, several) == left_out(module, Adam) == ()
+    assert geometry_of(several, module).norm.name == "weighted linf/spectral"
+    frozen = next(module.parameters()).requires_grad_(False)
     several[0] = SGD([frozen], lr=0.0)
-    assert diagnose(module, X, labels, optimizer=several).norm == "linf"
+    assert geometry_of(several, module).norm.name == "linf"
     copied = SGD(network().parameters(), lr=0.1)
-    assert diagnose(network(), X, labels, optimizer=copied).norm == "l2"
+    assert geometry_of(copied, network()).norm.name == "l2"
+    assert left_out(network(), copied) == ()
+
+
+@pytest.mark.parametrize("named", ["adam", "AdamW", Adam, [NAdam]])
+def test_an_optimizer_by_name_or_class_has_one_rate(named: object) -> None:
+    assert geometry_of(named, network()).norm is PARAMETER_NORMS["linf"]
 
 
 class Polar(torch.optim.Muon):

@@ -22,7 +22,7 @@ from example_modules import (
     set_weights,
 )
 from implicit_bias.base.validation import Array
-from implicit_bias.modules.margin_gradients import MarginGradients
+from implicit_bias.modules.margins import Margins
 from implicit_bias.modules.stationarity import Stationarity, balance, kkt_measure, stationarity
 from implicit_bias.networks import GLN, FrozenGateReLU, Network, ReLUNetwork
 from implicit_bias.problem.gating import HyperplaneContexts
@@ -274,7 +274,7 @@ def test_the_gap_is_that_of_the_svm_on_the_gradients(name: str) -> None:
     module, inputs, y = generic(build)
     found = stationarity(module, inputs, y)
     assert found.degree == degree
-    gradients = MarginGradients(module, inputs, y)
+    gradients = Margins(module, inputs, y)
     theta = gradients.theta * found.min_margin ** (-1 / degree)
     J = gradients.rows(theta, np.arange(N))
     np.testing.assert_allclose(J @ theta.numpy(), degree * found.margins, rtol=1e-6)

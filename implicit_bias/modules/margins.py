@@ -1,0 +1,459 @@
+r"""Margins of any module, and their gradients J, as an operator that never holds J.
+
+A margin belongs to a pair of a sample and a rival of its label (`problem.constraints`):
+
+    two labels, outputs (N,) or (N, 1):    q_n  = y_n f(x_n)
+    K classes, outputs (N, K):             q_nk = f_{y_n}(x_n) - f_k(x_n),  k != y_n
+
+===========  ==========  =========================================================================
+symbol       shape       meaning
+===========  ==========  =========================================================================
+theta        (P,)        the trained parameters, one after the other
+q            (n,)        margins of all pairs: n = N, or N (K - 1), sample by sample
+J            (n, P)      their gradients
+lambda       (n,)        a weight a pair
+===========  ==========  =========================================================================
+
+MNIST with N = 1,000 and ten classes has 9,000 pairs, so with 200,000 parameters J takes 14 GB. What
+is needed of it costs a few passes through the module:
+
+- J' lambda is one backward pass: lambda enters through the K numbers a sample that the outputs are
+  multiplied with;
+- J w is the transpose of that, a backward pass through the backward pass, which works wherever the
+  module can be differentiated twice;
+- J J' of some pairs is a sum over the parameters. The gradient in weights of a linear layer or a
+  convolution is a sum of outer products delta a' over positions, whose inner products need no
+  gradient (`layer_products`); delta of all pairs is a backward pass a rival. The rows of all other
+  parameters are computed in blocks (`vmap`).
+
+All is in float64, whatever the module's own precision, and leaves the module as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.func import grad, vmap
+
+from implicit_bias.base.validation import Array, as_class_labels, as_labels
+from implicit_bias.modules.evaluate import as_inputs, evaluate, values_of
+from implicit_bias.modules.layer_products import GRADIENT_ENTRIES, LayerProducts, WatchedProducts
+from implicit_bias.modules.torch_errors import defined, differentiated, hindrance, hooked
+from implicit_bias.problem import BLOCK
+from implicit_bias.problem.constraints import Constraints
+
+__all__ = ["NO_PARAMETER", "Margins", "differentiated"]
+
+# Largest share by which outer products may miss the gradients they stand for, by rounding.
+FACTOR_TOLERANCE = 1e-9
+NO_PARAMETER = (
+    "the module has no parameter that requires a gradient: call requires_grad_(True) on what is "
+    "trained, or on the whole module"
+)
+
+
+class Margins:
+    """Margins q(theta) of a module as a function of its trained parameters, in float64.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Any module that treats its samples one by one.
+    inputs : tuple of Tensor or ndarray
+        Its arguments, each with the samples as first axis.
+    labels : array_like of shape (N,)
+        -1 and +1, or 0 .. K - 1.
+    classes : int, optional
+        K; None with labels -1 and +1.
+    names : collection of str, optional
+        The parameters that theta consists of, by default all that require a gradient. All others
+        are constants.
+    at : mapping from name to Tensor, optional
+        Values of parameters and buffers; where not given, the module's own.
+    scaled : (float, float)
+        c and L: the margins are those of f(c theta) / c^L, by default of f itself; see `leading`.
+
+    Raises
+    ------
+    ValueError
+        Inputs of different lengths, other labels, no parameter, or outputs of another number.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (N,)
+        As given, checked.
+    pairs : Constraints
+        The pairs that have margins, sample by sample.
+    combinations : Tensor of shape (N, K - 1, K) or (N, 1, 1)
+        C with q_nk = <c_nk, f(x_n)>.
+    rivals : int
+        K - 1, the number of pairs of each sample; 1 with two labels.
+    theta : Tensor of shape (P,)
+        The parameters as they are.
+    shapes : dict from name to torch.Size
+        Their shapes, in the order of theta.
+    entries : int
+        Entries of a block of per-sample gradients; at most a few blocks exist at a time.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: tuple[Tensor | Array, ...],
+        labels: ArrayLike,
+        classes: int | None = None,
+        *,
+        names: Collection[str] | None = None,
+        at: Mapping[str, Tensor] | None = None,
+        scaled: tuple[float, float] = (1.0, 0.0),
+    ) -> None:
+        # --- theta, and what is constant
+        values = values_of(module) | dict(at or {})
+        trained = dict[str, Tensor]()
+        self.frozen = list[str]()
+        for name, parameter in module.named_parameters():
+            if not parameter.requires_grad:
+                self.frozen.append(name)
+            counts = parameter.requires_grad if names is None else name in names
+            if counts and parameter.numel():
+                trained[name] = values[name]
+        if not trained:
+            raise ValueError(NO_PARAMETER)
+        self.module = module
+        self.constants = {name: value for name, value in values.items() if name not in trained}
+        self.buffers = [name for name, _ in module.named_buffers()]
+        self.shapes = {name: part.shape for name, part in trained.items()}
+        self.theta = torch.cat([part.reshape(-1) for part in trained.values()])
+        self.scaled = scaled
+        self.entries = GRADIENT_ENTRIES
+
+        # --- samples and pairs
+        n_samples = len(inputs[0])
+        if classes is None:
+            self.labels = as_labels(labels, n_samples)
+        else:
+            self.labels = as_class_labels(labels, n_samples, classes)[0]
+        self.classes = classes
+        self.inputs = as_inputs(inputs, n_samples, self.theta.device)
+        self.pairs = Constraints.of_labels(self.labels, classes, intercept=False)
+        combinations = self.pairs.labels.toarray().reshape(n_samples, -1, self.pairs.width)
+        self.combinations = torch.tensor(combinations, device=self.theta.device)
+        self.rivals = combinations.shape[1]
+
+    def restricted(self, names: Collection[str], theta: Tensor) -> Margins:
+        """Return the same margins as a function of some parameters, all others as in theta (P,)."""
+        # What becomes a constant is no longer scaled in the evaluation.
+        scale = self.scaled[0]
+        at = dict(self.constants)
+        for name, part in self.parameters(theta).items():
+            at[name] = part if name in names else scale * part
+        return self._again(names, at, self.scaled)
+
+    def reread(self) -> Margins:
+        """Return the margins at the parameters that the module has by now.
+
+        Raises
+        ------
+        ValueError
+            Parameters or buffers have come, have gone, have other shapes or were frozen or thawed.
+        """
+        now = self._again(self.shapes, {}, self.scaled)
+        before = self.shapes, self.constants.keys(), self.frozen
+        if (now.shapes, now.constants.keys(), now.frozen) != before:
+            raise ValueError(
+                "the module has, or trains, other parameters than those that were measured before: "
+                "measure it anew, with another Recorder"
+            )
+        return now
+
+    def at_scale(self, scale: float, degree: float) -> Margins:
+        """Return the margins of f(c theta) / c^L, as a function of the same parameters theta."""
+        at = {**self.constants, **self.parameters(self.theta)}
+        return self._again(self.shapes, at, (scale, degree))
+
+    def of_samples(self, samples: NDArray[np.int64]) -> Margins:
+        """Return the margins of some samples alone, as a function of the same parameters."""
+        found = copy(self)
+        found.labels = self.labels[samples]
+        found.pairs = Constraints.of_labels(found.labels, self.classes, intercept=False)
+        rows = torch.tensor(samples, device=self.theta.device)
+        found.inputs = self._inputs(rows)
+        found.combinations = self.combinations[rows]
+        return found
+
+    def _again(
+        self, names: Collection[str], at: Mapping[str, Tensor], scaled: tuple[float, float]
+    ) -> Margins:
+        labels, classes = self.labels, self.classes
+        return Margins(self.module, self.inputs, labels, classes, names=names, at=at, scaled=scaled)
+
+    def parameters(self, theta: Tensor) -> dict[str, Tensor]:
+        """View a vector (P,) as the parameters, by name."""
+        parts = torch.split(theta, [shape.numel() for shape in self.shapes.values()])
+        return {
+            name: part.reshape(shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
+
+    def flat(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Undo `parameters`."""
+        return torch.cat([parameters[name].reshape(-1) for name in self.shapes])
+
+    # --- margins, J' lambda and J w, in blocks of samples
+
+    def outputs(self, theta: Tensor) -> Array:
+        """Compute the outputs (N, K), or (N, 1)."""
+        with torch.no_grad(), defined():
+            parts = [self.outputs_at(theta, *self._inputs(rows)) for rows in self._blocks()]
+        return torch.cat(parts).cpu().numpy()
+
+    def outputs_at(self, theta: Tensor, *inputs: Tensor) -> Tensor:
+        """Compute the outputs (m, K), or (m, 1), of other inputs, in one batch."""
+        return self._scaled_outputs(self.parameters(theta), inputs)
+
+    def margins(self, theta: Tensor) -> Array:
+        """Margins q (n,) of all pairs."""
+        return self.pairs.margins(self.outputs(theta))
+
+    def combine(self, theta: Tensor, weights: Array) -> Tensor:
+        """J' lambda, shape (P,), without J."""
+        table = torch.tensor(weights, device=theta.device).reshape(len(self.combinations), -1)
+        leaf = theta.detach().requires_grad_()
+        total = torch.zeros_like(leaf)
+        with differentiated(self.module), torch.enable_grad():
+            for rows in self._blocks():
+                combined = (table[rows] * self._margins(rows, leaf)).sum()
+                total += _derivative(combined, leaf)
+        return total
+
+    def slopes(self, theta: Tensor, direction: Tensor) -> Array:
+        """J w, shape (n,), of a direction w (P,), without J.
+
+        J' lambda is linear in lambda, so J w is the gradient of <J' lambda, w> in lambda, anywhere.
+        """
+        if hooked(self.module):
+            raise ValueError(f"the module cannot be differentiated: {hindrance(self.module)}")
+        leaf = theta.detach().requires_grad_()
+        parts = list[Tensor]()
+        with differentiated(self.module), torch.enable_grad():
+            for rows in self._blocks():
+                margins = self._margins(rows, leaf)
+                weights = torch.zeros_like(margins).requires_grad_()
+                transpose = _derivative((weights * margins).sum(), leaf, create_graph=True)
+                parts.append(_derivative((transpose * direction).sum(), weights))
+        found = torch.cat(parts).reshape(-1)
+        if not found.isfinite().all():  # at 0 second derivatives of a root are not
+            places = torch.arange(len(found), device=theta.device)
+            found = torch.cat([rows @ direction for rows in self._rows(theta, places)])
+        return found.cpu().numpy()
+
+    def _margins(self, rows: slice, theta: Tensor) -> Tensor:
+        """Margins (m, K - 1) of some samples."""
+        outputs = self.outputs_at(theta, *self._inputs(rows))
+        return torch.einsum("nrk,nk->nr", self.combinations[rows], outputs)
+
+    def _inputs(self, rows: slice | Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor[rows] for tensor in self.inputs)
+
+    def _scaled_outputs(
+        self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Compute the outputs (m, K) of f(c theta) / c^L."""
+        scale, degree = self.scaled
+        if scale == 1.0:
+            return self._outputs(parameters, inputs)
+        scaled = {name: scale * part for name, part in parameters.items()}
+        return self._outputs(scaled, inputs) * scale**-degree
+
+    def _outputs(self, parameters: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+        """Compute the outputs (m, K) of f itself."""
+        # Into a copy a forward pass may write, a counter say; torch forbids it into anything else.
+        written = {name: self.constants[name].clone() for name in self.buffers}
+        outputs = evaluate(self.module, {**self.constants, **written, **parameters}, inputs)
+        width = self.pairs.width
+        if outputs.numel() != width * len(inputs[0]):
+            raise ValueError(
+                f"the module must have {width} output(s) for each sample, got shape "
+                f"{tuple(outputs.shape)} for {len(inputs[0])} samples"
+            )
+        return outputs.reshape(-1, width).double()
+
+    def _blocks(self) -> Iterator[slice]:
+        for start in range(0, len(self.combinations), BLOCK):
+            yield slice(start, start + BLOCK)
+
+    # --- rows of J, and J J' of some pairs
+
+    def rows(self, theta: Tensor, chosen: NDArray[np.int64]) -> Array:
+        """J (m, P) of some pairs, for few of them."""
+        places = torch.tensor(chosen, device=theta.device)
+        return torch.cat([*self._rows(theta, places)]).cpu().numpy()
+
+    def _rows(self, theta: Tensor, places: Tensor) -> Iterator[Tensor]:
+        """J of some pairs, block by block."""
+        for block in torch.split(places, max(1, self.entries // len(theta))):
+            yield self._gradients(theta, block, dict.fromkeys(self.shapes, 1.0))
+
+    def gram(
+        self,
+        theta: Tensor,
+        chosen: NDArray[np.int64],
+        scale: Mapping[str, float] | None = None,
+        others: NDArray[np.int64] | None = None,
+    ) -> Array:
+        """J S^2 J' (m, k) of some pairs and others, by default the same ones.
+
+        S are scales of the parameters by name, 1 if not given.
+        """
+        if others is None:
+            others = chosen
+        scale = scale or {}
+        m = len(chosen)
+        places = torch.tensor(np.append(chosen, others), device=theta.device)
+        products = self._layer_products(theta, places)
+        rest = {name: scale.get(name, 1.0) for name in self.shapes if name not in products}
+        gram = self._gram_by_rows(theta, places[:m], places[m:], rest)
+        for name, of_layer in products.items():
+            scaled = of_layer.times(scale.get(name, 1.0))
+            gram += scaled.of(slice(m)).gram(scaled.of(slice(m, None)))
+        return gram.cpu().numpy()
+
+    def _gram_by_rows(
+        self, theta: Tensor, places: Tensor, others: Tensor, scales: Mapping[str, float]
+    ) -> Tensor:
+        """J S^2 J' (m, k) of the gradients in the parameters that have scales, in blocks."""
+        gram = torch.zeros(len(places), len(others), dtype=theta.dtype, device=theta.device)
+        if not scales:
+            return gram
+        size = max(1, self.entries // sum(self.shapes[name].numel() for name in scales))
+        for here, rows in zip(torch.split(gram, size), torch.split(places, size), strict=True):
+            first = self._gradients(theta, rows, scales)
+            parts = torch.split(here, size, dim=1)
+            for part, columns in zip(parts, torch.split(others, size), strict=True):
+                same = columns.equal(rows)
+                second = first if same else self._gradients(theta, columns, scales)
+                torch.mm(first, second.T, out=part)
+        return gram
+
+    def _gradients(self, theta: Tensor, places: Tensor, scales: Mapping[str, float]) -> Tensor:
+        """Gradients (m, P') of some margins in the parameters that have scales, times these."""
+        parameters = self.parameters(theta)
+        point = {name: parameters.pop(name) for name in scales}
+
+        def margin(point: dict[str, Tensor], combination: Tensor, *sample: Tensor) -> Tensor:
+            single = tuple(tensor[None] for tensor in sample)
+            return combination @ self._scaled_outputs({**parameters, **point}, single)[0]
+
+        combinations = self.combinations.reshape(-1, self.pairs.width)[places]
+        arguments = (combinations, *self._inputs(places // self.rivals))
+        over_pairs = (None, *[0] * len(arguments))
+        with differentiated(self.module):
+            found = vmap(grad(margin), in_dims=over_pairs)(point, *arguments)
+        parts = list[Tensor]()
+        for name, scale in scales.items():
+            parts.append(scale * found[name].detach().reshape(len(places), -1))
+        return torch.cat(parts, dim=1)
+
+    # --- gradients that are sums of outer products
+
+    def _layer_products(self, theta: Tensor, places: Tensor) -> dict[str, LayerProducts]:
+        """Gradients of some margins that are sums of outer products, by parameter.
+
+        They are those for which the module was seen to multiply with the parameter, and for which
+        the outer products are the gradient of a random combination of margins: they are not where
+        the parameter is used elsewhere, too.
+        """
+        samples = places // self.rivals
+        rivals = places % self.rivals
+        blocks = samples // BLOCK
+        found = list[dict[str, LayerProducts]]()
+        order = list[Tensor]()
+        for block in torch.unique(blocks).tolist():
+            here = torch.nonzero(blocks == block)[:, 0]
+            order.append(here)
+            found.append(self._products_of_block(theta, block, samples[here], rivals[here]))
+        return joined(found, torch.cat(order).argsort())
+
+    def _products_of_block(
+        self, theta: Tensor, block: int, samples: Tensor, rivals: Tensor
+    ) -> dict[str, LayerProducts]:
+        """`_layer_products` of pairs of the samples of one block.
+
+        The forward pass is that of `combine`: with other samples beside them, rounding might put
+        some on the other side of a kink.
+        """
+        # --- a forward pass that is watched; the module multiplies with c W, so that the gradient
+        # in W is c times that in what it sees
+        rows = slice(block * BLOCK, (block + 1) * BLOCK)
+        scale, degree = self.scaled
+        parameters = dict[str, Tensor]()
+        for name, part in self.parameters(theta).items():
+            parameters[name] = (scale * part.detach()).requires_grad_()
+        with torch.enable_grad(), WatchedProducts(parameters) as watched:
+            outputs = self._outputs(parameters, self._inputs(rows))
+            margins = torch.einsum("nrk,nk->nr", self.combinations[rows], outputs)
+            margins = margins * scale ** (1.0 - degree)
+        calls = watched.of_samples(len(margins))
+        if not calls:
+            return {}
+        results = [call.result for call in calls.values()]
+
+        # --- delta of all pairs: a backward pass for each rival
+        used, place = torch.unique(samples - rows.start, return_inverse=True)
+        rivals_here = torch.unique(rivals).tolist()
+        slopes = dict[str, Tensor]()
+        for rival in rivals_here:
+            of_rival = rivals == rival
+            deltas = _derivatives(margins[:, rival].sum(), results)
+            for (name, call), delta in zip(calls.items(), deltas, strict=True):
+                table = call.table(delta[used])
+                if name not in slopes:
+                    slopes[name] = table.new_empty(len(samples), *table.shape[1:])
+                slopes[name][of_rival] = table[place[of_rival]]
+
+        # --- those that are the gradients of a random combination
+        weights = torch.rand(margins.shape, generator=torch.Generator().manual_seed(0)).to(theta)
+        combined = (weights[:, rivals_here] * margins[:, rivals_here]).sum()
+        summed = _derivatives(combined, results)
+        exact = _derivatives(combined, [parameters[name] for name in calls])
+        found = dict[str, LayerProducts]()
+        for (name, call), delta, true in zip(calls.items(), summed, exact, strict=True):
+            missed = torch.linalg.norm(call.gradient(delta) - true.reshape(-1))
+            if missed <= FACTOR_TOLERANCE * torch.linalg.norm(true):
+                given = call.patches(call.given.detach()[used])
+                found[name] = LayerProducts(slopes[name], given, place)
+        return found
+
+
+def joined(parts: Sequence[Mapping[str, LayerProducts]], order: Tensor) -> dict[str, LayerProducts]:
+    """Put the pairs of several parts after one another, of the parameters that all of them have."""
+    found = dict[str, LayerProducts]()
+    for name in parts[0]:
+        if all(name in part for part in parts):
+            found[name] = LayerProducts.joined([part[name] for part in parts], order)
+    return found
+
+
+# Not by `vjp` or `grad_outputs`, for which torch imports its compiler: a second or two.
+
+
+def _derivative(total: Tensor, of: Tensor, *, create_graph: bool = False) -> Tensor:
+    """Gradient of a number, which may depend on nothing."""
+    if not total.requires_grad:
+        return torch.zeros_like(of)
+    (found,) = torch.autograd.grad(
+        total, of, create_graph=create_graph, allow_unused=True, materialize_grads=True
+    )
+    return found
+
+
+def _derivatives(total: Tensor, of: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of a number whose graph is needed again."""
+    return torch.autograd.grad(
+        total, of, retain_graph=True, allow_unused=True, materialize_grads=True
+    )

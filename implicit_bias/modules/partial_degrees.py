@@ -1,0 +1,106 @@
+"""Degrees of the outputs of a module in some of its parameters, others held fast or at 0.
+
+Powers of 2 scale homogeneous arithmetic without rounding, so the scales are 1/2, 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from torch import Tensor
+
+from implicit_bias.base.validation import Array
+from implicit_bias.modules.margins import Margins
+
+# Largest share by which what is homogeneous may miss its degree, by rounding.
+HOMOGENEITY_TOLERANCE = 1e-6
+
+
+def scaled_outputs(gradients: Margins, scales: Mapping[str, float]) -> Array:
+    """Compute the outputs (N, K) with some parameters scaled."""
+    parts = gradients.parameters(gradients.theta).items()
+    scaled = {name: scales.get(name, 1.0) * part for name, part in parts}
+    return gradients.outputs(gradients.flat(scaled))
+
+
+def degree_in(gradients: Margins, names: Collection[str], at_0: Collection[str] = ()) -> float:
+    """Degree of all outputs together in some parameters, others at 0; nan where there is none."""
+    return float(degrees_in(gradients, names, at_0, by_sample=False)[0])
+
+
+@np.errstate(divide="ignore", invalid="ignore")  # of outputs that are 0: nan
+def degrees_in(
+    gradients: Margins, names: Collection[str], at_0: Collection[str] = (), *, by_sample: bool
+) -> Array:
+    """Degrees of the outputs of each sample, (N,), or of all together, (1,); nan without."""
+    scaled = list[Array]()
+    for scale in (0.5, 1.0, 2.0):
+        scales = dict.fromkeys(names, scale) | dict.fromkeys(at_0, 0.0)
+        outputs = scaled_outputs(gradients, scales)
+        scaled.append(outputs if by_sample else outputs.reshape(1, -1))
+    down, original, up = scaled
+    size = np.abs(original).max(axis=1)
+    most = np.abs(up).max(axis=1)
+    factor = most / size
+    error_up = np.abs(up - factor[:, None] * original).max(axis=1) / most
+    error_down = np.abs(factor[:, None] * down - original).max(axis=1) / size
+    fits = (np.maximum(error_up, error_down) <= HOMOGENEITY_TOLERANCE) & down.any(axis=1)
+    return np.where(fits, np.log2(factor), np.nan)
+
+
+def degree_without(gradients: Margins, names: Collection[str]) -> float:
+    """Degree with some parameters at 0; 0 where the rest is not homogeneous, or nothing."""
+    return float(np.nan_to_num(degree_in(gradients, gradients.shapes.keys() - names, names)))
+
+
+@np.errstate(divide="ignore", invalid="ignore")  # where all are 0: nan
+def deviation_of(found: Array, expected: Array) -> float:
+    """Largest difference, relative to the largest value."""
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+# --- parameters of degree 0 ----------------------------------------------------------------------
+
+
+def of_degree_0(gradients: Margins) -> tuple[str, ...]:
+    """Names of the parameters, not 0, whose size changes no output, as directions do.
+
+    Alone, or with all others of the same part: weight and bias in front of a layer norm. By Euler's
+    identity <W, grad q> = 0 in these, which one backward pass tells of a random combination of the
+    margins. Only those of which it holds are scaled.
+    """
+    theta = gradients.parameters(gradients.theta)
+    v = gradient_of_combination(gradients)
+    terms = {name: theta[name] * v[name] for name in theta}
+
+    def has_degree_0(names: list[str]) -> bool:
+        product = sum(float(terms[name].sum()) for name in names)
+        size = sum(float(terms[name].abs().sum()) for name in names)
+        if abs(product) > HOMOGENEITY_TOLERANCE * size:  # not where it is nan
+            return False
+        return abs(degree_in(gradients, names)) <= HOMOGENEITY_TOLERANCE
+
+    parts = dict[str, list[str]]()
+    for name in theta:
+        parts.setdefault(name.rpartition(".")[0], []).append(name)
+    found = list[str]()
+    for names in parts.values():
+        for name in names:
+            if theta[name].any() and (has_degree_0([name]) or has_degree_0(names)):
+                found.append(name)
+    return tuple(found)
+
+
+def directions(gradients: Margins, tolerance: float = HOMOGENEITY_TOLERANCE) -> list[str]:
+    """Names of the parameters whose size changes no output, though they themselves do."""
+    v = gradient_of_combination(gradients)
+    sizes = {name: float(part.abs().max()) for name, part in v.items()}
+    least = tolerance * max(sizes.values())
+    return [name for name in of_degree_0(gradients) if sizes[name] > least]
+
+
+def gradient_of_combination(gradients: Margins) -> dict[str, Tensor]:
+    """Gradient of a random combination of the margins, by parameter."""
+    weights = np.random.default_rng(0).random(len(gradients.pairs))
+    return gradients.parameters(gradients.combine(gradients.theta, weights))

@@ -1,0 +1,209 @@
+r"""The tangent program at a module of smallest margin 1, and the bounds that multipliers prove.
+
+theta is scaled to smallest margin 1, J are the gradients of the margins q, L the degree. For any
+multipliers lambda >= 0 and v = J' lambda, Fenchel's inequality and Euler's <theta, v> = L <lambda,
+q> give
+
+    (1)   1/2 ||theta||^2 + 1/2 ||v||_*^2 - L sum(lambda)  >=  L <lambda, q - 1>  >=  0,
+
+which is 0 exactly where theta is a KKT point of  min 1/2 ||theta||^2 s.t. q >= 1  with these
+multipliers. The best lambda is the dual solution of the *tangent program*
+
+    (2)   min ||w||  s.t.  J w >= L,       dual  max L sum(lambda)  s.t.  ||J' lambda||_* <= 1,
+
+a maximum-margin problem on the gradients in which theta is feasible. So any lambda gives a lower
+bound on its optimum, any feasible w an upper one, and
+
+    (3)   gap = 1 - (optimum / ||theta||)^2  <=  1 - (L sum(lambda) / (||theta|| ||v||_*))^2.
+
+Source: Lyu and Li (2020); Tsilivis et al. (2024) for other norms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.run_certificate import weights_of_margins
+from implicit_bias.modules.margins import Margins
+from implicit_bias.norms import tensors
+
+Method = Literal["exact", "interior point", "level method", "stopped"]
+
+
+@dataclass(frozen=True, eq=False)
+class TangentProgram:
+    """min ||w|| s.t. J w >= L, at parameters of smallest margin 1.
+
+    Attributes
+    ----------
+    gradients : Margins
+        The margins and their gradients.
+    theta : Tensor of shape (P,)
+        Parameters of smallest margin 1.
+    degree : float
+        L.
+    norm : ParameterNorm
+        The geometry.
+    margins : ndarray of shape (n,)
+        Margins at theta.
+    scale : float
+        The module's own parameters over theta.
+    """
+
+    gradients: Margins
+    theta: Tensor
+    degree: float
+    norm: tensors.ParameterNorm
+    margins: Array
+    scale: float = 1.0
+
+    @cached_property
+    def size(self) -> float:
+        """||theta||."""
+        return self.norm.value(self.gradients.parameters(self.theta))
+
+    @property
+    def normalised_margin(self) -> float:
+        """1 / ||theta||^L; 0 or inf where that is beyond float64."""
+        with np.errstate(over="ignore", divide="ignore"):
+            return float(np.float64(self.size) ** -self.degree)
+
+    @cached_property
+    def scales(self) -> dict[str, float]:
+        """Scale of each tensor in the norm; see `norms.tensors`."""
+        names = self.gradients.shapes
+        if isinstance(self.norm, tensors.ComposedNorm):
+            return {name: self.norm.unit(name) for name in names}
+        return dict.fromkeys(names, 1.0)
+
+    @cached_property
+    def units(self) -> Tensor:
+        """The same, of each parameter (P,)."""
+        parts = dict[str, Tensor]()
+        for name, shape in self.gradients.shapes.items():
+            parts[name] = torch.full(shape, self.scales[name], dtype=torch.float64)
+        return self.gradients.flat(parts).to(self.theta)
+
+    def slopes(self, direction: Tensor) -> Array:
+        """J w (n,) of a direction w (P,)."""
+        return self.gradients.slopes(self.theta, direction)
+
+    def judge(self, weights: Array, v: Tensor | None = None) -> Multipliers:
+        """Scale given weights lambda >= 0 (n,), not all 0, and compute the bound they prove.
+
+        v is J' lambda, where it is known.
+        """
+        if v is None:
+            v = self.gradients.combine(self.theta, weights)
+        size = self.norm.dual(self.gradients.parameters(v))
+        lower, scale = 0.0, 0.0
+        if size > 0:
+            lower = self.degree * float(weights.sum()) / size
+            scale = lower / size  # in this order: the square of a size may be 0
+        if not np.isfinite(scale):  # float64 does not hold the multipliers at that scale
+            scale = 1.0
+        return Multipliers(
+            program=self,
+            weights=scale * weights,
+            combination=scale * v,
+            lower=lower,
+            upper=self.size,
+            direction=self.theta,
+            method="exact",
+        )
+
+    def with_direction(self, found: Multipliers, w: Tensor, slopes: Array) -> Multipliers:
+        """Put a feasible multiple of w beside the multipliers, if its norm is less than theirs.
+
+        ``slopes`` are J w (n,).
+        """
+        least = float(slopes.min())
+        if not least > 0:
+            return found
+        feasible = (self.degree / least) * w
+        upper = self.norm.value(self.gradients.parameters(feasible))
+        if upper < found.upper:
+            return replace(found, upper=upper, direction=feasible)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """Multipliers, and the bounds on the optimum of the tangent program that they prove.
+
+    Attributes
+    ----------
+    program : TangentProgram
+        The tangent program.
+    weights : ndarray of shape (n,)
+        lambda >= 0, scaled so that ||v||_*^2 = L sum(lambda), where the KKT gap is least.
+    combination : Tensor of shape (P,)
+        v = J' lambda.
+    lower : float
+        L sum(lambda) / ||v||_* = ||v||_*, a lower bound on the optimum.
+    upper : float
+        Norm of a feasible w: an upper bound; that of theta where nothing better is known.
+    direction : Tensor of shape (P,)
+        That w, with J w >= L.
+    method : {"exact", "interior point", "level method", "stopped"}
+        How they were found. "exact" is the best there is, to rounding or a solver's 1e-10;
+        "stopped" is whatever was known when the time was up.
+    """
+
+    program: TangentProgram
+    weights: Array
+    combination: Tensor
+    lower: float
+    upper: float
+    direction: Tensor
+    method: Method
+
+    def raised(self, found: Multipliers) -> Multipliers:
+        """Take over weights that prove a higher lower bound; the upper bound stays."""
+        if found.lower <= self.lower:
+            return self
+        return replace(found, upper=self.upper, direction=self.direction, method=self.method)
+
+    @property
+    def gap(self) -> float:
+        """Relative KKT gap of these multipliers, in [0, 1]."""
+        return kkt_gap(self.lower, self.program.size)
+
+    @property
+    def gap_lower(self) -> float:
+        """A lower bound on the gap of the best multipliers there are."""
+        if self.method == "exact":
+            return self.gap
+        return min(self.gap, kkt_gap(self.upper, self.program.size))
+
+
+def kkt_gap(lower: float, size: float) -> float:
+    """Relative KKT gap 1 - (lower / ||theta||)^2, in [0, 1], of a lower bound and ||theta||."""
+    return min(1.0, max(0.0, 1.0 - (lower / size) ** 2))
+
+
+def loss_weights(margins: Array, rivals: int, temperature: float = 1.0) -> Array:
+    """Weights -dL/dq of the logistic loss, or of cross-entropy, up to a factor; the largest is 1.
+
+    Parameters
+    ----------
+    margins : ndarray of shape (n,)
+        Margins, those of a sample together.
+    rivals : int
+        Their number a sample.
+    temperature : float
+        What the margins are multiplied with first.
+    """
+    return weights_of_margins(temperature * margins.reshape(-1, rivals)).reshape(-1)
+
+
+def tempered_weights(margins: Array, rivals: int) -> list[Array]:
+    """Return the `loss_weights` of temperatures from 1 to 10,000: of all margins to the least."""
+    return [loss_weights(margins, rivals, s) for s in np.geomspace(1.0, 1e4, 9).tolist()]

@@ -1,0 +1,189 @@
+"""Degrees of modules whose degrees are known, and the part that breaks homogeneity."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from example_modules import Computed, drawn, layers, linear, seeded
+from implicit_bias.modules.homogeneity import (
+    HomogeneityError,
+    OtherGradientsError,
+    degree_of,
+    scales_far_beyond,
+)
+from implicit_bias.modules.homogeneity_causes import CauseSearch
+from implicit_bias.modules.margins import Margins
+from implicit_bias.modules.partial_degrees import degree_in, degrees_in, directions, of_degree_0
+
+N, D = 12, 4
+X = drawn(N, D)
+
+
+def margins(module: nn.Module, seed: int = 1) -> Margins:
+    return Margins(seeded(module, seed), (X,), np.where(np.arange(N) % 2, 1, -1))
+
+
+def root_of_sizes(m: Any, x: Tensor) -> Tensor:
+    """Degree 1/2 in each of two matrices."""
+    inner: Tensor = m.first(x).relu()
+    return inner.sqrt() @ m.last.abs().sqrt()
+
+
+DEGREES: dict[str, tuple[float, Callable[[], nn.Module]]] = {
+    "linear": (1.0, lambda: linear(D)),
+    "relu": (3.0, lambda: layers(D, 5, 5, 1)),
+    "root": (1.0, lambda: Computed(root_of_sizes, first=linear(D, 5), last=torch.empty(5))),
+    "bias": (1.0, lambda: nn.Linear(D, 1)),
+    "power": (2.5, lambda: Computed(lambda m, x: m.f(x).abs() ** 2.5, f=linear(D))),
+}
+
+
+@pytest.mark.parametrize("name", DEGREES)
+def test_the_degree_is_that_of_the_formula(name: str) -> None:
+    degree, build = DEGREES[name]
+    gradients = margins(build())
+    assert degree_of(gradients) == pytest.approx(degree, abs=1e-9)
+    assert degree_of(gradients, degree) == degree
+    with pytest.raises(HomogeneityError, match=f"degree {degree + 1:.4g}"):
+        degree_of(gradients, degree + 1)
+
+
+def test_gradients_of_another_function_are_refused() -> None:
+    """The module scales, and so do its gradients; but half of them is kept from the optimizer."""
+    detached = Computed(lambda m, x: m.f(x) * m.g(x).detach(), f=linear(D), g=linear(D))
+    with pytest.raises(OtherGradientsError, match="Euler"):
+        degree_of(margins(detached))
+    root_at_0 = Computed(lambda m, x: m.f(x) + (0.0 * m.f(x)).abs().sqrt(), f=linear(D))
+    with pytest.raises(OtherGradientsError, match="NaN or infinite"):
+        degree_of(margins(root_at_0))
+
+
+def test_a_module_that_is_cut_off_far_above_is_refused() -> None:
+    module = Computed(lambda m, x: m.f(x).clamp(-1e3, 1e3), f=linear(D))
+    assert not scales_far_beyond(margins(module), 1.0)
+    with pytest.raises(HomogeneityError, match="far larger"):
+        degree_of(margins(module))
+    assert scales_far_beyond(margins(linear(D)), 1.0)
+
+
+# --- degrees in some parameters ------------------------------------------------------------------
+
+
+def test_degrees_in_some_parameters() -> None:
+    """Of <b, (W x)^2> + <c, x>, with b or c at 0."""
+    module = Computed(
+        lambda m, x: (m.W(x) ** 2) @ m.b + x @ m.c,
+        W=linear(D, 3),
+        b=torch.empty(3),
+        c=torch.empty(D),
+    )
+    gradients = margins(module)
+    assert degree_in(gradients, ["W.weight"], ["c"]) == pytest.approx(2.0)
+    assert degree_in(gradients, ["b"], ["c"]) == pytest.approx(1.0)
+    assert degree_in(gradients, ["W.weight", "b"], ["c"]) == pytest.approx(3.0)
+    assert degree_in(gradients, ["c"], ["b"]) == pytest.approx(1.0)
+    assert np.isnan(degree_in(gradients, ["c"]))
+    assert np.isnan(degree_in(gradients, ["W.weight"], ["b", "c"]))  # of outputs that are 0
+
+
+def test_degrees_of_single_samples() -> None:
+    """Degree 2 where the first input is positive, else 1."""
+    module = Computed(
+        lambda m, x: torch.where(x[:, :1] > 0, m.f(x) * m.g(x), m.f(x)), f=linear(D), g=linear(D)
+    )
+    gradients = margins(module)
+    found = degrees_in(gradients, gradients.shapes, by_sample=True)
+    np.testing.assert_allclose(found, np.where(X[:, 0] > 0, 2.0, 1.0))
+    assert "samples of different degrees" in CauseSearch().cause(gradients).words
+
+
+def test_directions_have_degree_0() -> None:
+    """Weights that are normalised, and a pair of which only the ratio counts."""
+    module = Computed(
+        lambda m, x: m.f(x) * (x @ m.v / m.v.norm())[:, None] * m.a / m.b,
+        f=linear(D),
+        v=torch.empty(D),
+        a=torch.empty(1),
+        b=torch.empty(1),
+    )
+    gradients = margins(module)
+    assert set(of_degree_0(gradients)) >= {"v"}
+    assert "f.weight" not in of_degree_0(gradients)
+    assert "v" in directions(gradients)
+
+
+# --- causes --------------------------------------------------------------------------------------
+
+
+def residual(size: int, count: int) -> nn.Module:
+    """Blocks x + V relu(W x) between two matrices."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        x = m.first(x)
+        for W, V in zip(m.inner, m.outer, strict=True):
+            x = x + V(W(x).relu())
+        outputs: Tensor = m.last(x)
+        return outputs
+
+    matrices = [nn.ModuleList(linear(size, size) for _ in range(count)) for _ in range(2)]
+    return Computed(
+        forward, first=linear(D, size), inner=matrices[0], outer=matrices[1], last=linear(size)
+    )
+
+
+CAUSES: dict[str, tuple[Callable[[], nn.Module], str, bool]] = {
+    "a bias above": (
+        lambda: nn.Sequential(linear(D, 5), nn.ReLU(), nn.Linear(5, 1)),
+        r"biases of Linear layers.*'2\.bias'",
+        True,
+    ),
+    "a bias without a layer": (
+        lambda: Computed(
+            lambda m, x: m.g(m.f(x)) + m.bias, f=linear(D, 5), g=linear(5), bias=torch.empty(1)
+        ),
+        "biases: with 'bias'",
+        True,
+    ),
+    "tanh": (
+        lambda: nn.Sequential(linear(D, 5), nn.Tanh(), linear(5)),
+        r"tanh in '1' \(Tanh\), computed from '0\.weight'",
+        False,
+    ),
+    "probabilities": (lambda: nn.Sequential(linear(D), nn.Sigmoid()), "return logits", False),
+    "slopes": (
+        lambda: nn.Sequential(linear(D, 5), nn.PReLU(5), linear(5), linear(1)),
+        r"factors: with '1\.weight'",
+        False,
+    ),
+    "one block": (lambda: residual(5, 1), "terms of degrees 2 and 4", True),
+    "many blocks": (lambda: residual(5, 6), "adds terms of degrees 1 and 3", True),
+    "unknown": (
+        lambda: Computed(lambda m, x: m.f(x).exp(), f=linear(D)),
+        "the module is not homogeneous",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_is_found(name: str) -> None:
+    build, match, leads = CAUSES[name]
+    gradients = margins(build())
+    with pytest.raises(HomogeneityError, match=match) as caught:
+        degree_of(gradients)
+    assert caught.value.leads == leads
+
+
+def test_a_bias_that_is_0_is_found_by_its_gradient() -> None:
+    module = nn.Sequential(linear(D, 5), nn.ReLU(), nn.Linear(5, 1))
+    gradients = margins(module)
+    parts = gradients.parameters(gradients.theta)
+    parts["2.bias"] = torch.zeros_like(parts["2.bias"])
+    at_0 = gradients.restricted(gradients.shapes, gradients.flat(parts))
+    assert not at_0.parameters(at_0.theta)["2.bias"].any()
+    with pytest.raises(HomogeneityError, match=r"2\.bias"):
+        degree_of(at_0)

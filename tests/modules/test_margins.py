@@ -1,0 +1,116 @@
+"""Margins as an operator, against gradients by brute force."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from example_modules import Computed, frozen, linear, of, own_labels, seeded
+from implicit_bias.modules.margins import Margins
+from modules.programs import CASES, D, N, X, labelled, relu, scaled
+
+
+@pytest.mark.parametrize("blocks", [None, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_products_with_the_gradients(name: str, blocks: int | None) -> None:
+    degree, build = CASES[name]
+    program, J = scaled(build(), degree)
+    gradients, theta = program.gradients, program.theta
+    gradients.entries = gradients.entries if blocks is None else blocks * len(theta)
+    rng = np.random.default_rng(0)
+    weights, w = rng.random(len(J)), rng.normal(size=J.shape[1])
+    chosen = rng.permutation(len(J))[: len(J) - 2]
+    np.testing.assert_allclose(gradients.combine(theta, weights), J.T @ weights, atol=1e-9)
+    np.testing.assert_allclose(gradients.slopes(theta, torch.tensor(w)), J @ w, atol=1e-9)
+    np.testing.assert_allclose(gradients.rows(theta, chosen), J[chosen], atol=1e-9)
+    gram = gradients.gram(theta, chosen)
+    np.testing.assert_allclose(gram, J[chosen] @ J[chosen].T, rtol=1e-9, atol=1e-9)
+    others = rng.permutation(len(J))[:5]
+    gram, J_other = gradients.gram(theta, chosen, others=others), J[others]
+    np.testing.assert_allclose(gram, J[chosen] @ J_other.T, rtol=1e-10, atol=1e-10 * gram.max())
+    np.testing.assert_allclose(J @ theta.numpy(), degree * gradients.margins(theta), rtol=1e-9)
+
+
+def test_restricted_margins_hold_the_other_parameters() -> None:
+    program, J = scaled(CASES["mixed-classes"][1](), 4.0)
+    alone = program.gradients.restricted(["conv.weight"], program.theta)
+    np.testing.assert_allclose(alone.margins(alone.theta), program.margins)
+    shapes = program.gradients.shapes
+    start = sum(shapes[k].numel() for k in shapes if k in ("first.weight", "second", "scale"))
+    start -= shapes["scale"].numel() * (
+        list(shapes).index("scale") > list(shapes).index("conv.weight")
+    )
+    np.testing.assert_allclose(
+        alone.rows(alone.theta, np.arange(len(J))), J[:, start : start + 6], atol=1e-9
+    )
+
+
+def used_twice() -> nn.Module:
+    """Use a matrix as one and entry by entry: its gradient is no outer product."""
+    return Computed(
+        lambda m, x: m.last(nn.functional.linear(x, m.matrix) + (m.matrix * x[:, None]).sum(2)),
+        matrix=torch.empty(D, D),
+        last=linear(D),
+    )
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        used_twice,
+        lambda: nn.Sequential(*[linear(D, D)] * 2, linear(D)),
+        lambda: nn.Sequential(nn.Linear(D, 5), nn.ReLU(), linear(5, 3)),
+    ],
+    ids=["twice", "tied", "bias"],
+)
+def test_grams_of_matrices_that_are_used_twice(build: Callable[[], nn.Module]) -> None:
+    gradients = labelled(seeded(build(), 2))
+    every = np.arange(len(gradients.pairs))
+    J = gradients.rows(gradients.theta, every)
+    np.testing.assert_allclose(gradients.gram(gradients.theta, every), J @ J.T, rtol=1e-9)
+
+
+def test_two_classes_are_two_labels() -> None:
+    """One output f and two outputs (-f / 2, f / 2) have the same margins, so the same gap."""
+    single = relu(1)
+    W, a = (p.detach().numpy() for p in single.parameters())
+    both, y = of(W, np.vstack([-a / 2, a / 2]), between=nn.ReLU), own_labels(single, X)
+    of_two = Margins(both, (X,), (y + 1) // 2, 2)
+    of_one = Margins(single, (X,), y)
+    np.testing.assert_allclose(of_two.margins(of_two.theta), of_one.margins(of_one.theta))
+    # with the readout's two rows as one direction, its gradient is shorter by the root of 2
+    weights = np.random.default_rng(0).random(N)
+    v1 = of_one.parameters(of_one.combine(of_one.theta, weights))
+    v2 = of_two.parameters(of_two.combine(of_two.theta, weights))
+    np.testing.assert_allclose(v2["0.weight"], v1["0.weight"], atol=1e-12)
+    np.testing.assert_allclose(v2["2.weight"], torch.cat([-v1["2.weight"], v1["2.weight"]]))
+
+
+def test_margins_of_some_samples_are_some_of_the_margins() -> None:
+    whole, J = scaled(relu(3), 2.0)
+    samples = np.array([7, 2, 4])
+    pairs = (2 * samples[:, None] + np.arange(2)).reshape(-1)
+    some = whole.gradients.of_samples(samples)
+    np.testing.assert_allclose(some.margins(whole.theta), whole.margins[pairs])
+    np.testing.assert_allclose(some.rows(whole.theta, np.arange(6)), J[pairs], atol=1e-12)
+
+
+def test_a_module_is_reread_with_its_parameters_of_now() -> None:
+    module = relu(1)
+    before = labelled(module)
+    with torch.no_grad():
+        module.get_parameter("0.weight").mul_(2.0)
+    now = before.reread()
+    np.testing.assert_allclose(now.margins(now.theta), 2.0 * before.margins(before.theta))
+    frozen(module, "2.weight")
+    with pytest.raises(ValueError, match="other parameters"):
+        before.reread()
+
+
+def test_parameters_without_entries_are_none() -> None:
+    module = relu(1)
+    before = labelled(module)
+    module.register_parameter("empty", nn.Parameter(torch.empty(0, 3)))
+    assert labelled(module).shapes == before.shapes
