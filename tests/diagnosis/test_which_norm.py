@@ -2,7 +2,6 @@
 
 import copy
 import math
-import re
 import warnings
 from functools import partial
 from itertools import product as product_of
@@ -14,9 +13,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 import implicit_bias as ib
-from diagnosis.test_gap import classes, network
+from diagnosis.asking import codes, finding
+from diagnosis.test_diagnose import classes, network
 from example_modules import known, of, own_labels, scale_weights
-from implicit_bias.diagnosis.which_norm import GapBounds, NormRow
+from implicit_bias.diagnosis import Code, GapBounds, NormRow
+from implicit_bias.diagnosis.which_norm import conclude
 from implicit_bias.norms import L2
 from implicit_bias.norms.tensors import as_parameter_norm
 from kkt_points import set_to_kkt_point
@@ -37,7 +38,7 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
     found = ib.which_norm(solved(norm), INPUTS, Y)
     assert found.linear
     assert (found.best, found.evidence) == (norm, "limit")
-    assert norm in found.conclusion
+    assert codes(found)[0] is Code.LIMIT
     (W,) = (p.detach().numpy() for p in solved(norm).parameters())
     for row in found.rows:
         problem = ib.max_margin(X, Y, row.norm)
@@ -61,7 +62,6 @@ def test_limits_of_networks_are_found_alone_and_beside_a_reference() -> None:
         found = ib.which_norm(limits[norm], INPUTS, labels, norms=("l2", "linf"))
         assert not found.linear
         assert found.best == norm
-        assert "KKT gap" in str(found)
         beside = ib.which_norm(
             limits[norm], INPUTS, labels, norms=["l2", "linf"], reference=limits[other]
         )
@@ -83,36 +83,22 @@ def between() -> tuple[nn.Module, nn.Module]:
 
 def test_far_from_all_limits_only_a_reference_tells() -> None:
     start, towards = between()
-    alone = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"))
-    assert alone.best is None
-    assert "cannot be told" in alone.conclusion
-    descent = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), optimizer="sgd").conclusion
-    assert "No reference by gradient descent" in descent
-    assert "reference=start" not in descent
-    for words in ("train_to_limit", "at most 10 %", "reference"):
-        assert words in alone.conclusion
-    advised = re.search("`(any.*)`", alone.conclusion)
-    early = of(np.random.default_rng(0).normal(size=next(towards.parameters()).shape))
-    names = {"train_to_limit": ib.train_to_limit, "LimitConfig": ib.LimitConfig}
-    assert eval(known(advised)[1], {"start": early, "inputs": INPUTS, "labels": Y, **names})
-    beside = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=early)
-    assert "as far" not in beside.conclusion
-    again = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=towards.state_dict())
-    assert again.best is None  # nothing changed
-    for words in ("Beside this reference", "its margin is above", "its gap is below"):
-        assert words in again.conclusion
-    assert "no other norm" not in again.conclusion
+    asked = partial(ib.which_norm, towards, INPUTS, Y, norms=("l2", "linf"))
+    alone = asked()
+    assert (alone.best, codes(alone)[0]) == (None, Code.NO_GAP_NEAR_ZERO)
+    reached = alone.findings[0].details["reached"]
+    assert reached == pytest.approx(ib.diagnose(towards, INPUTS, Y).min_margin)
+    # A reference by gradient descent goes where a training by gradient descent goes itself.
+    assert codes(asked(optimizer="sgd"))[0] is Code.GRADIENT_DESCENT_IS_FAR
+    again = asked(reference=towards.state_dict())
+    assert (again.best, codes(again)[0]) == (None, Code.WITHIN_NOISE)  # nothing changed
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
-    assert "as far" not in again.conclusion
-    larger = copy.deepcopy(towards)
-    scale_weights(larger, 1.9)
-    less, more = (
-        ib.which_norm(a, INPUTS, Y, norms=("l2", "linf"), reference=b)
-        for a, b in ((larger, towards), (towards, larger))
-    )
-    assert "if it is trained as far" in less.conclusion
-    assert "as far" not in more.conclusion
-    beside = ib.which_norm(towards, INPUTS, Y, norms=("l2", "linf"), reference=start)
+    assert Code.REFERENCE_IS_BEHIND not in codes(again)
+    larger = scale_weights(copy.deepcopy(towards), 1.9)
+    less = ib.which_norm(larger, INPUTS, Y, norms=("l2", "linf"), reference=towards)
+    assert finding(less, Code.REFERENCE_IS_BEHIND).value == pytest.approx(reached)
+    assert Code.REFERENCE_IS_BEHIND not in codes(asked(reference=larger))
+    beside = asked(reference=start)
     favoured = [row.norm for row in beside.rows if row.favoured]
     assert beside.best == (favoured[0] if len(favoured) == 1 else None)
     for row in beside.rows:
@@ -122,38 +108,36 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
 
 
 def test_a_margin_that_rose_at_the_cost_of_all_others_is_evidence_without_a_limit() -> None:
-    def asked(module: nn.Module, reference: nn.Module, *norms: str) -> ib.WhichNorm:
-        return ib.which_norm(module, torch.ones(1, 1), [1], norms=norms, reference=reference)
+    def asked(
+        module: nn.Module, reference: nn.Module, *norms: str, optimizer: str | None = None
+    ) -> ib.WhichNorm:
+        return ib.which_norm(
+            module,
+            torch.ones(1, 1),
+            [1],
+            norms=norms or NORMS[:2],
+            reference=reference,
+            optimizer=optimizer,
+        )
 
     spread, single = product([1, 1, 1, 0.2], [0.2, 1, 1, 1]), product([1, 0, 0, 0], [1, 0, 0, 0])
-    found = asked(spread, single, "l2", "linf")
+    found = asked(spread, single)
     assert [row.factor for row in found.rows] == pytest.approx([2.4 / 6.08 / 0.5, 2.4])
     assert not found.rows[1].favoured  # as the reference is at a KKT point
     assert (found.best, found.evidence) == ("linf", "margin")
-    assert "is 2.4 times that of the reference" in found.conclusion
-    for words in ("2.4 here and 1 there", "in every other norm (l2 0.789)", "certifies no limit"):
-        assert words in found.conclusion
-    assert "maximis" not in found.conclusion
-    assert "name the optimizer by optimizer=" in found.conclusion  # no call, which would go to linf
+    assert finding(found, Code.MARGIN).value == pytest.approx(2.4)
     # Nothing speaks against a norm in which the reference is near a limit, nor against that of a
     # known optimizer.
     near, wide = product([1, 0.41, 0, 0], [1, 0, 0, 0]), product([1, 1, 1, 0.5], [0.5, 1, 1, 1])
-    for module, reference, optimizer in ((wide, near, None), (spread, single, "sgd")):
-        found = ib.which_norm(
-            module, torch.ones(1, 1), [1], norms=NORMS[:2], reference=reference, optimizer=optimizer
-        )
-        assert found.evidence == "none"
-        assert "does not speak against l2" in found.conclusion
+    for undecided in (asked(wide, near), asked(spread, single, optimizer="sgd")):
+        assert undecided.evidence == "none"
+        assert finding(undecided, Code.RIVAL).names == ("l2",)
     # Not without another norm that was given up, nor where the reference was trained farther.
     assert asked(spread, single, "linf").evidence == "none"
-    scale_weights(single, 2.0)
-    farther = asked(spread, single, "l2", "linf")
-    assert (farther.best, farther.evidence) == (None, "none")
-    assert "in an earlier state of the reference" in farther.conclusion
+    farther = asked(spread, scale_weights(single, 2.0))
+    assert (farther.best, codes(farther)[0]) == (None, Code.REFERENCE_IS_AHEAD)
     # Twice the same parameters are no preference, nor is a smaller margin in all norms.
-    same = asked(spread, spread, "l2", "linf")
-    assert same.evidence == "none"
-    assert "in no norm is the margin above the reference's" in same.conclusion
+    assert codes(asked(spread, spread))[0] is Code.WITHIN_NOISE
 
 
 def product(u: list[float], v: list[float]) -> nn.Module:
@@ -200,7 +184,7 @@ def test_a_margin_that_rose_far_beyond_all_others_is_evidence_in_any_norm(
     found = ib.which_norm(made, x, [1], norms=("l2", "linf"), reference=other)
     assert all(row.favoured for row in found.rows)
     assert (found.best, found.evidence) == (best, "margin" if best else "none")
-    assert ("certifies no limit" in found.conclusion) == (best is not None)
+    assert (Code.MARGIN in codes(found)) == (best is not None)
     scale_weights(other, 3.0)
     assert ib.which_norm(made, x, [1], norms=("l2", "linf"), reference=other).best is None
 
@@ -292,10 +276,8 @@ def test_rows_of_several_references_are_those_of_each() -> None:
         assert all(math.isnan(other.spread) for other in each)
         uppers = [known(other.reference_gap).upper for other in each]
         assert known(row.reference_gap).upper == pytest.approx(min(uppers))
-    assert "noise is unknown" not in together.conclusion
-    assert all("noise is unknown" in found.conclusion for found in alone)
-    assert "spread" in str(together)
-    assert "spread" not in str(alone[0])
+    assert Code.ONE_REFERENCE not in codes(together)
+    assert all(Code.ONE_REFERENCE in codes(found) for found in alone)
 
 
 def test_no_norm_is_named_within_the_noise() -> None:
@@ -308,9 +290,7 @@ def test_no_norm_is_named_within_the_noise() -> None:
         return ib.which_norm(spread, x, [1], norms=("l2", "linf"), reference=references)
 
     assert (asked(1.0).best, asked(1.0).evidence) == ("linf", "margin")
-    assert "noise is unknown" in asked(1.0).conclusion
     assert (asked(1.0, 0.85).best, asked(1.0, 0.85).evidence) == ("linf", "margin")
-    assert "noise is unknown" not in asked(1.0, 0.85).conclusion
     assert asked(1.0, 0.3).best is None  # a spread of 3.3
 
 
@@ -334,42 +314,41 @@ def test_norms_that_are_the_same_here_do_not_compete() -> None:
     module = of(ib.solve(ib.max_margin(X, y), tol=1e-10).coef)
     found = ib.which_norm(module, INPUTS, y)
     assert found.best in ("l2", "spectral")
-    assert "the same as" in found.conclusion
+    assert {row.norm: row.same for row in found.rows} == {
+        "l2": ("spectral",),
+        "linf": (),
+        "spectral": ("l2",),
+    }
 
 
 def test_the_optimizers_own_norm_joins() -> None:
     found = ib.which_norm(solved("l2"), INPUTS, Y, norms=["l2"], optimizer="adam")
     assert [row.norm for row in found.rows] == ["l2", "linf"]
-    assert found.best == "l2"
-    assert "not the optimizer's own norm, linf" in found.conclusion
-    module = solved("linf")
-    decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
-    with pytest.warns(ib.DiagnosisWarning, match="weight decay.*entries up to 10"):
-        found = ib.which_norm(module, INPUTS, Y, optimizer=decayed)
-    assert "linf, the optimizer's own norm" in found.conclusion
-
-
-def test_what_stops_a_training_is_said_here_too() -> None:
-    """Steps that an epsilon ends, rounding errors in the gradients; and the optimizer's norm."""
-    _, module = between()
-    optimizer = torch.optim.Adam(module.parameters(), eps=1e9)
-    with pytest.warns(ib.DiagnosisWarning, match=r"Adam's eps of 1e\+09"):
-        found = ib.which_norm(module, INPUTS, Y, norms=["l2"], optimizer=optimizer)
-    assert found.best is None
-    assert "linf, the optimizer's own norm, would be named once its gap" in found.conclusion
-    assert "What helps" not in found.conclusion
-    scale_weights(module, 1e3)
-    assert "rounding errors" in ib.which_norm(module, INPUTS, Y, norms=["l2"]).conclusion
-
-
-def test_the_norm_of_rates_is_asked_for_by_the_optimizer() -> None:
+    assert (found.best, found.own) == ("l2", "linf")
     module = network(3)
     groups = [{"params": [p], "lr": 0.1 * k} for k, p in enumerate(module.parameters(), 1)]
     labels, optimizer = own_labels(module, INPUTS), torch.optim.Adam(groups, eps=0.0)
     found = ib.which_norm(module, INPUTS, labels, norms=["l2"], optimizer=optimizer)
-    assert found.best is None
-    assert "weighted linf, the optimizer's own norm, would be named" in found.conclusion
-    assert "`train_to_limit(module, inputs, labels, optimizer=optimizer)`" in found.conclusion
+    assert found.own == "weighted linf"
+    assert [row.norm for row in found.rows] == ["l2", found.own]
+
+
+def test_what_stops_a_training_is_found_here_too() -> None:
+    """Weight decay, steps that an epsilon ends, rounding errors in the gradients."""
+    module = solved("linf")
+    decayed = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
+    with pytest.warns(ib.DiagnosisWarning, match="weight decay"):
+        found = ib.which_norm(module, INPUTS, Y, optimizer=decayed)
+    assert finding(found, Code.WEIGHT_DECAY).value == pytest.approx(0.1)
+    assert found.best == "linf"
+    _, module = between()
+    optimizer = torch.optim.Adam(module.parameters(), eps=1e9)
+    with pytest.warns(ib.DiagnosisWarning, match="eps"):
+        found = ib.which_norm(module, INPUTS, Y, norms=["l2"], optimizer=optimizer)
+    assert Code.EPSILON in codes(found)
+    scale_weights(module, 1e3)
+    found = ib.which_norm(module, INPUTS, Y, norms=["l2"])
+    assert Code.GRADIENT_OF_ROUNDING_ERRORS in codes(found)
 
 
 def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
@@ -377,9 +356,8 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
     labels = own_labels(module, INPUTS)
     free = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2])
     hurried = ib.which_norm(module, INPUTS, labels, norms=NORMS[:2], max_seconds=1e-6)
-    assert "stopped" in str(hurried)
-    assert "stopped" not in str(free)
-    assert "max_seconds" in hurried.conclusion
+    assert Code.STOPPED in codes(hurried)
+    assert Code.STOPPED not in codes(free)
     for row, exact in zip(hurried.rows, free.rows, strict=True):
         assert row.stopped
         assert 0 <= row.gap.lower <= exact.gap.upper + 1e-9
@@ -387,11 +365,61 @@ def test_a_stopped_search_says_so_and_its_bounds_hold() -> None:
         assert row.gap.upper <= 1
 
 
-def test_pages_and_tables_have_a_row_a_norm() -> None:
-    found = ib.which_norm(solved("l2"), INPUTS, Y, reference=solved("linf"))
-    assert len(str(found).split("\n\n")[0].splitlines()) == 1 + len(found.rows)
-    assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
-    assert "margin / maximum of the reference" in str(found)
+def test_it_is_shown_as_a_table_and_one_line() -> None:
+    for found in (
+        ib.which_norm(solved("l2"), INPUTS, Y, reference=solved("linf")),
+        ib.which_norm(between()[1], INPUTS, Y),
+    ):
+        table, line = str(found).split("\n\n")
+        assert len(table.splitlines()) == 1 + len(found.rows)
+        assert line == found.conclusion
+        assert len(line.splitlines()) == 1
+        assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
+
+
+# --- conclusions from tables ---------------------------------------------------------------------
+
+
+def row(norm: str, gap: float, factor: float, theirs: float, width: float = 0.0) -> NormRow:
+    """Build a row from the upper ends of its gaps, whose bounds are so far apart."""
+    gaps = [GapBounds(each * (1.0 - width), each) for each in (gap, theirs)]
+    return NormRow(norm, gaps[0], factor, gaps[1], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "best", "code"),
+    [
+        ([row("l2", 0.1, 1.0, 0.9), row("linf", 0.3, 1.0, 0.9)], "l2", Code.LIMIT),
+        # 0.1 is not at most half of 0.19; beside the reference nothing tells either
+        ([row("l2", 0.1, 1.0, 0.9), row("linf", 0.19, 1.0, 0.9)], None, Code.WITHIN_NOISE),
+        ([row("l2", 0.5, 1.2, 0.9), row("linf", 0.9, 0.8, 0.9)], "l2", Code.MARGIN_AND_GAP),
+        ([row("l2", 0.5, 1.2, 0.9), row("linf", 0.5, 1.2, 0.9)], None, Code.SEVERAL_FAVOURED),
+        ([row("l2", 0.9, 1.2, 0.9), row("linf", 0.9, 1.2, 0.9)], None, Code.MARGIN_WITHOUT_GAP),
+        ([row("l2", 0.5, 1.2, 0.6, 0.5), row("linf", 0.9, 1.05, 0.9)], None, Code.BOUNDS_OVERLAP),
+        ([row("l2", 0.9, 2.0, 0.9), row("linf", 0.9, 0.5, 0.9)], "l2", Code.MARGIN),
+        # the reference is near a limit in linf, where its margin could hardly rise
+        ([row("l2", 0.5, 1.2, 0.9), row("linf", 0.5, 1.0, 0.1)], None, Code.RIVAL),
+    ],
+)
+def test_conclusions_by_hand(rows: list[NormRow], best: str | None, code: Code) -> None:
+    for order in (rows, rows[::-1]):
+        named, evidence, why = conclude(order, "", [1.0, 1.0], 1.0)
+        assert (named, why.code) == (best, code)
+        assert (evidence == "none") == (best is None)
+
+
+GAPS = (0.05, 0.08, 0.5)
+
+
+def test_conclusions_without_a_reference() -> None:
+    near, also, far = (NormRow("abc"[k], GapBounds(gap, gap), 1.0) for k, gap in enumerate(GAPS))
+    assert conclude([near, far], "", [1.0], 1.0)[:2] == ("a", "limit")
+    assert conclude([near, also], "", [1.0], 1.0)[2].code is Code.SEVERAL_NEAR_ZERO
+    assert conclude([far], "", [1.0], 1.0)[2].code is Code.NO_GAP_NEAR_ZERO
+    assert conclude([far], "l2", [1.0], 1.0)[2].code is Code.GRADIENT_DESCENT_IS_FAR
+
+
+# --- what is asked -------------------------------------------------------------------------------
 
 
 def test_what_is_wrong_is_named() -> None:
