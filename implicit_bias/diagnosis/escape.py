@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
-from implicit_bias.diagnosis.findings import NEAR
+from implicit_bias.diagnosis.findings import Thresholds
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
 from implicit_bias.modules.margin_gradients import MarginGradients
 from implicit_bias.modules.multipliers import Multipliers, TangentProgram, best_multipliers
@@ -128,7 +128,7 @@ class EscapeSearch:
         program = best.program
         gradients = program.gradients
         in_l2 = program.norm == PARAMETER_NORMS["l2"] and abs(program.degree - 2.0) <= 1e-6
-        if not in_l2 or best.gap > NEAR or deadline.passed:
+        if not in_l2 or best.gap > Thresholds.near or deadline.passed:
             return None
         weights = two_layer_relu(program)
         if weights is None:

@@ -9,19 +9,37 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
+from typing import Final, Self
 
 from implicit_bias.base.packaged import table_of
 from implicit_bias.base.wording import percent, percent_bounds
 from implicit_bias.modules.homogeneity import listed
 
 WORDS = table_of("diagnosis/words.toml")
-# Up to this KKT gap a point is near a KKT point: its multipliers say where to look further.
-NEAR = 0.1
-# A gap is clearly below another one where it is at most this share of it.
-CLEARLY_BELOW = 0.5
 # The norms of gradient descent, by the names of `modules.optimizers`.
 GRADIENT_DESCENTS = ("l2", "weighted l2")
+
+
+class Thresholds:
+    """What counts as near, and what is worth a line.
+
+    Attributes
+    ----------
+    at : float
+        Up to this KKT gap a module is at a KKT point.
+    near : float
+        Up to this gap it is near one, so that its multipliers say where to look further.
+    clearly_below : float
+        A gap is clearly below another one where it is at most this share of it.
+    worth_naming : float
+        From here on the gap of a layer and an excess in function space are worth a line.
+    """
+
+    at: Final = 1e-3
+    near: Final = 0.1
+    clearly_below: Final = 0.5
+    worth_naming: Final = 1e-3
 
 
 class DiagnosisWarning(UserWarning):
@@ -35,105 +53,93 @@ class DiagnosisWarning(UserWarning):
     """
 
 
-class Code(StrEnum):
-    """What was found; each member is a key of words.toml."""
+class Kind(Enum):
+    """What a finding is about."""
 
-    # Where the module stands.
-    KKT_POINT = "kkt-point"
-    NEAR = "near"
-    PERHAPS_NEAR = "perhaps-near"
-    FAR = "far"
-    OTHER_NORM_IS_NEARER = "other-norm-is-nearer"
-    ACROSS_KINKS = "across-kinks"
-    STOPPED = "stopped"
-    LAYER = "layer"
-    ONE_MORE_UNIT = "one-more-unit"
-    AT_OPTIMUM = "at-optimum"
-    ABOVE_OPTIMUM = "above-optimum"
-    DEAD_UNITS = "dead-units"
-    # What keeps the training from the limit that is measured.
-    FINITE_MINIMISER = "finite-minimiser"
-    NO_EXPONENTIAL_TAIL = "no-exponential-tail"
-    OTHER_MARGIN = "other-margin"
-    WEIGHT_DECAY = "weight-decay"
-    UNKNOWN_LIMIT = "unknown-limit"
-    OTHER_NORM = "other-norm"
-    GRADIENT_OF_ZERO = "gradient-of-zero"
-    GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors"
-    EPSILON = "epsilon"
-    DEFAULT_EPSILON = "default-epsilon"
-    SQUARES_UNDERFLOW = "squares-underflow"
-    ADAMS_MEMORY = "adams-memory"
-    GAP_ROSE = "gap-rose"
-    # What helps where nothing is in the way.
-    LOGARITHMIC_RATE = "logarithmic-rate"
-    CONSTANT_RATE = "constant-rate"
-    # What makes the numbers mean less.
-    LOSS_NOT_CHECKED = "loss-not-checked"
-    TRAINING_MODE = "training-mode"
-    DROPOUT = "dropout"
-    GRADIENT_HOOKS = "gradient-hooks"
-    NOT_IN_OPTIMIZER = "not-in-optimizer"
-    NO_GRADIENT = "no-gradient"
-    # What the numbers are about.
-    LEADING_PART = "leading-part"
-    LEADING_PART_WITHOUT_THEOREM = "leading-part-without-theorem"
-    MODULE_MISCLASSIFIES = "module-misclassifies"
-    DEGREE_0 = "degree-0"
-    HALF_PRECISION = "half-precision"
-    # Which norm was maximised, or why none can be named.
-    LIMIT = "limit"
-    MARGIN_AND_GAP = "margin-and-gap"
-    MARGIN = "margin"
-    NO_GAP_NEAR_ZERO = "no-gap-near-zero"
-    GRADIENT_DESCENT_IS_FAR = "gradient-descent-is-far"
-    SEVERAL_NEAR_ZERO = "several-near-zero"
-    WITHIN_NOISE = "within-noise"
-    BOUNDS_OVERLAP = "bounds-overlap"
-    MARGIN_WITHOUT_GAP = "margin-without-gap"
-    SEVERAL_FAVOURED = "several-favoured"
-    REFERENCE_IS_AHEAD = "reference-is-ahead"
-    RIVAL = "rival"
-    ONE_REFERENCE = "one-reference"
-    REFERENCE_IS_BEHIND = "reference-is-behind"
+    STANDING = "where the module stands"
+    OTHER_LIMIT = "the training converges to another limit than the one that is measured"
+    OBSTACLE = "the training does not get to the limit that is measured"
+    RATE = "how to get nearer where nothing is in the way"
+    ABOUT = "what all numbers are about"
+    DETAIL = "what some numbers show"
+    CAVEAT = "the numbers mean less than they seem to"
+    WHICH_NORM = "why a norm is named, or none"
+
+
+class Code(StrEnum):
+    """What was found; each member is a key of words.toml, and of a kind."""
+
+    kind: Kind
+
+    def __new__(cls, key: str, kind: Kind) -> Self:
+        """Make a member whose value is its key."""
+        member = str.__new__(cls, key)
+        member._value_ = key
+        member.kind = kind
+        return member
+
+    KKT_POINT = "kkt-point", Kind.STANDING
+    NEAR = "near", Kind.STANDING
+    PERHAPS_NEAR = "perhaps-near", Kind.STANDING
+    FAR = "far", Kind.STANDING
+    OTHER_NORM_IS_NEARER = "other-norm-is-nearer", Kind.STANDING
+    FINITE_MINIMISER = "finite-minimiser", Kind.OTHER_LIMIT
+    NO_EXPONENTIAL_TAIL = "no-exponential-tail", Kind.OTHER_LIMIT
+    OTHER_MARGIN = "other-margin", Kind.OTHER_LIMIT
+    WEIGHT_DECAY = "weight-decay", Kind.OTHER_LIMIT
+    UNKNOWN_LIMIT = "unknown-limit", Kind.OTHER_LIMIT
+    OTHER_NORM = "other-norm", Kind.OTHER_LIMIT
+    EPSILON = "epsilon", Kind.OTHER_LIMIT
+    SQUARES_UNDERFLOW = "squares-underflow", Kind.OTHER_LIMIT
+    GRADIENT_OF_ZERO = "gradient-of-zero", Kind.OBSTACLE
+    GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors", Kind.OBSTACLE
+    DEFAULT_EPSILON = "default-epsilon", Kind.OBSTACLE
+    ADAMS_MEMORY = "adams-memory", Kind.OBSTACLE
+    GAP_ROSE = "gap-rose", Kind.OBSTACLE
+    LOGARITHMIC_RATE = "logarithmic-rate", Kind.RATE
+    CONSTANT_RATE = "constant-rate", Kind.RATE
+    LEADING_PART = "leading-part", Kind.ABOUT
+    LEADING_PART_WITHOUT_THEOREM = "leading-part-without-theorem", Kind.ABOUT
+    ACROSS_KINKS = "across-kinks", Kind.DETAIL
+    STOPPED = "stopped", Kind.DETAIL
+    LAYER = "layer", Kind.DETAIL
+    ONE_MORE_UNIT = "one-more-unit", Kind.DETAIL
+    AT_OPTIMUM = "at-optimum", Kind.DETAIL
+    ABOVE_OPTIMUM = "above-optimum", Kind.DETAIL
+    DEAD_UNITS = "dead-units", Kind.DETAIL
+    MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
+    DEGREE_0 = "degree-0", Kind.DETAIL
+    HALF_PRECISION = "half-precision", Kind.DETAIL
+    LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
+    TRAINING_MODE = "training-mode", Kind.CAVEAT
+    DROPOUT = "dropout", Kind.CAVEAT
+    GRADIENT_HOOKS = "gradient-hooks", Kind.CAVEAT
+    NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT
+    NO_GRADIENT = "no-gradient", Kind.CAVEAT
+    LIMIT = "limit", Kind.WHICH_NORM
+    MARGIN_AND_GAP = "margin-and-gap", Kind.WHICH_NORM
+    MARGIN = "margin", Kind.WHICH_NORM
+    NO_GAP_NEAR_ZERO = "no-gap-near-zero", Kind.WHICH_NORM
+    GRADIENT_DESCENT_IS_FAR = "gradient-descent-is-far", Kind.WHICH_NORM
+    SEVERAL_NEAR_ZERO = "several-near-zero", Kind.WHICH_NORM
+    WITHIN_NOISE = "within-noise", Kind.WHICH_NORM
+    BOUNDS_OVERLAP = "bounds-overlap", Kind.WHICH_NORM
+    MARGIN_WITHOUT_GAP = "margin-without-gap", Kind.WHICH_NORM
+    SEVERAL_FAVOURED = "several-favoured", Kind.WHICH_NORM
+    REFERENCE_IS_AHEAD = "reference-is-ahead", Kind.WHICH_NORM
+    RIVAL = "rival", Kind.WHICH_NORM
+    ONE_REFERENCE = "one-reference", Kind.WHICH_NORM
+    REFERENCE_IS_BEHIND = "reference-is-behind", Kind.WHICH_NORM
 
     @property
     def blocks(self) -> bool:
         """Whether training on as before does not lead to the limit that is measured."""
-        return self in BLOCKS
+        return self.kind in (Kind.OTHER_LIMIT, Kind.OBSTACLE)
 
     @property
     def warns(self) -> bool:
         """Whether users are warned: the limit is another one, or the numbers mean less."""
-        return self in WARNS
-
-
-# The limit is another one.
-_OTHER_LIMIT = {
-    Code.FINITE_MINIMISER,
-    Code.NO_EXPONENTIAL_TAIL,
-    Code.OTHER_MARGIN,
-    Code.WEIGHT_DECAY,
-    Code.UNKNOWN_LIMIT,
-    Code.OTHER_NORM,
-    Code.EPSILON,
-    Code.SQUARES_UNDERFLOW,
-}
-BLOCKS = _OTHER_LIMIT | {
-    Code.GRADIENT_OF_ZERO,
-    Code.GRADIENT_OF_ROUNDING_ERRORS,
-    Code.DEFAULT_EPSILON,
-    Code.ADAMS_MEMORY,
-    Code.GAP_ROSE,
-}
-WARNS = _OTHER_LIMIT | {
-    Code.LOSS_NOT_CHECKED,
-    Code.TRAINING_MODE,
-    Code.DROPOUT,
-    Code.GRADIENT_HOOKS,
-    Code.NOT_IN_OPTIMIZER,
-    Code.NO_GRADIENT,
-}
+        return self.kind in (Kind.OTHER_LIMIT, Kind.CAVEAT)
 
 
 @dataclass(frozen=True)

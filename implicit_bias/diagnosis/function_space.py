@@ -65,8 +65,6 @@ from implicit_bias.solvers.solve import solve
 
 # Exponent p of the norm of each layer's singular values, by geometry.
 SCHATTEN = {"l2": 2.0, "spectral": math.inf, "nuclear": 1.0}
-# A two-class problem's optimum over that of the binary one, by norm.
-OF_TWO_CLASSES = {"l2": 0.5**0.5, "nuclear": 0.5**0.5, "spectral": 0.5**0.5, "l1": 1.0, "linf": 0.5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,10 +316,33 @@ class FourierL1:
         return cp.sum(cp.norm(cp.vstack([F.real @ zeta, F.imag @ zeta]), 2, axis=0))
 
 
-# Norms of predictors whose margin problems are convex, by their names here.
-CONVEX: dict[str, Any] = {
-    **{name: as_norm(name) for name in OF_TWO_CLASSES},
-    "l1 of the Fourier transform": FourierL1(),
+@dataclass(frozen=True)
+class ConvexNorm:
+    """A norm of predictors whose margin problem is convex.
+
+    Attributes
+    ----------
+    norm : Norm
+        The norm, of beta (K, D).
+    binary : Norm
+        What it is of a single row.
+    of_two_classes : float
+        The optimum of a two-class problem over that of the binary one.
+    """
+
+    norm: Any
+    binary: Any
+    of_two_classes: float
+
+
+CONVEX: dict[str, ConvexNorm] = {
+    "l2": ConvexNorm(as_norm("l2"), as_norm("l2"), 0.5**0.5),
+    "nuclear": ConvexNorm(as_norm("nuclear"), as_norm("l2"), 0.5**0.5),
+    "spectral": ConvexNorm(as_norm("spectral"), as_norm("l2"), 0.5**0.5),
+    "l1": ConvexNorm(as_norm("l1"), as_norm("l1"), 1.0),
+    "linf": ConvexNorm(as_norm("linf"), as_norm("linf"), 0.5),
+    # Of one output alone.
+    "l1 of the Fourier transform": ConvexNorm(FourierL1(), FourierL1(), 1.0),
 }
 
 
@@ -401,17 +422,16 @@ def _linear_predictor(
         return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
     labels = at.gradients.labels
     classes = at.gradients.classes
-    norm = CONVEX[name]
+    known = CONVEX[name]
+    norm = known.norm
     factor = 1.0
     if classes == 2:
-        # The binary problem, whose optimum is that of two classes up to a factor. Of its one row
-        # the norms of matrices are l2.
+        # The binary problem, whose optimum is that of two classes up to a factor.
         labels = 2.0 * labels - 1.0
         classes = None
-        factor = OF_TWO_CLASSES[name]
-        if name in ("nuclear", "spectral"):
-            norm = CONVEX["l2"]
-    found = FunctionSpace(family, name, CONVEX[name].value(beta), None, "")
+        norm = known.binary
+        factor = known.of_two_classes
+    found = FunctionSpace(family, name, known.norm.value(beta), None, "")
     linear = Architecture(NoGates(at.D), norm=as_norm(norm))
     build = partial(linear.problem, at.X.cpu().numpy(), labels, classes=classes)
     found = _beside_the_optimum(found, at.gradients, build, max_seconds)

@@ -18,12 +18,12 @@ from implicit_bias.base.validation import Array, check_count, detached
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds
 from implicit_bias.diagnosis.escape import Escape
 from implicit_bias.diagnosis.findings import (
-    CLEARLY_BELOW,
-    NEAR,
     WORDS,
     Code,
     Finding,
     GapBounds,
+    Kind,
+    Thresholds,
 )
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
@@ -31,13 +31,6 @@ from implicit_bias.modules.multipliers import Method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-# Up to this gap a module is at a KKT point.
-AT_KKT_POINT = 1e-3
-# An excess in function space, and the gap of a layer, that are worth a line.
-WORTH_NAMING = 1e-3
-RATES = (Code.LOGARITHMIC_RATE, Code.CONSTANT_RATE)
-LEADING_PARTS = (Code.LEADING_PART, Code.LEADING_PART_WITHOUT_THEOREM)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,9 +186,9 @@ class Diagnosis:
     @property
     def on_kinks(self) -> bool:
         """Whether a KKT point is much nearer than the gradients at the weights say."""
-        if self.gap <= AT_KKT_POINT:
+        if self.gap <= Thresholds.at:
             return False
-        return self.gap_across_kinks <= CLEARLY_BELOW * self.gap_lower
+        return self.gap_across_kinks <= Thresholds.clearly_below * self.gap_lower
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -210,12 +203,12 @@ class Diagnosis:
         checks = self.checks
         if arrived:
             beyond = self._beyond_the_kkt_point()
-            checks = tuple(check for check in checks if check.code not in RATES)
+            checks = tuple(check for check in checks if check.code.kind is not Kind.RATE)
         # At a KKT point it is of less interest what would keep a training from getting there.
         important = [
             check
             for check in checks
-            if check.code in LEADING_PARTS
+            if check.code.kind is Kind.ABOUT
             or (check.code.blocks and (check.code.warns or not arrived))
         ]
         rest = [check for check in checks if check not in important]
@@ -226,19 +219,19 @@ class Diagnosis:
         gap = min(self.gap, self.gap_across_kinks)
         lower = min(self.gap_lower, self.gap_across_kinks)
         bounds = {"norm": self.norm, "gap": GapBounds(self.gap_lower, self.gap)}
-        if self.gap <= AT_KKT_POINT:
+        if self.gap <= Thresholds.at:
             return Finding(Code.KKT_POINT, self.gap, details=bounds)
         others = {norm: found for norm, found in self.gaps.items() if norm != self.norm}
         if others:
             other = min(others, key=lambda norm: others[norm])
-            if others[other] <= min(NEAR, CLEARLY_BELOW * lower):
+            if others[other] <= min(Thresholds.near, Thresholds.clearly_below * lower):
                 names = {"other": other, "descent": WORDS["descents"].get(other, other)}
                 found = {**bounds, **names}
                 return Finding(Code.OTHER_NORM_IS_NEARER, others[other], details=found)
-        if gap <= NEAR:
+        if gap <= Thresholds.near:
             return Finding(Code.NEAR, gap, details=bounds)
         # The bounds may leave it open.
-        code = Code.PERHAPS_NEAR if lower <= NEAR else Code.FAR
+        code = Code.PERHAPS_NEAR if lower <= Thresholds.near else Code.FAR
         return Finding(code, gap, details=bounds)
 
     def _beyond_the_kkt_point(self) -> list[Finding]:
@@ -249,7 +242,7 @@ class Diagnosis:
         if space is None or math.isnan(space.excess):
             return []
         about = {"norm": space.norm, "family": space.family}
-        if space.excess <= WORTH_NAMING:
+        if space.excess <= Thresholds.worth_naming:
             return [Finding(Code.AT_OPTIMUM, max(space.excess, 0.0), details=about)]
         found = [Finding(Code.ABOVE_OPTIMUM, space.excess, details=about)]
         if space.dead_units:
@@ -264,7 +257,7 @@ class Diagnosis:
         if self.method == "stopped":
             found.append(Finding(Code.STOPPED))
         layer = self.farthest_layer
-        if layer is not None and layer.gap > WORTH_NAMING:
+        if layer is not None and layer.gap > Thresholds.worth_naming:
             found.append(Finding(Code.LAYER, layer.gap, (layer.name,)))
         return found
 
@@ -284,7 +277,7 @@ class Diagnosis:
         if standing.code is Code.KKT_POINT:
             helps = [finding for finding in helps if finding.code.warns]
         elif not helps and not standing.cure:
-            helps = [finding for finding in others if finding.code in RATES]
+            helps = [finding for finding in others if finding.code.kind is Kind.RATE]
         cures = dict.fromkeys(finding.cure for finding in (standing, *helps))
         return "\n".join(filter(None, cures))
 
@@ -293,7 +286,7 @@ class Diagnosis:
         """Three lines at most: where the module is, what matters most of it, what to do."""
         standing, *others = self.findings
         lines = [standing.found]
-        if others and others[0].code not in RATES:
+        if others and others[0].code.kind is not Kind.RATE:
             lines.append(others[0].found)
         cures = (self.advice, *(finding.cure for finding in others[:2]))
         lines += next(filter(None, cures), "").splitlines()[:1]

@@ -62,12 +62,11 @@ from implicit_bias.base.deadline import Deadline
 from implicit_bias.base.wording import html_table, number, percent_bounds, text_table
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import (
-    CLEARLY_BELOW,
     GRADIENT_DESCENTS,
-    NEAR,
     Code,
     Finding,
     GapBounds,
+    Thresholds,
     warn,
 )
 from implicit_bias.diagnosis.function_space import in_function_space
@@ -77,11 +76,6 @@ from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.multipliers import best_multipliers, kkt_gap
 from implicit_bias.modules.subject import SeparationError, Subject, margins_of
 from implicit_bias.norms.tensors import GivenNorm, ParameterNorm, as_parameter_norm, one_or_several
-
-# A margin has risen if it is at least this many times the references', and above their spread.
-RISEN = 1.1
-# A gap has fallen if it is below the reference's by this share, not by what any training changes.
-FALLEN = 0.05
 
 # A module of the same architecture, or its state dict.
 Reference: TypeAlias = nn.Module | Mapping[str, Tensor]
@@ -110,6 +104,12 @@ class NormRow:
     same : tuple of str
         Norms of the table that are the same one of parameters of these shapes: spectral and l2 of a
         vector.
+    risen : float
+        A margin has risen if it is at least this many times the references', and above their
+        spread.
+    fallen : float
+        A gap has fallen if it is below the references' by this share, not by what any training
+        changes.
 
     Examples
     --------
@@ -126,6 +126,8 @@ class NormRow:
     reference_margin: float = math.nan
     spread: float = math.nan
     same: tuple[str, ...] = ()
+    risen: float = 1.1
+    fallen: float = 0.05
 
     @property
     def factor(self) -> float:
@@ -136,8 +138,8 @@ class NormRow:
     def noise(self) -> float:
         """The factor that a margin has to reach: 1.1, or the spread, which it has to exceed."""
         if math.isnan(self.spread):
-            return RISEN
-        return max(RISEN, self.spread)
+            return self.risen
+        return max(self.risen, self.spread)
 
     @property
     def rose(self) -> bool:
@@ -151,7 +153,7 @@ class NormRow:
 
     def _beyond(self, factor: float) -> bool:
         # Of an unknown spread, nan, no comparison is true.
-        return factor >= RISEN and not factor <= self.spread
+        return factor >= self.risen and not factor <= self.spread
 
     @property
     def favoured(self) -> bool | None:
@@ -161,9 +163,9 @@ class NormRow:
         """
         if self.reference_gap is None or not self.rose:
             return False
-        if self.gap.upper < (1.0 - FALLEN) * self.reference_gap.lower:
+        if self.gap.upper < (1.0 - self.fallen) * self.reference_gap.lower:
             return True
-        if self.gap.lower >= (1.0 - FALLEN) * self.reference_gap.upper:
+        if self.gap.lower >= (1.0 - self.fallen) * self.reference_gap.upper:
             return False
         return None
 
@@ -562,10 +564,11 @@ def conclude(
 
     # --- the gap is near 0 in one norm alone ------------------------------------------------------
     nearest = min(rows, key=lambda row: row.gap.upper)
-    near = nearest.gap.upper <= NEAR
-    also = [
-        row.norm for row in others(nearest) if nearest.gap.upper > CLEARLY_BELOW * row.gap.lower
-    ]
+    near = nearest.gap.upper <= Thresholds.near
+    also = list[str]()
+    for row in others(nearest):
+        if nearest.gap.upper > Thresholds.clearly_below * row.gap.lower:
+            also.append(row.norm)
     if near and not also:
         said = {"norm": nearest.norm}
         return nearest.norm, "limit", Finding(Code.LIMIT, nearest.gap.upper, details=said)
