@@ -13,7 +13,8 @@ loss_tail.py       whether training on a loss maximises the margin
 layers.py          the gap layer by layer
 function_space.py  limits that are norms of the predictor itself
 escape.py          whether one more unit lowers the norm
-which_norm.py      in which norm a training maximised the margin
+which_norm.py      in which norm a training maximised the margin: the table
+norm_evidence.py   what follows from the table: the norm that is named, or why none is
 recorder.py        `Recorder`: margins and gaps along any training loop
 =================  =========================================================================
 """
@@ -23,5 +24,6 @@ from implicit_bias.diagnosis.escape import Escape
 from implicit_bias.diagnosis.findings import Code, DiagnosisWarning, Finding, GapBounds
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
+from implicit_bias.diagnosis.norm_evidence import NormRow
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.which_norm import NormRow, WhichNorm, which_norm
+from implicit_bias.diagnosis.which_norm import WhichNorm, which_norm
