@@ -32,7 +32,6 @@ from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
-from implicit_bias.diagnosis.recorder import Recorder
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.training import TrainingTest, judge, limit_of
 from implicit_bias.modules import multipliers
@@ -76,7 +75,6 @@ def diagnose(
     norm: tensors.GivenNorm | None = None,
     loss: object = None,
     optimizer: object = None,
-    recorder: Recorder | None = None,
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> Diagnosis:
@@ -108,9 +106,6 @@ def diagnose(
         parameter groups (`implicit_bias.modules.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
         parameters, no weight decay, and no epsilon above the gradients.
-    recorder : Recorder, optional
-        What recorded the training, with gaps in this norm: a gap that rose is not said to fall if
-        only the training goes on.
     leading : bool
         Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
         residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
@@ -207,13 +202,11 @@ def diagnose(
         escape = EscapeSearch().find(best, deadline)
         function_space = in_function_space(program, deadline.left)
 
-        test = TrainingTest()
-        training = test.findings(subject, limit, optimizer, loss, judged)
-        if recorder is not None:
-            rose = test.gap_rose(recorder, limit.norm.name, min(best.gap_lower, across))
-            if rose is not None:
-                training.append(rose)
-        checks = (*training, *what_is_measured(subject, limit.norm), *checked.findings)
+        checks = (
+            *TrainingTest().findings(subject, limit, optimizer, loss, judged),
+            *what_is_measured(subject, limit.norm),
+            *checked.findings,
+        )
     warn(checks, stacklevel=2)
     images = None
     if gradients.inputs[0].ndim == 4 and gradients.inputs[0].shape[1] in (1, 3):

@@ -95,7 +95,6 @@ class Code(StrEnum):
     GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors", Kind.OBSTACLE
     DEFAULT_EPSILON = "default-epsilon", Kind.OBSTACLE
     ADAMS_MEMORY = "adams-memory", Kind.OBSTACLE
-    GAP_ROSE = "gap-rose", Kind.OBSTACLE
     LOGARITHMIC_RATE = "logarithmic-rate", Kind.RATE
     CONSTANT_RATE = "constant-rate", Kind.RATE
     LEADING_PART = "leading-part", Kind.ABOUT

@@ -9,7 +9,6 @@ an unknown or another norm       to the limit of that norm
 an underflowed gradient          nowhere: the gradient is 0, or its direction is rounding errors
 eps above the gradients          to the limit of gradient descent, where steps are g / eps
 Adam's memory                    out of the sign-descent regime (`modules.optimizers`)
-a gap that rose                  not to this limit, at this learning rate
 ===============================  ==================================================================
 """
 
@@ -24,10 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Finding
 from implicit_bias.diagnosis.loss_tail import OF_OTHER_TARGETS, JudgedLoss, TailTest, loss_at
-from implicit_bias.diagnosis.recorder import Recorder
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
 from implicit_bias.modules.subject import Subject
@@ -125,14 +122,11 @@ class TrainingTest:
         gradients are this many times the least whose squares have digits.
     short : float
         Adam is no sign descent where gradients are a smaller share of those that it remembers.
-    rose : float
-        A gap has risen if it is above an earlier one by this share.
     """
 
     rounded: float = 0.5
     above_least: float = 1e4
     short: float = 0.1
-    rose: float = 1e-2
 
     def findings(
         self, subject: Subject, limit: Limit, optimizer: object, loss: object, judged: JudgedLoss
@@ -261,38 +255,6 @@ class TrainingTest:
             details = {"optimizer": optimizers.name_of(one), "eps": eps}
             return Finding(code, size, details=details)
         return None
-
-    def gap_rose(self, recorder: object, norm: str, gap_lower: float) -> Finding | None:
-        """Find that a gap is above an earlier one for certain, by its lower bound.
-
-        Parameters
-        ----------
-        recorder : Recorder
-            Of the training.
-        norm : str
-            Name of the norm.
-        gap_lower : float
-            Lower bound on the gap of today.
-
-        Raises
-        ------
-        TypeError, ValueError
-            No recorder, or one without gaps in this norm.
-        """
-        if not isinstance(recorder, Recorder):
-            raise TypeError(f"recorder must be a Recorder of the training, got {recorder!r:.99}")
-        column = f"gap_{norm}"
-        if column not in recorder.columns:
-            raise ValueError(
-                f"the recorder has no gaps in {norm}: pass one of Recorder(..., norms=[{norm!r}]), "
-                "or leave recorder out"
-            )
-        known = [row for row in recorder.rows if math.isfinite(row[column])]
-        least = min(known, key=lambda row: row[column], default=None)
-        if least is None or gap_lower <= (1.0 + self.rose) * least[column]:
-            return None
-        before = {"before": percent(least[column], space=" "), "step": least["step"], "norm": norm}
-        return Finding(Code.GAP_ROSE, gap_lower, details=before)
 
 
 def _share_of_the_memory(groups: list[Group]) -> float:

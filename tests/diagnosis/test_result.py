@@ -78,11 +78,11 @@ def test_a_verdict_is_three_lines_where_the_module_is_what_matters_and_what_to_d
     # What is in the way comes first, and each cure once.
     aims = {"aim": "the loss over entries up to 2"}
     decay = Finding(Code.WEIGHT_DECAY, 0.5, details=aims)
-    rose = Finding(Code.GAP_ROSE, 0.5, details={"norm": "l2", "before": "40 %", "step": 3})
+    memory = Finding(Code.ADAMS_MEMORY, 0.05)
     hooks = Finding(Code.GRADIENT_HOOKS, names=("0.weight",))
-    held = replace(found, checks=(decay, rose, decay, hooks))
-    assert codes(held)[:4] == [Code.FAR, *(each.code for each in (decay, rose, decay))]
-    assert held.advice.splitlines() == [decay.cure, rose.cure]
+    held = replace(found, checks=(decay, memory, decay, hooks))
+    assert codes(held)[:4] == [Code.FAR, *(each.code for each in (decay, memory, decay))]
+    assert held.advice.splitlines() == [decay.cure, memory.cure]
     assert held.verdict.splitlines()[1:] == [decay.found, decay.cure]
     assert held.warnings == (str(decay), str(decay), str(hooks))
     # At a KKT point only another limit is in the way.

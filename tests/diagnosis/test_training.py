@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from diagnosis.asking import X, codes, finding, quiet, relu, single
-from example_modules import linear, of, own_labels, scale_weights, seeded
-from implicit_bias import DiagnosisWarning, Recorder, diagnose, max_margin, solve
+from example_modules import linear, own_labels, scale_weights, seeded
+from implicit_bias import DiagnosisWarning, diagnose
 from implicit_bias.diagnosis import Code, Finding
 from implicit_bias.modules.optimizers import OptimizerError
 from implicit_bias.training.losses import MarginLoss, as_loss
@@ -248,30 +248,6 @@ def test_weight_decay_and_parameters_that_the_optimizer_does_not_have() -> None:
     assert quiet(module, optimizer=torch.optim.SGD([first, *others])).warnings == ()
 
 
-@pytest.mark.slow
-def test_a_gap_that_rose_is_seen() -> None:
-    module = single()
-    labels = own_labels(module, X)
-    recorder = Recorder(module, X, labels, norms=["linf"])
-    (weight,) = module.parameters()
-    given = weight.detach().clone()
-    asked: dict[str, Any] = {"norm": "linf", "recorder": recorder}
-    assert Code.GAP_ROSE not in codes(quiet(module, **asked))  # nothing is recorded
-    recorder.record(1)
-    assert Code.GAP_ROSE not in codes(quiet(module, **asked))  # it is as it was
-    limit = of(solve(max_margin(X.numpy(), labels, "linf")).coef)
-    weight.data.copy_(next(limit.parameters()))
-    recorder.record(7)
-    weight.data.copy_(given)
-    found = quiet(module, **asked)
-    rose = finding(found, Code.GAP_ROSE)
-    assert rose.value == pytest.approx(min(found.gap_lower, found.gap_across_kinks))
-    assert rose.details["step"] == 7
-    assert found.advice == rose.cure
-    with pytest.raises(ValueError, match="recorder"):
-        diagnose(module, X, labels, norm="l2", recorder=recorder)
-
-
 # --- words ---------------------------------------------------------------------------------------
 
 
@@ -281,7 +257,7 @@ def test_every_code_has_a_sentence() -> None:
         name: 0.5
         for name in (
             *("norm", "gap", "family", "loss", "aim", "error", "optimizer", "own", "dtype", "eps"),
-            *("before", "step", "degree", "samples", "reached", "other", "descent"),
+            *("degree", "samples", "reached", "other", "descent"),
         )
     }
     for code in Code:
