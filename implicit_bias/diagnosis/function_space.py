@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ from implicit_bias.norms import LInf, as_norm
 from implicit_bias.norms.tensors import PARAMETER_NORMS, up_to_scales
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates
-from implicit_bias.solvers.base import SolveError
+from implicit_bias.solvers.base import Solution, SolveError
 from implicit_bias.solvers.solve import solve
 
 # Exponent p of the norm of each layer's singular values, by geometry.
@@ -181,9 +181,13 @@ def flat_inputs(gradients: MarginGradients) -> Tensor:
 
 def _product(at: Point) -> Tensor | None:
     """W_L ... W_1 of all parameters as matrices of shape (out, in); a vector is a row."""
-    if any(part.ndim == 0 for part in at.parts):
-        return None
-    matrices = [part.reshape(1, -1) if part.ndim == 1 else part.flatten(1) for part in at.parts]
+    matrices = list[Tensor]()
+    for part in at.parts:
+        if part.ndim == 0:
+            return None
+        if part.ndim == 1:
+            part = part[None]
+        matrices.append(part.flatten(1))
     return _chained(at, matrices)
 
 
@@ -196,14 +200,14 @@ def _transposed_product(at: Point) -> Tensor | None:
 
 def _chained(at: Point, matrices: list[Tensor]) -> Tensor | None:
     """Multiply matrices, the first one on the right, if they lead from D features to K outputs."""
-    width = at.D
-    for matrix in matrices:
-        if matrix.shape[1] != width:
-            return None
-        width = len(matrix)
-    if width != at.K:
+    product = matrices[0]
+    if product.shape[1] != at.D or len(matrices[-1]) != at.K:
         return None
-    return reduce(lambda product, matrix: matrix @ product, matrices)
+    for matrix in matrices[1:]:
+        if matrix.shape[1] != len(product):
+            return None
+        product = matrix @ product
+    return product
 
 
 def _vectors(at: Point) -> list[Tensor] | None:
@@ -236,7 +240,7 @@ def _convolution(at: Point) -> Tensor | None:
     if found is None:
         return None
     beta = at.outputs(torch.eye(at.D).to(at.X))[:, 0]
-    moduli = reduce(torch.mul, [torch.fft.fft(part).abs() for part in found])
+    moduli = torch.fft.fft(torch.stack(found)).abs().prod(dim=0)
     if not at.close(torch.fft.fft(beta).abs(), moduli):
         return None
     return beta[None]
@@ -263,7 +267,9 @@ class Family:
     def predictor(self, at: Point, X: Tensor) -> Tensor | None:
         """Compute the outputs (n, K) of inputs (n, D)."""
         beta = self.beta(at)
-        return None if beta is None else X @ beta.T
+        if beta is None:
+            return None
+        return X @ beta.T
 
     def norm_of_beta(self, at: Point, geometry: str) -> str:
         """Name the norm of beta whose power is the smallest 1/2 ||theta||^2; see the table above.
@@ -279,10 +285,14 @@ class Family:
             if at.K == 1:
                 return "l2"  # a single row has one singular value
             p = SCHATTEN[geometry] / len(at.parts)
-            names = {exponent: name for name, exponent in SCHATTEN.items()}
-            return names.get(p, f"Schatten {p:.3g}")
+            for name, exponent in SCHATTEN.items():
+                if p == exponent:
+                    return name
+            return f"Schatten {p:.3g}"
         layers = self.layers or len(at.parts)
-        entries = "l1" if layers == 2 else f"l_{2 / layers:.3g}"
+        entries = "l1"
+        if layers > 2:
+            entries = f"l_{2 / layers:.3g}"
         if self.name == "linear convolution":
             return f"{entries} of the Fourier transform"
         return entries
@@ -291,7 +301,9 @@ class Family:
 FAMILIES: tuple[Family, ...] = (
     Family("deep linear", _product),
     Family("deep linear", _transposed_product),
-    *(Family("diagonal", partial(_difference_of_powers, power=L), L) for L in (2, 3, 4)),
+    Family("diagonal", partial(_difference_of_powers, power=2), 2),
+    Family("diagonal", partial(_difference_of_powers, power=3), 3),
+    Family("diagonal", partial(_difference_of_powers, power=4), 4),
     Family("diagonal", _entrywise_product),
     Family("linear convolution", _convolution),
 )
@@ -365,7 +377,9 @@ def in_function_space(
     in_l2 = program.norm == PARAMETER_NORMS["l2"]
     geometry = up_to_scales(program.norm)
     if is_gated(gradients.module):
-        return _gated(program, max_seconds) if in_l2 else None
+        if not in_l2:
+            return None
+        return _gated(program, max_seconds)
     if not _of_one_argument(gradients):
         return None
     at = Point(gradients, program.theta)
@@ -420,9 +434,10 @@ def _linear_predictor(
     """Put a predictor that is linear in x beside the optimum of its norm, where that is convex."""
     if name not in CONVEX:
         return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
+    known = CONVEX[name]
+    found = FunctionSpace(family, name, known.norm.value(beta), None, "")
     labels = at.gradients.labels
     classes = at.gradients.classes
-    known = CONVEX[name]
     norm = known.norm
     factor = 1.0
     if classes == 2:
@@ -431,13 +446,15 @@ def _linear_predictor(
         classes = None
         norm = known.binary
         factor = known.of_two_classes
-    found = FunctionSpace(family, name, known.norm.value(beta), None, "")
-    linear = Architecture(NoGates(at.D), norm=as_norm(norm))
-    build = partial(linear.problem, at.X.cpu().numpy(), labels, classes=classes)
-    found = _beside_the_optimum(found, at.gradients, build, max_seconds)
-    if found.certificate is None:
-        return found
-    bounds = found.certificate
+
+    def build() -> MarginProblem:
+        linear = Architecture(NoGates(at.D), norm=as_norm(norm))
+        return linear.problem(at.X.cpu().numpy(), labels, classes=classes)
+
+    solution = _solved(build, at.gradients, max_seconds)
+    if isinstance(solution, str):
+        return replace(found, obstacle=solution)
+    bounds = solution.certificate
     scaled = replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
     found = replace(found, certificate=scaled)
     # An optimum has rank min(K - 1, D) at most.
@@ -461,33 +478,30 @@ def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
     problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
-    return _beside_the_optimum(found, gradients, lambda: problem, max_seconds, unit_norms)
+    solution = _solved(lambda: problem, gradients, max_seconds)
+    if isinstance(solution, str):
+        return replace(found, obstacle=solution)
+    dead = solution.active & ~active_units(unit_norms)
+    return replace(found, certificate=solution.certificate, dead_units=int(np.count_nonzero(dead)))
 
 
-def _beside_the_optimum(
-    found: FunctionSpace,
-    gradients: MarginGradients,
+def _solved(
     build: Callable[[], MarginProblem],
+    gradients: MarginGradients,
     max_seconds: float | None,
-    unit_norms: Array | None = None,
     most_entries: int = 2**22,
-) -> FunctionSpace:
-    """Put the certified optimum beside a predictor, or why there is none.
+) -> Solution | str:
+    """Solve a margin problem, or say why there is no optimum to compare with.
 
     ``most_entries`` is the largest problem (samples by features by outputs) that is solved in
-    passing; ``unit_norms`` are those of a gated network's units.
+    passing.
     """
     if gradients.inputs[0].numel() * gradients.pairs.width > most_entries:
-        large = "the problem is too large to be solved in passing: use max_margin and solve"
-        return replace(found, obstacle=large)
+        return "the problem is too large to be solved in passing: use max_margin and solve"
     try:
         solution = solve(build(), max_seconds=max_seconds)
     except (SolveError, ValueError) as error:  # no solver is installed; a class has no samples
-        return replace(found, obstacle=str(error))
+        return str(error)
     if not solution.certificate.lower > 0:
-        return replace(found, obstacle=solution.message)
-    found = replace(found, certificate=solution.certificate)
-    if unit_norms is None:
-        return found
-    dead = solution.active & ~active_units(unit_norms)
-    return replace(found, dead_units=int(np.count_nonzero(dead)))
+        return solution.message
+    return solution
