@@ -32,8 +32,9 @@ from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
+from implicit_bias.diagnosis.loss_tail import judge
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.training import TrainingTest, judge, limit_of
+from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.kinks import gap_across_kinks

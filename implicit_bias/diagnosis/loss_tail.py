@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.diagnosis.findings import Code
+from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
 Loss = Callable[..., Any]
 # The loss of one sample as a function of its margin, along a ray of outputs.
@@ -216,7 +217,9 @@ class TailTest:
             if logarithm:
                 return value(q)
             left = value(q) - kept
-            return math.log(left) if left > 0.0 else -math.inf
+            if left > 0.0:
+                return math.log(left)
+            return -math.inf
 
         def fall(q: float) -> float:
             """Fall of the logarithm from .99 q to 1.01 q; nan where neighbours do not agree."""
@@ -244,7 +247,9 @@ class TailTest:
         # infimum, as a hinge does, falls faster and faster towards the margin where values end.
         first = fall(margin / 4.0)
         last = fall(margin)
-        growth = last / first if first > 0.0 else math.inf
+        growth = math.inf
+        if first > 0.0:
+            growth = last / first
         ends = margin < 2.0 ** (self.most_power - 1) and not fall(2.0 * margin) > 0.0
         if ends and last > self.slowly * fall(margin * 2.0**-0.25):
             rises = True
@@ -332,3 +337,38 @@ def _outputs(label: int, classes: int) -> Iterator[Tensor]:
     if classes > 1:
         nearest[(label + 1) % classes] = 0.0
     yield nearest
+
+
+def judge(loss: object, classes: int | None) -> JudgedLoss:
+    """Find whether training on a loss maximises the margin.
+
+    Parameters
+    ----------
+    loss : str, MarginLoss, callable or None
+        A name or object of `implicit_bias.training.losses`, or a function (or torch module) of
+        outputs and targets as torch's losses are.
+    classes : int or None
+        K.
+    """
+    if loss is None:
+        return JudgedLoss(None, logarithm=False)
+    if isinstance(loss, (str, MarginLoss)):
+        if loss == "cross_entropy":  # as torch spells it
+            loss = "cross-entropy"
+        margin_loss = as_loss(loss)  # type: ignore[arg-type]
+        try:
+            check_exponential_like(margin_loss)
+        except LossError:
+            log_loss = margin_loss.log_loss
+            tail = TailTest().tail(lambda q: float(log_loss(torch.tensor(q, dtype=torch.float64))))
+            refusal = Code.FINITE_MINIMISER if tail.rises else Code.NO_EXPONENTIAL_TAIL
+            return JudgedLoss(refusal, logarithm=False)
+        return JudgedLoss(None, logarithm=False)
+    if not callable(loss):
+        raise TypeError(
+            f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
+        )
+    try:
+        return TailTest().judge(loss, classes)
+    except OF_OTHER_TARGETS:
+        return JudgedLoss(Code.LOSS_NOT_CHECKED, logarithm=False)

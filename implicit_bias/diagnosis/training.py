@@ -24,12 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from implicit_bias.diagnosis.findings import GRADIENT_DESCENTS, WORDS, Code, Finding
-from implicit_bias.diagnosis.loss_tail import OF_OTHER_TARGETS, JudgedLoss, TailTest, loss_at
+from implicit_bias.diagnosis.loss_tail import OF_OTHER_TARGETS, JudgedLoss, Loss, loss_at
 from implicit_bias.modules import optimizers
 from implicit_bias.modules.multipliers import loss_weights
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS, ParameterNorm
-from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
+from implicit_bias.training.losses import MarginLoss
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
     decay = tuple(_weight_decay(optimizer))[:1]
     try:
         own = optimizers.geometry_of(optimizer, module)
-    except optimizers.OptimizerError as error:
+    except optimizers.OptimizerError as error:  # a norm that is asked for does without
         if norm is None:
             raise
         unknown = Finding(Code.UNKNOWN_LIMIT, details={"norm": norm.name, "error": error})
@@ -104,9 +104,23 @@ def _weight_decay(optimizer: object) -> Iterator[Finding]:
         yield Finding(Code.WEIGHT_DECAY, decay, details={"aim": aim})
 
 
-# A group of an optimizer that has an epsilon: the optimizer, the group, and the Euclidean norms of
-# the mean loss's gradients in the parameters that it holds.
-Group = tuple[object, dict[str, Any], dict[Tensor, float]]
+@dataclass(frozen=True)
+class Group:
+    """Parameters to which an optimizer applies one epsilon.
+
+    Attributes
+    ----------
+    optimizer : object
+        The optimizer, or its class or name.
+    options : dict from str to object
+        The parameter group, as torch has it.
+    norms : dict from Tensor to float
+        Euclidean norm of the mean loss's gradient in each parameter that is measured.
+    """
+
+    optimizer: object
+    options: dict[str, Any]
+    norms: dict[Tensor, float]
 
 
 @dataclass(frozen=True)
@@ -149,55 +163,71 @@ class TrainingTest:
         known = limit.trained_by or optimizer is None
         found = list(limit.findings)
         if judged.refusal is not None:
-            name = loss.name if isinstance(loss, MarginLoss) else optimizers.name_of(loss)
+            name = optimizers.name_of(loss)
+            if isinstance(loss, MarginLoss):
+                name = loss.name
             found.insert(0, Finding(judged.refusal, details={"loss": name}))
         elif known and not judged.logarithm:
             # Of the logarithm of a loss the gradient neither vanishes nor is it rounding errors.
             found += self._gradients(subject.itself, optimizer, loss)
         if not any(finding.code.blocks for finding in found):
-            slow = limit.norm.name in GRADIENT_DESCENTS and not judged.logarithm
-            found.append(Finding(Code.LOGARITHMIC_RATE if slow else Code.CONSTANT_RATE))
+            rate = Code.CONSTANT_RATE
+            if limit.norm.name in GRADIENT_DESCENTS and not judged.logarithm:
+                rate = Code.LOGARITHMIC_RATE
+            found.append(Finding(rate))
         return found
 
     def _gradients(self, subject: Subject, optimizer: object, loss: object) -> Iterator[Finding]:
         """Find what brings a training to a halt at the parameters as they are."""
         gradients = subject.gradients
-        shapes = gradients.shapes
-        trained = {k: p for k, p in gradients.module.named_parameters() if k in shapes}
+        trained = dict[str, nn.Parameter]()
+        for name, p in gradients.module.named_parameters():
+            if name in gradients.shapes:
+                trained[name] = p
         dtype = next(iter(trained.values())).dtype
         fault = self._fault(loss, subject.min_margin, gradients.classes, dtype)
         if fault is not None:
             precision = {"dtype": str(dtype).removeprefix("torch.")}
             yield Finding(fault, subject.min_margin, details=precision)
 
-        groups = [
-            (one, group)
-            for one in optimizers.each_of(optimizer)
-            for group in optimizers.groups_of(one)
-            or optimizers.default_groups(one, trained.values())
-            if "eps" in group
-        ]
+        groups = list[Group]()
+        for one in optimizers.each_of(optimizer):
+            known = optimizers.groups_of(one)
+            for options in known or optimizers.default_groups(one, trained.values()):
+                if "eps" in options:
+                    groups.append(Group(one, options, {}))
         if not groups:
             return
-        # The mean loss's gradient in each parameter. The loss's weights are known up to a factor:
-        # the largest of exp(-q_nk) / (1 + sum_k exp(-q_nk)) over the number of samples.
+        norms = self._gradient_norms(subject, trained)
+        for group in groups:
+            for p in group.options["params"]:
+                if p in norms:
+                    group.norms[p] = norms[p]
+        groups = [group for group in groups if group.norms]
+
+        epsilon = self._epsilon(groups)
+        if epsilon is not None:
+            yield epsilon
+            return
+        share = _share_of_the_memory(groups)
+        if share < self.short:
+            yield Finding(Code.ADAMS_MEMORY, share)
+
+    def _gradient_norms(
+        self, subject: Subject, trained: dict[str, nn.Parameter]
+    ) -> dict[Tensor, float]:
+        """Euclidean norm of the mean loss's gradient in each parameter.
+
+        The loss's weights are known up to a factor: the largest of exp(-q_nk) / (1 + sum_k
+        exp(-q_nk)) over the number of samples.
+        """
+        gradients = subject.gradients
         q = subject.margins.reshape(len(gradients.labels), -1)
         log_total = np.logaddexp(0.0, np.logaddexp.reduce(-q, axis=1))
         largest = math.exp((-q.min(axis=1) - log_total).max()) / len(q)
-        v = gradients.combine(gradients.theta, loss_weights(subject.margins, gradients.rivals))
-        slopes = gradients.parameters(v)
-        norms = {p: largest * float(slopes[name].norm()) for name, p in trained.items()}
-        held = list[Group]()
-        for one, group in groups:
-            own = {p: norms[p] for p in group["params"] if p in norms}
-            if own:
-                held.append((one, group, own))
-
-        epsilon = self._epsilon(held)
-        if epsilon is not None:
-            yield epsilon
-        elif (share := _share_of_the_memory(held)) < self.short:
-            yield Finding(Code.ADAMS_MEMORY, share)
+        weights = loss_weights(subject.margins, gradients.rivals)
+        slopes = gradients.parameters(gradients.combine(gradients.theta, weights))
+        return {p: largest * float(slopes[name].norm()) for name, p in trained.items()}
 
     def _fault(
         self, loss: object, margin: float, classes: int | None, dtype: torch.dtype
@@ -213,7 +243,9 @@ class TrainingTest:
             return Code.GRADIENT_OF_ZERO
         if classes is None or isinstance(loss, MarginLoss):
             return None
-        function = loss if callable(loss) else nn.functional.cross_entropy
+        function: Loss = nn.functional.cross_entropy
+        if callable(loss):
+            function = loss
         outputs = torch.zeros(1, classes, dtype=dtype)  # of one sample of the first class
         outputs[0, 0] = margin
         outputs.requires_grad_()
@@ -235,24 +267,24 @@ class TrainingTest:
         Sizes are root mean squares of the entries where steps are divided by those of each entry,
         and Euclidean norms where they are divided by that of the matrix (Muon).
         """
-        for one, group, norms in groups:
-            muon = "ns_steps" in group
-            eps = float(group["eps"])
-            if muon:
-                size = max(norms.values())
+        for group in groups:
+            eps = float(group.options["eps"])
+            if "ns_steps" in group.options:  # Muon
+                size = max(group.norms.values())
                 kinds = {torch.bfloat16}
             else:
-                size = max(norm / math.sqrt(p.numel()) for p, norm in norms.items())
-                kinds = {p.dtype for p in group["params"]}
+                size = max(norm / math.sqrt(p.numel()) for p, norm in group.norms.items())
+                kinds = {p.dtype for p in group.options["params"]}
             least = max(torch.finfo(kind).tiny ** 0.5 for kind in kinds)
             if max(eps, least) <= size:
                 continue
-            code = Code.DEFAULT_EPSILON
-            if optimizers.groups_of(one):  # else the epsilon may not be the one that was used
+            if not optimizers.groups_of(group.optimizer):
+                code = Code.DEFAULT_EPSILON  # which may not be the one that was used
+            elif size > self.above_least * least:
+                code = Code.EPSILON
+            else:
                 code = Code.SQUARES_UNDERFLOW
-                if size > self.above_least * least:
-                    code = Code.EPSILON
-            details = {"optimizer": optimizers.name_of(one), "eps": eps}
+            details = {"optimizer": optimizers.name_of(group.optimizer), "eps": eps}
             return Finding(code, size, details=details)
         return None
 
@@ -264,50 +296,18 @@ def _share_of_the_memory(groups: list[Group]) -> float:
     gradients that change sign, the latter where losses are summed, and one over a few samples.
     """
     shares = list[float]()
-    for one, group, norms in groups:
-        for p, norm in norms.items():
-            state = getattr(one, "state", {}).get(p, {})
+    for group in groups:
+        states = getattr(group.optimizer, "state", {})
+        for p, norm in group.norms.items():
+            state = states.get(p, {})
             if not {"exp_avg", "exp_avg_sq", "step"} <= state.keys():
                 continue
             # Averages over t steps are biased towards 0 by 1 - beta^t.
-            first, second = (1.0 - float(beta) ** float(state["step"]) for beta in group["betas"])
-            now = max(norm, float(state["exp_avg"].norm()) / first)
-            memory = float(state["exp_avg_sq"].sqrt().norm()) / math.sqrt(second)
+            beta1, beta2 = group.options["betas"]
+            steps = float(state["step"])
+            average = float(state["exp_avg"].norm()) / (1.0 - float(beta1) ** steps)
+            root = float(state["exp_avg_sq"].sqrt().norm())
+            memory = root / math.sqrt(1.0 - float(beta2) ** steps)
             if memory > 0.0:
-                shares.append(now / memory)
+                shares.append(max(norm, average) / memory)
     return max(shares, default=math.inf)
-
-
-def judge(loss: object, classes: int | None) -> JudgedLoss:
-    """Find whether training on a loss maximises the margin.
-
-    Parameters
-    ----------
-    loss : str, MarginLoss, callable or None
-        A name or object of `implicit_bias.training.losses`, or a function (or torch module) of
-        outputs and targets as torch's losses are.
-    classes : int or None
-        K.
-    """
-    if loss is None:
-        return JudgedLoss(None, logarithm=False)
-    if isinstance(loss, (str, MarginLoss)):
-        if loss == "cross_entropy":  # as torch spells it
-            loss = "cross-entropy"
-        margin_loss = as_loss(loss)  # type: ignore[arg-type]
-        try:
-            check_exponential_like(margin_loss)
-        except LossError:
-            log_loss = margin_loss.log_loss
-            tail = TailTest().tail(lambda q: float(log_loss(torch.tensor(q, dtype=torch.float64))))
-            refusal = Code.FINITE_MINIMISER if tail.rises else Code.NO_EXPONENTIAL_TAIL
-            return JudgedLoss(refusal, logarithm=False)
-        return JudgedLoss(None, logarithm=False)
-    if not callable(loss):
-        raise TypeError(
-            f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
-        )
-    try:
-        return TailTest().judge(loss, classes)
-    except OF_OTHER_TARGETS:
-        return JudgedLoss(Code.LOSS_NOT_CHECKED, logarithm=False)

@@ -27,8 +27,9 @@ from implicit_bias.base.wording import html_table, number, percent_bounds, text_
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import Finding, GapBounds, warn
 from implicit_bias.diagnosis.function_space import in_function_space
+from implicit_bias.diagnosis.loss_tail import judge
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
-from implicit_bias.diagnosis.training import TrainingTest, judge, limit_of
+from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.margin_gradients import MarginGradients
