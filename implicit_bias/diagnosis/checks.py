@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from numpy.typing import ArrayLike
@@ -87,21 +86,20 @@ def check(
     check_flag(leading, "leading")
     not_held = left_out(module, optimizer)
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    homogeneous = None
+    if not leading:
+        homogeneous = trained.keys() - set(not_held)
     with offering_leading():
-        gradients = margins_of(
-            module,
-            inputs,
-            labels,
-            norms=norms,
-            homogeneous=None if leading else trained.keys() - set(not_held),
-        )
+        gradients = margins_of(module, inputs, labels, norms=norms, homogeneous=homogeneous)
     findings = list[Finding]()
     if mode_matters(module, gradients.inputs, modes):
         findings.append(Finding(Code.TRAINING_MODE))
     dropout = [name for name in dir(nn.functional) if "dropout" in name]
-    dropping = functions_used(gradients, dropout, trained=False).values()
+    dropping = list[str]()
+    for parts in functions_used(gradients, dropout, trained=False).values():
+        dropping += parts
     if dropping:
-        findings.append(Finding(Code.DROPOUT, names=tuple(chain.from_iterable(dropping))))
+        findings.append(Finding(Code.DROPOUT, names=tuple(dropping)))
     hooked = [name for name, p in trained.items() if p._backward_hooks]
     if hooked:
         findings.append(Finding(Code.GRADIENT_HOOKS, names=tuple(hooked)))
@@ -133,9 +131,8 @@ def what_is_measured(subject: Subject, norm: ParameterNorm) -> Iterator[Finding]
         # What vanishes from the leading part alone, as upper biases do, has no direction.
         still -= set(without_gradient(gradients))
     if still:
-        yield Finding(
-            Code.DEGREE_0, names=tuple(name for name in gradients.shapes if name in still)
-        )
+        in_order = tuple(name for name in gradients.shapes if name in still)
+        yield Finding(Code.DEGREE_0, names=in_order)
     parameters = dict(gradients.module.named_parameters())
     for dtype in (torch.bfloat16, torch.float16):
         coarse = tuple(name for name in gradients.shapes if parameters[name].dtype == dtype)
@@ -159,7 +156,7 @@ def mode_matters(
         set_modes(modes)
         try:
             return not torch.equal(evaluate(module, values_of(module), first), evaluated)
-        except ValueError:  # batch statistics of a single sample
+        except ValueError:  # torch has no batch statistics of a single sample
             return True
         finally:
             set_modes(dict.fromkeys(modes, False))

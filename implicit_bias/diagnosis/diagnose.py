@@ -209,6 +209,9 @@ def diagnose(
             *checked.findings,
         )
     warn(checks, stacklevel=2)
+    rest = None
+    if leading:
+        rest = subject.rest
     images = None
     if gradients.inputs[0].ndim == 4 and gradients.inputs[0].shape[1] in (1, 3):
         images = gradients.inputs[0].cpu().numpy()
@@ -233,7 +236,7 @@ def diagnose(
         excluded=checked.excluded,
         seconds=time.monotonic() - started,
         trained_by=limit.trained_by,
-        rest=subject.rest if leading else None,
+        rest=rest,
         images=images,
     )
 

@@ -129,7 +129,10 @@ class Recorder:
             own = list[Tensor | Array]()
             for given in as_arguments(inputs, self.module):
                 # The loop may write into what it passes.
-                own.append(given.detach().clone() if isinstance(given, Tensor) else given.copy())
+                if isinstance(given, Tensor):
+                    own.append(given.detach().clone())
+                else:
+                    own.append(given.copy())
             optimizers = [one for norm in asked for one in each_of(norm)]
             # A loop that trains has its module in training mode, so modes are no news.
             checked = check(

@@ -143,13 +143,18 @@ class Diagnosis:
     @property
     def direction(self) -> Tensor | None:
         """A change of the farthest layer that lowers its norm and no margin below 1."""
-        return None if self.farthest_layer is None else self.farthest_layer.direction
+        layer = self.farthest_layer
+        if layer is None:
+            return None
+        return layer.direction
 
     @property
     def support(self) -> NDArray[np.int64]:
         """Pairs (or samples) of a positive multiplier, as indices, shape (S, 2) or (S,)."""
         places = np.argwhere(self.multipliers > 0)
-        return places[:, 0] if self.multipliers.ndim == 1 else places
+        if self.multipliers.ndim == 1:
+            return places[:, 0]
+        return places
 
     @property
     def sample_shares(self) -> Array:
@@ -179,7 +184,8 @@ class Diagnosis:
         for n in np.argsort(-shares, kind="stable")[: min(count, np.count_nonzero(shares))]:
             classes = ""
             if self.multipliers.ndim == 2:
-                classes = f"{self.margins[n].argmax()} against {self.multipliers[n].argmax()}"
+                own = self.margins[n].argmax()
+                classes = f"{own} against {self.multipliers[n].argmax()}"
             found.append((int(n), float(shares[n]), classes))
         return found
 
@@ -200,19 +206,21 @@ class Diagnosis:
         standing = self._standing()
         arrived = standing.code is Code.KKT_POINT
         beyond = list[Finding]()
-        checks = self.checks
         if arrived:
             beyond = self._beyond_the_kkt_point()
-            checks = tuple(check for check in checks if check.code.kind is not Kind.RATE)
-        # At a KKT point it is of less interest what would keep a training from getting there.
-        important = [
-            check
-            for check in checks
-            if check.code.kind is Kind.ABOUT
-            or (check.code.blocks and (check.code.warns or not arrived))
-        ]
-        rest = [check for check in checks if check not in important]
-        return (standing, *beyond, *important, *self._details(), *rest)
+        important = list[Finding]()
+        others = list[Finding]()
+        for check in self.checks:
+            kind = check.code.kind
+            # At a KKT point it is of less interest what would keep a training from getting there.
+            if arrived and kind is Kind.RATE:
+                continue
+            obstacle = check.code.blocks and (check.code.warns or not arrived)
+            if kind is Kind.ABOUT or obstacle:
+                important.append(check)
+            else:
+                others.append(check)
+        return (standing, *beyond, *important, *self._details(), *others)
 
     def _standing(self) -> Finding:
         """Say how near the module is to a KKT point, of which norm."""
@@ -221,18 +229,19 @@ class Diagnosis:
         bounds = {"norm": self.norm, "gap": GapBounds(self.gap_lower, self.gap)}
         if self.gap <= Thresholds.at:
             return Finding(Code.KKT_POINT, self.gap, details=bounds)
-        others = {norm: found for norm, found in self.gaps.items() if norm != self.norm}
-        if others:
-            other = min(others, key=lambda norm: others[norm])
-            if others[other] <= min(Thresholds.near, Thresholds.clearly_below * lower):
+        others = [norm for norm in self.gaps if norm != self.norm]
+        other = min(others, key=self.gaps.__getitem__, default=None)
+        if other is not None:
+            clearly_nearer = min(Thresholds.near, Thresholds.clearly_below * lower)
+            if self.gaps[other] <= clearly_nearer:
                 names = {"other": other, "descent": WORDS["descents"].get(other, other)}
-                found = {**bounds, **names}
-                return Finding(Code.OTHER_NORM_IS_NEARER, others[other], details=found)
+                details = {**bounds, **names}
+                return Finding(Code.OTHER_NORM_IS_NEARER, self.gaps[other], details=details)
         if gap <= Thresholds.near:
             return Finding(Code.NEAR, gap, details=bounds)
-        # The bounds may leave it open.
-        code = Code.PERHAPS_NEAR if lower <= Thresholds.near else Code.FAR
-        return Finding(code, gap, details=bounds)
+        if lower <= Thresholds.near:
+            return Finding(Code.PERHAPS_NEAR, gap, details=bounds)
+        return Finding(Code.FAR, gap, details=bounds)
 
     def _beyond_the_kkt_point(self) -> list[Finding]:
         """Say whether the KKT point is the optimum, as far as that is known."""
@@ -273,13 +282,14 @@ class Diagnosis:
         Where nothing is, how to train longer.
         """
         standing, *others = self.findings
-        helps = [finding for finding in others if finding.code.blocks]
-        if standing.code is Code.KKT_POINT:
-            helps = [finding for finding in helps if finding.code.warns]
-        elif not helps and not standing.cure:
-            helps = [finding for finding in others if finding.code.kind is Kind.RATE]
-        cures = dict.fromkeys(finding.cure for finding in (standing, *helps))
-        return "\n".join(filter(None, cures))
+        arrived = standing.code is Code.KKT_POINT
+        cures = [standing.cure]
+        for finding in others:
+            if finding.code.blocks and (finding.code.warns or not arrived):
+                cures.append(finding.cure)
+        if not any(cures):
+            cures = [finding.cure for finding in others if finding.code.kind is Kind.RATE]
+        return "\n".join(cure for cure in dict.fromkeys(cures) if cure)
 
     @property
     def verdict(self) -> str:
@@ -288,8 +298,10 @@ class Diagnosis:
         lines = [standing.found]
         if others and others[0].code.kind is not Kind.RATE:
             lines.append(others[0].found)
-        cures = (self.advice, *(finding.cure for finding in others[:2]))
-        lines += next(filter(None, cures), "").splitlines()[:1]
+        for cure in (self.advice, *(finding.cure for finding in others[:2])):
+            if cure:
+                lines.append(cure.splitlines()[0])
+                break
         return "\n".join(lines)
 
     def __str__(self) -> str:
