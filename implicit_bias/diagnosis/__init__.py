@@ -1,4 +1,4 @@
-"""How far any homogeneous module is from where its training can end, in any geometry.
+"""How far a homogeneous module is from the limits of its training, in any norm.
 
 =================  =========================================================================
 file               what

@@ -1,8 +1,10 @@
-r"""How far is a module from where its training can end: one call for any homogeneous module.
+r"""How far is a module from the limits of its training: one call for any homogeneous module.
 
-In the geometry of a norm, training on an exponential-like loss goes, in direction, to a KKT point
-of  min 1/2 ||theta||^2 s.t. q >= 1 (`modules.multipliers`). Each step below is a file of this
-package.
+Steepest descent in a norm on an exponential-like loss converges in direction to a KKT point of
+
+    min 1/2 ||theta||^2   s.t.   q(theta) >= 1,
+
+q the margins (`modules.multipliers`). Each step below is a file of this package.
 
 1. Checks: what makes the question meaningless (`modules.subject`, `modules.homogeneity`), or a
    number mean less (`checks`), or keeps the training from the limit (`training`).
@@ -43,8 +45,8 @@ from implicit_bias.norms import tensors
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Shares of the time that is left, in turn, where it is limited.
+class TimeFractions:
+    """Fractions of the time that is left, in turn, where it is limited.
 
     Attributes
     ----------
@@ -64,7 +66,7 @@ class Shares:
     layers: float = 0.4
 
 
-# The geometries that are compared with the one asked for.
+# Norms that are compared with the one asked for.
 COMPARED = ("l2", "l1", "linf", "spectral")
 
 
@@ -79,7 +81,7 @@ def diagnose(
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> Diagnosis:
-    """Measure how far a module is from where its training can end.
+    """Measure how far a module is from the KKT points that its training converges to.
 
     Parameters
     ----------
@@ -94,9 +96,9 @@ def diagnose(
     labels : array_like of shape (N,) or (N, 1)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     norm : {"l2", "l1", "linf", "spectral", "nuclear"}, a norm, or a mapping, optional
-        The geometry: l2 for gradient descent, linf for sign descent and Adam, spectral for Muon
-        (see `implicit_bias.norms.tensors`), or a norm for each part, {"readout": "linf", "":
-        "spectral"}. By default that of the optimizer, and l2 without one.
+        The norm of the steepest descent: l2 for gradient descent, linf for sign descent and Adam,
+        spectral for Muon (see `implicit_bias.norms.tensors`), or a norm for each part, {"last":
+        "linf", "": "spectral"}. By default that of the optimizer, and l2 without one.
     loss : str, MarginLoss or callable, optional
         What was minimised, as a function of outputs and targets: a torch loss, say, or the
         logarithm of one. It is only checked to be one whose training has such a limit; a warning
@@ -111,7 +113,7 @@ def diagnose(
         Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
         residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
         softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
-        points gradient descent goes in l2; ``rest`` says how large the rest still is. Of a
+        points gradient descent converges in l2; ``rest`` says how large the remainder is. Of a
         homogeneous module it is the module.
     max_seconds : float, optional
         Limit on the time; the bounds so far are returned (``method`` is "stopped"). It is passed by
@@ -156,7 +158,7 @@ def diagnose(
     Gradient descent on a ReLU network ends where kinks of its units run through samples, and the
     gradients at the weights are those of one side, so that this gap may stay large. Of modules of
     up to 2^17 parameters ``gap_across_kinks`` lets in those of the other sides, within 0.1 % of the
-    weights (`implicit_bias.modules.kinks`); the verdict goes by the smaller of the two.
+    weights (`implicit_bias.modules.kinks`); the verdict is by the smaller of the two.
 
     Gaps of different norms do not compare, except near 0: .9 in linf may be nearer than .6 in l2.
     The page "Reading gaps across norms" (``docs/howto/reading_gaps.md``) says why, and `which_norm`
@@ -174,7 +176,7 @@ def diagnose(
     """
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
-    shares = Shares()
+    fractions = TimeFractions()
     module = as_module(module)
     asked = None
     if norm is not None:
@@ -192,14 +194,14 @@ def diagnose(
         judged = judge(loss, gradients.classes)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
-        best = subject.measure(limit.norm, deadline=deadline.sooner(shares.gap))
+        best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
         program = best.program
         free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
-        gaps = _gaps_by_norm(best, free, deadline.sooner(shares.other_norms))
-        across = gap_across_kinks(best, deadline=deadline.sooner(shares.kinks))
+        gaps = _gaps_by_norm(best, free, deadline.sooner(fractions.other_norms))
+        across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
 
         # 3. and 4. Layers, and what is beyond a KKT point.
-        layers = LayerBounds().find(best, deadline.sooner(shares.layers))
+        layers = LayerBounds().find(best, deadline.sooner(fractions.layers))
         escape = EscapeSearch().find(best, deadline)
         function_space = in_function_space(program, deadline.left)
 
@@ -244,13 +246,15 @@ def diagnose(
 def _gaps_by_norm(
     best: multipliers.Multipliers, free: multipliers.Multipliers, deadline: Deadline
 ) -> dict[str, float]:
-    """Gap in each geometry of the best of some multipliers.
+    """Gap in each norm of the best of some multipliers.
 
     These are the best ones in the norm asked for, the loss's weights and, while there is time, the
     loss's weights at other temperatures.
     """
     program = best.program
     gradients = program.gradients
+    # The multipliers' combination J' lambda is computed once: its dual norm in each norm gives the
+    # gap there.
     programs = [replace(program, norm=tensors.PARAMETER_NORMS[name]) for name in COMPARED]
     gaps = dict.fromkeys(COMPARED, 1.0)
 

@@ -5,7 +5,7 @@ In l2, at a KKT point with multipliers lambda, every active unit of direction w 
 
     u(w) = sum_n a_n relu(<w, x_n>),    a_n = sum_k lambda_nk (e_{y_n} - e_k)
 
-(lambda_n y_n with two labels) is the pull on the readout of a new unit w. A unit vector with
+(lambda_n y_n with two labels) is the pull on the output weights of a new unit w. A unit vector with
 |u(w)| > 1 *suggests* that the norm can be lowered. It proves nothing, for the multipliers need not
 be unique: of x = (1,-3), (1,0), (1,3), all of label +1, and one unit (1,0), lambda = (1/2, 0, 1/2)
 gives 1.58, and lambda = (0, 1, 0) proves that the network is the best one. So a unit is claimed
@@ -46,7 +46,7 @@ class Escape:
     claimed : bool
         Whether a network with one more unit was found whose norm is smaller.
     saving : float
-        The share by which it is smaller (than the network as it is, improved without the unit);
+        The fraction by which it is smaller (than the network as it is, improved without the unit);
         0 where nothing is claimed.
     unit : tuple of ndarray, shapes (D,) and (K,), or None
         Weights into and out of the unit in that network, at smallest margin 1.
@@ -60,16 +60,16 @@ class Escape:
 
 
 class TwoLayer(nn.Module):
-    """f(x) = readout relu(hidden x)."""
+    """f(x) = output relu(hidden x)."""
 
-    def __init__(self, hidden: Tensor, readout: Tensor) -> None:
+    def __init__(self, hidden: Tensor, output: Tensor) -> None:
         super().__init__()
         self.hidden = nn.Parameter(hidden)
-        self.readout = nn.Parameter(readout)
+        self.output = nn.Parameter(output)
 
     def forward(self, X: Tensor) -> Tensor:
         """Compute the outputs (n, K) of inputs (n, D)."""
-        return (X @ self.hidden.T).relu() @ self.readout.T
+        return (X @ self.hidden.T).relu() @ self.output.T
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class EscapeSearch:
     Attributes
     ----------
     suggests : float
-        A pull of more than 1 by this share makes a unit a candidate.
+        A pull of more than 1 by this fraction makes a unit a candidate.
     random_starts : int
         Local searches for the largest pull from random directions, and from so many samples.
     search_steps : int
@@ -89,13 +89,13 @@ class EscapeSearch:
     same_direction : float
         Candidates of a larger cosine are one.
     first_size : float
-        Share of the network's norm that a new unit begins with.
+        Fraction of the network's norm that a new unit begins with.
     claimed : float
-        The share by which it must lower the norm.
+        The fraction by which it must lower the norm.
     programs : int
         Tangent programs for a network, at most.
     progress : float
-        The share by which one must lower the norm for the next to follow.
+        The fraction by which one must lower the norm for the next to follow.
     halvings : int
         Steps towards the solution of a tangent program that are tried: 1, 1/2, 1/4, ...
     seconds : float
@@ -133,10 +133,11 @@ class EscapeSearch:
         weights = two_layer_relu(program)
         if weights is None:
             return None
-        hidden, readout = weights
+        hidden, output = weights
         X = flat_inputs(gradients)
         labels = (gradients.labels, gradients.classes)
 
+        # --- candidates: directions of large pull ---
         # The pull a_n (N, K) of each sample, and the directions w (S, D) in which it is largest.
         table = torch.tensor(best.weights).to(X).reshape(len(X), -1)
         a = torch.einsum("nr,nrk->nk", table, gradients.combinations)
@@ -155,22 +156,24 @@ class EscapeSearch:
         if not candidates:
             return suggested
 
+        # --- claims ---
         # A candidate is claimed only if the network with it, improved by the same programs as the
         # network without it, has a smaller norm.
         deadline = deadline.within(self.seconds)
-        without, _ = self._improved(TwoLayer(hidden, readout), X, labels, deadline)
+        without, _ = self._improved(TwoLayer(hidden, output), X, labels, deadline)
         for place in candidates:
             w = directions[place]
-            size = self.first_size * float(hidden.norm() + readout.norm())
+            # The new unit is small, balanced, and its output weights have the direction of u(w).
+            size = self.first_size * float(hidden.norm() + output.norm())
             out = a.T @ (X @ w).relu()
             wider = TwoLayer(
                 torch.cat([hidden, size * w[None]]),
-                torch.cat([readout, size * (out / out.norm())[:, None]], dim=1),
+                torch.cat([output, size * (out / out.norm())[:, None]], dim=1),
             )
             norm, improved = self._improved(wider, X, labels, deadline)
             if norm < without * (1.0 - self.claimed):
                 into = improved.hidden.detach().cpu().numpy()[-1]
-                out_of = improved.readout.detach().cpu().numpy()[:, -1]
+                out_of = improved.output.detach().cpu().numpy()[:, -1]
                 return Escape(
                     pull=suggested.pull,
                     direction=w.cpu().numpy(),
@@ -183,13 +186,14 @@ class EscapeSearch:
     def _largest_pulls(self, X: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         """Local maxima w (S, D) of |u(w)| on the sphere, and |u(w)| (S,).
 
-        |u| is convex where its readout's signs are held, so each step goes to the sphere's best
-        point for the linear function that it is in the present cell.
+        |u| is convex in w where the gates are held. Each step is to the best point on the sphere
+        for the linear function that touches |u| at w.
         """
         generator = torch.Generator().manual_seed(0)
         random = torch.randn(self.random_starts, X.shape[1], generator=generator, dtype=X.dtype)
         some = torch.randperm(len(X), generator=generator)[: self.random_starts]
         few = X[some.to(X.device)]
+        # Units along samples, and against them, are the candidates where few units are enough.
         w = torch.cat([random.to(X), few, -few])
         w = w / w.norm(dim=1, keepdim=True).clamp_min(1e-300)
         best = w
@@ -231,6 +235,7 @@ class EscapeSearch:
         for _ in range(self.programs):
             if deadline.passed:
                 break
+            # In l2 the solution of the tangent program is J' lambda, the combination of gradients.
             change = best_multipliers(at, deadline=deadline).combination - at.theta
             tried = [at_margin_1(at.theta + 0.5**k * change) for k in range(self.halvings)]
             best = min(filter(None, tried), key=lambda point: point.size, default=at)

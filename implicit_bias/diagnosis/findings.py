@@ -31,7 +31,7 @@ class Thresholds:
     near : float
         Up to this gap it is near one, so that its multipliers say where to look further.
     clearly_below : float
-        A gap is clearly below another one where it is at most this share of it.
+        A gap is clearly below another one where it is at most this fraction of it.
     worth_naming : float
         From here on the gap of a layer and an excess in function space are worth a line.
     """
@@ -132,7 +132,7 @@ class Code(StrEnum):
 
     @property
     def blocks(self) -> bool:
-        """Whether training on as before does not lead to the limit that is measured."""
+        """Whether further training as before does not lead to the limit that is measured."""
         return self.kind in (Kind.OTHER_LIMIT, Kind.OBSTACLE)
 
     @property
@@ -213,7 +213,7 @@ class GapBounds:
     stopped: bool = False
 
     @property
-    def share(self) -> tuple[float, float]:
+    def margin_fraction(self) -> tuple[float, float]:
         """Bounds on sqrt(1 - gap): of a linear module, its margin over the maximum."""
         return math.sqrt(1.0 - self.upper), math.sqrt(1.0 - self.lower)
 

@@ -5,12 +5,12 @@ that norm is convex, its margin problem has a certified optimum, which no networ
 trained for however long, can beat. A KKT point of the parameters need not reach it.
 
 =====================  ==================  ====================================================
-module                 predictor           norm of the predictor, in l2 geometry
+module                 predictor           norm of the predictor, for theta in l2
 =====================  ==================  ====================================================
-linear                 <w, x>              l2 (and in any other geometry, that norm itself)
+linear                 <w, x>              l2 (and for theta in any other norm, that norm)
 deep linear            W_L ... W_1 x       one output: l2; several, two layers: nuclear; deeper:
-                                           Schatten 2/L, not convex. In spectral geometry:
-                                           spectral, at any depth; in nuclear: Schatten 1/L
+                                           Schatten 2/L, not convex. Theta in spectral:
+                                           spectral, at any depth; nuclear: Schatten 1/L
 diagonal               (u^L - v^L) o x,    two layers: l1; deeper: l_(2/L), not convex
                        u o v o x
 linear convolution     w_L * ... * w_1 * x two layers: l1 of the Fourier transform; deeper:
@@ -26,7 +26,7 @@ layer                  z_h(x) x'>
 for every factorisation W = W_L ... W_1, and the singular value decomposition W = U S V' attains it:
 W_1 = S^(1/L) V', W_l = S^(1/L), W_L = U S^(1/L), if all inner widths are at least the rank of W. So
 the smallest m^L over the factorisations of W is ||W||_(p/L), whose p is 2 in l2, 1 in nuclear and
-infinite in spectral geometry; scales of the layers multiply it by a constant. With fewer hidden
+infinite in spectral norm; scales of the layers multiply it by a constant. With fewer hidden
 units it is a lower bound still. An optimum has rank min(K - 1, D) at most, as the mean of the rows
 of W changes no margin and can be taken off (not in the papers; derived here).
 
@@ -63,7 +63,7 @@ from implicit_bias.problem.gating import NoGates
 from implicit_bias.solvers.base import Solution, SolveError
 from implicit_bias.solvers.solve import solve
 
-# Exponent p of the norm of each layer's singular values, by geometry.
+# Exponent p of the norm of each layer's singular values, by the norm of theta.
 SCHATTEN = {"l2": 2.0, "spectral": math.inf, "nuclear": 1.0}
 
 
@@ -96,7 +96,7 @@ class FunctionSpace:
 
     @property
     def excess(self) -> float:
-        """Share by which the norm is above the certified optimum, at most; nan without one."""
+        """Fraction by which the norm is above the certified optimum, at most; nan without one."""
         if self.certificate is None or not self.certificate.lower > 0:
             return math.nan
         return self.value / self.certificate.lower - 1.0
@@ -117,7 +117,7 @@ class Point:
     samples : int
         Samples on which they are compared, the first ones.
     same : float
-        Share by which they may differ, by rounding.
+        Fraction by which they may differ, by rounding.
     """
 
     gradients: MarginGradients
@@ -271,20 +271,20 @@ class Family:
             return None
         return X @ beta.T
 
-    def norm_of_beta(self, at: Point, geometry: str) -> str:
+    def norm_of_beta(self, at: Point, parameter_norm: str) -> str:
         """Name the norm of beta whose power is the smallest 1/2 ||theta||^2; see the table above.
 
-        ``geometry`` is the norm of the parameters, up to scales; "" of others, where there is none
+        ``parameter_norm`` is that of theta, up to scales; "" of others, where there is none
         that is known.
         """
         if self.name == "deep linear":
             if len(at.parts) == 1:
-                return geometry
-            if geometry not in SCHATTEN:
+                return parameter_norm
+            if parameter_norm not in SCHATTEN:
                 return ""
             if at.K == 1:
                 return "l2"  # a single row has one singular value
-            p = SCHATTEN[geometry] / len(at.parts)
+            p = SCHATTEN[parameter_norm] / len(at.parts)
             for name, exponent in SCHATTEN.items():
                 if p == exponent:
                     return name
@@ -369,13 +369,13 @@ def in_function_space(
     Parameters
     ----------
     program : TangentProgram
-        The module at smallest margin 1, and the geometry of its parameters.
+        The module at smallest margin 1, and the norm of its parameters.
     max_seconds : float, optional
         Limit on the time of the solver, whose bounds are farther apart then.
     """
     gradients = program.gradients
     in_l2 = program.norm == PARAMETER_NORMS["l2"]
-    geometry = up_to_scales(program.norm)
+    parameter_norm = up_to_scales(program.norm)
     if is_gated(gradients.module):
         if not in_l2:
             return None
@@ -387,12 +387,12 @@ def in_function_space(
         beta = family.beta(at)
         if beta is None or not at.computes(family.predictor):
             continue
-        norm = family.norm_of_beta(at, geometry)
+        norm = family.norm_of_beta(at, parameter_norm)
         name = family.name
         if name == "deep linear" and len(at.parts) == 1:
             name = "linear"
         # Scales of the layers multiply a norm of matrices by a constant; of others nothing is
-        # known in any geometry but l2.
+        # known in any norm but l2.
         if not norm or (family.name != "deep linear" and not in_l2):
             return None
         return _linear_predictor(at, name, norm, beta.cpu().numpy(), max_seconds)
@@ -409,7 +409,7 @@ def _of_one_argument(gradients: MarginGradients) -> bool:
 
 
 def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
-    """Return the weights (H, D) and (K, H) of a module that computes readout relu(hidden x)."""
+    """Return the weights (H, D) and (K, H) of a module that computes output relu(hidden x)."""
     if not _of_one_argument(program.gradients):
         return None
     at = Point(program.gradients, program.theta)
@@ -420,8 +420,8 @@ def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
         return None
 
     def predictor(drawn: Point, X: Tensor) -> Tensor:
-        hidden, readout = drawn.parts
-        return (X @ hidden.T).relu() @ readout.reshape(drawn.K, -1).T
+        hidden, output = drawn.parts
+        return (X @ hidden.T).relu() @ output.reshape(drawn.K, -1).T
 
     if not at.computes(predictor):
         return None

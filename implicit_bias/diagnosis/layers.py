@@ -80,7 +80,7 @@ class LayerBounds:
     seconds : float
         Time for all layers, where their multipliers are not found exactly.
     linear_tolerance : float
-        <W, G_n> may differ from q_n by this share where the degree in W is 1.
+        <W, G_n> may differ from q_n by this fraction where the degree in W is 1.
     step : float
         Size of the step over which curvature is measured, relative to W.
     curvature : float
@@ -112,6 +112,7 @@ class LayerBounds:
             soon = deadline.sooner(1.0 / (len(names) - len(layers)))
             began = time.perf_counter()
             alone = whole.gradients.restricted([name], whole.theta)
+            # The same margins as a function of this layer alone, in which they are of degree 1.
             program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
             shape = tuple(alone.shapes[name])
             norm = program.size
@@ -129,7 +130,8 @@ class LayerBounds:
                 starts=[found.weights],
                 deadline=soon,
             )
-            # In the module's own scale; 0 where theta is the best that is known.
+            # The best w of the layer's program minus theta lowers the norm and keeps q >= 1. It is
+            # in the module's own scale; 0 where theta is the best that is known.
             change = whole.scale * (best.direction - alone.theta).reshape(shape)
             direction = None
             if bool(change.any()):
@@ -144,9 +146,11 @@ class LayerBounds:
         the others a gate may have changed.
         """
         theta = alone.theta
+        # Euler: <theta, grad q> = q for degree 1.
         size = np.abs(margins).max()
         if np.abs(alone.slopes(theta, theta) - margins).max() > self.linear_tolerance * size:
             return False
+        # Curvature: q(theta + s) + q(theta - s) - 2 q(theta), of the order of s^2.
         step = drawn_like(theta)
         step *= self.step * theta.norm() / step.norm()
         change = alone.margins(theta + step) + alone.margins(theta - step) - 2.0 * margins

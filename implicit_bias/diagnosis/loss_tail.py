@@ -1,6 +1,6 @@
 r"""Whether a function of outputs and targets is a loss whose training maximises the margin.
 
-Its training goes, in direction, to a KKT point of the max-margin problem if along each ray of
+Its training converges in direction to a KKT point of the max-margin problem if along each ray of
 outputs on which the smallest margin q = min_k (s_y - s_k) (or y s with one output) grows,
 
 (1)  l falls as q grows, to its infimum: no finite outputs minimise it;
@@ -100,7 +100,7 @@ class TailTest:
     refined : int
         Steps between the last two powers of 2 in which the last margin with digits is found.
     places : tuple of float
-        Where the loss is read to find its fall at a margin, as shares of the margin.
+        Where the loss is read to find its fall at a margin, as fractions of the margin.
     agree : float
         Falls between neighbouring places agree up to this factor.
     tail_growth : float
@@ -109,15 +109,15 @@ class TailTest:
         Where values end, f'(q) q grew by this factor at most over the last quarter octave (by 1.2
         for an exponential tail), unless the loss reaches its infimum.
     compared : float
-        Falls along several rays are compared at this share of the last margin with digits.
+        Falls along several rays are compared at this fraction of the last margin with digits.
     same_rate : float
-        They are the same if they differ by less than this share.
+        They are the same if they differ by less than this fraction.
     rounding : float
         What rounding changes in a loss of outputs of size q, relative to q.
     loss_rounding : float
         What rounding changes in a loss, relative to it.
     above_0 : float
-        A loss is above 0 far out if it is above this share of its value at 0.
+        A loss is above 0 far out if it is above this fraction of its value at 0.
     labels : int
         Labels that are tried, at most.
 
@@ -160,6 +160,7 @@ class TailTest:
         ValueError
             The loss has no value at any of these.
         """
+        # A loss is asked for each kind of targets that it may take, as it does not say which.
         refusals = list[Code | None]()
         logarithm = False
         with warnings.catch_warnings():
@@ -189,6 +190,7 @@ class TailTest:
             return Code.NO_EXPONENTIAL_TAIL
         if not all(tail.exponential for tail in tails):
             return Code.OTHER_MARGIN
+        # (3): on each ray the loss falls at the same rate, where all rays have digits.
         margin = self.compared * min(tail.margin for tail in tails)
         falls = [tail.fall(margin) for tail in tails]
         if max(falls) <= (1.0 + self.same_rate) * min(falls):
@@ -258,11 +260,14 @@ class TailTest:
 
     def _last_known(self, fall: Ray) -> float:
         """Return the largest margin up to which a fall is known; 0 without one."""
+        # From 1 down to a margin at which the fall is known: losses of a small temperature have
+        # digits at small margins only.
         power = 0
         while power > self.least_power and not fall(2.0**power) > 0.0:
             power -= 1
         if power == self.least_power:
             return 0.0
+        # Up from there to the last power of 2, and in 16 steps beyond it.
         while power < self.most_power - 1 and fall(2.0 ** (power + 1)) > 0.0:
             power += 1
         between = [2.0 ** (power + step / self.refined) for step in range(self.refined)]

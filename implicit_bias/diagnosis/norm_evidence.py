@@ -12,7 +12,7 @@ smaller one is no evidence.
 
 **A factor within one norm compares.** The optimum over all parameters does not depend on the
 training, so between two trainings of one architecture margin_a changes by the same factor as its
-share of that optimum: training in the geometry of a raises margin_a, and often lowers the others.
+fraction of that optimum: steepest descent in norm a raises margin_a, and often lowers the others.
 
 A norm is named by the first of three rules that applies:
 
@@ -84,7 +84,7 @@ class NormRow:
         A margin has risen if it is at least this many times the references', and above their
         spread.
     fallen : float
-        A gap has fallen if it is below the references' by this share, not by what any training
+        A gap has fallen if it is below the references' by this fraction, not by what any training
         changes.
 
     Examples

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Records margins and KKT gaps of a module that is trained by somebody else's loop.
+    """Records margins and KKT gaps of a module that is trained by the user's own loop.
 
     Parameters
     ----------
@@ -113,7 +113,9 @@ class Recorder:
         self.max_seconds = max_seconds
         asked = tensors.one_or_several(norms)
         if asked and all(isinstance(norm, Optimizer) for norm in asked):
-            asked = [asked]  # of which each may hold some of the parameters only
+            # Each of several optimizers may hold some of the parameters only, so that together
+            # they have one norm.
+            asked = [asked]
         found = [self._norm(norm) for norm in asked]
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
@@ -181,6 +183,7 @@ class Recorder:
             one_thread_if_small(self.module, self.subject.gradients.inputs),
             evaluating(as_module(self.module)),
         ):
+            # The module was checked at the start. Now only its parameters are read again.
             subject = self.subject.reread()
             row = {"step": step, "min_margin": subject.min_margin, "error": subject.error}
             if self.leading:
@@ -197,10 +200,10 @@ class Recorder:
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
 
-        Columns are ``step``, ``min_margin``, ``error`` (share of the samples that are on the wrong
-        side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which training in this
-        norm's geometry raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample
-        is on the wrong side. Where the outputs are not finite all but the step is nan.
+        Columns are ``step``, ``min_margin``, ``error`` (fraction of samples that are on the wrong
+        side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which steepest descent
+        in this norm raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample is
+        on the wrong side. Where the outputs are not finite all but the step is nan.
         """
         import pandas as pd
 

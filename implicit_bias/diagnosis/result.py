@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """How far a module is from where its training can end.
+    """How far a module is from the KKT points that its training converges to.
 
     All but `min_margin` and the layers' directions is at smallest margin 1, and so does not change
     when the module is scaled.
@@ -43,7 +43,7 @@ class Diagnosis:
     Attributes
     ----------
     norm : str
-        The geometry.
+        The norm of the steepest descent.
     degree : float
         L, the degree of homogeneity in the trained parameters.
     min_margin : float
@@ -71,7 +71,7 @@ class Diagnosis:
     multipliers : ndarray of shape (N,) or (N, K)
         lambda >= 0; 0 at the labels.
     gaps : dict from norm to float
-        Upper bounds on the gap in each geometry, from the loss's weights at the best temperature;
+        Upper bounds on the gap in each norm, from the loss's weights at the best temperature;
         in that of ``norm``, ``gap``.
     layers : tuple of Layer
         Bounds layer by layer.
@@ -86,8 +86,8 @@ class Diagnosis:
     seconds : float
         Wall time.
     trained_by : str
-        The optimizers whose geometry this is, with what their limit depends on; empty where they
-        are not known, or go elsewhere.
+        The optimizers whose norm this is, with what their limit depends on; empty where they
+        are not known, or converge elsewhere.
     images : ndarray or None
         The module's first input where it is of images, shape (N, 1 or 3, height, width).
     rest : float or None
@@ -158,10 +158,11 @@ class Diagnosis:
 
     @property
     def sample_shares(self) -> Array:
-        """Share of each sample in the multipliers, shape (N,): what the network remembers of it.
+        """Fraction of the multipliers that each sample has, shape (N,).
 
-        At a KKT point the weights are, up to scale, the gradients of the margins in these shares;
-        samples of share 0 could be left out.
+        At a KKT point the weights are, up to scale, the gradients of the margins in these
+        proportions, so this is what the network remembers of each sample. Samples of fraction 0
+        could be left out.
         """
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
         return np.asarray(weights / (weights.sum() or 1.0))
@@ -177,7 +178,7 @@ class Diagnosis:
         Returns
         -------
         list of (int, float, str)
-            Index, share, and which class is held against which; "" where there are two classes.
+            Index, fraction, and which class is held against which; "" where there are two classes.
         """
         shares = self.sample_shares
         found = list[tuple[int, float, str]]()
@@ -349,7 +350,7 @@ class Diagnosis:
             f"<p><b>{html.escape(self.verdict)}</b></p>",
             html_table(("measure", "value"), measures),
             html_table(("layer", "lower bound", "norm", "KKT gap"), layers),
-            html_table(("sample", "share in the multipliers", "classes"), samples),
+            html_table(("sample", "fraction of the multipliers", "classes"), samples),
         ]
         if self.images is not None:
             file = io.BytesIO()
@@ -360,7 +361,7 @@ class Diagnosis:
         return f"<div>{''.join(page)}</div>"
 
     def plot(self) -> Figure:
-        """Draw margins with their multipliers, gaps by geometry, and the layers' bounds if any."""
+        """Draw margins with their multipliers, gaps by norm, and the layers' bounds if any."""
         from implicit_bias import report
 
         return report.draw_diagnosis(self)

@@ -1,14 +1,14 @@
-"""How a module was trained, and whether training on leads to the limit that is measured.
+"""How a module was trained, and whether further training leads to the limit that is measured.
 
 ===============================  ==================================================================
-finding                          where the training goes instead
+finding                          what the training converges to instead
 ===============================  ==================================================================
-a loss without exponential tail  nowhere in direction, or to another limit (`loss_tail`)
-weight decay                     to a KKT point of the loss over a ball, or of the penalised loss
-an unknown or another norm       to the limit of that norm
-an underflowed gradient          nowhere: the gradient is 0, or its direction is rounding errors
-eps above the gradients          to the limit of gradient descent, where steps are g / eps
-Adam's memory                    out of the sign-descent regime (`modules.optimizers`)
+a loss without exponential tail  no limit in direction, or another one (`loss_tail`)
+weight decay                     a KKT point of the loss over a ball, or of the penalised loss
+an unknown or another norm       a KKT point in that norm
+an underflowed gradient          none: the gradient is 0, or its direction is rounding errors
+eps above the gradients          the limit of gradient descent, as steps are g / eps
+Adam's memory                    not known: it is no sign descent (`modules.optimizers`)
 ===============================  ==================================================================
 """
 
@@ -60,7 +60,7 @@ def limit_of(module: nn.Module, norm: ParameterNorm | None, optimizer: object) -
     module : nn.Module
         Of whose parameters the norm is.
     norm : ParameterNorm or None
-        The geometry asked for; by default that of the optimizer, or l2.
+        The norm asked for; by default that of the optimizer, or l2.
     optimizer : torch.optim.Optimizer, its class, its name, a sequence of optimizers, or None
         What trained the module.
 
@@ -130,12 +130,12 @@ class TrainingTest:
     Attributes
     ----------
     rounded : float
-        Gradients that miss their sum, 0, by this share of the largest are rounding errors.
+        Gradients that miss their sum, 0, by this fraction of the largest are rounding errors.
     above_least : float
         An epsilon can be far below the gradients, and above those whose squares lose digits, where
         gradients are this many times the least whose squares have digits.
     short : float
-        Adam is no sign descent where gradients are a smaller share of those that it remembers.
+        Adam is no sign descent where gradients are a smaller fraction of those that it remembers.
     """
 
     rounded: float = 0.5
@@ -209,9 +209,9 @@ class TrainingTest:
         if epsilon is not None:
             yield epsilon
             return
-        share = _share_of_the_memory(groups)
-        if share < self.short:
-            yield Finding(Code.ADAMS_MEMORY, share)
+        fraction = _fraction_of_memory(groups)
+        if fraction < self.short:
+            yield Finding(Code.ADAMS_MEMORY, fraction)
 
     def _gradient_norms(
         self, subject: Subject, trained: dict[str, nn.Parameter]
@@ -289,13 +289,13 @@ class TrainingTest:
         return None
 
 
-def _share_of_the_memory(groups: list[Group]) -> float:
+def _fraction_of_memory(groups: list[Group]) -> float:
     """Gradients over those that Adam's kind divides by; infinite where these are not known.
 
     They are the average gradient, or if it is larger that of the mean loss: the former is small of
     gradients that change sign, the latter where losses are summed, and one over a few samples.
     """
-    shares = list[float]()
+    fractions = list[float]()
     for group in groups:
         states = getattr(group.optimizer, "state", {})
         for p, norm in group.norms.items():
@@ -309,5 +309,5 @@ def _share_of_the_memory(groups: list[Group]) -> float:
             root = float(state["exp_avg_sq"].sqrt().norm())
             memory = root / math.sqrt(1.0 - float(beta2) ** steps)
             if memory > 0.0:
-                shares.append(max(norm, average) / memory)
-    return max(shares, default=math.inf)
+                fractions.append(max(norm, average) / memory)
+    return max(fractions, default=math.inf)

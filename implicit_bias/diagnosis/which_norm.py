@@ -52,7 +52,7 @@ class WhichNorm:
         A row a norm.
     best : str or None
         The norm whose margin the training maximised, or preferred to the others; None where that
-        cannot be told.
+        does not follow.
     evidence : {"limit", "margin and gap", "margin", "none"}
         The rule of `norm_evidence` that names it. "limit": its gap is near 0, and that of no other
         norm is. "margin and gap": beside the references its margin is larger and its gap smaller,
@@ -129,7 +129,7 @@ class WhichNorm:
         """Write a gap, or of a linear module the margin over the maximum."""
         bounds = (gap.lower, gap.upper)
         if self.linear:
-            bounds = gap.share
+            bounds = gap.margin_fraction
         text = percent_bounds(*bounds)
         if gap.stopped:
             text += " (stopped)"
@@ -148,7 +148,7 @@ def which_norm(
     max_seconds: float | None = None,
     leading: bool = False,
 ) -> WhichNorm:
-    """Say in which norm a training maximised the margin, if that can be told.
+    """Name the norm in which a training maximised the margin, if the numbers name one.
 
     Raw gaps of different norms do not compare, except near 0 (see the page "Reading gaps across
     norms"). What does is put in a table: of modules that are linear in their parameters the margin
@@ -171,7 +171,7 @@ def which_norm(
         The same architecture, trained otherwise: a ``copy.deepcopy`` of the module from before its
         training, by plain gradient descent, stopped at the same smallest margin, or a state
         recorded early in the training, as soon as all samples are right. Its `state_dict()` does.
-        By it a change is seen far from the limit. Several of them, trained in one way from other
+        It shows a change far from the limit, too. Several of them, trained in one way from other
         seeds, show the noise: no norm is named whose factor is within their spread. With one the
         noise is unknown, which is one of the findings.
     norms : norm or sequence of norms, optional

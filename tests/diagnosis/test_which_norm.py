@@ -39,7 +39,7 @@ def test_solved_limits_of_linear_modules_are_found(norm: str) -> None:
         problem = ib.max_margin(X, Y, row.norm)
         optimum = ib.solve(problem).certificate
         size = problem.norm.value(W) if problem.norm is not None else np.linalg.norm(W)
-        low, high = row.gap.share
+        low, high = row.gap.margin_fraction
         assert low * (1 - 1e-9) <= optimum.upper / size
         assert optimum.lower / size <= high * (1 + 1e-9)
         assert low == pytest.approx(high, abs=1e-5)
@@ -68,7 +68,7 @@ def test_far_from_all_limits_only_a_reference_tells() -> None:
     assert [row.factor for row in again.rows] == pytest.approx([1.0, 1.0])
     for row in asked(reference=start).rows:
         # Of a linear module the margin changes by the same factor as its share of the maximum.
-        share, before = row.gap.share[0], known(row.reference_gap).share[0]
+        share, before = row.gap.margin_fraction[0], known(row.reference_gap).margin_fraction[0]
         assert row.factor == pytest.approx(share / before, rel=1e-4)
 
 
