@@ -91,6 +91,7 @@ def check(
         homogeneous = trained.keys() - set(not_held)
     with offering_leading():
         gradients = margins_of(module, inputs, labels, norms=norms, homogeneous=homogeneous)
+    # What is measured in another way than it was trained.
     findings = list[Finding]()
     if mode_matters(module, gradients.inputs, modes):
         findings.append(Finding(Code.TRAINING_MODE))
@@ -103,6 +104,7 @@ def check(
     hooked = [name for name, p in trained.items() if p._backward_hooks]
     if hooked:
         findings.append(Finding(Code.GRADIENT_HOOKS, names=tuple(hooked)))
+    # What does not count in the norm.
     if not_held:
         findings.append(Finding(Code.NOT_IN_OPTIMIZER, names=not_held))
     constant = [name for name in without_gradient(gradients) if name not in not_held]

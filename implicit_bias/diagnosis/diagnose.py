@@ -34,7 +34,7 @@ from implicit_bias.diagnosis.escape import EscapeSearch
 from implicit_bias.diagnosis.findings import warn
 from implicit_bias.diagnosis.function_space import in_function_space
 from implicit_bias.diagnosis.layers import LayerBounds
-from implicit_bias.diagnosis.loss_tail import judge
+from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.result import Diagnosis
 from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules import multipliers
@@ -191,7 +191,7 @@ def diagnose(
         gradients = subject.gradients
         # What follows the searches takes about as long as the checks did.
         deadline = deadline.leaving(time.monotonic() - started)
-        judged = judge(loss, gradients.classes)
+        judged = judge_loss(loss, gradients.classes)
 
         # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
         best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))

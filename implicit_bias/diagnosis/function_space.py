@@ -161,6 +161,7 @@ class Point:
 
         The predictor is called with the point and inputs (n, D).
         """
+        # Polynomials of the parameters that agree at random ones are equal.
         few = self.X[: self.samples]
         for seed in range(self.draws):
             drawn = replace(self, theta=drawn_like(self.theta, seed))
@@ -241,6 +242,8 @@ def _convolution(at: Point) -> Tensor | None:
         return None
     beta = at.outputs(torch.eye(at.D).to(at.X))[:, 0]
     moduli = torch.fft.fft(torch.stack(found)).abs().prod(dim=0)
+    # F(w * x) = Fw o Fx, so that F beta is the product of the F w_l up to phases, which depend on
+    # how the module pads and shifts.
     if not at.close(torch.fft.fft(beta).abs(), moduli):
         return None
     return beta[None]
@@ -476,6 +479,7 @@ def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
         several = "networks of several outputs have units of rank one, which is not convex"
         return replace(found, obstacle=several)
     problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
+    # zeta is of the module's degree in theta, which is scaled to smallest margin 1.
     unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
     found = replace(found, value=float(unit_norms.sum()))
     solution = _solved(lambda: problem, gradients, max_seconds)

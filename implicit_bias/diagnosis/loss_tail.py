@@ -89,6 +89,42 @@ class JudgedLoss:
     logarithm: bool
 
 
+def judge_loss(loss: object, classes: int | None) -> JudgedLoss:
+    """Find whether training on a loss maximises the margin.
+
+    Parameters
+    ----------
+    loss : str, MarginLoss, callable or None
+        A name or object of `implicit_bias.training.losses`, or a function (or torch module) of
+        outputs and targets as torch's losses are.
+    classes : int or None
+        K.
+    """
+    if loss is None:
+        return JudgedLoss(None, logarithm=False)
+    if isinstance(loss, (str, MarginLoss)):
+        if loss == "cross_entropy":  # as torch spells it
+            loss = "cross-entropy"
+        margin_loss = as_loss(loss)  # type: ignore[arg-type]
+        try:
+            check_exponential_like(margin_loss)
+        except LossError:
+            log_loss = margin_loss.log_loss
+            tail = TailTest().tail(lambda q: float(log_loss(torch.tensor(q, dtype=torch.float64))))
+            if tail.rises:
+                return JudgedLoss(Code.FINITE_MINIMISER, logarithm=False)
+            return JudgedLoss(Code.NO_EXPONENTIAL_TAIL, logarithm=False)
+        return JudgedLoss(None, logarithm=False)
+    if not callable(loss):
+        raise TypeError(
+            f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
+        )
+    try:
+        return TailTest().judge(loss, classes)
+    except OF_OTHER_TARGETS:
+        return JudgedLoss(Code.LOSS_NOT_CHECKED, logarithm=False)
+
+
 @dataclass(frozen=True)
 class TailTest:
     """How a loss is read, and what counts as an exponential tail.
@@ -342,38 +378,3 @@ def _outputs(label: int, classes: int) -> Iterator[Tensor]:
     if classes > 1:
         nearest[(label + 1) % classes] = 0.0
     yield nearest
-
-
-def judge(loss: object, classes: int | None) -> JudgedLoss:
-    """Find whether training on a loss maximises the margin.
-
-    Parameters
-    ----------
-    loss : str, MarginLoss, callable or None
-        A name or object of `implicit_bias.training.losses`, or a function (or torch module) of
-        outputs and targets as torch's losses are.
-    classes : int or None
-        K.
-    """
-    if loss is None:
-        return JudgedLoss(None, logarithm=False)
-    if isinstance(loss, (str, MarginLoss)):
-        if loss == "cross_entropy":  # as torch spells it
-            loss = "cross-entropy"
-        margin_loss = as_loss(loss)  # type: ignore[arg-type]
-        try:
-            check_exponential_like(margin_loss)
-        except LossError:
-            log_loss = margin_loss.log_loss
-            tail = TailTest().tail(lambda q: float(log_loss(torch.tensor(q, dtype=torch.float64))))
-            refusal = Code.FINITE_MINIMISER if tail.rises else Code.NO_EXPONENTIAL_TAIL
-            return JudgedLoss(refusal, logarithm=False)
-        return JudgedLoss(None, logarithm=False)
-    if not callable(loss):
-        raise TypeError(
-            f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
-        )
-    try:
-        return TailTest().judge(loss, classes)
-    except OF_OTHER_TARGETS:
-        return JudgedLoss(Code.LOSS_NOT_CHECKED, logarithm=False)

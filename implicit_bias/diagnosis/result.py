@@ -205,6 +205,7 @@ class Diagnosis:
         what makes the numbers mean less, and what they are about.
         """
         standing = self._standing()
+        # At a KKT point the next question is whether it is the optimum.
         arrived = standing.code is Code.KKT_POINT
         beyond = list[Finding]()
         if arrived:
@@ -225,12 +226,14 @@ class Diagnosis:
 
     def _standing(self) -> Finding:
         """Say how near the module is to a KKT point, of which norm."""
+        # With gradients across kinks a KKT point may be nearer than with those at the weights.
         gap = min(self.gap, self.gap_across_kinks)
         lower = min(self.gap_lower, self.gap_across_kinks)
         bounds = {"norm": self.norm, "gap": GapBounds(self.gap_lower, self.gap)}
         if self.gap <= Thresholds.at:
             return Finding(Code.KKT_POINT, self.gap, details=bounds)
         others = [norm for norm in self.gaps if norm != self.norm]
+        # Gaps of two norms compare only where one is near 0 and clearly below the other.
         other = min(others, key=self.gaps.__getitem__, default=None)
         if other is not None:
             clearly_nearer = min(Thresholds.near, Thresholds.clearly_below * lower)

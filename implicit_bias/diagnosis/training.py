@@ -158,7 +158,7 @@ class TrainingTest:
         loss : str, MarginLoss, callable or None
             What was minimised; None is cross-entropy of many classes, the logistic loss of two.
         judged : JudgedLoss
-            What `judge` found of it.
+            What `judge_loss` found of it.
         """
         known = limit.trained_by or optimizer is None
         found = list(limit.findings)
@@ -190,6 +190,7 @@ class TrainingTest:
             precision = {"dtype": str(dtype).removeprefix("torch.")}
             yield Finding(fault, subject.min_margin, details=precision)
 
+        # What follows concerns optimizers that divide gradients by their size.
         groups = list[Group]()
         for one in optimizers.each_of(optimizer):
             known = optimizers.groups_of(one)
@@ -237,6 +238,7 @@ class TrainingTest:
         A loss of differences of outputs has gradients that sum to 0. Cross-entropy computes that of
         the own class as p - 1, of which only rounding is left where p is nearly 1.
         """
+        # The logistic loss and cross-entropy have a gradient of about exp(-margin).
         if margin <= 0:
             return None
         if not torch.exp(torch.tensor(-margin, dtype=dtype)):
@@ -246,7 +248,8 @@ class TrainingTest:
         function: Loss = nn.functional.cross_entropy
         if callable(loss):
             function = loss
-        outputs = torch.zeros(1, classes, dtype=dtype)  # of one sample of the first class
+        # One sample of the first class, with this margin over all rivals.
+        outputs = torch.zeros(1, classes, dtype=dtype)
         outputs[0, 0] = margin
         outputs.requires_grad_()
         try:
@@ -275,6 +278,7 @@ class TrainingTest:
             else:
                 size = max(norm / math.sqrt(p.numel()) for p, norm in group.norms.items())
                 kinds = {p.dtype for p in group.options["params"]}
+            # Below the root of the least normal number squares lose digits.
             least = max(torch.finfo(kind).tiny ** 0.5 for kind in kinds)
             if max(eps, least) <= size:
                 continue

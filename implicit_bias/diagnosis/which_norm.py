@@ -27,7 +27,7 @@ from implicit_bias.base.wording import html_table, number, percent_bounds, text_
 from implicit_bias.diagnosis.checks import check, what_is_measured
 from implicit_bias.diagnosis.findings import Finding, GapBounds, warn
 from implicit_bias.diagnosis.function_space import in_function_space
-from implicit_bias.diagnosis.loss_tail import judge
+from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.norm_evidence import Evidence, NormRow, NormTable
 from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules.evaluate import as_module, drawn_like, evaluating
@@ -230,7 +230,9 @@ def which_norm(
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
     module = as_module(module)
-    asked = one_or_several(DEFAULT_NORMS if norms is None else norms)
+    if norms is None:
+        norms = DEFAULT_NORMS
+    asked = one_or_several(norms)
     geometries = {norm.name: norm for norm in map(as_parameter_norm, asked)}
     if not asked or len(geometries) < len(asked):
         raise ValueError(f"norms must name at least one, and none twice, got {asked}")
@@ -246,7 +248,7 @@ def which_norm(
             module, inputs, labels, modes, optimizer, norms=geometries.values(), leading=leading
         )
         subject = checked.subject
-        judged = judge(loss, subject.gradients.classes)
+        judged = judge_loss(loss, subject.gradients.classes)
         subjects = [subject]
         for each in references:
             margins = margins_of(_with_state_of(each, module).eval(), inputs, labels)
@@ -338,6 +340,7 @@ def _rows(
     drawn = gradients.parameters(drawn_like(gradients.theta))
     sizes = {name: norm.value(drawn) for name, norm in norms.items()}
 
+    # Each search may take an equal part of the time that is left.
     rows = list[NormRow]()
     left = len(norms) * len(subjects)
     for name, norm in norms.items():
@@ -377,6 +380,7 @@ def _mean_and_spread(margins: Sequence[float]) -> tuple[float, float]:
 def _gap_bounds(subject: Subject, norm: ParameterNorm, deadline: Deadline) -> GapBounds:
     """Bound the KKT gap in a norm, by the certified optimum where the module has one."""
     program = subject.at_margin_1(norm)
+    # The tangent program of a linear module is the margin problem of its predictor.
     if subject.linear:
         known = in_function_space(program, deadline.left)
         if known is not None and known.certificate is not None:
