@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import example_modules as modules
 import implicit_bias as ib
-from example_modules import Computed, own_labels, scale_weights
+from example_modules import Computed, scale_weights
 from implicit_bias.datasets import load_own, make_toy, split, standardized
 from implicit_bias.kernels.gradient_gram import (
     ACTIVATIONS,
@@ -227,7 +227,6 @@ REFUSED: dict[str, Callable[[], object]] = {
     "size of a split": lambda: split(make_toy("blobs", 20), SERIES),
     "constant": lambda: make_toy("blobs", append_constant=SERIES),
     "degree": lambda: stationarity(MODULE, (X,), SIGNS, degree=1e308),
-    "recorder": lambda: ib.diagnose(MODULE, X, own_labels(MODULE, X), recorder=cast(Any, 3)),
     "norms": lambda: ib.Recorder(MODULE, X, SIGNS, cast(Any, torch.tensor(2.0))),
     "leading": lambda: ib.Recorder(MODULE, X, SIGNS, leading=SERIES),
     "precision": lambda: UnitGates(np.ones((1, D)), np.zeros(1), single_precision=SERIES).gates(X),

@@ -1,25 +1,29 @@
-"""How far any homogeneous module is from where its training can end, in any geometry.
+"""How far a homogeneous module is from the limits of its training, in any norm.
 
 =================  =========================================================================
 file               what
 =================  =========================================================================
 diagnose.py        `diagnose`: all that is measured of a module, in one call
-result.py          `Diagnosis`: its numbers, its verdict in a sentence, its picture
+result.py          `Diagnosis`: its numbers, what these say, its page and pictures
+findings.py        `Finding`: a code, a number, what to do
+words.toml         what each finding says: every sentence of this package
+checks.py          what makes the numbers mean less, or what they are about
+training.py        what stands between the training and the limit that is measured
 loss_tail.py       whether training on a loss maximises the margin
-recipe.py          how the module was trained, and what stands between it and the limit
-traps.py           traps that can be mended, of which users are warned
 layers.py          the gap layer by layer
 function_space.py  limits that are norms of the predictor itself
 escape.py          whether one more unit lowers the norm
-which_norm.py      in which norm a training maximised the margin
+which_norm.py      in which norm a training maximised the margin: the table
+norm_evidence.py   what follows from the table: the norm that is named, or why none is
 recorder.py        `Recorder`: margins and gaps along any training loop
 =================  =========================================================================
 """
 
 from implicit_bias.diagnosis.diagnose import diagnose
 from implicit_bias.diagnosis.escape import Escape
+from implicit_bias.diagnosis.findings import Code, DiagnosisWarning, Finding, GapBounds
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
+from implicit_bias.diagnosis.norm_evidence import NormRow
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.traps import DiagnosisWarning
-from implicit_bias.diagnosis.which_norm import GapBounds, NormRow, WhichNorm, which_norm
+from implicit_bias.diagnosis.which_norm import WhichNorm, which_norm

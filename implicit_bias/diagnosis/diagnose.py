@@ -1,11 +1,13 @@
-r"""How far is a module from where its training can end: one call for any homogeneous module.
+r"""How far is a module from the limits of its training: one call for any homogeneous module.
 
-In the geometry of a norm, training on an exponential-like loss goes, in direction, to a KKT point
-of  min 1/2 ||theta||^2 s.t. q >= 1 (`modules.multipliers`). Each step below is a file of this
-package.
+Steepest descent in a norm on an exponential-like loss converges in direction to a KKT point of
 
-1. Traps: what makes the question meaningless (`modules.subject`, `modules.homogeneity`), or a
-   number mean less (`traps`, `recipe`).
+    min 1/2 ||theta||^2   s.t.   q(theta) >= 1,
+
+q the margins (`modules.multipliers`). Each step below is a file of this package.
+
+1. Checks: what makes the question meaningless (`modules.subject`, `modules.homogeneity`), or a
+   number mean less (`checks`), or keeps the training from the limit (`training`).
 2. The gap: the module at smallest margin 1 beside the best multipliers in the norm, with gradients
    at its weights and across kinks near them. What follows is measured at the former.
 3. Layers: the KKT gap of each alone, and the direction that lowers its norm (`layers`).
@@ -19,37 +21,53 @@ that are not local optima.
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.diagnosis import recipe
-from implicit_bias.diagnosis.escape import find_escape
+from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis.checks import check, what_is_measured
+from implicit_bias.diagnosis.escape import EscapeSearch
+from implicit_bias.diagnosis.findings import warn
 from implicit_bias.diagnosis.function_space import in_function_space
-from implicit_bias.diagnosis.layers import layer_bounds
-from implicit_bias.diagnosis.recorder import Recorder
+from implicit_bias.diagnosis.layers import LayerBounds
+from implicit_bias.diagnosis.loss_tail import judge_loss
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.diagnosis.traps import DiagnosisWarning, checked, notes_on
+from implicit_bias.diagnosis.training import TrainingTest, limit_of
 from implicit_bias.modules import multipliers
 from implicit_bias.modules.evaluate import as_module, evaluating
 from implicit_bias.modules.kinks import gap_across_kinks
 from implicit_bias.modules.lent_threads import one_thread_if_small
-from implicit_bias.modules.subject import Subject
 from implicit_bias.norms import tensors
 
-# The geometries that are compared with the one asked for.
+
+@dataclass(frozen=True)
+class TimeFractions:
+    """Fractions of the time that is left, in turn, where it is limited.
+
+    Attributes
+    ----------
+    gap : float
+        Of the best multipliers.
+    other_norms : float
+        Of the gaps in other norms.
+    kinks : float
+        Of the gap across kinks.
+    layers : float
+        Of the layers' bounds.
+    """
+
+    gap: float = 0.6
+    other_norms: float = 0.2
+    kinks: float = 0.4
+    layers: float = 0.4
+
+
+# Norms that are compared with the one asked for.
 COMPARED = ("l2", "l1", "linf", "spectral")
-# Seconds that the layers' own bounds may take together where they are not exact.
-LAYER_SECONDS = 4.0
-# Shares of the time left that the gap, then those of other norms, its kinks and the layers may take
-# where it is limited.
-SHARE_OF_THE_GAP, SHARE_OF_OTHERS, SHARE_OF_THE_KINKS, SHARE_OF_THE_LAYERS = 0.6, 0.2, 0.4, 0.4
 
 
 def diagnose(
@@ -60,11 +78,10 @@ def diagnose(
     norm: tensors.GivenNorm | None = None,
     loss: object = None,
     optimizer: object = None,
-    recorder: Recorder | None = None,
     leading: bool = False,
     max_seconds: float | None = None,
 ) -> Diagnosis:
-    """Measure how far a module is from where its training can end.
+    """Measure how far a module is from the KKT points that its training converges to.
 
     Parameters
     ----------
@@ -79,9 +96,9 @@ def diagnose(
     labels : array_like of shape (N,) or (N, 1)
         -1 and +1 for outputs of shape (N,) or (N, 1); classes 0 .. K - 1 for outputs (N, K).
     norm : {"l2", "l1", "linf", "spectral", "nuclear"}, a norm, or a mapping, optional
-        The geometry: l2 for gradient descent, linf for sign descent and Adam, spectral for Muon
-        (see `implicit_bias.norms.tensors`), or a norm for each part, {"readout": "linf", "":
-        "spectral"}. By default that of the optimizer, and l2 without one.
+        The norm of the steepest descent: l2 for gradient descent, linf for sign descent and Adam,
+        spectral for Muon (see `implicit_bias.norms.tensors`), or a norm for each part, {"last":
+        "linf", "": "spectral"}. By default that of the optimizer, and l2 without one.
     loss : str, MarginLoss or callable, optional
         What was minimised, as a function of outputs and targets: a torch loss, say, or the
         logarithm of one. It is only checked to be one whose training has such a limit; a warning
@@ -92,14 +109,11 @@ def diagnose(
         parameter groups (`implicit_bias.modules.optimizers`): Muon on matrices beside Adam on the
         rest has one norm, for example. It is checked to have the limit norm asked for, to have all
         parameters, no weight decay, and no epsilon above the gradients.
-    recorder : Recorder, optional
-        What recorded the training, with gaps in this norm: a gap that rose is not said to fall if
-        only the training goes on.
     leading : bool
         Measure the leading part of the module, the limit of f(c theta) / c^L as c grows, where
         residual blocks, low-rank updates of frozen weights, biases above the first layer, GELU and
         softplus keep it from being homogeneous. All numbers are about that part, to whose KKT
-        points gradient descent goes in l2; ``rest`` says how large the rest still is. Of a
+        points gradient descent converges in l2; ``rest`` says how large the remainder is. Of a
         homogeneous module it is the module.
     max_seconds : float, optional
         Limit on the time; the bounds so far are returned (``method`` is "stopped"). It is passed by
@@ -130,7 +144,7 @@ def diagnose(
     Warns
     -----
     DiagnosisWarning
-        Each of `Diagnosis.warnings`.
+        Each of `Diagnosis.warnings`: a finding whose code `warns`.
 
     Notes
     -----
@@ -144,7 +158,7 @@ def diagnose(
     Gradient descent on a ReLU network ends where kinks of its units run through samples, and the
     gradients at the weights are those of one side, so that this gap may stay large. Of modules of
     up to 2^17 parameters ``gap_across_kinks`` lets in those of the other sides, within 0.1 % of the
-    weights (`implicit_bias.modules.kinks`); the verdict goes by the smaller of the two.
+    weights (`implicit_bias.modules.kinks`); the verdict is by the smaller of the two.
 
     Gaps of different norms do not compare, except near 0: .9 in linf may be nearer than .6 in l2.
     The page "Reading gaps across norms" (``docs/howto/reading_gaps.md``) says why, and `which_norm`
@@ -162,103 +176,101 @@ def diagnose(
     """
     started = time.monotonic()
     deadline = Deadline.asked(max_seconds)
+    fractions = TimeFractions()
     module = as_module(module)
-    given = None if norm is None else tensors.as_parameter_norm(norm)
-    geometry, trained_by, obstacles = recipe.limit_of(module, given, optimizer)
-    with (
-        one_thread_if_small(module, inputs),
-        evaluating(module) as modes,
-    ):
-        subject, excluded, said = checked(
-            *(module, inputs, labels, modes, optimizer), norms=[geometry], leading=leading
+    asked = None
+    if norm is not None:
+        asked = tensors.as_parameter_norm(norm)
+    limit = limit_of(module, asked, optimizer)
+    with one_thread_if_small(module, inputs), evaluating(module) as modes:
+        # 1. Checks, each once: all that follows measures this subject.
+        checked = check(
+            module, inputs, labels, modes, optimizer, norms=[limit.norm], leading=leading
         )
+        subject = checked.subject
         gradients = subject.gradients
         # What follows the searches takes about as long as the checks did.
         deadline = deadline.leaving(time.monotonic() - started)
-        unfit = recipe.loss_obstacle(loss, gradients.classes)
-        call = recipe.call_towards(subject, geometry.name, read=bool(trained_by))
-        measured = _measured(subject, geometry, deadline)
-        notes = notes_on(subject)
-        if unfit is not None:
-            obstacles.insert(0, unfit)
-        elif trained_by or optimizer is None:
-            obstacles += recipe.standstill(subject, call, optimizer, loss)
-    gap_lower = min(measured["gap_lower"], measured["gap_across_kinks"])
-    rose = recorder is not None and recipe.gap_rose(recorder, geometry.name, gap_lower, call)
-    if rose:
-        obstacles.append(rose)
-    said += [obstacle.warning for obstacle in obstacles if obstacle.warns]
-    for text in said:
-        warnings.warn(text, DiagnosisWarning, stacklevel=2)
-    cures = [obstacle.advice for obstacle in obstacles if obstacle.advises]
-    log = recipe.is_logarithm(loss, gradients.classes)
+        judged = judge_loss(loss, gradients.classes)
+
+        # 2. The gap: of the best multipliers, of the loss's weights, across kinks.
+        best = subject.measure(limit.norm, deadline=deadline.sooner(fractions.gap))
+        program = best.program
+        free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
+        gaps = _gaps_by_norm(best, free, deadline.sooner(fractions.other_norms))
+        across = gap_across_kinks(best, deadline=deadline.sooner(fractions.kinks))
+
+        # 3. and 4. Layers, and what is beyond a KKT point.
+        layers = LayerBounds().find(best, deadline.sooner(fractions.layers))
+        escape = EscapeSearch().find(best, deadline)
+        function_space = in_function_space(program, deadline.left)
+
+        checks = (
+            *TrainingTest().findings(subject, limit, optimizer, loss, judged),
+            *what_is_measured(subject, limit.norm),
+            *checked.findings,
+        )
+    warn(checks, stacklevel=2)
+    rest = None
+    if leading:
+        rest = subject.rest
+    images = None
+    if gradients.inputs[0].ndim == 4 and gradients.inputs[0].shape[1] in (1, 3):
+        images = gradients.inputs[0].cpu().numpy()
     return Diagnosis(
-        **measured,
-        advice=recipe.onward(cures, geometry.name, call, optimizer, log=log),
-        trained_by=trained_by,
-        notes=tuple(notes),
-        rest=subject.rest if leading else None,
-        images=_images(gradients.inputs[0]),
-        warnings=tuple(said),
-        excluded=excluded,
+        norm=limit.norm.name,
+        degree=program.degree,
+        min_margin=subject.min_margin,
+        normalised_margin=program.normalised_margin,
+        parameter_norm=program.size,
+        gap=best.gap,
+        gap_lower=best.gap_lower,
+        gap_across_kinks=across,
+        method=best.method,
+        gap_of_loss=free.gap,
+        margins=gradients.pairs.alpha(program.margins, np.inf),
+        multipliers=gradients.pairs.alpha(best.weights),
+        gaps=gaps,
+        layers=layers,
+        escape=escape,
+        function_space=function_space,
+        checks=checks,
+        excluded=checked.excluded,
         seconds=time.monotonic() - started,
+        trained_by=limit.trained_by,
+        rest=rest,
+        images=images,
     )
 
 
-def _measured(subject: Subject, norm: tensors.ParameterNorm, deadline: Deadline) -> dict[str, Any]:
-    """All that a diagnosis says of a module."""
-    best = subject.measure(norm, deadline=deadline.sooner(SHARE_OF_THE_GAP))
-    program, gradients = best.program, subject.gradients
-    free = program.judge(multipliers.loss_weights(subject.margins, gradients.rivals))
-    gaps = _gaps(program, [best, free], deadline.sooner(SHARE_OF_OTHERS))
-    return {
-        "norm": norm.name,
-        "degree": program.degree,
-        "min_margin": subject.min_margin,
-        "normalised_margin": program.normalised_margin,
-        "parameter_norm": program.size,
-        "gap": best.gap,
-        "gap_lower": best.gap_lower,
-        "gap_across_kinks": gap_across_kinks(best, deadline=deadline.sooner(SHARE_OF_THE_KINKS)),
-        "method": best.method,
-        "gap_of_loss": free.gap,
-        "margins": gradients.pairs.alpha(program.margins, np.inf),
-        "multipliers": gradients.pairs.alpha(best.weights),
-        "gaps": gaps | {norm.name: best.gap},
-        "layers": layer_bounds(best, LAYER_SECONDS, deadline.sooner(SHARE_OF_THE_LAYERS)),
-        "escape": find_escape(best, deadline),
-        "function_space": in_function_space(program, deadline.left),
-    }
-
-
-def _images(inputs: Tensor) -> NDArray[np.generic] | None:
-    """Return inputs that are of the shape of images."""
-    return inputs.cpu().numpy() if inputs.ndim == 4 and inputs.shape[1] in (1, 3) else None
-
-
-def _gaps(
-    program: multipliers.TangentProgram,
-    known: Sequence[multipliers.Multipliers],
-    deadline: Deadline,
+def _gaps_by_norm(
+    best: multipliers.Multipliers, free: multipliers.Multipliers, deadline: Deadline
 ) -> dict[str, float]:
-    """Gap in each geometry of the best of some multipliers, known ones and those of the loss.
+    """Gap in each norm of the best of some multipliers.
 
-    Those of the loss at other temperatures are tried while there is time.
+    These are the best ones in the norm asked for, the loss's weights and, while there is time, the
+    loss's weights at other temperatures.
     """
+    program = best.program
+    gradients = program.gradients
+    # The multipliers' combination J' lambda is computed once: its dual norm in each norm gives the
+    # gap there.
     programs = [replace(program, norm=tensors.PARAMETER_NORMS[name]) for name in COMPARED]
-    gaps, took = dict.fromkeys(COMPARED, 1.0), 0.0
-    candidates = [(found.weights, found.combination) for found in known]
-    tempered = multipliers.tempered_weights(program.margins, program.gradients.rivals)
-    for place in range(len(candidates) + len(tempered)):
-        began = time.perf_counter()
-        if place < len(candidates):
-            weights, v = candidates[place]
-        elif deadline.allows(took):
-            weights = tempered[place - len(candidates)]
-            v = program.gradients.combine(program.theta, weights)
-        else:
+    gaps = dict.fromkeys(COMPARED, 1.0)
+
+    def judge(weights: Array, combination: Tensor) -> None:
+        for other in programs:
+            gap = other.judge(weights, combination).gap
+            gaps[other.norm.name] = min(gaps[other.norm.name], gap)
+
+    judge(best.weights, best.combination)
+    judge(free.weights, free.combination)
+    took = 0.0
+    for weights in multipliers.tempered_weights(program.margins, gradients.rivals):
+        if not deadline.allows(took):
             break
-        for each in programs:
-            gaps[each.norm.name] = min(gaps[each.norm.name], each.judge(weights, v).gap)
+        began = time.perf_counter()
+        judge(weights, gradients.combine(program.theta, weights))
         took = time.perf_counter() - began
+    gaps[program.norm.name] = best.gap
     return gaps

@@ -5,7 +5,7 @@ In l2, at a KKT point with multipliers lambda, every active unit of direction w 
 
     u(w) = sum_n a_n relu(<w, x_n>),    a_n = sum_k lambda_nk (e_{y_n} - e_k)
 
-(lambda_n y_n with two labels) is the pull on the readout of a new unit w. A unit vector with
+(lambda_n y_n with two labels) is the pull on the output weights of a new unit w. A unit vector with
 |u(w)| > 1 *suggests* that the norm can be lowered. It proves nothing, for the multipliers need not
 be unique: of x = (1,-3), (1,0), (1,3), all of label +1, and one unit (1,0), lambda = (1/2, 0, 1/2)
 gives 1.58, and lambda = (0, 1, 0) proves that the network is the best one. So a unit is claimed
@@ -25,24 +25,12 @@ from torch import Tensor, nn
 
 from implicit_bias.base.deadline import NEVER, Deadline
 from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis.findings import Thresholds
 from implicit_bias.diagnosis.function_space import flat_inputs, two_layer_relu
 from implicit_bias.modules.margin_gradients import MarginGradients
 from implicit_bias.modules.multipliers import Multipliers, TangentProgram, best_multipliers
 from implicit_bias.modules.subject import Subject
 from implicit_bias.norms.tensors import PARAMETER_NORMS
-
-# Up to this gap a point is near enough to a KKT point for the multipliers to say where to look.
-FAR = 0.1
-# A pull of more than 1 by this share makes a unit a candidate.
-SUGGESTS = 1e-3
-# Local searches: random starts beside the samples themselves, and steps of each.
-RANDOM_STARTS, SEARCH_STEPS = 200, 100
-# Share of the network's norm that a new unit begins with; the share by which it must lower it.
-FIRST_SIZE, CLAIMED = 1e-3, 1e-5
-# Tangent programs at most, and the share by which one must lower the norm.
-PROGRAMS, PROGRESS = 30, 1e-7
-# Candidates that are tried, and the seconds for all.
-TRIED, SECONDS = 2, 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +46,7 @@ class Escape:
     claimed : bool
         Whether a network with one more unit was found whose norm is smaller.
     saving : float
-        The share by which it is smaller (than the network as it is, improved without the unit);
+        The fraction by which it is smaller (than the network as it is, improved without the unit);
         0 where nothing is claimed.
     unit : tuple of ndarray, shapes (D,) and (K,), or None
         Weights into and out of the unit in that network, at smallest margin 1.
@@ -72,127 +60,186 @@ class Escape:
 
 
 class TwoLayer(nn.Module):
-    """f(x) = readout relu(hidden x)."""
+    """f(x) = output relu(hidden x)."""
 
-    def __init__(self, hidden: Tensor, readout: Tensor) -> None:
+    def __init__(self, hidden: Tensor, output: Tensor) -> None:
         super().__init__()
-        self.hidden, self.readout = nn.Parameter(hidden), nn.Parameter(readout)
+        self.hidden = nn.Parameter(hidden)
+        self.output = nn.Parameter(output)
 
     def forward(self, X: Tensor) -> Tensor:
         """Compute the outputs (n, K) of inputs (n, D)."""
-        return (X @ self.hidden.T).relu() @ self.readout.T
+        return (X @ self.hidden.T).relu() @ self.output.T
 
 
-def find_escape(found: Multipliers, deadline: Deadline = NEVER) -> Escape | None:
-    """Search for a unit that lowers the norm of a two-layer ReLU network, near a KKT point in l2.
+@dataclass(frozen=True)
+class EscapeSearch:
+    """The search for a unit that lowers the norm.
 
-    Parameters
+    Attributes
     ----------
-    found : Multipliers
-        The best ones; with those of other modules, in other norms and far from a KKT point there
-        is nothing to search for.
-    deadline : Deadline
-        When to end: what is not claimed by then is not.
+    suggests : float
+        A pull of more than 1 by this fraction makes a unit a candidate.
+    random_starts : int
+        Local searches for the largest pull from random directions, and from so many samples.
+    search_steps : int
+        Steps of each, at most.
+    tried : int
+        Candidates that are tried, those of the largest pull.
+    same_direction : float
+        Candidates of a larger cosine are one.
+    first_size : float
+        Fraction of the network's norm that a new unit begins with.
+    claimed : float
+        The fraction by which it must lower the norm.
+    programs : int
+        Tangent programs for a network, at most.
+    progress : float
+        The fraction by which one must lower the norm for the next to follow.
+    halvings : int
+        Steps towards the solution of a tangent program that are tried: 1, 1/2, 1/4, ...
+    seconds : float
+        Time for all candidates.
     """
-    program = found.program
-    if program.norm != PARAMETER_NORMS["l2"] or abs(program.degree - 2.0) > 1e-6 or found.gap > FAR:
-        return None
-    if deadline.passed:
-        return None
-    both = two_layer_relu(program)
-    if both is None:
-        return None
-    (hidden, readout), X = both, flat_inputs(program.gradients)
-    labels = program.gradients.labels, program.gradients.classes
-    table = torch.tensor(found.weights).to(X).reshape(len(X), -1)
-    pull = torch.einsum("nr,nrk->nk", table, program.gradients.combinations)  # a (N, K)
-    directions, sizes = _search(X, pull)
-    best = int(sizes.argmax())
-    escape = Escape(float(sizes[best]), directions[best].cpu().numpy(), False, 0.0, None)
-    if escape.pull <= 1.0 + SUGGESTS:
-        return escape
-    deadline = deadline.within(SECONDS)
-    without, _ = _improved(TwoLayer(hidden, readout), X, labels, deadline)
-    for place in _distinct(directions, sizes):
-        w, size = directions[place], FIRST_SIZE * float(hidden.norm() + readout.norm())
-        out = pull.T @ (X @ w).relu()
-        start = TwoLayer(
-            torch.cat([hidden, size * w[None]]),
-            torch.cat([readout, size * (out / out.norm())[:, None]], dim=1),
-        )
-        norm, module = _improved(start, X, labels, deadline)
-        if norm < without * (1.0 - CLAIMED):
-            weights = (part.detach().cpu().numpy() for part in module.parameters())
-            return Escape(
-                pull=escape.pull,
-                direction=w.cpu().numpy(),
-                claimed=True,
-                saving=1.0 - norm / without,
-                unit=(next(weights)[-1], next(weights)[:, -1]),
+
+    suggests: float = 1e-3
+    random_starts: int = 200
+    search_steps: int = 100
+    tried: int = 2
+    same_direction: float = 0.99
+    first_size: float = 1e-3
+    claimed: float = 1e-5
+    programs: int = 30
+    progress: float = 1e-7
+    halvings: int = 12
+    seconds: float = 10.0
+
+    def find(self, best: Multipliers, deadline: Deadline = NEVER) -> Escape | None:
+        """Search for a unit that lowers the norm of a two-layer ReLU network near a KKT point.
+
+        Parameters
+        ----------
+        best : Multipliers
+            The best ones; with those of other modules, in norms other than l2 and far from a KKT
+            point there is nothing to search for.
+        deadline : Deadline
+            When to end: what is not claimed by then is not.
+        """
+        program = best.program
+        gradients = program.gradients
+        in_l2 = program.norm == PARAMETER_NORMS["l2"] and abs(program.degree - 2.0) <= 1e-6
+        if not in_l2 or best.gap > Thresholds.near or deadline.passed:
+            return None
+        weights = two_layer_relu(program)
+        if weights is None:
+            return None
+        hidden, output = weights
+        X = flat_inputs(gradients)
+        labels = (gradients.labels, gradients.classes)
+
+        # --- candidates: directions of large pull ---
+        # The pull a_n (N, K) of each sample, and the directions w (S, D) in which it is largest.
+        table = torch.tensor(best.weights).to(X).reshape(len(X), -1)
+        a = torch.einsum("nr,nrk->nk", table, gradients.combinations)
+        directions, pulls = self._largest_pulls(X, a)
+        order = pulls.argsort(descending=True).tolist()
+        first = directions[order[0]].cpu().numpy()
+        suggested = Escape(float(pulls[order[0]]), first, claimed=False, saving=0.0, unit=None)
+
+        candidates = list[int]()
+        for place in order:
+            if len(candidates) == self.tried or pulls[place] <= 1.0 + self.suggests:
+                break
+            cosines = directions[candidates] @ directions[place]
+            if not bool((cosines >= self.same_direction).any()):
+                candidates.append(place)
+        if not candidates:
+            return suggested
+
+        # --- claims ---
+        # A candidate is claimed only if the network with it, improved by the same programs as the
+        # network without it, has a smaller norm.
+        deadline = deadline.within(self.seconds)
+        without, _ = self._improved(TwoLayer(hidden, output), X, labels, deadline)
+        for place in candidates:
+            w = directions[place]
+            # The new unit is small, balanced, and its output weights have the direction of u(w).
+            size = self.first_size * float(hidden.norm() + output.norm())
+            out = a.T @ (X @ w).relu()
+            wider = TwoLayer(
+                torch.cat([hidden, size * w[None]]),
+                torch.cat([output, size * (out / out.norm())[:, None]], dim=1),
             )
-    return escape
+            norm, improved = self._improved(wider, X, labels, deadline)
+            if norm < without * (1.0 - self.claimed):
+                into = improved.hidden.detach().cpu().numpy()[-1]
+                out_of = improved.output.detach().cpu().numpy()[:, -1]
+                return Escape(
+                    pull=suggested.pull,
+                    direction=w.cpu().numpy(),
+                    claimed=True,
+                    saving=1.0 - norm / without,
+                    unit=(into, out_of),
+                )
+        return suggested
 
+    def _largest_pulls(self, X: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        """Local maxima w (S, D) of |u(w)| on the sphere, and |u(w)| (S,).
 
-def _search(X: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """Local maxima w (S, D) of |u(w)| on the sphere, and |u(w)| (S,).
+        |u| is convex in w where the gates are held. Each step is to the best point on the sphere
+        for the linear function that touches |u| at w.
+        """
+        generator = torch.Generator().manual_seed(0)
+        random = torch.randn(self.random_starts, X.shape[1], generator=generator, dtype=X.dtype)
+        some = torch.randperm(len(X), generator=generator)[: self.random_starts]
+        few = X[some.to(X.device)]
+        # Units along samples, and against them, are the candidates where few units are enough.
+        w = torch.cat([random.to(X), few, -few])
+        w = w / w.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        best = w
+        sizes = torch.zeros(len(w)).to(X)
+        for _ in range(self.search_steps):
+            pre = w @ X.T  # (S, N)
+            u = pre.relu() @ a  # (S, K)
+            size = u.norm(dim=1)
+            better = size > sizes
+            if not bool(better.any()):
+                break
+            best = torch.where(better[:, None], w, best)
+            sizes = torch.where(better, size, sizes)
+            # The gradient of |u| in w, with the gates of w held.
+            unit = u / size.clamp_min(1e-300)[:, None]
+            along = ((pre > 0).to(X) * (unit @ a.T)) @ X
+            w = along / along.norm(dim=1, keepdim=True).clamp_min(1e-300)
+        return best, sizes
 
-    |u| is convex where its readout's signs are held, so each step goes to the sphere's best point
-    for the linear function that it is in the present cell.
-    """
-    generator = torch.Generator().manual_seed(0)
-    random = torch.randn(RANDOM_STARTS, X.shape[1], generator=generator, dtype=X.dtype).to(X)
-    few = X[torch.randperm(len(X), generator=generator)[:RANDOM_STARTS].to(X.device)]
-    w = torch.cat([random, few, -few])
-    w = w / w.norm(dim=1, keepdim=True).clamp_min(1e-300)
-    best, sizes = w, torch.zeros(len(w)).to(X)
-    for _ in range(SEARCH_STEPS):
-        gates = (w @ X.T > 0).to(X)  # (S, N)
-        u = (gates * (w @ X.T)) @ pull  # (S, K)
-        size = u.norm(dim=1)
-        better = size > sizes
-        best, sizes = torch.where(better[:, None], w, best), torch.where(better, size, sizes)
-        if not bool(better.any()):
-            break
-        along = (gates * ((u / size.clamp_min(1e-300)[:, None]) @ pull.T)) @ X
-        w = along / along.norm(dim=1, keepdim=True).clamp_min(1e-300)
-    return best, sizes
+    def _improved(
+        self, module: TwoLayer, X: Tensor, labels: tuple[Any, int | None], deadline: Deadline
+    ) -> tuple[float, TwoLayer]:
+        """Lower the norm at smallest margin 1 by tangent programs; return it, and the network.
 
+        The tangent program's solution says in which direction; a line search along it judges by the
+        network itself, so what is returned is attained.
+        """
+        gradients = MarginGradients(module, (X,), *labels)
 
-def _distinct(directions: Tensor, sizes: Tensor) -> list[int]:
-    """Places of the best candidates that are not the same direction."""
-    chosen = list[int]()
-    for place in sizes.argsort(descending=True).tolist():
-        if len(chosen) == TRIED or sizes[place] <= 1.0 + SUGGESTS:
-            break
-        if all(float(directions[place] @ directions[other]) < 0.99 for other in chosen):
-            chosen.append(place)
-    return chosen
+        def at_margin_1(theta: Tensor) -> TangentProgram | None:
+            point = Subject(gradients.restricted(gradients.shapes, theta), degree=2.0)
+            if point.min_margin <= 0:
+                return None
+            return point.at_margin_1(PARAMETER_NORMS["l2"])
 
-
-def _improved(
-    module: TwoLayer, X: Tensor, labels: tuple[Any, int | None], deadline: Deadline
-) -> tuple[float, TwoLayer]:
-    """Lower the norm at smallest margin 1 by tangent programs; return it, and the network.
-
-    The tangent program's solution says in which direction; a line search along it judges by the
-    network itself, so what is returned is attained.
-    """
-    gradients, norm = MarginGradients(module, (X,), *labels), PARAMETER_NORMS["l2"]
-
-    def scaled(theta: Tensor) -> TangentProgram | None:
-        point = Subject(gradients.restricted(gradients.shapes, theta), degree=2.0)
-        return point.at_margin_1(norm) if point.min_margin > 0 else None
-
-    at = scaled(gradients.theta)
-    for _ in range(PROGRAMS):
-        if at is None or deadline.passed:
-            break
-        change = best_multipliers(at, deadline=deadline).combination - at.theta
-        tried = [scaled(at.theta + 0.5**k * change) for k in range(12)]
-        best = min(filter(None, tried), key=lambda point: point.size, default=at)
-        if not best.size < at.size * (1.0 - PROGRESS):
-            break
-        at = best
-    if at is None:
-        return math.inf, module
-    return at.size, TwoLayer(*at.gradients.parameters(at.theta).values())
+        at = at_margin_1(gradients.theta)
+        if at is None:
+            return math.inf, module
+        for _ in range(self.programs):
+            if deadline.passed:
+                break
+            # In l2 the solution of the tangent program is J' lambda, the combination of gradients.
+            change = best_multipliers(at, deadline=deadline).combination - at.theta
+            tried = [at_margin_1(at.theta + 0.5**k * change) for k in range(self.halvings)]
+            best = min(filter(None, tried), key=lambda point: point.size, default=at)
+            if not best.size < at.size * (1.0 - self.progress):
+                break
+            at = best
+        return at.size, TwoLayer(*at.gradients.parameters(at.theta).values())

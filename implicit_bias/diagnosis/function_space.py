@@ -5,12 +5,12 @@ that norm is convex, its margin problem has a certified optimum, which no networ
 trained for however long, can beat. A KKT point of the parameters need not reach it.
 
 =====================  ==================  ====================================================
-module                 predictor           norm of the predictor, in l2 geometry
+module                 predictor           norm of the predictor, for theta in l2
 =====================  ==================  ====================================================
-linear                 <w, x>              l2 (and in any other geometry, that norm itself)
+linear                 <w, x>              l2 (and for theta in any other norm, that norm)
 deep linear            W_L ... W_1 x       one output: l2; several, two layers: nuclear; deeper:
-                                           Schatten 2/L, not convex. In spectral geometry:
-                                           spectral, at any depth; in nuclear: Schatten 1/L
+                                           Schatten 2/L, not convex. Theta in spectral:
+                                           spectral, at any depth; nuclear: Schatten 1/L
 diagonal               (u^L - v^L) o x,    two layers: l1; deeper: l_(2/L), not convex
                        u o v o x
 linear convolution     w_L * ... * w_1 * x two layers: l1 of the Fourier transform; deeper:
@@ -26,7 +26,7 @@ layer                  z_h(x) x'>
 for every factorisation W = W_L ... W_1, and the singular value decomposition W = U S V' attains it:
 W_1 = S^(1/L) V', W_l = S^(1/L), W_L = U S^(1/L), if all inner widths are at least the rank of W. So
 the smallest m^L over the factorisations of W is ||W||_(p/L), whose p is 2 in l2, 1 in nuclear and
-infinite in spectral geometry; scales of the layers multiply it by a constant. With fewer hidden
+infinite in spectral norm; scales of the layers multiply it by a constant. With fewer hidden
 units it is a lower bound still. An optimum has rank min(K - 1, D) at most, as the mean of the rows
 of W changes no margin and can be taken off (not in the papers; derived here).
 
@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,19 +60,11 @@ from implicit_bias.norms import LInf, as_norm
 from implicit_bias.norms.tensors import PARAMETER_NORMS, up_to_scales
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import NoGates
-from implicit_bias.solvers.base import SolveError
+from implicit_bias.solvers.base import Solution, SolveError
 from implicit_bias.solvers.solve import solve
 
-# Outputs may differ from the family's predictor by this share, by rounding.
-SAME = 1e-9
-# Random parameters at which they are compared, and samples at most.
-DRAWS, SAMPLES = 3, 64
-# Largest problem (samples by features by classes) that is solved here.
-MOST_ENTRIES = 2**22
-# Exponent of the norm of singular values of each layer, by geometry.
+# Exponent p of the norm of each layer's singular values, by the norm of theta.
 SCHATTEN = {"l2": 2.0, "spectral": math.inf, "nuclear": 1.0}
-# A two-class problem's optimum over that of the binary one, by norm.
-OF_TWO_CLASSES = {"l2": 0.5**0.5, "nuclear": 0.5**0.5, "spectral": 0.5**0.5, "l1": 1.0, "linf": 0.5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,42 +96,77 @@ class FunctionSpace:
 
     @property
     def excess(self) -> float:
-        """Share by which the norm is above the certified optimum, at most; nan without one."""
+        """Fraction by which the norm is above the certified optimum, at most; nan without one."""
         if self.certificate is None or not self.certificate.lower > 0:
             return math.nan
         return self.value / self.certificate.lower - 1.0
 
 
-class _Module:
-    """A module of one argument at some parameters, as families see it.
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A module of one argument at some parameters.
 
     Attributes
     ----------
-    X : Tensor of shape (N, D)
-        Inputs.
-    parts : list of Tensor
-        The parameters.
-    K, D : int
-        Numbers of outputs a sample and of features.
+    gradients : MarginGradients
+        The module.
+    theta : Tensor of shape (P,)
+        Its trained parameters.
+    draws : int
+        Random parameters at which its outputs are compared with a predictor.
+    samples : int
+        Samples on which they are compared, the first ones.
+    same : float
+        Fraction by which they may differ, by rounding.
     """
 
-    def __init__(self, gradients: MarginGradients, theta: Tensor) -> None:
-        self.gradients, self.theta, self.X = gradients, theta, flat_inputs(gradients)
-        self.parts = list(gradients.parameters(theta).values())
-        self.K, self.D = gradients.pairs.width, self.X.shape[1]
+    gradients: MarginGradients
+    theta: Tensor
+    draws: int = 3
+    samples: int = 64
+    same: float = 1e-9
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """The parameters."""
+        return list(self.gradients.parameters(self.theta).values())
+
+    @property
+    def X(self) -> Tensor:
+        """Inputs (N, D)."""
+        return flat_inputs(self.gradients)
+
+    @property
+    def D(self) -> int:
+        """Number of features."""
+        return self.X.shape[1]
+
+    @property
+    def K(self) -> int:
+        """Number of outputs a sample."""
+        return self.gradients.pairs.width
 
     def outputs(self, X: Tensor) -> Tensor:
-        """Compute the outputs (n, K) of further inputs (n, D)."""
+        """Compute the outputs (n, K) of inputs (n, D)."""
         given = X.reshape(len(X), *self.gradients.inputs[0].shape[1:])
         with torch.no_grad():
             return self.gradients.outputs_at(self.theta, given)
 
-    def computes(self, predictor: Callable[[_Module], Tensor | None]) -> bool:
-        """Whether outputs on the first samples are a predictor's, at random parameters."""
-        for seed in range(DRAWS):
-            drawn = _Module(self.gradients, drawn_like(self.theta, seed))
-            expected = predictor(drawn)
-            if expected is None or not close(drawn.outputs(self.X[:SAMPLES]), expected):
+    def close(self, found: Tensor, expected: Tensor) -> bool:
+        """Whether two tensors are equal but for rounding."""
+        return float((found - expected).abs().max()) <= self.same * float(expected.abs().max())
+
+    def computes(self, predictor: Callable[[Point, Tensor], Tensor | None]) -> bool:
+        """Whether the module's outputs are a predictor's, at random parameters.
+
+        The predictor is called with the point and inputs (n, D).
+        """
+        # Polynomials of the parameters that agree at random ones are equal.
+        few = self.X[: self.samples]
+        for seed in range(self.draws):
+            drawn = replace(self, theta=drawn_like(self.theta, seed))
+            expected = predictor(drawn, few)
+            if expected is None or not self.close(drawn.outputs(few), expected):
                 return False
         return True
 
@@ -149,222 +176,140 @@ def flat_inputs(gradients: MarginGradients) -> Tensor:
     return gradients.inputs[0].reshape(len(gradients.inputs[0]), -1)
 
 
-def close(found: Tensor, expected: Tensor) -> bool:
-    """Whether two tensors are equal but for rounding."""
-    return float((found - expected).abs().max()) <= SAME * float(expected.abs().max())
+# --- families of predictors -----------------------------------------------------------------------
+# Each returns beta (K, D) of the predictor <beta_k, x>, or None where shapes do not fit.
 
 
-@dataclass(frozen=True, eq=False)
-class _Family:
-    """A predictor <beta_k, x>: beta (K, D), None of other shapes, and its norm in l2 geometry."""
-
-    name: str
-    beta: Callable[[_Module], Tensor | None]
-    norm: Callable[[_Module], str]
-
-    def predictor(self, at: _Module) -> Tensor | None:
-        """Compute the outputs on the first samples."""
-        beta = self.beta(at)
-        return None if beta is None else at.X[:SAMPLES] @ beta.T
+def _product(at: Point) -> Tensor | None:
+    """W_L ... W_1 of all parameters as matrices of shape (out, in); a vector is a row."""
+    matrices = list[Tensor]()
+    for part in at.parts:
+        if part.ndim == 0:
+            return None
+        if part.ndim == 1:
+            part = part[None]
+        matrices.append(part.flatten(1))
+    return _chained(at, matrices)
 
 
-def _product(at: _Module, *, transposed: bool = False) -> Tensor | None:
-    """Return the product of all parameters as matrices, the first layer's on the right."""
-    if transposed and any(part.ndim != 2 for part in at.parts):
+def _transposed_product(at: Point) -> Tensor | None:
+    """W_L' ... W_1' of matrices that are stored as (in, out)."""
+    if any(part.ndim != 2 for part in at.parts):
         return None
-    matrices = [
-        part.T if transposed else part.reshape(1 if part.ndim == 1 else len(part), -1)
-        for part in at.parts
-        if part.ndim
-    ]
-    sizes = [at.D, *(len(matrix) for matrix in matrices)]
-    fits = len(matrices) == len(at.parts) and [m.shape[1] for m in matrices] == sizes[:-1]
-    if not fits or sizes[-1] != at.K:
+    return _chained(at, [part.T for part in at.parts])
+
+
+def _chained(at: Point, matrices: list[Tensor]) -> Tensor | None:
+    """Multiply matrices, the first one on the right, if they lead from D features to K outputs."""
+    product = matrices[0]
+    if product.shape[1] != at.D or len(matrices[-1]) != at.K:
         return None
-    return reduce(lambda product, matrix: matrix @ product, matrices)
+    for matrix in matrices[1:]:
+        if matrix.shape[1] != len(product):
+            return None
+        product = matrix @ product
+    return product
 
 
-def _vectors(at: _Module) -> list[Tensor] | None:
+def _vectors(at: Point) -> list[Tensor] | None:
     """Two parameters or more of as many entries as there are features, under one output."""
     if at.K != 1 or len(at.parts) < 2 or any(part.numel() != at.D for part in at.parts):
         return None
     return [part.reshape(-1) for part in at.parts]
 
 
-def _diagonal_power(at: _Module, power: int) -> Tensor | None:
+def _difference_of_powers(at: Point, power: int) -> Tensor | None:
+    """u^L - v^L."""
     found = _vectors(at)
     if found is None or len(found) != 2:
         return None
-    return (found[0] ** power - found[1] ** power)[None]
+    u, v = found
+    return (u**power - v**power)[None]
 
 
-def _diagonal_product(at: _Module) -> Tensor | None:
+def _entrywise_product(at: Point) -> Tensor | None:
+    """u_1 o ... o u_L."""
     found = _vectors(at)
-    return None if found is None else torch.stack(found).prod(dim=0)[None]
+    if found is None:
+        return None
+    return torch.stack(found).prod(dim=0)[None]
 
 
-def _convolution(at: _Module) -> Tensor | None:
+def _convolution(at: Point) -> Tensor | None:
     """Whatever is linear in x, if |F beta| is the product of the |F w_l|."""
     found = _vectors(at)
     if found is None:
         return None
     beta = at.outputs(torch.eye(at.D).to(at.X))[:, 0]
-    moduli = reduce(torch.mul, [torch.fft.fft(part).abs() for part in found])
-    return beta[None] if close(torch.fft.fft(beta).abs(), moduli) else None
+    moduli = torch.fft.fft(torch.stack(found)).abs().prod(dim=0)
+    # F(w * x) = Fw o Fx, so that F beta is the product of the F w_l up to phases, which depend on
+    # how the module pads and shifts.
+    if not at.close(torch.fft.fft(beta).abs(), moduli):
+        return None
+    return beta[None]
 
 
-def _of_matrices(at: _Module, geometry: str = "l2") -> str:
-    if at.K == 1:
-        return "l2"  # of one row, which has one singular value
-    p = SCHATTEN[geometry] / len(at.parts)
-    return next((name for name, known in SCHATTEN.items() if known == p), f"Schatten {p:.3g}")
+@dataclass(frozen=True)
+class Family:
+    """A predictor <beta_k, x> that is linear in x.
 
-
-def _of_entries(at: _Module, power: int = 0) -> str:
-    layers = power or len(at.parts)
-    return "l1" if layers == 2 else f"l_{2 / layers:.3g}"
-
-
-def _of_spectrum(at: _Module) -> str:
-    return f"{_of_entries(at)} of the Fourier transform"
-
-
-FAMILIES: tuple[_Family, ...] = (
-    _Family("deep linear", _product, _of_matrices),
-    _Family("deep linear", partial(_product, transposed=True), _of_matrices),
-    *(
-        _Family("diagonal", partial(_diagonal_power, power=p), partial(_of_entries, power=p))
-        for p in (2, 3, 4)
-    ),
-    _Family("diagonal", _diagonal_product, _of_entries),
-    _Family("linear convolution", _convolution, _of_spectrum),
-)
-
-
-def in_function_space(
-    program: TangentProgram, max_seconds: float | None = None
-) -> FunctionSpace | None:
-    """Compare the predictor with the optimum of its norm, where the module is recognised.
-
-    Parameters
+    Attributes
     ----------
-    program : TangentProgram
-        The module at smallest margin 1, and the geometry of its parameters.
-    max_seconds : float, optional
-        Limit on the time of the solver, whose bounds are farther apart then.
+    name : str
+        What it is called.
+    beta : callable
+        Returns beta (K, D) of a module at some parameters; None where shapes do not fit.
+    layers : int
+        L, the number of layers; 0 where it is the number of parameters.
     """
-    gradients, in_l2 = program.gradients, program.norm == PARAMETER_NORMS["l2"]
-    geometry = up_to_scales(program.norm)
-    if is_gated(gradients.module):
-        return _gated(program, max_seconds) if in_l2 else None
-    if not _of_one_argument(gradients):
-        return None
-    at = _Module(gradients, program.theta)
-    for family in FAMILIES:
-        beta = family.beta(at)
-        if beta is None or not at.computes(family.predictor):
-            continue
-        kind, name = family.name, family.norm(at)
-        if len(at.parts) == 1 and geometry:
-            kind, name = "linear", geometry
-        elif kind == "deep linear" and geometry in SCHATTEN:
-            name = _of_matrices(at, geometry)
-        elif not in_l2:
+
+    name: str
+    beta: Callable[[Point], Tensor | None]
+    layers: int = 0
+
+    def predictor(self, at: Point, X: Tensor) -> Tensor | None:
+        """Compute the outputs (n, K) of inputs (n, D)."""
+        beta = self.beta(at)
+        if beta is None:
             return None
-        return _linear_predictor(at, kind, name, beta.cpu().numpy(), max_seconds)
-    return None
+        return X @ beta.T
+
+    def norm_of_beta(self, at: Point, parameter_norm: str) -> str:
+        """Name the norm of beta whose power is the smallest 1/2 ||theta||^2; see the table above.
+
+        ``parameter_norm`` is that of theta, up to scales; "" of others, where there is none
+        that is known.
+        """
+        if self.name == "deep linear":
+            if len(at.parts) == 1:
+                return parameter_norm
+            if parameter_norm not in SCHATTEN:
+                return ""
+            if at.K == 1:
+                return "l2"  # a single row has one singular value
+            p = SCHATTEN[parameter_norm] / len(at.parts)
+            for name, exponent in SCHATTEN.items():
+                if p == exponent:
+                    return name
+            return f"Schatten {p:.3g}"
+        layers = self.layers or len(at.parts)
+        entries = "l1"
+        if layers > 2:
+            entries = f"l_{2 / layers:.3g}"
+        if self.name == "linear convolution":
+            return f"{entries} of the Fourier transform"
+        return entries
 
 
-def is_gated(module: nn.Module) -> bool:
-    """Whether a module is one of this package's networks with fixed gates and one hidden layer."""
-    return isinstance(module, Network) and module.fixed_gates and module.has_margin_structure
-
-
-def _of_one_argument(gradients: MarginGradients) -> bool:
-    return len(gradients.inputs) == 1 and gradients.inputs[0].is_floating_point()
-
-
-def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
-    """Return the weights (H, D) and (K, H) of a module that computes readout relu(hidden x)."""
-    if not _of_one_argument(program.gradients):
-        return None
-
-    at, found = _Module(program.gradients, program.theta), list(program.gradients.shapes.values())
-    if len(found) != 2 or found[0][1:] != (at.D,) or found[1].numel() != at.K * found[0][0]:
-        return None
-
-    def layers(at: _Module) -> tuple[Tensor, Tensor]:
-        return at.parts[0], at.parts[1].reshape(at.K, -1)
-
-    def predictor(at: _Module) -> Tensor:
-        hidden, readout = layers(at)
-        return (at.X[:SAMPLES] @ hidden.T).relu() @ readout.T
-
-    return layers(at) if at.computes(predictor) else None
-
-
-def _linear_predictor(
-    at: _Module, family: str, name: str, beta: Array, max_seconds: float | None
-) -> FunctionSpace:
-    """Beside the optimum of its norm, where that is convex."""
-    if name not in CONVEX:
-        return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
-    labels, classes, factor, norm = at.gradients.labels, at.gradients.classes, 1.0, CONVEX[name]
-    if classes == 2:
-        # The binary problem, whose optimum is known to be that up to a factor; of one row the
-        # norms of matrices are l2.
-        labels, classes, factor = 2.0 * labels - 1.0, None, OF_TWO_CLASSES[name]
-        norm = CONVEX["l2"] if name in ("nuclear", "spectral") else norm
-    found = FunctionSpace(family, name, CONVEX[name].value(beta), None, "")
-    linear, X = Architecture(NoGates(at.D), norm=as_norm(norm)), at.X.cpu().numpy()
-    pose = partial(linear.problem, X, labels, classes=classes)
-    found = _solved(found, at.gradients, pose, max_seconds)
-    bounds = found.certificate
-    if bounds is None:
-        return found
-    of_matrices = name in ("nuclear", "spectral")
-    width = min(min(part.shape) for part in at.parts) if of_matrices else at.K
-    few = f"with {width} hidden units the module may not reach the optimum"
-    return replace(
-        found,
-        certificate=replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper),
-        obstacle=few if width < min(at.K - 1, at.D) else "",
-    )
-
-
-def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
-    """One of this package's networks, beside the margin problem of its gates."""
-    network, gradients = program.gradients.module, program.gradients
-    assert isinstance(network, Network)
-    found = FunctionSpace("gated network", "sum of the units' l2 norms", math.nan, None, "")
-    if gradients.classes is not None:
-        several = "networks of several outputs have units of rank one, which is not convex"
-        return replace(found, obstacle=several)
-    problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
-    unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
-    found = replace(found, value=float(unit_norms.sum()))
-    return _solved(found, gradients, lambda: problem, max_seconds, unit_norms)
-
-
-def _solved(
-    found: FunctionSpace,
-    gradients: MarginGradients,
-    pose: Callable[[], MarginProblem],
-    max_seconds: float | None,
-    unit_norms: Array | None = None,
-) -> FunctionSpace:
-    """Put the certified optimum beside a predictor, or why there is none."""
-    if gradients.inputs[0].numel() * gradients.pairs.width > MOST_ENTRIES:
-        large = "the problem is too large to be solved in passing: use implicit_bias.max_margin"
-        return replace(found, obstacle=f"{large} and solve")
-    try:
-        solution = solve(pose(), max_seconds=max_seconds)
-    except (SolveError, ValueError) as error:
-        return replace(found, obstacle=str(error))
-    if not solution.certificate.lower > 0:
-        return replace(found, obstacle=solution.message)
-    dead = 0 if unit_norms is None else solution.active & ~active_units(unit_norms)
-    return replace(found, certificate=solution.certificate, dead_units=int(np.count_nonzero(dead)))
+FAMILIES: tuple[Family, ...] = (
+    Family("deep linear", _product),
+    Family("deep linear", _transposed_product),
+    Family("diagonal", partial(_difference_of_powers, power=2), 2),
+    Family("diagonal", partial(_difference_of_powers, power=3), 3),
+    Family("diagonal", partial(_difference_of_powers, power=4), 4),
+    Family("diagonal", _entrywise_product),
+    Family("linear convolution", _convolution),
+)
 
 
 @dataclass(frozen=True)
@@ -381,13 +326,186 @@ class FourierL1:
         return LInf().value(np.abs(np.fft.fft(flat))) / len(flat)
 
     def atom(self, zeta: Any, shape: tuple[int, ...], cp: Any) -> Any:
-        """Say it in CVXPY."""
+        """Write the norm in CVXPY."""
         F = np.fft.fft(np.eye(math.prod(shape)))
         return cp.sum(cp.norm(cp.vstack([F.real @ zeta, F.imag @ zeta]), 2, axis=0))
 
 
-# Norms whose margin problems are convex, by their names here.
-CONVEX: dict[str, Any] = {
-    **{name: as_norm(name) for name in OF_TWO_CLASSES},
-    "l1 of the Fourier transform": FourierL1(),
+@dataclass(frozen=True)
+class ConvexNorm:
+    """A norm of predictors whose margin problem is convex.
+
+    Attributes
+    ----------
+    norm : Norm
+        The norm, of beta (K, D).
+    binary : Norm
+        What it is of a single row.
+    of_two_classes : float
+        The optimum of a two-class problem over that of the binary one.
+    """
+
+    norm: Any
+    binary: Any
+    of_two_classes: float
+
+
+CONVEX: dict[str, ConvexNorm] = {
+    "l2": ConvexNorm(as_norm("l2"), as_norm("l2"), 0.5**0.5),
+    "nuclear": ConvexNorm(as_norm("nuclear"), as_norm("l2"), 0.5**0.5),
+    "spectral": ConvexNorm(as_norm("spectral"), as_norm("l2"), 0.5**0.5),
+    "l1": ConvexNorm(as_norm("l1"), as_norm("l1"), 1.0),
+    "linf": ConvexNorm(as_norm("linf"), as_norm("linf"), 0.5),
+    # Of one output alone.
+    "l1 of the Fourier transform": ConvexNorm(FourierL1(), FourierL1(), 1.0),
 }
+
+
+# --- the optimum beside a predictor ---------------------------------------------------------------
+
+
+def in_function_space(
+    program: TangentProgram, max_seconds: float | None = None
+) -> FunctionSpace | None:
+    """Compare the predictor with the optimum of its norm, where the module is recognised.
+
+    Parameters
+    ----------
+    program : TangentProgram
+        The module at smallest margin 1, and the norm of its parameters.
+    max_seconds : float, optional
+        Limit on the time of the solver, whose bounds are farther apart then.
+    """
+    gradients = program.gradients
+    in_l2 = program.norm == PARAMETER_NORMS["l2"]
+    parameter_norm = up_to_scales(program.norm)
+    if is_gated(gradients.module):
+        if not in_l2:
+            return None
+        return _gated(program, max_seconds)
+    if not _of_one_argument(gradients):
+        return None
+    at = Point(gradients, program.theta)
+    for family in FAMILIES:
+        beta = family.beta(at)
+        if beta is None or not at.computes(family.predictor):
+            continue
+        norm = family.norm_of_beta(at, parameter_norm)
+        name = family.name
+        if name == "deep linear" and len(at.parts) == 1:
+            name = "linear"
+        # Scales of the layers multiply a norm of matrices by a constant; of others nothing is
+        # known in any norm but l2.
+        if not norm or (family.name != "deep linear" and not in_l2):
+            return None
+        return _linear_predictor(at, name, norm, beta.cpu().numpy(), max_seconds)
+    return None
+
+
+def is_gated(module: nn.Module) -> bool:
+    """Whether a module is one of this package's networks with fixed gates and one hidden layer."""
+    return isinstance(module, Network) and module.fixed_gates and module.has_margin_structure
+
+
+def _of_one_argument(gradients: MarginGradients) -> bool:
+    return len(gradients.inputs) == 1 and gradients.inputs[0].is_floating_point()
+
+
+def two_layer_relu(program: TangentProgram) -> tuple[Tensor, Tensor] | None:
+    """Return the weights (H, D) and (K, H) of a module that computes output relu(hidden x)."""
+    if not _of_one_argument(program.gradients):
+        return None
+    at = Point(program.gradients, program.theta)
+    if len(at.parts) != 2:
+        return None
+    first, last = at.parts
+    if first.shape[1:] != (at.D,) or last.numel() != at.K * len(first):
+        return None
+
+    def predictor(drawn: Point, X: Tensor) -> Tensor:
+        hidden, output = drawn.parts
+        return (X @ hidden.T).relu() @ output.reshape(drawn.K, -1).T
+
+    if not at.computes(predictor):
+        return None
+    return first, last.reshape(at.K, -1)
+
+
+def _linear_predictor(
+    at: Point, family: str, name: str, beta: Array, max_seconds: float | None
+) -> FunctionSpace:
+    """Put a predictor that is linear in x beside the optimum of its norm, where that is convex."""
+    if name not in CONVEX:
+        return FunctionSpace(family, name, math.nan, None, f"the {name} (quasi-)norm is not convex")
+    known = CONVEX[name]
+    found = FunctionSpace(family, name, known.norm.value(beta), None, "")
+    labels = at.gradients.labels
+    classes = at.gradients.classes
+    norm = known.norm
+    factor = 1.0
+    if classes == 2:
+        # The binary problem, whose optimum is that of two classes up to a factor.
+        labels = 2.0 * labels - 1.0
+        classes = None
+        norm = known.binary
+        factor = known.of_two_classes
+
+    def build() -> MarginProblem:
+        linear = Architecture(NoGates(at.D), norm=as_norm(norm))
+        return linear.problem(at.X.cpu().numpy(), labels, classes=classes)
+
+    solution = _solved(build, at.gradients, max_seconds)
+    if isinstance(solution, str):
+        return replace(found, obstacle=solution)
+    bounds = solution.certificate
+    scaled = replace(bounds, lower=factor * bounds.lower, upper=factor * bounds.upper)
+    found = replace(found, certificate=scaled)
+    # An optimum has rank min(K - 1, D) at most.
+    if name in ("nuclear", "spectral"):
+        width = min(min(part.shape) for part in at.parts)
+        if width < min(at.K - 1, at.D):
+            few = f"with {width} hidden units the module may not reach the optimum"
+            return replace(found, obstacle=few)
+    return found
+
+
+def _gated(program: TangentProgram, max_seconds: float | None) -> FunctionSpace:
+    """Put one of this package's gated networks beside the margin problem of its gates."""
+    gradients = program.gradients
+    network = gradients.module
+    assert isinstance(network, Network)
+    found = FunctionSpace("gated network", "sum of the units' l2 norms", math.nan, None, "")
+    if gradients.classes is not None:
+        several = "networks of several outputs have units of rank one, which is not convex"
+        return replace(found, obstacle=several)
+    problem = network.architecture().problem(gradients.inputs[0].cpu().numpy(), gradients.labels)
+    # zeta is of the module's degree in theta, which is scaled to smallest margin 1.
+    unit_norms = problem.group_norms(network.coef()) / program.scale**program.degree
+    found = replace(found, value=float(unit_norms.sum()))
+    solution = _solved(lambda: problem, gradients, max_seconds)
+    if isinstance(solution, str):
+        return replace(found, obstacle=solution)
+    dead = solution.active & ~active_units(unit_norms)
+    return replace(found, certificate=solution.certificate, dead_units=int(np.count_nonzero(dead)))
+
+
+def _solved(
+    build: Callable[[], MarginProblem],
+    gradients: MarginGradients,
+    max_seconds: float | None,
+    most_entries: int = 2**22,
+) -> Solution | str:
+    """Solve a margin problem, or say why there is no optimum to compare with.
+
+    ``most_entries`` is the largest problem (samples by features by outputs) that is solved in
+    passing.
+    """
+    if gradients.inputs[0].numel() * gradients.pairs.width > most_entries:
+        return "the problem is too large to be solved in passing: use max_margin and solve"
+    try:
+        solution = solve(build(), max_seconds=max_seconds)
+    except (SolveError, ValueError) as error:  # no solver is installed; a class has no samples
+        return str(error)
+    if not solution.certificate.lower > 0:
+        return solution.message
+    return solution

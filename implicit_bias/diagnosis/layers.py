@@ -28,11 +28,6 @@ from implicit_bias.modules import multipliers
 from implicit_bias.modules.evaluate import drawn_like
 from implicit_bias.modules.margin_gradients import MarginGradients
 
-# <W, G_n> may differ from q_n by this share where the degree in W is 1.
-LINEAR_TOLERANCE = 1e-6
-# Size of the step over which curvature is measured, and the curvature allowed, both relative.
-STEP, CURVATURE = 1e-4, 1e-5
-
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -76,58 +71,87 @@ class Layer:
         return multipliers.kkt_gap(self.lower, self.norm)
 
 
-def layer_bounds(
-    found: multipliers.Multipliers, seconds: float, deadline: Deadline = NEVER
-) -> tuple[Layer, ...]:
-    """Bound every parameter's norm from below.
+@dataclass(frozen=True)
+class LayerBounds:
+    """Lower bounds on the norm of each layer alone.
 
-    Parameters
+    Attributes
     ----------
-    found : Multipliers
-        Those of the whole module, with which the search for a layer's own begins where these are
-        not found exactly.
     seconds : float
-        Time for all layers, where they are not.
-    deadline : Deadline
-        When to end in any case, with the bounds so far. A layer has none where looking at it would
-        take longer than what is left, by the time that the last one took at least.
+        Time for all layers, where their multipliers are not found exactly.
+    linear_tolerance : float
+        <W, G_n> may differ from q_n by this fraction where the degree in W is 1.
+    step : float
+        Size of the step over which curvature is measured, relative to W.
+    curvature : float
+        Curvature that counts as none, relative to the largest margin.
     """
-    whole, layers = found.program, list[Layer]()
-    names, took = whole.gradients.shapes, 0.0
-    for done, name in enumerate(names):
-        soon = deadline.sooner(1.0 / (len(names) - done))
-        began = time.perf_counter()
-        alone = whole.gradients.restricted([name], whole.theta)
-        program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
-        shape, norm = tuple(alone.shapes[name]), program.size
-        if not deadline.allows(took):
-            layers.append(Layer(name, shape, norm, math.nan, None, "stopped"))
-            continue
-        linear = is_linear(alone, whole.margins)
-        took = time.perf_counter() - began
-        if not linear:
-            layers.append(Layer(name, shape, norm, math.nan, None, None))
-            continue
-        best = multipliers.best_multipliers(
-            program, seconds=seconds / len(names), starts=[found.weights], deadline=soon
-        )
-        change = whole.scale * (best.direction - alone.theta).reshape(shape)
-        direction, lower = change if bool(change.any()) else None, min(best.lower, norm)
-        layers.append(Layer(name, shape, norm, lower, direction, best.method))
-    return tuple(layers)
 
+    seconds: float = 4.0
+    linear_tolerance: float = 1e-6
+    step: float = 1e-4
+    curvature: float = 1e-5
 
-def is_linear(alone: MarginGradients, margins: Array) -> bool:
-    """Whether margins (n,) are linear in the parameters that vary, near where they are.
+    def find(self, found: multipliers.Multipliers, deadline: Deadline = NEVER) -> tuple[Layer, ...]:
+        """Bound every parameter's norm from below.
 
-    By Euler's identity they are of degree 1, and second differences vanish for most pairs: of the
-    others a gate may have changed.
-    """
-    theta = alone.theta
-    size = np.abs(margins).max()
-    if np.abs(alone.slopes(theta, theta) - margins).max() > LINEAR_TOLERANCE * size:
-        return False
-    step = drawn_like(theta)
-    step *= STEP * theta.norm() / step.norm()
-    change = alone.margins(theta + step) + alone.margins(theta - step) - 2.0 * margins
-    return bool(np.median(np.abs(change)) <= CURVATURE * STEP**2 * size)
+        Parameters
+        ----------
+        found : Multipliers
+            Those of the whole module, with which the search for a layer's own begins where these
+            are not found exactly.
+        deadline : Deadline
+            When to end in any case, with the bounds so far. A layer has none where looking at it
+            would take longer than what is left, by the time that the last one took at least.
+        """
+        whole = found.program
+        names = list(whole.gradients.shapes)
+        layers = list[Layer]()
+        took = 0.0
+        for name in names:
+            soon = deadline.sooner(1.0 / (len(names) - len(layers)))
+            began = time.perf_counter()
+            alone = whole.gradients.restricted([name], whole.theta)
+            # The same margins as a function of this layer alone, in which they are of degree 1.
+            program = multipliers.TangentProgram(alone, alone.theta, 1.0, whole.norm, whole.margins)
+            shape = tuple(alone.shapes[name])
+            norm = program.size
+            if not deadline.allows(took):
+                layers.append(Layer(name, shape, norm, math.nan, None, "stopped"))
+                continue
+            linear = self._is_linear(alone, whole.margins)
+            took = time.perf_counter() - began
+            if not linear:
+                layers.append(Layer(name, shape, norm, math.nan, None, None))
+                continue
+            best = multipliers.best_multipliers(
+                program,
+                seconds=self.seconds / len(names),
+                starts=[found.weights],
+                deadline=soon,
+            )
+            # The best w of the layer's program minus theta lowers the norm and keeps q >= 1. It is
+            # in the module's own scale; 0 where theta is the best that is known.
+            change = whole.scale * (best.direction - alone.theta).reshape(shape)
+            direction = None
+            if bool(change.any()):
+                direction = change
+            layers.append(Layer(name, shape, norm, min(best.lower, norm), direction, best.method))
+        return tuple(layers)
+
+    def _is_linear(self, alone: MarginGradients, margins: Array) -> bool:
+        """Whether margins (n,) are linear in the parameters that vary, near where they are.
+
+        By Euler's identity they are of degree 1, and second differences vanish for most pairs: of
+        the others a gate may have changed.
+        """
+        theta = alone.theta
+        # Euler: <theta, grad q> = q for degree 1.
+        size = np.abs(margins).max()
+        if np.abs(alone.slopes(theta, theta) - margins).max() > self.linear_tolerance * size:
+            return False
+        # Curvature: q(theta + s) + q(theta - s) - 2 q(theta), of the order of s^2.
+        step = drawn_like(theta)
+        step *= self.step * theta.norm() / step.norm()
+        change = alone.margins(theta + step) + alone.margins(theta - step) - 2.0 * margins
+        return bool(np.median(np.abs(change)) <= self.curvature * self.step**2 * size)

@@ -1,6 +1,6 @@
 r"""Whether a function of outputs and targets is a loss whose training maximises the margin.
 
-Its training goes, in direction, to a KKT point of the max-margin problem if along each ray of
+Its training converges in direction to a KKT point of the max-margin problem if along each ray of
 outputs on which the smallest margin q = min_k (s_y - s_k) (or y s with one output) grows,
 
 (1)  l falls as q grows, to its infimum: no finite outputs minimise it;
@@ -29,47 +29,20 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-# What a loss raises on targets that it does not take.
-OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
-
-# The margins that are looked at, powers of 2 from 1 on and below, and steps between the last two.
-LEAST_POWER, MOST_POWER, REFINED = -20, 27, 16
-# Where the loss is read to find its fall at a margin, as shares of the margin.
-PLACES = (0.98, 0.99, 1.0, 1.01, 1.02)
-# Falls between neighbouring places agree up to this factor.
-AGREE = 1.5
-# f'(q) q grows by this factor at least over a fourfold margin where a tail is exponential.
-TAIL_GROWTH = 1.5
-# Where values end, f'(q) q grew by this factor at most over the last quarter octave (by 1.2 for
-# an exponential tail), unless the loss reaches its infimum.
-SLOWLY = 2.0
-# Falls along several rays are compared at this share of the last margin with digits; they are the
-# same if they differ by less than the other share.
-COMPARED, SAME_RATE = 0.75, 0.1
-# What rounding changes in a loss of outputs of size q, relative to q, and in the loss itself.
-ROUNDED, ROUNDED_LOSS = 1e-13, 1e-9
-# A loss is above 0 far out if it is above this share of its value at 0.
-ABOVE_0 = 1e-3
-# Labels that are tried, at most.
-LABELS = 8
+from implicit_bias.diagnosis.findings import Code
+from implicit_bias.training.losses import LossError, MarginLoss, as_loss, check_exponential_like
 
 Loss = Callable[..., Any]
-# A loss of a margin.
-Values = Callable[[float], float]
-
-
-class Refusal(Enum):
-    """Why the training on a loss does not maximise the margin."""
-
-    FINITE = "a finite minimiser"
-    NO_TAIL = "no exponential tail"
-    OTHER_MARGIN = "another margin"
+# The loss of one sample as a function of its margin, along a ray of outputs.
+Ray = Callable[[float], float]
+# What a loss raises on targets that it does not take.
+OF_OTHER_TARGETS = (RuntimeError, ValueError, TypeError, IndexError)
 
 
 @dataclass(frozen=True)
@@ -86,6 +59,8 @@ class Tail:
         Whether the loss has a finite minimiser on the ray.
     logarithm : bool
         Whether it is the logarithm of a loss.
+    exponential : bool
+        Whether the tail is exponential.
     fall : callable
         Margin to the fall of the logarithm of the loss around it, nan where it is not known.
     """
@@ -94,159 +69,297 @@ class Tail:
     growth: float
     rises: bool
     logarithm: bool
-    fall: Callable[[float], float]
-
-    @property
-    def exponential(self) -> bool:
-        """Whether the tail is exponential."""
-        return not self.rises and self.growth >= TAIL_GROWTH
+    exponential: bool
+    fall: Ray
 
 
-def refusal_of(loss: Loss, classes: int | None) -> Refusal | None:
-    """Find why training on a loss does not maximise the margin; None where it does.
+@dataclass(frozen=True)
+class JudgedLoss:
+    """What is known of the training on a loss.
+
+    Attributes
+    ----------
+    refusal : Code or None
+        Why it does not maximise the margin; None where it does.
+    logarithm : bool
+        Whether the function is the logarithm of a loss: negative where that is small.
+    """
+
+    refusal: Code | None
+    logarithm: bool
+
+
+def judge_loss(loss: object, classes: int | None) -> JudgedLoss:
+    """Find whether training on a loss maximises the margin.
 
     Parameters
     ----------
-    loss : callable
-        Outputs (1, K) and targets (1,) or (1, K), or outputs (1,) or (1, 1) and targets of that
-        shape, to a number.
+    loss : str, MarginLoss, callable or None
+        A name or object of `implicit_bias.training.losses`, or a function (or torch module) of
+        outputs and targets as torch's losses are.
     classes : int or None
-        K; None with one output a sample.
+        K.
+    """
+    if loss is None:
+        return JudgedLoss(None, logarithm=False)
+    if isinstance(loss, (str, MarginLoss)):
+        if loss == "cross_entropy":  # as torch spells it
+            loss = "cross-entropy"
+        margin_loss = as_loss(loss)  # type: ignore[arg-type]
+        try:
+            check_exponential_like(margin_loss)
+        except LossError:
+            log_loss = margin_loss.log_loss
+            tail = TailTest().tail(lambda q: float(log_loss(torch.tensor(q, dtype=torch.float64))))
+            if tail.rises:
+                return JudgedLoss(Code.FINITE_MINIMISER, logarithm=False)
+            return JudgedLoss(Code.NO_EXPONENTIAL_TAIL, logarithm=False)
+        return JudgedLoss(None, logarithm=False)
+    if not callable(loss):
+        raise TypeError(
+            f"loss must be a name, a MarginLoss or a function of outputs and targets, got {loss!r}"
+        )
+    try:
+        return TailTest().judge(loss, classes)
+    except OF_OTHER_TARGETS:
+        return JudgedLoss(Code.LOSS_NOT_CHECKED, logarithm=False)
 
-    Raises
-    ------
-    ValueError
-        The loss has no value at any of these.
+
+@dataclass(frozen=True)
+class TailTest:
+    """How a loss is read, and what counts as an exponential tail.
+
+    Attributes
+    ----------
+    least_power, most_power : int
+        Margins that are looked at are powers of 2, from the first up to below the last.
+    refined : int
+        Steps between the last two powers of 2 in which the last margin with digits is found.
+    places : tuple of float
+        Where the loss is read to find its fall at a margin, as fractions of the margin.
+    agree : float
+        Falls between neighbouring places agree up to this factor.
+    tail_growth : float
+        f'(q) q grows by this factor at least over a fourfold margin where a tail is exponential.
+    slowly : float
+        Where values end, f'(q) q grew by this factor at most over the last quarter octave (by 1.2
+        for an exponential tail), unless the loss reaches its infimum.
+    compared : float
+        Falls along several rays are compared at this fraction of the last margin with digits.
+    same_rate : float
+        They are the same if they differ by less than this fraction.
+    rounding : float
+        What rounding changes in a loss of outputs of size q, relative to q.
+    loss_rounding : float
+        What rounding changes in a loss, relative to it.
+    above_0 : float
+        A loss is above 0 far out if it is above this fraction of its value at 0.
+    labels : int
+        Labels that are tried, at most.
 
     Examples
     --------
     >>> from torch.nn import functional as F
-    >>> refusal_of(lambda s, t: F.cross_entropy(s / 0.07, t), 10) is None
+    >>> TailTest().judge(lambda s, t: F.cross_entropy(s / 0.07, t), 10).refusal is None
     True
-    >>> refusal_of(F.mse_loss, None)
-    <Refusal.FINITE: 'a finite minimiser'>
+    >>> TailTest().judge(F.mse_loss, None).refusal
+    <Code.FINITE_MINIMISER: 'finite-minimiser'>
     """
-    found = [_judged([*map(tail_of, values)]) for values in _kinds(loss, classes)]
-    if not found:
-        raise ValueError("the loss could not be evaluated")
-    if None in found:
-        return None
-    # A kind of targets that is not the loss's own leaves less of a tail.
-    return next(reason for reason in reversed(Refusal) if reason in found)
+
+    least_power: int = -20
+    most_power: int = 27
+    refined: int = 16
+    places: tuple[float, ...] = (0.98, 0.99, 1.0, 1.01, 1.02)
+    agree: float = 1.5
+    tail_growth: float = 1.5
+    slowly: float = 2.0
+    compared: float = 0.75
+    same_rate: float = 0.1
+    rounding: float = 1e-13
+    loss_rounding: float = 1e-9
+    above_0: float = 1e-3
+    labels: int = 8
+
+    def judge(self, loss: Loss, classes: int | None) -> JudgedLoss:
+        """Find whether training on a loss maximises the margin.
+
+        Parameters
+        ----------
+        loss : callable
+            Outputs (1, K) and targets (1,) or (1, K), or outputs (1,) or (1, 1) and targets of that
+            shape, to a number.
+        classes : int or None
+            K; None with one output a sample.
+
+        Raises
+        ------
+        ValueError
+            The loss has no value at any of these.
+        """
+        # A loss is asked for each kind of targets that it may take, as it does not say which.
+        refusals = list[Code | None]()
+        logarithm = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a target that this loss does not like
+            rays_by_target = self._binary_rays(loss)
+            if classes is not None:
+                rays_by_target = self._rays_of_classes(loss, classes)
+            for rays in rays_by_target:
+                tails = [self.tail(ray) for ray in rays]
+                refusals.append(self._refusal(tails))
+                logarithm = logarithm or tails[0].logarithm
+        if not refusals:
+            raise ValueError("the loss could not be evaluated")
+        if None in refusals:
+            return JudgedLoss(None, logarithm)
+        # A kind of targets that is not the loss's own leaves less of a tail.
+        for refusal in (Code.OTHER_MARGIN, Code.NO_EXPONENTIAL_TAIL):
+            if refusal in refusals:
+                return JudgedLoss(refusal, logarithm)
+        return JudgedLoss(Code.FINITE_MINIMISER, logarithm)
+
+    def _refusal(self, tails: list[Tail]) -> Code | None:
+        """Judge a loss by its tails along all rays: (1), (2) and (3) in turn."""
+        if any(tail.rises for tail in tails):
+            return Code.FINITE_MINIMISER
+        if not any(tail.exponential for tail in tails):
+            return Code.NO_EXPONENTIAL_TAIL
+        if not all(tail.exponential for tail in tails):
+            return Code.OTHER_MARGIN
+        # (3): on each ray the loss falls at the same rate, where all rays have digits.
+        margin = self.compared * min(tail.margin for tail in tails)
+        falls = [tail.fall(margin) for tail in tails]
+        if max(falls) <= (1.0 + self.same_rate) * min(falls):
+            return None
+        return Code.OTHER_MARGIN
+
+    def tail(self, value: Ray) -> Tail:
+        """Follow a loss along a ray, from its values at margins q >= 0."""
+        # The loss at 0 and at all powers of 2 at which it is finite.
+        margins = [0.0]
+        values = [value(0.0)]
+        for power in range(self.least_power, self.most_power):
+            loss = value(2.0**power)
+            if math.isfinite(loss):
+                margins.append(2.0**power)
+                values.append(loss)
+        logarithm = min(values) < 0.0
+
+        # What the loss keeps for good, as per-class sigmoids do of the other classes, is no tail.
+        kept = 0.0
+        if len(values) > 1 and not logarithm and values[-1] > self.above_0 * values[0]:
+            if abs(values[-1] - values[-2]) <= self.loss_rounding * values[-1]:
+                kept = values[-1]
+
+        def log_loss(q: float) -> float:
+            if logarithm:
+                return value(q)
+            left = value(q) - kept
+            if left > 0.0:
+                return math.log(left)
+            return -math.inf
+
+        def fall(q: float) -> float:
+            """Fall of the logarithm from .99 q to 1.01 q; nan where neighbours do not agree."""
+            logs = [log_loss(place * q) for place in self.places]
+            falls = [before - after for before, after in pairwise(logs)]
+            if not all(0.0 < each < math.inf for each in falls):
+                return math.nan
+            if max(falls) > self.agree * min(falls):
+                return math.nan
+            return falls[1] + falls[2]
+
+        # (1): the loss must not rise, but for rounding.
+        lowest = math.inf
+        rises = False
+        for q, loss in zip(margins, values, strict=True):
+            rounding = self.rounding * q + self.loss_rounding * abs(lowest)
+            rises = rises or loss > lowest + rounding
+            lowest = min(lowest, loss)
+
+        margin = self._last_known(fall)
+        if not margin:
+            return Tail(0.0, 0.0, rises, logarithm, False, fall)
+
+        # (2): growth of f'(q) q over the last fourfold margin with digits. A loss that reaches its
+        # infimum, as a hinge does, falls faster and faster towards the margin where values end.
+        first = fall(margin / 4.0)
+        last = fall(margin)
+        growth = math.inf
+        if first > 0.0:
+            growth = last / first
+        ends = margin < 2.0 ** (self.most_power - 1) and not fall(2.0 * margin) > 0.0
+        if ends and last > self.slowly * fall(margin * 2.0**-0.25):
+            rises = True
+        exponential = not rises and growth >= self.tail_growth
+        return Tail(margin, growth, rises, logarithm, exponential, fall)
+
+    def _last_known(self, fall: Ray) -> float:
+        """Return the largest margin up to which a fall is known; 0 without one."""
+        # From 1 down to a margin at which the fall is known: losses of a small temperature have
+        # digits at small margins only.
+        power = 0
+        while power > self.least_power and not fall(2.0**power) > 0.0:
+            power -= 1
+        if power == self.least_power:
+            return 0.0
+        # Up from there to the last power of 2, and in 16 steps beyond it.
+        while power < self.most_power - 1 and fall(2.0 ** (power + 1)) > 0.0:
+            power += 1
+        between = [2.0 ** (power + step / self.refined) for step in range(self.refined)]
+        return max(q for q in between if fall(q) > 0.0)
+
+    def _binary_rays(self, loss: Loss) -> Iterator[list[Ray]]:
+        """Rays of both labels, of which the other one is 0 or -1, for each kind of targets."""
+        for shape in ((1,), (1, 1)):
+            for kind in (torch.float64, torch.int64):
+                positive = ray_of(loss, torch.ones(shape), torch.ones(shape, dtype=kind))
+                if not _has_values(positive):
+                    continue
+                negative = list[Ray]()
+                for label in (0, -1):
+                    target = torch.full(shape, label, dtype=kind)
+                    ray = ray_of(loss, -torch.ones(shape), target)
+                    if _has_values(ray):
+                        negative.append(ray)
+                # The loss's own label is that of an exponential tail, if there is one.
+                negative.sort(key=lambda ray: not self.tail(ray).exponential)
+                yield [positive, *negative[:1]]
+
+    def _rays_of_classes(self, loss: Loss, classes: int) -> Iterator[list[Ray]]:
+        """Rays of smallest margin 1 of each label, for targets as indices and as one-hot rows."""
+        labels = range(0, classes, math.ceil(classes / self.labels))
+        for one_hot in (False, True):
+            rays = list[Ray]()
+            for label in labels:
+                target = torch.tensor([label])
+                if one_hot:
+                    target = nn.functional.one_hot(target, classes).double()
+                for outputs in _outputs(label, classes):
+                    ray = ray_of(loss, outputs[None], target)
+                    if _has_values(ray):
+                        rays.append(ray)
+            if rays:
+                yield rays
 
 
-def is_logarithm(loss: Loss, classes: int | None) -> bool:
-    """Whether a function of outputs and targets is the logarithm of a loss, negative when small."""
-    return any(tail_of(values[0]).logarithm for values in _kinds(loss, classes))
+def ray_of(loss: Loss, direction: Tensor, target: Tensor) -> Ray:
+    """Return the loss of one sample as a function of the margin along a ray of outputs."""
+    direction = direction.double()
+    return lambda margin: float(loss_at(loss, margin * direction, target))
 
 
-def tail_of(value: Values) -> Tail:
-    """Follow a loss along a ray, from its values at margins q >= 0."""
-    known, values = [0.0], [value(0.0)]
-    for power in range(LEAST_POWER, MOST_POWER):
-        found = value(2.0**power)
-        if math.isfinite(found):
-            known.append(2.0**power)
-            values.append(found)
-    logarithm = any(each < 0.0 for each in values)
-    # What the loss keeps for good, as per-class sigmoids do of the other classes, is no tail.
-    kept = 0.0
-    if len(known) > 1 and not logarithm:
-        flat = abs(values[-1] - values[-2]) <= ROUNDED_LOSS * values[-1]
-        if flat and values[-1] > ABOVE_0 * values[0]:
-            kept = values[-1]
-
-    def log_loss(q: float) -> float:
-        found = value(q) if logarithm else value(q) - kept
-        if logarithm or not found > 0.0:
-            return found if logarithm else -math.inf
-        return math.log(found)
-
-    def fall(q: float) -> float:
-        """Fall of the logarithm from .99 q to 1.01 q; nan where neighbours do not agree."""
-        logs = [log_loss(share * q) for share in PLACES]
-        falls = [before - after for before, after in zip(logs, logs[1:], strict=False)]
-        if not all(0.0 < each < math.inf for each in falls) or max(falls) > AGREE * min(falls):
-            return math.nan
-        return falls[1] + falls[2]
-
-    margin = _last_known(fall)
-    lowest, rises = math.inf, False
-    for q, found in zip(known, values, strict=True):
-        rises = rises or found > lowest + ROUNDED * q + ROUNDED_LOSS * abs(lowest)
-        lowest = min(lowest, found)
-    if not margin:
-        return Tail(0.0, 0.0, rises, logarithm, fall)
-    first, last = fall(margin / 4.0), fall(margin)
-    growth = last / first if first > 0.0 else math.inf
-    ends = margin < 2.0 ** (MOST_POWER - 1) and not fall(2.0 * margin) > 0.0
-    stops = ends and last > SLOWLY * fall(margin * 2.0**-0.25)
-    return Tail(margin, growth, rises or stops, logarithm, fall)
+def loss_at(loss: Loss, outputs: Tensor, target: Tensor) -> Tensor:
+    """Loss of one sample."""
+    return torch.as_tensor(loss(outputs, target))
 
 
-def _last_known(fall: Callable[[float], float]) -> float:
-    """Return the largest margin up to which a fall is known; 0 without one."""
-    power = 0
-    while power > LEAST_POWER and not fall(2.0**power) > 0.0:
-        power -= 1
-    if power == LEAST_POWER:
-        return 0.0
-    while power < MOST_POWER - 1 and fall(2.0 ** (power + 1)) > 0.0:
-        power += 1
-    steps = (2.0 ** (power + step / REFINED) for step in range(REFINED))
-    return max(q for q in steps if fall(q) > 0.0)
-
-
-def _judged(rays: list[Tail]) -> Refusal | None:
-    """Judge a loss by its tails along all rays."""
-    if any(ray.rises for ray in rays):
-        return Refusal.FINITE
-    exponential = [ray for ray in rays if ray.exponential]
-    if not exponential:
-        return Refusal.NO_TAIL
-    if len(exponential) < len(rays):
-        return Refusal.OTHER_MARGIN
-    margin = COMPARED * min(ray.margin for ray in rays)
-    falls = [ray.fall(margin) for ray in rays]
-    same = max(falls) <= (1.0 + SAME_RATE) * min(falls)
-    return None if same else Refusal.OTHER_MARGIN
-
-
-def _kinds(loss: Loss, classes: int | None) -> Iterator[list[Values]]:
-    """Yield the loss along all rays, for each kind of targets with which it has values."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a target that this loss does not like
-        yield from _binary_rays(loss) if classes is None else _rays_of_classes(loss, classes)
-
-
-def _binary_rays(loss: Loss) -> Iterator[list[Values]]:
-    """Values along the rays of both labels, of which the other one is 0 or -1."""
-    for shape in ((1,), (1, 1)):
-        for kind in (torch.float64, torch.int64):
-            rays = [_value(loss, torch.ones(shape), torch.ones(shape, dtype=kind))]
-            if not _has_values(rays[0]):
-                continue
-            others = [
-                _value(loss, -torch.ones(shape), torch.full(shape, other, dtype=kind))
-                for other in (0, -1)
-            ]
-            others = [other for other in others if _has_values(other)]
-            exponential = (other for other in others if tail_of(other).exponential)
-            other = next(exponential, others[0] if others else None)
-            yield rays if other is None else [*rays, other]
-
-
-def _rays_of_classes(loss: Loss, classes: int) -> Iterator[list[Values]]:
-    """Values along rays of smallest margin 1 of each label."""
-    labels = range(0, classes, math.ceil(classes / LABELS))
-    for as_target in (_index, _one_hot):
-        rays = list[Values]()
-        for label in labels:
-            target = as_target(label, classes)
-            rays += [_value(loss, outputs[None], target) for outputs in _outputs(label, classes)]
-        rays = [ray for ray in rays if _has_values(ray)]
-        if rays:
-            yield rays
+def _has_values(ray: Ray) -> bool:
+    """Whether a loss takes these targets, and has values at small margins."""
+    with suppress(*OF_OTHER_TARGETS):
+        # The logarithm of a loss that is 0 in float64 is -infinity.
+        return math.isfinite(ray(0.0)) and ray(1.0) < math.inf
+    return False
 
 
 def _outputs(label: int, classes: int) -> Iterator[Tensor]:
@@ -265,36 +378,3 @@ def _outputs(label: int, classes: int) -> Iterator[Tensor]:
     if classes > 1:
         nearest[(label + 1) % classes] = 0.0
     yield nearest
-
-
-def _index(label: int, classes: int) -> Tensor:
-    return torch.tensor([label])
-
-
-def _one_hot(label: int, classes: int) -> Tensor:
-    target = torch.zeros(1, classes, dtype=torch.float64)
-    target[0, label] = 1.0
-    return target
-
-
-def _has_values(value: Values) -> bool:
-    """Whether a loss takes these targets, and has values at small margins."""
-    with suppress(*OF_OTHER_TARGETS):
-        # The logarithm of a loss that is 0 in float64 is -infinity.
-        return math.isfinite(value(0.0)) and value(1.0) < math.inf
-    return False
-
-
-def _value(loss: Loss, direction: Tensor, target: Tensor) -> Values:
-    """Return the loss of one sample as a function of the margin along a ray of outputs."""
-    direction = direction.double()
-
-    def value(margin: float) -> float:
-        return float(loss_at(loss, margin * direction, target))
-
-    return value
-
-
-def loss_at(loss: Loss, outputs: Tensor, target: Tensor) -> Tensor:
-    """Loss of one sample."""
-    return torch.as_tensor(loss(outputs, target))

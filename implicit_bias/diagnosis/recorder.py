@@ -7,10 +7,7 @@ leaves the module as it is: parameters, gradients, mode, precision.
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
@@ -18,12 +15,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from implicit_bias.base.deadline import Deadline
-from implicit_bias.base.validation import check_count, check_flag, check_number
-from implicit_bias.diagnosis.traps import DiagnosisWarning, checked
+from implicit_bias.base.validation import Array, check_count, check_flag, check_number
+from implicit_bias.diagnosis.checks import check
+from implicit_bias.diagnosis.findings import warn
 from implicit_bias.modules.evaluate import as_arguments, as_module, evaluating
 from implicit_bias.modules.lent_threads import one_thread_if_small
 from implicit_bias.modules.optimizers import each_of, geometry_of
-from implicit_bias.modules.subject import Subject
 from implicit_bias.norms import tensors
 from implicit_bias.training.trainee import Inputs
 
@@ -32,12 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Seconds that the search for the multipliers of one point may take in one norm.
-SECONDS = 10.0
-
-
 class Recorder:
-    """Records margins and KKT gaps of a module that is trained by somebody else's loop.
+    """Records margins and KKT gaps of a module that is trained by the user's own loop.
 
     Parameters
     ----------
@@ -105,35 +98,50 @@ class Recorder:
         norms: Sequence[tensors.GivenNorm | Optimizer | Sequence[Optimizer]] | str = ("l2", "linf"),
         *,
         gaps: bool = True,
-        seconds: float = SECONDS,
+        seconds: float = 10.0,
         leading: bool = False,
         max_seconds: float | None = None,
     ) -> None:
-        self.module, self.gaps, self.seconds = as_module(module), gaps, seconds
-        self.max_seconds = max_seconds
-        self.leading = leading
         check_number(seconds, "seconds", "[0, inf]")
         check_flag(gaps, "gaps")
         check_flag(leading, "leading")
         Deadline.asked(max_seconds)
-        several = tensors.one_or_several(norms)
-        if several and all(isinstance(norm, Optimizer) for norm in several):
-            several = [several]  # of which each may hold some of the parameters only
-        found = [self._norm(norm) for norm in several]
+        self.module = as_module(module)
+        self.gaps = gaps
+        self.seconds = seconds
+        self.leading = leading
+        self.max_seconds = max_seconds
+        asked = tensors.one_or_several(norms)
+        if asked and all(isinstance(norm, Optimizer) for norm in asked):
+            # Each of several optimizers may hold some of the parameters only, so that together
+            # they have one norm.
+            asked = [asked]
+        found = [self._norm(norm) for norm in asked]
         self.norms = {norm.name: norm for norm in found}
         if not found or len(self.norms) < len(found):
-            raise ValueError(f"norms must name at least one, and none twice, got {several}")
-        self.measurements = dict(self._measurements())
+            raise ValueError(f"norms must name at least one, and none twice, got {asked}")
+        self.columns = ["min_margin", "error"]
+        if leading:
+            self.columns.append("rest")
+        for name in self.norms:
+            self.columns.append(f"margin_{name}")
+            if gaps:
+                self.columns.append(f"gap_{name}")
         with one_thread_if_small(self.module, inputs), evaluating(self.module):
+            own = list[Tensor | Array]()
+            for given in as_arguments(inputs, self.module):
+                # The loop may write into what it passes.
+                if isinstance(given, Tensor):
+                    own.append(given.detach().clone())
+                else:
+                    own.append(given.copy())
+            optimizers = [one for norm in asked for one in each_of(norm)]
             # A loop that trains has its module in training mode, so modes are no news.
-            given = as_arguments(inputs, self.module)  # into which the loop may write
-            own = tuple(x.detach().clone() if isinstance(x, Tensor) else x.copy() for x in given)
-            optimizers = [one for norm in several for one in each_of(norm)]
-            self.subject, _, said = checked(
-                *(self.module, own, labels, {}, optimizers), norms=found, leading=leading
+            checked = check(
+                self.module, tuple(own), labels, {}, optimizers, norms=found, leading=leading
             )
-        for text in said:
-            warnings.warn(text, DiagnosisWarning, stacklevel=2)
+        self.subject = checked.subject
+        warn(checked.findings, stacklevel=2)
         self.rows: list[dict[str, float]] = []
 
     def _norm(
@@ -145,19 +153,6 @@ class Recorder:
 
     def __repr__(self) -> str:
         return f"Recorder({len(self.rows)} points, norms {', '.join(self.norms)})"
-
-    def _measurements(self) -> Iterator[tuple[str, Callable[[Subject], float]]]:
-        """Columns of the table, and what is measured of the module for each."""
-        for name in ("min_margin", "error", *(["rest"] if self.leading else [])):
-            yield name, attrgetter(name)
-        for name, norm in self.norms.items():
-            yield f"margin_{name}", partial(Subject.normalised_margin, norm=norm)
-            if self.gaps:
-                yield f"gap_{name}", partial(self._gap, norm=norm)
-
-    def _gap(self, subject: Subject, norm: tensors.ParameterNorm) -> float:
-        deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
-        return subject.gap(norm, deadline, self.seconds)
 
     def record(self, step: int | None = None) -> dict[str, float]:
         """Measure the module as it is.
@@ -177,31 +172,42 @@ class Recorder:
         ValueError
             A step that does not follow the last one's; a module that has other parameters by now.
         """
-        last = int(self.rows[-1]["step"]) if self.rows else -1
-        step = last + 1 if step is None else step
-        check_count(step, "step", last + 1)
+        least = 0
+        if self.rows:
+            least = int(self.rows[-1]["step"]) + 1
+        if step is None:
+            step = least
+        check_count(step, "step", least)
         started = time.perf_counter()
         with (
             one_thread_if_small(self.module, self.subject.gradients.inputs),
             evaluating(as_module(self.module)),
         ):
+            # The module was checked at the start. Now only its parameters are read again.
             subject = self.subject.reread()
-            found = {name: measured(subject) for name, measured in self.measurements.items()}
-        self.rows.append({"step": step, **found})
+            row = {"step": step, "min_margin": subject.min_margin, "error": subject.error}
+            if self.leading:
+                row["rest"] = subject.rest
+            for name, norm in self.norms.items():
+                row[f"margin_{name}"] = subject.normalised_margin(norm)
+                if self.gaps:
+                    deadline = Deadline.asked(self.max_seconds).sooner(1.0 / len(self.norms))
+                    row[f"gap_{name}"] = subject.gap(norm, deadline, self.seconds)
+        self.rows.append(row)
         self.last_seconds = time.perf_counter() - started
-        return self.rows[-1]
+        return row
 
     def frame(self) -> pd.DataFrame:
         """Return what was recorded as a table: a row a point.
 
-        Columns are ``step``, ``min_margin``, ``error`` (share of the samples that are on the wrong
-        side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which training in this
-        norm's geometry raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample
-        is on the wrong side. Where the outputs are not finite all but the step is nan.
+        Columns are ``step``, ``min_margin``, ``error`` (fraction of samples that are on the wrong
+        side), and for each norm ``margin_NAME``, min_margin / ||theta||^L, which steepest descent
+        in this norm raises, and ``gap_NAME``, the relative KKT gap in [0, 1], nan where a sample is
+        on the wrong side. Where the outputs are not finite all but the step is nan.
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows, columns=["step", *self.measurements])
+        return pd.DataFrame(self.rows, columns=["step", *self.columns])
 
     def plot(self) -> Figure:
         """Draw margins and gaps against the steps.

@@ -1,4 +1,4 @@
-"""What a diagnosis says: numbers, a verdict in a sentence, a page in a notebook, a picture."""
+"""`Diagnosis`: what was measured of a module, in numbers, and what these say."""
 
 from __future__ import annotations
 
@@ -16,36 +16,26 @@ from torch import Tensor
 
 from implicit_bias.base.validation import Array, check_count, detached
 from implicit_bias.base.wording import html_table, number, percent, percent_bounds
-from implicit_bias.diagnosis.escape import FAR, Escape
+from implicit_bias.diagnosis.escape import Escape
+from implicit_bias.diagnosis.findings import (
+    WORDS,
+    Code,
+    Finding,
+    GapBounds,
+    Kind,
+    Thresholds,
+)
 from implicit_bias.diagnosis.function_space import FunctionSpace
 from implicit_bias.diagnosis.layers import Layer
-from implicit_bias.diagnosis.recipe import GRADIENT_DESCENTS
 from implicit_bias.modules.multipliers import Method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Samples that are named, those of the largest multipliers.
-MOST_SAMPLES = 16
-# Up to this gap a module is at a KKT point.
-AT = 1e-3
-# The geometry is another one where its gap is below FAR, and below this share of the gap asked for.
-ANOTHER = 0.5
-# An excess in function space that is worth a word.
-WORTH_NAMING = 1e-3
-# What goes to the KKT points of a norm.
-DESCENTS = {
-    "l2": "gradient descent",
-    "l1": "coordinate descent",
-    "linf": "sign descent (and Adam)",
-    "spectral": "spectral descent (Muon)",
-    "nuclear": "nuclear steepest descent",
-}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """How far a module is from where its training can end.
+    """How far a module is from the KKT points that its training converges to.
 
     All but `min_margin` and the layers' directions is at smallest margin 1, and so does not change
     when the module is scaled.
@@ -53,7 +43,7 @@ class Diagnosis:
     Attributes
     ----------
     norm : str
-        The geometry.
+        The norm of the steepest descent.
     degree : float
         L, the degree of homogeneity in the trained parameters.
     min_margin : float
@@ -81,27 +71,23 @@ class Diagnosis:
     multipliers : ndarray of shape (N,) or (N, K)
         lambda >= 0; 0 at the labels.
     gaps : dict from norm to float
-        Upper bounds on the gap in each geometry, from the loss's weights at the best temperature;
+        Upper bounds on the gap in each norm, from the loss's weights at the best temperature;
         in that of ``norm``, ``gap``.
     layers : tuple of Layer
         Bounds layer by layer.
     escape : Escape or None
-        One more unit of a two-layer ReLU network; None for others, and far from a KKT point.
+        One more unit of a two-layer ReLU network; None for others, and where no KKT point is near.
     function_space : FunctionSpace or None
         The predictor beside the optimum of its own norm, where the module is recognised.
-    warnings : tuple of str
-        What makes these numbers mean less; each with its cure.
+    checks : tuple of Finding
+        What was found of the module and of its training, as `findings`.
     excluded : tuple of str
         Names of parameters that do not count in ||theta||.
     seconds : float
         Wall time.
-    advice : str
-        What to do to get nearer: against what is in the way, or else to train longer, and how.
     trained_by : str
-        The optimizers whose geometry this is, with what their limit depends on; empty where they
-        are not known, or go elsewhere.
-    notes : tuple of str
-        What these numbers are about: a leading part, parameters of degree 0, coarse precision.
+        The optimizers whose norm this is, with what their limit depends on; empty where they
+        are not known, or converge elsewhere.
     images : ndarray or None
         The module's first input where it is of images, shape (N, 1 or 3, height, width).
     rest : float or None
@@ -135,12 +121,10 @@ class Diagnosis:
     layers: tuple[Layer, ...]
     escape: Escape | None
     function_space: FunctionSpace | None
-    warnings: tuple[str, ...]
+    checks: tuple[Finding, ...]
     excluded: tuple[str, ...]
     seconds: float
-    advice: str
     trained_by: str = ""
-    notes: tuple[str, ...] = ()
     rest: float | None = None
     images: NDArray[np.generic] | None = None
 
@@ -159,25 +143,31 @@ class Diagnosis:
     @property
     def direction(self) -> Tensor | None:
         """A change of the farthest layer that lowers its norm and no margin below 1."""
-        return None if self.farthest_layer is None else self.farthest_layer.direction
+        layer = self.farthest_layer
+        if layer is None:
+            return None
+        return layer.direction
 
     @property
     def support(self) -> NDArray[np.int64]:
         """Pairs (or samples) of a positive multiplier, as indices, shape (S, 2) or (S,)."""
         places = np.argwhere(self.multipliers > 0)
-        return places[:, 0] if self.multipliers.ndim == 1 else places
+        if self.multipliers.ndim == 1:
+            return places[:, 0]
+        return places
 
     @property
     def sample_shares(self) -> Array:
-        """Share of each sample in the multipliers, shape (N,): what the network remembers of it.
+        """Fraction of the multipliers that each sample has, shape (N,).
 
-        At a KKT point the weights are, up to scale, the gradients of the margins in these shares;
-        samples of share 0 could be left out.
+        At a KKT point the weights are, up to scale, the gradients of the margins in these
+        proportions, so this is what the network remembers of each sample. Samples of fraction 0
+        could be left out.
         """
         weights = self.multipliers.reshape(len(self.multipliers), -1).sum(axis=1)
         return np.asarray(weights / (weights.sum() or 1.0))
 
-    def largest_shares(self, count: int = MOST_SAMPLES) -> list[tuple[int, float, str]]:
+    def largest_shares(self, count: int = 16) -> list[tuple[int, float, str]]:
         """Return the samples of the largest shares in the multipliers.
 
         Parameters
@@ -188,47 +178,198 @@ class Diagnosis:
         Returns
         -------
         list of (int, float, str)
-            Index, share, and which class is held against which; "" where there are two classes.
+            Index, fraction, and which class is held against which; "" where there are two classes.
         """
-        shares, found = self.sample_shares, list[tuple[int, float, str]]()
+        shares = self.sample_shares
+        found = list[tuple[int, float, str]]()
         for n in np.argsort(-shares, kind="stable")[: min(count, np.count_nonzero(shares))]:
             classes = ""
             if self.multipliers.ndim == 2:
-                classes = f"{self.margins[n].argmax()} against {self.multipliers[n].argmax()}"
+                own = self.margins[n].argmax()
+                classes = f"{own} against {self.multipliers[n].argmax()}"
             found.append((int(n), float(shares[n]), classes))
         return found
 
     @property
     def on_kinks(self) -> bool:
         """Whether a KKT point is much nearer than the gradients at the weights say."""
-        return self.gap > AT and self.gap_across_kinks <= ANOTHER * self.gap_lower
+        if self.gap <= Thresholds.at:
+            return False
+        return self.gap_across_kinks <= Thresholds.clearly_below * self.gap_lower
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that was found, the most important first; the first one says where the module is.
+
+        What the numbers say, and in between what stands between the training and the limit; then
+        what makes the numbers mean less, and what they are about.
+        """
+        standing = self._standing()
+        # At a KKT point the next question is whether it is the optimum.
+        arrived = standing.code is Code.KKT_POINT
+        beyond = list[Finding]()
+        if arrived:
+            beyond = self._beyond_the_kkt_point()
+        important = list[Finding]()
+        others = list[Finding]()
+        for check in self.checks:
+            kind = check.code.kind
+            # At a KKT point it is of less interest what would keep a training from getting there.
+            if arrived and kind is Kind.RATE:
+                continue
+            obstacle = check.code.blocks and (check.code.warns or not arrived)
+            if kind is Kind.ABOUT or obstacle:
+                important.append(check)
+            else:
+                others.append(check)
+        return (standing, *beyond, *important, *self._details(), *others)
+
+    def _standing(self) -> Finding:
+        """Say how near the module is to a KKT point, of which norm."""
+        # With gradients across kinks a KKT point may be nearer than with those at the weights.
+        gap = min(self.gap, self.gap_across_kinks)
+        lower = min(self.gap_lower, self.gap_across_kinks)
+        bounds = {"norm": self.norm, "gap": GapBounds(self.gap_lower, self.gap)}
+        if self.gap <= Thresholds.at:
+            return Finding(Code.KKT_POINT, self.gap, details=bounds)
+        others = [norm for norm in self.gaps if norm != self.norm]
+        # Gaps of two norms compare only where one is near 0 and clearly below the other.
+        other = min(others, key=self.gaps.__getitem__, default=None)
+        if other is not None:
+            clearly_nearer = min(Thresholds.near, Thresholds.clearly_below * lower)
+            if self.gaps[other] <= clearly_nearer:
+                names = {"other": other, "descent": WORDS["descents"].get(other, other)}
+                details = {**bounds, **names}
+                return Finding(Code.OTHER_NORM_IS_NEARER, self.gaps[other], details=details)
+        if gap <= Thresholds.near:
+            return Finding(Code.NEAR, gap, details=bounds)
+        if lower <= Thresholds.near:
+            return Finding(Code.PERHAPS_NEAR, gap, details=bounds)
+        return Finding(Code.FAR, gap, details=bounds)
+
+    def _beyond_the_kkt_point(self) -> list[Finding]:
+        """Say whether the KKT point is the optimum, as far as that is known."""
+        if self.escape is not None and self.escape.claimed:
+            return [Finding(Code.ONE_MORE_UNIT, self.escape.saving)]
+        space = self.function_space
+        if space is None or math.isnan(space.excess):
+            return []
+        about = {"norm": space.norm, "family": space.family}
+        if space.excess <= Thresholds.worth_naming:
+            return [Finding(Code.AT_OPTIMUM, max(space.excess, 0.0), details=about)]
+        found = [Finding(Code.ABOVE_OPTIMUM, space.excess, details=about)]
+        if space.dead_units:
+            found.append(Finding(Code.DEAD_UNITS, float(space.dead_units)))
+        return found
+
+    def _details(self) -> list[Finding]:
+        """Say what the numbers alone show: kinks, a search that was stopped, the farthest layer."""
+        found = list[Finding]()
+        if self.on_kinks:
+            found.append(Finding(Code.ACROSS_KINKS, self.gap_across_kinks))
+        if self.method == "stopped":
+            found.append(Finding(Code.STOPPED))
+        layer = self.farthest_layer
+        if layer is not None and layer.gap > Thresholds.worth_naming:
+            found.append(Finding(Code.LAYER, layer.gap, (layer.name,)))
+        return found
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes these numbers mean less, each with its cure."""
+        return tuple(str(finding) for finding in self.findings if finding.code.warns)
+
+    @property
+    def advice(self) -> str:
+        """What brings the training nearer to the limit: cures of what is in the way, a line each.
+
+        Where nothing is, how to train longer.
+        """
+        standing, *others = self.findings
+        arrived = standing.code is Code.KKT_POINT
+        cures = [standing.cure]
+        for finding in others:
+            if finding.code.blocks and (finding.code.warns or not arrived):
+                cures.append(finding.cure)
+        if not any(cures):
+            cures = [finding.cure for finding in others if finding.code.kind is Kind.RATE]
+        return "\n".join(cure for cure in dict.fromkeys(cures) if cure)
 
     @property
     def verdict(self) -> str:
-        """All of it in a sentence or two."""
-        return _verdict(self) + _of_leading_part(self)
+        """Three lines at most: where the module is, what matters most of it, what to do."""
+        standing, *others = self.findings
+        lines = [standing.found]
+        if others and others[0].code.kind is not Kind.RATE:
+            lines.append(others[0].found)
+        for cure in (self.advice, *(finding.cure for finding in others[:2])):
+            if cure:
+                lines.append(cure.splitlines()[0])
+                break
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.verdict
 
     def __repr__(self) -> str:
+        code = self.findings[0].code
         gap = f"gap={self.gap:.3g}"
-        if self.method != "exact" and self.gap > AT:
+        if self.method != "exact" and code is not Code.KKT_POINT:
             gap = f"gap between {self.gap_lower:.3g} and {self.gap:.3g}"
         return (
-            f"Diagnosis(norm={self.norm!r}, degree={self.degree:.4g}, "
-            f"min_margin={self.min_margin:.4g}, {gap}: {self.verdict})"
+            f"Diagnosis({code}, norm={self.norm!r}, degree={self.degree:.4g}, "
+            f"min_margin={self.min_margin:.4g}, {gap})"
         )
 
     def _repr_html_(self) -> str:
-        return _page(self)
+        """Build tables for a notebook."""
+        measures = [
+            ("trained by", self.trained_by),
+            ("degree", number(self.degree)),
+            ("smallest margin", number(self.min_margin)),
+            ("normalised margin", number(self.normalised_margin)),
+            (f"KKT gap in {self.norm}", percent_bounds(self.gap_lower, self.gap)),
+            ("KKT gap across kinks", "≤ " + percent(self.gap_across_kinks)),
+            ("KKT gap of the loss's weights", percent(self.gap_of_loss)),
+        ]
+        if self.rest is not None:
+            measures.append(("remainder beside the leading part", percent(self.rest)))
+        for norm, gap in self.gaps.items():
+            if norm != self.norm:
+                measures.append((f"KKT gap in {norm}", "≤ " + percent(gap)))
+        space = self.function_space
+        if space is not None:
+            measures.append((f"{space.family}: {space.norm}", number(space.value)))
+            measures.append(("excess", space.obstacle or percent(space.excess)))
+        layers = [
+            (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
+            for layer in self.layers
+        ]
+        samples = [
+            (str(n), percent(share, space=" "), classes)
+            for n, share, classes in self.largest_shares()
+        ]
+        page = [
+            f"<p><b>{html.escape(self.verdict)}</b></p>",
+            html_table(("measure", "value"), measures),
+            html_table(("layer", "lower bound", "norm", "KKT gap"), layers),
+            html_table(("sample", "fraction of the multipliers", "classes"), samples),
+        ]
+        if self.images is not None:
+            file = io.BytesIO()
+            self.plot_support().savefig(file, format="png")
+            source = base64.b64encode(file.getvalue()).decode()
+            page.append(f'<img alt="these samples" src="data:image/png;base64,{source}">')
+        page += [f"<p>{html.escape(str(finding))}</p>" for finding in self.findings[1:]]
+        return f"<div>{''.join(page)}</div>"
 
     def plot(self) -> Figure:
-        """Draw margins with their multipliers, gaps by geometry, and the layers' bounds if any."""
+        """Draw margins with their multipliers, gaps by norm, and the layers' bounds if any."""
         from implicit_bias import report
 
         return report.draw_diagnosis(self)
 
-    def plot_support(
-        self, images: Tensor | ArrayLike | None = None, count: int = MOST_SAMPLES
-    ) -> Figure:
+    def plot_support(self, images: Tensor | ArrayLike | None = None, count: int = 16) -> Figure:
         """Draw the samples of the largest shares, with these, and the class each is held against.
 
         Parameters
@@ -247,114 +388,8 @@ class Diagnosis:
         from implicit_bias import report
 
         check_count(count, "count")
-        if images is None and self.images is None:
+        if images is None:
+            images = self.images
+        if images is None:
             raise ValueError("the inputs are no images: pass these as images=")
-        given = self.images if images is None else images
-        return report.draw_support(self, np.asarray(detached(given)), count)
-
-
-def _verdict(d: Diagnosis) -> str:
-    descent = d.trained_by or DESCENTS.get(d.norm, f"steepest descent in {d.norm}")
-    others = {name: gap for name, gap in d.gaps.items() if name != d.norm}
-    nearest = min(others, key=lambda name: others[name], default="")
-    amount = f"KKT gap {percent_bounds(d.gap_lower, d.gap)}"
-    amount += ", its search stopped by max_seconds" if d.method == "stopped" else ""
-    if d.on_kinks:
-        across = percent(d.gap_across_kinks, space=" ")
-        amount += f"; at most {across} with the gradients across kinks near the weights"
-    gap_lower = min(d.gap_lower, d.gap_across_kinks)
-    if nearest and d.gap > AT and others[nearest] <= min(FAR, ANOTHER * gap_lower):
-        other = DESCENTS.get(nearest, nearest)
-        return (
-            f"this is the geometry of {other}, not of {descent}: the KKT gap is at most "
-            f"{percent(others[nearest], space=' ')} in {nearest}, "
-            f"{percent_bounds(d.gap_lower, d.gap)} in {d.norm}"
-        )
-    if d.gap > AT:
-        gap = min(d.gap, d.gap_across_kinks)
-        where = "far from its limit" if gap > FAR else "near a KKT point"
-        if gap_lower <= FAR < gap:  # the bounds leave both open
-            where = f"perhaps {where}"
-        return f"{where} in {d.norm} ({amount}); {d.advice}{_layer(d)}"
-    if d.escape is not None and d.escape.claimed:
-        saving = percent(d.escape.saving, space=" ")
-        return (
-            f"at a KKT point in {d.norm} ({amount}), but one more ReLU unit lowers the norm by "
-            f"{saving}: it is not the minimum"
-        )
-    return f"at a KKT point in {d.norm} ({amount}){_in_function_space(d)}"
-
-
-def _of_leading_part(d: Diagnosis) -> str:
-    if d.rest is None:
-        return ""
-    rest = f"; this is about the leading part, the rest is {percent(d.rest, space=' ')} of it"
-    known = d.norm in GRADIENT_DESCENTS
-    return rest if known else f"{rest}; no theorem is known for leading parts in {d.norm}"
-
-
-def _layer(d: Diagnosis) -> str:
-    layer = d.farthest_layer
-    if layer is None or not layer.gap > WORTH_NAMING:
-        return ""
-    most = "" if layer.method == "exact" else "at most "
-    gap = f"KKT gap {most}{percent(layer.gap, space=' ')}"
-    return f"; the farthest layer alone is {layer.name} ({gap})"
-
-
-def _in_function_space(d: Diagnosis) -> str:
-    found = d.function_space
-    if found is None or math.isnan(found.excess):
-        return ""
-    if found.excess <= WORTH_NAMING:
-        return f", and at the optimum in function space ({found.family}, {found.norm})"
-    helps = ""
-    if found.dead_units:
-        helps = ": a dead unit would help" if found.dead_units == 1 else ": dead units would help"
-    return f", but {percent(found.excess, space=' ')} above the optimum in function space{helps}"
-
-
-def _page(d: Diagnosis) -> str:
-    """Tables for a notebook."""
-    rows = [
-        *([("trained by", d.trained_by)] if d.trained_by else []),
-        ("degree", number(d.degree)),
-        *([] if d.rest is None else [("rest beside the leading part", percent(d.rest))]),
-        ("smallest margin" + " of the leading part" * (d.rest is not None), number(d.min_margin)),
-        ("normalised margin", number(d.normalised_margin)),
-        (f"KKT gap in {d.norm}", percent_bounds(d.gap_lower, d.gap)),
-        *([("KKT gap across kinks", "≤ " + percent(d.gap_across_kinks))] if d.on_kinks else []),
-        ("KKT gap of the loss's weights", percent(d.gap_of_loss)),
-        *(
-            (f"KKT gap in {name}", "≤ " + percent(gap))
-            for name, gap in d.gaps.items()
-            if name != d.norm
-        ),
-    ]
-    if d.function_space is not None:
-        found = d.function_space
-        rows.append((f"{found.family}: {found.norm}", number(found.value)))
-        rows.append(("excess", found.obstacle or percent(found.excess)))
-    layers = [
-        (layer.name, number(layer.lower), number(layer.norm), percent(layer.gap))
-        for layer in d.layers
-    ]
-    shares = [(str(n), percent(x, space=" "), said) for n, x, said in d.largest_shares()]
-    warned = "".join(f"<li>{html.escape(text)}</li>" for text in (*d.notes, *d.warnings))
-    return (
-        f"<div><p><b>{html.escape(d.verdict)}</b></p>"
-        + html_table(("measure", "value"), rows)
-        + html_table(("layer", "lower bound", "norm", "KKT gap"), layers)
-        + html_table(("sample", "share in the multipliers", "classes"), shares)
-        + _pictures(d)
-        + (f"<ul>{warned}</ul></div>" if warned else "</div>")
-    )
-
-
-def _pictures(d: Diagnosis) -> str:
-    """Show the samples of the largest shares, where they are images."""
-    if d.images is None:
-        return ""
-    d.plot_support().savefig(file := io.BytesIO(), format="png")
-    source = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="these samples" src="data:image/png;base64,{source}">'
+        return report.draw_support(self, np.asarray(detached(images)), count)

@@ -54,8 +54,8 @@ from implicit_bias.bounds.certificate import Status
 from implicit_bias.norms import LInf, Spectral
 from implicit_bias.norms.blocks import OverBlocks
 from implicit_bias.problem import MarginProblem
-from implicit_bias.solvers.cones.matrices import cholesky, relative_eigenvalues, symmetric
 from implicit_bias.solvers.base import Answer, Start
+from implicit_bias.solvers.cones.matrices import cholesky, relative_eigenvalues, symmetric
 from implicit_bias.solvers.iteration import Breakdown, NativeSolver, Run, Steps, nothing_yet
 
 # Most rows and columns of a block, together, whose singular values are bounded.

@@ -1,7 +1,6 @@
 """Modules that are homogeneous only in the limit are measured by their leading part."""
 
 import copy
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import implicit_bias as ib
-from example_modules import Computed, drawn, frozen, known, layers, linear, own_labels, seeded
+from diagnosis import asking
+from diagnosis.asking import finding
+from example_modules import Computed, drawn, known, linear, own_labels, seeded
+from implicit_bias.diagnosis import Code
 from implicit_bias.modules.homogeneity import HomogeneityError
 from implicit_bias.modules.subject import SeparationError
 from implicit_bias.norms.tensors import as_parameter_norm
@@ -71,16 +73,6 @@ def attention() -> nn.Module:
     return Computed(scored, scores=linear(D), last=nn.Linear(D, 1))
 
 
-def torchs_attention() -> nn.Module:
-    """Build the same as torch's own layer."""
-    heads = nn.MultiheadAttention(D, 1, bias=False, batch_first=True)
-    return Computed(
-        lambda m, x: m.last(m.heads(*[tokens(x)] * 3, need_weights=False)[0].sum(dim=1)),
-        heads=heads,
-        last=nn.Linear(D, 1),
-    )
-
-
 def normalised() -> nn.Module:
     """Build a normalisation without a name, of outputs of length nearly 1."""
     by_hand = Computed(lambda _, x: x / (x.square().sum(dim=1, keepdim=True) + 1e-3).sqrt())
@@ -88,8 +80,7 @@ def normalised() -> nn.Module:
 
 
 def quiet(module: nn.Module, labels: Any, **options: Any) -> ib.Diagnosis:
-    with warnings.catch_warnings(action="ignore", category=ib.DiagnosisWarning):
-        return ib.diagnose(module, X, labels, **options)
+    return asking.quiet(module, X, labels, **options)
 
 
 BUILDS: dict[str, Callable[..., nn.Module]] = {
@@ -103,38 +94,27 @@ BUILDS: dict[str, Callable[..., nn.Module]] = {
 
 def trained(module: nn.Module, labels: Any, steps: range) -> nn.Module:
     """Normalised gradient descent on the logarithm of the exponential loss; its steps shrink."""
-    y = torch.tensor(labels)
+    signs = torch.tensor(labels)
     parameters = [p for p in module.parameters() if p.requires_grad]
     for step in steps:
-        outputs = module(X)
-        if outputs.shape[1] > 1:
-            pairs = outputs.gather(1, y[:, None]) - outputs
-            margins = pairs[torch.arange(outputs.shape[1]) != y[:, None]]
-        else:
-            margins = y * outputs[:, 0]
-        slopes = torch.autograd.grad(torch.logsumexp(-margins, dim=0), parameters)
-        length, size = (
-            sum(p.detach().square().sum() for p in t) ** 0.5 for t in (slopes, parameters)
-        )
+        loss = torch.logsumexp(-signs * module(X)[:, 0], dim=0)
+        slopes = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
+            size = nn.utils.parameters_to_vector(parameters).norm()
+            length = nn.utils.parameters_to_vector(slopes).norm()
             for p, slope in zip(parameters, slopes, strict=True):
-                p.sub_(slope, alpha=float(size / length) / (20.0 + step))
+                p.sub_(size / length / (20.0 + step) * slope)
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", BUILDS)
 def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
-    module, by_hand = (seeded(BUILDS[name](whole=whole), 1) for whole in (True, False))
+    module, by_hand = (seeded(BUILDS[name](whole=whole), 5) for whole in (True, False))
     labels = own_labels(by_hand, X)
-    trained(module, labels, range(300))
-    for p, q in zip(by_hand.parameters(), module.parameters(), strict=True):
-        p.data.copy_(q)
     for norm in NORMS:
-        found, expected = (
-            quiet(module, labels, norm=norm, leading=True),
-            quiet(by_hand, labels, norm=norm),
-        )
+        found = quiet(module, labels, norm=norm, leading=True)
+        expected = quiet(by_hand, labels, norm=norm)
         assert found.degree == expected.degree
         assert found.min_margin == pytest.approx(expected.min_margin, rel=SAME)
         # Biases do not count where they are in no output, and count with KKT value 0 where they
@@ -144,13 +124,12 @@ def test_gaps_are_those_of_the_leading_part_written_by_hand(name: str) -> None:
         size = whole * expected.min_margin ** (-1 / expected.degree)
         assert found.parameter_norm == pytest.approx(size, rel=SAME)
         gap = 1 - (1 - expected.gap) * (expected.parameter_norm / size) ** 2
-        assert gap < 0.9
         assert found.gap == pytest.approx(gap, abs=SAME)
         for layer, bounds in expected.bounds.items():
             assert found.bounds[layer] == pytest.approx(bounds, rel=1e-6, nan_ok=True)
         assert known(found.rest) > 0
-        assert "leading part" in found.verdict
-        assert ("no theorem" in found.verdict) == (norm != "l2")
+        code = Code.LEADING_PART if norm == "l2" else Code.LEADING_PART_WITHOUT_THEOREM
+        assert finding(found, code).value == found.rest
 
 
 @pytest.mark.slow
@@ -165,37 +144,17 @@ def test_gaps_and_the_rest_fall_as_training_goes_on() -> None:
     for step in (100, 500, 2000):
         trained(module, labels, range(int(recorder.rows[-1]["step"]), step))
         recorder.record(step)
+        if step == 100:
+            early = copy.deepcopy(module.state_dict())
     table = recorder.frame()
     # At B = 0 the leading part is 0, so nothing is known of its gap yet.
     assert table["error"][0] == 1.0
     assert np.isnan(table["gap_l2"][0])
     assert (np.diff(table["gap_l2"][1:]) < 0).all()
     assert (np.diff(table["rest"]) < 0).all()
-
-
-@pytest.mark.slow
-def test_gaps_of_a_residual_network_with_biases_fall() -> None:
-    module, by_hand = (seeded(residual(whole=whole), 1) for whole in (True, False))
-    labels = own_labels(by_hand, X)
-    early, late = (
-        quiet(trained(module, labels, steps), labels, leading=True)
-        for steps in (range(100), range(100, 1000))
-    )
-    assert late.gap < 0.5 * early.gap
-    assert known(late.rest) < 0.5 * known(early.rest)
-
-
-@pytest.mark.slow
-def test_norms_of_a_leading_part_are_told_apart_beside_a_reference() -> None:
-    start, by_hand = (seeded(lora(whole=whole, gate=nn.Identity()), 1) for whole in (True, False))
-    labels = own_labels(by_hand, X)
-    early = trained(copy.deepcopy(start), labels, range(100))
-    late = trained(copy.deepcopy(start), labels, range(1000))
-    found = ib.which_norm(late, X, labels, reference=early, norms=("l2", "linf"), leading=True)
-    row = found.rows[0]
-    assert row.gap.upper == pytest.approx(quiet(late, labels, leading=True).gap, abs=SAME)
-    assert known(row.reference_gap).upper > row.gap.upper
-    assert "leading part" in found.conclusion
+    beside = ib.which_norm(module, X, labels, reference=early, norms="l2", leading=True).rows[0]
+    assert beside.gap.upper == pytest.approx(table["gap_l2"][3], abs=SAME)
+    assert known(beside.reference_gap).upper == pytest.approx(table["gap_l2"][1], abs=SAME)
 
 
 def test_a_homogeneous_module_is_its_own_leading_part() -> None:
@@ -228,7 +187,7 @@ def test_samples_that_the_module_alone_misclassifies_are_named() -> None:
     labels = own_labels(module, X)
     nn.init.constant_(module.get_parameter("2.bias"), 100.0)
     found = quiet(module, labels, leading=True)
-    assert any("misclassifies" in note for note in found.notes)
+    assert finding(found, Code.MODULE_MISCLASSIFIES).value > 0
     assert known(found.rest) > 1
 
 
@@ -283,48 +242,20 @@ def test_training_to_the_limit_reaches_that_of_the_leading_part() -> None:
     assert known(later.rest) < 0.5 * known(found.rest)
 
 
-@pytest.mark.parametrize("leading", ["no", 1, None, np.array(True)])
-def test_what_is_neither_true_nor_false_is_refused(leading: Any) -> None:
-    module = seeded(linear(D), 1)
-    labels = own_labels(module, X)
-    for use in (ib.diagnose, ib.which_norm, ib.Recorder):
-        with pytest.raises(TypeError, match="leading must be True or False"):
-            use(module, X, labels, leading=leading)
-    assert ib.diagnose(module, X, labels, leading=bool(np.bool_(False))).rest is None
-
-
-@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("module", "match"),
     [
         (attention(), "softmax.*'scores.weight'"),
-        (torchs_attention(), "multi_head_attention_forward.*'heads'"),
-        (
-            nn.Sequential(nn.Linear(D, H), nn.LayerNorm(H), nn.Linear(H, 1)),
-            "layer_norm.*'1'.*degree 0",
-        ),
-        (nn.Sequential(nn.Linear(D, H), nn.BatchNorm1d(H), nn.Linear(H, 1)), "batch_norm.*'1'"),
+        (nn.Sequential(nn.Linear(D, H), nn.LayerNorm(H), nn.Linear(H, 1)), "layer_norm.*'1'"),
         (normalised(), "degree 0 in '0.weight'"),
         (nn.Sequential(nn.Linear(D, H), nn.Tanh(), nn.Linear(H, 1)), "tanh.*'0.weight'"),
     ],
-    ids=["softmax", "attention", "layer norm", "batch norm", "own normalisation", "tanh"],
+    ids=["softmax", "layer norm", "own normalisation", "tanh"],
 )
 def test_limits_that_jump_are_refused_by_name(module: nn.Module, match: str) -> None:
     seeded(module, 1)
-    for leading in (True, False):
-        with pytest.raises(HomogeneityError) as caught:
-            ib.diagnose(module, X, own_labels(module, X), leading=leading)
-        assert "leading=True" not in str(caught.value)
-        if leading:
-            caught.match(match)
-
-
-def test_gradients_that_are_no_numbers_are_not_blamed_on_the_module() -> None:
-    """Of a matrix exponential of large parameters, which has no limit."""
-    module = Computed(lambda m, x: m.last(x + m.inner(x)), inner=linear(D, D), last=linear(D))
-    nn.utils.parametrizations.orthogonal(module.get_submodule("inner"))
-    with pytest.raises(HomogeneityError, match="no limit"):
-        ib.diagnose(seeded(module, 1), X, own_labels(module, X), leading=True)
+    with pytest.raises(HomogeneityError, match=match):
+        ib.diagnose(module, X, own_labels(module, X), leading=True)
 
 
 @pytest.mark.parametrize(("leading", "said"), [(False, "far larger"), (True, "no limit")])
@@ -336,12 +267,6 @@ def test_what_is_cut_off_above_is_not_homogeneous_and_has_no_leading_part(
     labels = own_labels(seeded(module, 1), X)
     with pytest.raises(HomogeneityError, match=said):
         ib.diagnose(module, X, labels, leading=leading)
-
-
-def test_an_activation_that_is_cut_off_far_above_is_named() -> None:
-    module = seeded(nn.Sequential(linear(D, 4), nn.Hardtanh(-1e9, 1e9), linear(4, 1)), 1)
-    with pytest.raises(HomogeneityError, match="hardtanh in '1'"):
-        ib.diagnose(module, X, own_labels(module, X))
 
 
 @pytest.mark.parametrize("layers", [5, 30])
@@ -357,33 +282,3 @@ def test_what_overflows_far_above_is_not_refused(layers: int) -> None:
 
     module = seeded(Computed(product, first=linear(D), factors=torch.ones(layers - 1)), 1)
     assert quiet(module, own_labels(module, X)).degree == pytest.approx(layers)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("build", [attention, torchs_attention])
-def test_a_frozen_softmax_is_not_blamed(build: Callable[[], nn.Module]) -> None:
-    part = frozen(seeded(build(), 1), "scores.weight", "heads.in_proj_weight")
-    module = nn.Sequential(part, nn.ReLU(), nn.Linear(1, 1)).double().eval()
-    for p in module.get_submodule("2").parameters():
-        nn.init.ones_(p)
-    with pytest.raises(HomogeneityError, match="biases.*leading=True") as caught:
-        ib.diagnose(module, X, np.ones(N))
-    assert "attention" not in str(caught.value)
-
-
-def test_directions_of_weight_normalisation_are_named() -> None:
-    module = seeded(layers(D, H, 1), 2)
-    nn.utils.parametrizations.weight_norm(module.get_submodule("0"))
-    (note,) = quiet(module, own_labels(module, X)).notes
-    assert "'0.parametrizations.weight.original1'" in note
-    assert "original0" not in note
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_coarse_weights_are_said(dtype: torch.dtype) -> None:
-    module = seeded(linear(D), 1)
-    labels = own_labels(module, X)
-    assert quiet(module, labels).notes == ()
-    (note,) = quiet(module.to(dtype), labels).notes
-    assert str(dtype).removeprefix("torch.") in note

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from implicit_bias.diagnosis.loss_tail import Refusal, is_logarithm, refusal_of
+from implicit_bias.diagnosis import Code
+from implicit_bias.diagnosis.loss_tail import TailTest
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+JUDGE = TailTest().judge
 PRIORS = torch.tensor([1e-3, 0.1, 0.2, 0.3, 0.4]).double().log()
 
 
@@ -44,7 +46,7 @@ def hinge(p: int) -> Loss:
 @pytest.mark.parametrize("classes", [2, 3, 10, 1000])
 @pytest.mark.parametrize("temperature", [1e-3, 0.01, 0.07, 0.1, 0.5, 1.0, 100.0, 1e4])
 def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: int) -> None:
-    assert refusal_of(tempered(temperature, F.cross_entropy), classes) is None
+    assert JUDGE(tempered(temperature, F.cross_entropy), classes).refusal is None
 
 
 @pytest.mark.parametrize(
@@ -70,49 +72,52 @@ def test_cross_entropy_passes_at_any_temperature(temperature: float, classes: in
     ],
 )
 def test_losses_whose_training_maximises_the_margin_pass(loss: Any, classes: int | None) -> None:
-    assert refusal_of(loss, classes) is None
+    assert JUDGE(loss, classes).refusal is None
 
 
 @pytest.mark.parametrize(
     ("loss", "classes", "reason"),
     [
-        *((powered(p), None, Refusal.NO_TAIL) for p in (0.1, 1.0, 5.0, 20.0, 50.0)),
-        (of_margin(lambda q: -torch.log1p(q.exp().log1p())), None, Refusal.NO_TAIL),
-        *((nn.MSELoss(), classes, Refusal.FINITE) for classes in (None, 3)),
-        (nn.HuberLoss(), None, Refusal.FINITE),
-        *((nn.MultiMarginLoss(p=p), 3, Refusal.FINITE) for p in (1, 2)),
-        *((hinge(p), None, Refusal.FINITE) for p in (1, 2, 3)),
-        *((partial(F.cross_entropy, label_smoothing=e), 9, Refusal.FINITE) for e in (1e-6, 0.1)),
+        *((powered(p), None, Code.NO_EXPONENTIAL_TAIL) for p in (0.1, 1.0, 5.0, 20.0, 50.0)),
+        (of_margin(lambda q: -torch.log1p(q.exp().log1p())), None, Code.NO_EXPONENTIAL_TAIL),
+        *((nn.MSELoss(), classes, Code.FINITE_MINIMISER) for classes in (None, 3)),
+        (nn.HuberLoss(), None, Code.FINITE_MINIMISER),
+        *((nn.MultiMarginLoss(p=p), 3, Code.FINITE_MINIMISER) for p in (1, 2)),
+        *((hinge(p), None, Code.FINITE_MINIMISER) for p in (1, 2, 3)),
+        *(
+            (partial(F.cross_entropy, label_smoothing=e), 9, Code.FINITE_MINIMISER)
+            for e in (1e-6, 0.1)
+        ),
         (
             lambda s, y: F.binary_cross_entropy_with_logits(s, 0.9 * y + 0.05),
-            *(None, Refusal.FINITE),
+            *(None, Code.FINITE_MINIMISER),
         ),
         (
             lambda s, y: F.cross_entropy(s, y) + 1e-4 * torch.logsumexp(s, 1).square().mean(),
-            *(3, Refusal.FINITE),
+            *(3, Code.FINITE_MINIMISER),
         ),
-        (nn.BCEWithLogitsLoss(), 3, Refusal.OTHER_MARGIN),
+        (nn.BCEWithLogitsLoss(), 3, Code.OTHER_MARGIN),
         (
             lambda s, y: F.binary_cross_entropy_with_logits(s, F.one_hot(y, 10).double()),
-            *(10, Refusal.OTHER_MARGIN),
+            *(10, Code.OTHER_MARGIN),
         ),
-        (lambda s, y: F.cross_entropy(s / (1 + y[:, None]), y), 4, Refusal.OTHER_MARGIN),
-        (lambda s, y: F.softplus(-s * y * (1 + 0.5 * (y > 0))).sum(), None, Refusal.OTHER_MARGIN),
-        (lambda s, y: F.softplus(s.mean() - s[0, y[0]]), 4, Refusal.OTHER_MARGIN),
-        (lambda s, y: -s[0, y[0]], 4, Refusal.OTHER_MARGIN),
+        (lambda s, y: F.cross_entropy(s / (1 + y[:, None]), y), 4, Code.OTHER_MARGIN),
+        (lambda s, y: F.softplus(-s * y * (1 + 0.5 * (y > 0))).sum(), None, Code.OTHER_MARGIN),
+        (lambda s, y: F.softplus(s.mean() - s[0, y[0]]), 4, Code.OTHER_MARGIN),
+        (lambda s, y: -s[0, y[0]], 4, Code.OTHER_MARGIN),
     ],
 )
-def test_a_refusal_has_one_reason(loss: Any, classes: int | None, reason: Refusal) -> None:
-    assert refusal_of(loss, classes) is reason
+def test_a_refusal_has_one_reason(loss: Any, classes: int | None, reason: Code) -> None:
+    assert JUDGE(loss, classes).refusal is reason
 
 
 def test_what_takes_no_targets_is_not_judged() -> None:
     with pytest.raises(ValueError, match="evaluated"):
-        refusal_of(lambda outputs: outputs, None)
+        JUDGE(lambda outputs: outputs, None)
 
 
 @pytest.mark.parametrize("temperature", [0.01, 1.0, 100.0])
 def test_the_logarithm_of_a_loss_is_known_by_its_sign(temperature: float) -> None:
     loss = tempered(temperature, F.cross_entropy)
-    assert not is_logarithm(loss, 3)
-    assert is_logarithm(lambda s, y: loss(s, y).log(), 3)
+    assert not JUDGE(loss, 3).logarithm
+    assert JUDGE(lambda s, y: loss(s, y).log(), 3).logarithm

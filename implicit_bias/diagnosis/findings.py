@@ -1,0 +1,228 @@
+"""What a diagnosis finds: a code, a number, and what to do; the sentences are in words.toml.
+
+Whatever measures something returns a `Finding`. Nothing but this file knows how a finding reads.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Final, Self
+
+from implicit_bias.base.packaged import table_of
+from implicit_bias.base.wording import percent, percent_bounds
+from implicit_bias.modules.homogeneity import listed
+
+WORDS = table_of("diagnosis/words.toml")
+# The norms of gradient descent, by the names of `modules.optimizers`.
+GRADIENT_DESCENTS = ("l2", "weighted l2")
+
+
+class Thresholds:
+    """What counts as near, and what is worth a line.
+
+    Attributes
+    ----------
+    at : float
+        Up to this KKT gap a module is at a KKT point.
+    near : float
+        Up to this gap it is near one, so that its multipliers say where to look further.
+    clearly_below : float
+        A gap is clearly below another one where it is at most this fraction of it.
+    worth_naming : float
+        From here on the gap of a layer and an excess in function space are worth a line.
+    """
+
+    at: Final = 1e-3
+    near: Final = 0.1
+    clearly_below: Final = 0.5
+    worth_naming: Final = 1e-3
+
+
+class DiagnosisWarning(UserWarning):
+    """A number that `diagnose` reports means less than it seems.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", DiagnosisWarning)  # where none is to pass unseen
+    >>> warnings.simplefilter("default", DiagnosisWarning)
+    """
+
+
+class Kind(Enum):
+    """What a finding is about."""
+
+    STANDING = "where the module stands"
+    OTHER_LIMIT = "the training converges to another limit than the one that is measured"
+    OBSTACLE = "the training does not get to the limit that is measured"
+    RATE = "how to get nearer where nothing is in the way"
+    ABOUT = "what all numbers are about"
+    DETAIL = "what some numbers show"
+    CAVEAT = "the numbers mean less than they seem to"
+    WHICH_NORM = "why a norm is named, or none"
+
+
+class Code(StrEnum):
+    """What was found; each member is a key of words.toml, and of a kind."""
+
+    kind: Kind
+
+    def __new__(cls, key: str, kind: Kind) -> Self:
+        """Make a member whose value is its key."""
+        member = str.__new__(cls, key)
+        member._value_ = key
+        member.kind = kind
+        return member
+
+    KKT_POINT = "kkt-point", Kind.STANDING
+    NEAR = "near", Kind.STANDING
+    PERHAPS_NEAR = "perhaps-near", Kind.STANDING
+    FAR = "far", Kind.STANDING
+    OTHER_NORM_IS_NEARER = "other-norm-is-nearer", Kind.STANDING
+    FINITE_MINIMISER = "finite-minimiser", Kind.OTHER_LIMIT
+    NO_EXPONENTIAL_TAIL = "no-exponential-tail", Kind.OTHER_LIMIT
+    OTHER_MARGIN = "other-margin", Kind.OTHER_LIMIT
+    WEIGHT_DECAY = "weight-decay", Kind.OTHER_LIMIT
+    UNKNOWN_LIMIT = "unknown-limit", Kind.OTHER_LIMIT
+    OTHER_NORM = "other-norm", Kind.OTHER_LIMIT
+    EPSILON = "epsilon", Kind.OTHER_LIMIT
+    SQUARES_UNDERFLOW = "squares-underflow", Kind.OTHER_LIMIT
+    GRADIENT_OF_ZERO = "gradient-of-zero", Kind.OBSTACLE
+    GRADIENT_OF_ROUNDING_ERRORS = "gradient-of-rounding-errors", Kind.OBSTACLE
+    DEFAULT_EPSILON = "default-epsilon", Kind.OBSTACLE
+    ADAMS_MEMORY = "adams-memory", Kind.OBSTACLE
+    LOGARITHMIC_RATE = "logarithmic-rate", Kind.RATE
+    CONSTANT_RATE = "constant-rate", Kind.RATE
+    LEADING_PART = "leading-part", Kind.ABOUT
+    LEADING_PART_WITHOUT_THEOREM = "leading-part-without-theorem", Kind.ABOUT
+    ACROSS_KINKS = "across-kinks", Kind.DETAIL
+    STOPPED = "stopped", Kind.DETAIL
+    LAYER = "layer", Kind.DETAIL
+    ONE_MORE_UNIT = "one-more-unit", Kind.DETAIL
+    AT_OPTIMUM = "at-optimum", Kind.DETAIL
+    ABOVE_OPTIMUM = "above-optimum", Kind.DETAIL
+    DEAD_UNITS = "dead-units", Kind.DETAIL
+    MODULE_MISCLASSIFIES = "module-misclassifies", Kind.DETAIL
+    DEGREE_0 = "degree-0", Kind.DETAIL
+    HALF_PRECISION = "half-precision", Kind.DETAIL
+    LOSS_NOT_CHECKED = "loss-not-checked", Kind.CAVEAT
+    TRAINING_MODE = "training-mode", Kind.CAVEAT
+    DROPOUT = "dropout", Kind.CAVEAT
+    GRADIENT_HOOKS = "gradient-hooks", Kind.CAVEAT
+    NOT_IN_OPTIMIZER = "not-in-optimizer", Kind.CAVEAT
+    NO_GRADIENT = "no-gradient", Kind.CAVEAT
+    LIMIT = "limit", Kind.WHICH_NORM
+    MARGIN_AND_GAP = "margin-and-gap", Kind.WHICH_NORM
+    MARGIN = "margin", Kind.WHICH_NORM
+    NO_GAP_NEAR_ZERO = "no-gap-near-zero", Kind.WHICH_NORM
+    GRADIENT_DESCENT_IS_FAR = "gradient-descent-is-far", Kind.WHICH_NORM
+    SEVERAL_NEAR_ZERO = "several-near-zero", Kind.WHICH_NORM
+    WITHIN_NOISE = "within-noise", Kind.WHICH_NORM
+    BOUNDS_OVERLAP = "bounds-overlap", Kind.WHICH_NORM
+    MARGIN_WITHOUT_GAP = "margin-without-gap", Kind.WHICH_NORM
+    SEVERAL_FAVOURED = "several-favoured", Kind.WHICH_NORM
+    REFERENCE_IS_AHEAD = "reference-is-ahead", Kind.WHICH_NORM
+    RIVAL = "rival", Kind.WHICH_NORM
+    ONE_REFERENCE = "one-reference", Kind.WHICH_NORM
+    REFERENCE_IS_BEHIND = "reference-is-behind", Kind.WHICH_NORM
+
+    @property
+    def blocks(self) -> bool:
+        """Whether further training as before does not lead to the limit that is measured."""
+        return self.kind in (Kind.OTHER_LIMIT, Kind.OBSTACLE)
+
+    @property
+    def warns(self) -> bool:
+        """Whether users are warned: the limit is another one, or the numbers mean less."""
+        return self.kind in (Kind.OTHER_LIMIT, Kind.CAVEAT)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact about a module or its training.
+
+    Attributes
+    ----------
+    code : Code
+        What was found.
+    value : float
+        Its number; nan where there is none.
+    names : tuple of str
+        Parameters, parts of the module or norms that it is about.
+    details : mapping from str to object
+        What else its sentence in words.toml has places for.
+
+    Examples
+    --------
+    >>> found = Finding(Code.LAYER, 0.25, ("0.weight",))
+    >>> print(found)
+    Largest per-layer KKT gap: 25 %, of '0.weight'.
+    """
+
+    code: Code
+    value: float = math.nan
+    names: tuple[str, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    def _sentence(self, part: str) -> str:
+        sentence: str = WORDS[self.code].get(part, "")
+        return sentence.format(
+            value=self.value,
+            share=percent(self.value, space=" "),
+            names=listed(self.names),
+            **self.details,
+        )
+
+    @property
+    def found(self) -> str:
+        """What was found, with its number, in a sentence."""
+        return self._sentence("found")
+
+    @property
+    def why(self) -> str:
+        """Why it matters; empty where the finding says so itself."""
+        return self._sentence("why")
+
+    @property
+    def cure(self) -> str:
+        """What to do; empty where there is nothing to do."""
+        return self._sentence("cure")
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.found, self.why, self.cure)))
+
+
+@dataclass(frozen=True)
+class GapBounds:
+    """Bounds on a KKT gap.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The gap of the best multipliers is between them, in [0, 1].
+    stopped : bool
+        Whether the search for them was stopped by ``max_seconds``.
+    """
+
+    lower: float
+    upper: float
+    stopped: bool = False
+
+    @property
+    def margin_fraction(self) -> tuple[float, float]:
+        """Bounds on sqrt(1 - gap): of a linear module, its margin over the maximum."""
+        return math.sqrt(1.0 - self.upper), math.sqrt(1.0 - self.lower)
+
+    def __str__(self) -> str:
+        return percent_bounds(self.lower, self.upper)
+
+
+def warn(findings: Iterable[Finding], stacklevel: int) -> None:
+    """Warn of the findings that make a number mean less."""
+    for finding in findings:
+        if finding.code.warns:
+            warnings.warn(str(finding), DiagnosisWarning, stacklevel=stacklevel + 1)

@@ -1,0 +1,294 @@
+r"""By which numbers a norm is named whose margin a training maximised, or why none is.
+
+theta is the module at smallest margin 1, L its degree. In each norm a
+
+    gap_a    = 1 - (optimum_a / ||theta||_a)^2,    optimum_a = min ||w||_a s.t. J w >= L,
+    margin_a = (smallest margin) / ||theta||_a^L    of the module as it is.
+
+**Only a gap of 0 compares across norms.** A gap is the distance to a KKT point in units of its own
+norm. Between two norms of R^P there is a factor of up to sqrt(P) (l2, linf), so a direction that is
+nearly optimal in linf may lack a factor of several in l2. Of two gaps that are both far from 0 the
+smaller one is no evidence.
+
+**A factor within one norm compares.** The optimum over all parameters does not depend on the
+training, so between two trainings of one architecture margin_a changes by the same factor as its
+fraction of that optimum: steepest descent in norm a raises margin_a, and often lowers the others.
+
+A norm is named by the first of three rules that applies:
+
+1. "limit": the gap in it is near 0, by its upper bound, and clearly above that in all others, by
+   their lower bounds.
+2. "margin and gap": it is the only norm in which the gap is below that of the reference trainings,
+   by bounds that do not overlap, and the margin above theirs.
+3. "margin": it is the only norm in which the margin is above that of the references. In all others
+   the margin is below theirs, or rose by far less: by a factor whose logarithm, and that of 1.01^L,
+   is at most a tenth. This is no evidence of the distance to a limit. It needs a module that was
+   trained at least as far as the references: while gradient descent goes on, the margin in l2
+   rises, and may fall in another norm, so that an earlier state seems to prefer that norm.
+
+**Noise.** Two trainings by one optimizer from two seeds differ in each norm's margin, too, by a
+factor which several references show: with margins m_1, ..., m_R in a norm
+
+    factor = margin_a / (m_1 ... m_R)^(1/R),    spread = max m_r / min m_r,
+
+and the margin rose where factor >= 1.1 and factor > spread, and fell where 1 / factor does so. With
+one reference the spread is unknown, which is one of the findings.
+
+**Rivals.** A margin that did not rise in a norm is no evidence against that norm if the reference
+may be near a limit in it, too: (1 - gap)^(-L/2), by which it can rise, is by the gap's lower bound
+less than the root of the largest factor. Nor is it against the norm of a known optimizer in which
+the reference is nearer to a limit than the module is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from implicit_bias.diagnosis.findings import (
+    GRADIENT_DESCENTS,
+    Code,
+    Finding,
+    GapBounds,
+    Thresholds,
+)
+
+Evidence = Literal["limit", "margin and gap", "margin", "none"]
+
+
+@dataclass(frozen=True)
+class NormRow:
+    """A module, and references, in one norm.
+
+    Attributes
+    ----------
+    norm : str
+        Its name.
+    gap : GapBounds
+        Bounds on the KKT gap.
+    margin : float
+        Smallest margin over ||theta||^L.
+    reference_gap : GapBounds or None
+        Bounds on the smallest gap of a reference; None without one.
+    reference_margin : float
+        Geometric mean of the references' margins; nan without one.
+    spread : float
+        The largest margin of a reference over the smallest one; nan with less than two, of which
+        the noise is unknown.
+    same : tuple of str
+        Norms of the table that are the same one of parameters of these shapes: spectral and l2 of a
+        vector.
+    risen : float
+        A margin has risen if it is at least this many times the references', and above their
+        spread.
+    fallen : float
+        A gap has fallen if it is below the references' by this fraction, not by what any training
+        changes.
+
+    Examples
+    --------
+    >>> row = NormRow("linf", GapBounds(0.5, 0.5), 1.3, GapBounds(0.9, 0.9), 1.0, spread=1.2)
+    >>> row.factor, row.rose, row.favoured
+    (1.3, True, True)
+    """
+
+    norm: str
+    gap: GapBounds
+    margin: float
+    reference_gap: GapBounds | None = None
+    reference_margin: float = math.nan
+    spread: float = math.nan
+    same: tuple[str, ...] = ()
+    risen: float = 1.1
+    fallen: float = 0.05
+
+    @property
+    def factor(self) -> float:
+        """Margin over the references'; nan without one."""
+        return self.margin / self.reference_margin
+
+    @property
+    def rose(self) -> bool:
+        """Whether the margin is above that of the references by more than the noise."""
+        return self._is_beyond_noise(self.factor)
+
+    @property
+    def fell(self) -> bool:
+        """Whether it is below that of the references by more than the noise."""
+        return self._is_beyond_noise(1.0 / self.factor)
+
+    def _is_beyond_noise(self, factor: float) -> bool:
+        # Comparisons with an unknown spread, which is nan, are false.
+        return factor >= self.risen and not factor <= self.spread
+
+    @property
+    def favoured(self) -> bool | None:
+        """Whether the training was towards this norm; None where bounds overlap.
+
+        It was where the margin rose, and the gap is below that of each reference.
+        """
+        if self.reference_gap is None or not self.rose:
+            return False
+        if self.gap.upper < (1.0 - self.fallen) * self.reference_gap.lower:
+            return True
+        if self.gap.lower >= (1.0 - self.fallen) * self.reference_gap.upper:
+            return False
+        return None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a search was stopped by ``max_seconds``."""
+        return self.gap.stopped or (self.reference_gap is not None and self.reference_gap.stopped)
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The norm that is named (None for none), the rule that names it, and why."""
+
+    best: str | None
+    evidence: Evidence
+    why: Finding
+
+
+@dataclass(frozen=True)
+class NormTable:
+    """A module, and references, in several norms, with the rules of this file's head.
+
+    Attributes
+    ----------
+    rows : sequence of NormRow
+        A row for each norm.
+    own : str
+        The norm of the optimizer; empty without one.
+    reached : sequence of float
+        Smallest margins of the module and of each reference.
+    degree : float
+        L.
+    dwarfs : float
+        A margin rose by far less than another one where the logarithm of its factor is at most
+        this part of the other's ...
+    next_to_1 : float
+        ... as is that of this number for each unit of the degree: margins are over the power L of
+        the norm.
+    as_far : float
+        Of two trainings the smallest margins are alike if neither is above this times the other.
+    """
+
+    rows: Sequence[NormRow]
+    own: str
+    reached: Sequence[float]
+    degree: float
+    dwarfs: float = 10.0
+    next_to_1: float = 1.01
+    as_far: float = 1.1
+
+    def conclude(self) -> Conclusion:
+        """Name the norm whose margin was maximised, or say why none can be named."""
+        # Rule 1.
+        nearest = min(self.rows, key=lambda row: row.gap.upper)
+        gap = nearest.gap.upper
+        near = gap <= Thresholds.near
+        also = [
+            row.norm
+            for row in self._others(nearest)
+            if gap > Thresholds.clearly_below * row.gap.lower
+        ]
+        if near and not also:
+            why = self._finding(Code.LIMIT, nearest, gap)
+            return Conclusion(nearest.norm, "limit", why)
+        if nearest.reference_gap is None:
+            if near:
+                why = self._finding(Code.SEVERAL_NEAR_ZERO, nearest, gap, also)
+            elif self.own in GRADIENT_DESCENTS:
+                why = self._finding(Code.GRADIENT_DESCENT_IS_FAR, nearest, gap)
+            else:
+                why = self._finding(Code.NO_GAP_NEAR_ZERO, nearest, gap)
+            return Conclusion(None, "none", why)
+
+        # Rule 2, and rule 3 where that names no norm.
+        beside = self._by_margin_and_gap()
+        if beside.best is not None:
+            return beside
+        return self._by_margin() or beside
+
+    def _by_margin_and_gap(self) -> Conclusion:
+        """Name the only norm in which the margin rose and the gap fell beside the references."""
+        favoured = [row for row in self.rows if row.favoured]
+        overlapping = [row.norm for row in self.rows if row.favoured is None]
+        names = list[str]()
+        if overlapping:
+            code = Code.BOUNDS_OVERLAP
+            names = overlapping
+        elif not any(row.rose for row in self.rows):
+            code = Code.WITHIN_NOISE
+        elif not favoured:
+            code = Code.MARGIN_WITHOUT_GAP
+        elif any(row.norm not in favoured[0].same for row in favoured[1:]):
+            code = Code.SEVERAL_FAVOURED
+            names = [row.norm for row in favoured]
+        else:
+            return self._unless_rival(favoured[0], "margin and gap", Code.MARGIN_AND_GAP)
+        most = self._most_risen()
+        return Conclusion(None, "none", self._finding(code, most, most.factor, names))
+
+    def _by_margin(self) -> Conclusion | None:
+        """Name the norm whose margin rose where all others fell or rose by far less, if any."""
+        most = self._most_risen()
+        others = self._others(most)
+        if not most.rose or not others:
+            return None
+        all_fell = all(row.fell for row in others)
+        # A factor within the noise may be as large as the noise. It is unknown of one reference.
+        noise = 1.0
+        if not math.isnan(most.spread):
+            noise = max(row.spread for row in others)
+        largest = noise * max(row.factor for row in others)
+        dwarfed = max(largest, self.next_to_1**self.degree) <= most.factor ** (1.0 / self.dwarfs)
+        if not (all_fell or dwarfed):
+            return None
+        if self.as_far * self.reached[0] < max(self.reached[1:]):
+            why = self._finding(Code.REFERENCE_IS_AHEAD, most, most.factor)
+            return Conclusion(None, "none", why)
+        return self._unless_rival(most, "margin", Code.MARGIN)
+
+    def _unless_rival(self, named: NormRow, evidence: Evidence, code: Code) -> Conclusion:
+        """Name a norm, unless the references may be near a limit in another one."""
+        for row in self._others(named):
+            assert row.reference_gap is not None
+            # factor^(1/2) > (1 - gap)^(-L/2), by which the reference's margin can rise.
+            at_limit = named.factor * (1.0 - row.reference_gap.lower) ** self.degree > 1.0
+            behind = row.norm == self.own and row.reference_gap.upper < row.gap.lower
+            if (at_limit and not row.fell) or behind:
+                why = self._finding(Code.RIVAL, named, named.factor, [row.norm])
+                return Conclusion(None, "none", why)
+        return Conclusion(named.norm, evidence, self._finding(code, named, named.factor))
+
+    def _most_risen(self) -> NormRow:
+        return max(self.rows, key=lambda row: row.factor)
+
+    def _others(self, row: NormRow) -> list[NormRow]:
+        """Norms that compete with one: not those that are the same on these parameters."""
+        return [each for each in self.rows if each is not row and each.norm not in row.same]
+
+    def _finding(
+        self, code: Code, row: NormRow, value: float, names: Sequence[str] = ()
+    ) -> Finding:
+        details = {"norm": row.norm, "reached": self.reached[0]}
+        return Finding(code, value, tuple(names), details)
+
+    def caveats(self, evidence: Evidence) -> list[Finding]:
+        """Say what the references lack: others of them, steps, or time for the search."""
+        found = list[Finding]()
+        references = self.reached[1:]
+        if len(references) == 1:
+            found.append(Finding(Code.ONE_REFERENCE))
+        if references and evidence != "margin":
+            least = min(references)
+            if self.reached[0] > self.as_far * least:
+                details = {"reached": self.reached[0]}
+                found.append(Finding(Code.REFERENCE_IS_BEHIND, least, details=details))
+        if any(row.stopped for row in self.rows):
+            found.append(Finding(Code.STOPPED))
+        return found

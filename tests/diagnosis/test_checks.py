@@ -1,0 +1,101 @@
+"""What makes the numbers of a diagnosis mean less is a finding that warns."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from diagnosis.asking import D, X, codes, finding, quiet, relu, single
+from example_modules import Computed, frozen, layers, linear, own_labels, scale_weights, seeded
+from implicit_bias import DiagnosisWarning, diagnose
+from implicit_bias.diagnosis import Code
+
+
+def test_parameters_without_gradient_do_not_count() -> None:
+    """Here the weights of a hard gate."""
+    module = Computed(
+        lambda m, x: m.last((x @ m.gate.T > 0).to(x) * m.first(x)),
+        gate=torch.empty(8, D),
+        first=linear(D, 8),
+        last=linear(8),
+    )
+    labels = own_labels(seeded(module, 1), X)
+    with pytest.warns(DiagnosisWarning, match="'gate'"):
+        found = diagnose(module, X, labels)
+    assert found.excluded == finding(found, Code.NO_GRADIENT).names == ("gate",)
+    frozen(module, "gate")
+    with warnings.catch_warnings(action="error"):
+        expected = diagnose(module, X, labels)
+    assert found.gap == pytest.approx(expected.gap, rel=1e-9)
+    assert found.normalised_margin == pytest.approx(expected.normalised_margin)
+    assert expected.excluded == expected.warnings == ()
+
+
+def test_hooks_of_a_parameter_are_named() -> None:
+    module = single()
+    parameter: Any = next(module.parameters())
+    parameter.register_hook(torch.zeros_like)
+    assert finding(quiet(module), Code.GRADIENT_HOOKS).names == ("weight",)
+
+
+def test_training_mode_is_named_and_kept() -> None:
+    module = seeded(nn.Sequential(linear(D, 6), nn.Dropout(0.5), nn.ReLU(), linear(6)), 1)
+    expected = quiet(module).gap
+    labels = own_labels(module, X)
+    module.train()
+    module.get_submodule("2").eval()  # a part in another mode
+    state = torch.get_rng_state()
+    found = quiet(module, labels=labels)
+    assert Code.TRAINING_MODE in codes(found)
+    assert finding(found, Code.DROPOUT).names == ("1",)
+    assert len(found.warnings) == 2
+    assert found.gap == expected
+    assert [part.training for part in module.modules()] == [True, True, True, False, True]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_modes_without_effect_are_no_finding() -> None:
+    module = relu().train()
+    assert quiet(module).warnings == ()
+    assert module.training
+
+
+def test_directions_of_weight_normalisation_are_named() -> None:
+    module = seeded(layers(D, 4, 1), 2)
+    nn.utils.parametrizations.weight_norm(module.get_submodule("0"))
+    found = finding(quiet(module), Code.DEGREE_0)
+    assert found.names == ("0.parametrizations.weight.original1",)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_of_half_precision_are_named(dtype: torch.dtype) -> None:
+    module = single()
+    labels = own_labels(module, X)
+    assert Code.HALF_PRECISION not in codes(quiet(module))
+    found = finding(quiet(module.to(dtype), labels=labels), Code.HALF_PRECISION)
+    assert found.value == torch.finfo(dtype).eps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_weights_of_any_scale(scale: float) -> None:
+    module = seeded(layers(D, 7, 1, between=None), 1)
+    expected = quiet(module).gap
+    assert quiet(scale_weights(module, scale)).gap == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_a_module_that_branches_on_its_data_is_measured_without_single_gradients() -> None:
+    def branching(m: Any, x: Tensor) -> Any:
+        if x.sum() > 0:
+            return m.first(x)
+        return m.first(x)
+
+    module = seeded(Computed(branching, first=linear(D)), 1)
+    found = quiet(module, norm="linf")
+    expected = quiet(single(), norm="linf")
+    assert (found.method, expected.method) == ("level method", "exact")
+    assert found.gap_lower - 1e-9 <= expected.gap <= found.gap + 1e-9
+    assert found.gap == pytest.approx(expected.gap, abs=1e-3)

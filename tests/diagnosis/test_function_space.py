@@ -1,0 +1,177 @@
+"""A module's predictor beside the certified optimum of its own norm."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cases import clusters
+from diagnosis.asking import finding
+from example_modules import Computed, known, layers, of, own_labels, set_weights
+from implicit_bias import Diagnosis, MarginProblem, diagnose, max_margin, solve
+from implicit_bias.base.validation import Array
+from implicit_bias.diagnosis import Code
+from implicit_bias.diagnosis.function_space import FourierL1, FunctionSpace, in_function_space
+from implicit_bias.modules.subject import Subject, margins_of
+from implicit_bias.networks import GLN
+from implicit_bias.norms import LInf, Spectral
+from implicit_bias.norms.tensors import ComposedNorm, as_parameter_norm
+from implicit_bias.problem.gating import HyperplaneContexts, dense
+
+
+def cloud(classes: int = 2) -> tuple[Array, Any]:
+    return clusters(12, 4, classes, spread=0.2, seed=0)
+
+
+@pytest.mark.every(5)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("norm", ["l2", "l1", "linf", "spectral"])
+def test_the_excess_of_a_linear_classifier(classes: int, norm: str) -> None:
+    X, y = cloud(classes)
+    if classes == 2:
+        w = solve(max_margin(X, 2.0 * y - 1.0)).coef[0] / 2
+        W = np.stack([-w, w])
+    else:
+        W = solve(max_margin(X, y)).coef[:, 0]
+    W = W + 0.02 * np.abs(W).max() * np.random.default_rng(1).normal(size=W.shape)
+    found = diagnose(of(W), X, y, norm=norm)
+    space = known(found.function_space)
+    certificate = known(space.certificate)
+    assert space.value == pytest.approx(found.parameter_norm)
+    # the parameters are the predictor, so the gap is that of the certified optimum
+    optimum = found.parameter_norm * np.sqrt(1 - found.gap)
+    assert certificate.lower <= optimum * (1 + 1e-6)
+    assert certificate.upper >= optimum * (1 - 1e-6)
+    assert space.excess == pytest.approx((1 - found.gap) ** -0.5 - 1, rel=1e-4)
+
+
+def powers(power: int, made: Callable[[Tensor], Tensor] = Tensor.clone) -> nn.Module:
+    """<u^p - v^p, x>, or what is made of the predictor."""
+    u, v = torch.tensor([[1.0, 2.0, 0.5, 1.0], [0.2, 0.1, 0.7, 0.3]]).double()
+    return Computed(lambda m, x: x @ made(m.u**power - m.v**power), u=u, v=v).eval()
+
+
+def own(module: nn.Module, X: Array) -> Diagnosis:
+    return diagnose(module, X, own_labels(module, torch.tensor(X)))
+
+
+def space_of(module: nn.Module, X: Array, y: Any, norm: Any) -> FunctionSpace:
+    subject = Subject.of(margins_of(module.eval(), torch.tensor(X), torch.tensor(y)))
+    return known(in_function_space(subject.at_margin_1(as_parameter_norm(norm))))
+
+
+def deep_linear(*sizes: int) -> nn.Sequential:
+    torch.manual_seed(0)
+    return layers(*sizes, between=None).double()
+
+
+@pytest.mark.parametrize("inner", [(3,), (3, 3)])
+def test_deep_linear_networks_in_spectral_geometry(inner: tuple[int, ...]) -> None:
+    """Spectral descent brings the product towards the largest spectral margin, at any depth."""
+    X, y = cloud(3)
+    inputs, own = torch.tensor(X), torch.eye(3, dtype=torch.bool)[y]
+    module = deep_linear(4, *inner, 3)
+    for step in range(1, 301):
+        module.zero_grad()
+        outputs = module(inputs)
+        (outputs - outputs[own][:, None])[~own].logsumexp(0).backward()
+        for weight in module.parameters():
+            U, _, Vt = torch.linalg.svd(known(weight.grad), full_matrices=False)
+            weight.data -= 0.1 / step**0.5 * U @ Vt
+    space = space_of(module, X, y, "spectral")
+    optimum = solve(max_margin(X, y, "spectral")).certificate
+    assert (space.family, space.norm, space.obstacle) == ("deep linear", "spectral", "")
+    assert known(space.certificate).lower == pytest.approx(optimum.lower, rel=1e-5)
+    assert -1e-9 <= space.excess < 0.3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "geometry", "expected", "convex"),
+    [
+        ((4, 3, 3), ComposedNorm(Spectral(), LInf(), scale={"0": 3.0}), "spectral", True),
+        ((4, 3, 3), "nuclear", "Schatten 0.5", False),
+        ((4, 3, 3, 3), "l2", "Schatten 0.667", False),
+        ((4, 3, 1), "spectral", "l2", True),
+        ((4, 3, 1), "nuclear", "l2", True),
+    ],
+)
+def test_the_norm_of_a_deep_linear_network(
+    sizes: tuple[int, ...], geometry: Any, expected: str, convex: bool
+) -> None:
+    X, module = np.random.default_rng(3).normal(size=(40, 4)), deep_linear(*sizes)
+    space = space_of(module, X, own_labels(module, torch.tensor(X)), geometry)
+    assert (space.family, space.norm) == ("deep linear", expected)
+    assert (space.certificate is not None) == convex
+    assert not space.excess < 0
+
+
+def test_a_deep_linear_network_that_is_too_narrow_is_told() -> None:
+    """Two hidden units tell four classes apart, though an optimum may have rank three."""
+    rng = np.random.default_rng(3)
+    X, module = (
+        rng.normal(size=(40, 4)),
+        of(rng.normal(size=(2, 4)), np.vstack([np.eye(2), -np.eye(2)])),
+    )
+    space = space_of(module, X, own_labels(module, torch.tensor(X)), "spectral")
+    assert "2 hidden units" in space.obstacle
+    assert space.excess > 0
+
+
+def test_a_class_without_samples_leaves_no_optimum() -> None:
+    X, y = cloud(2)
+    w = solve(max_margin(X, 2.0 * y - 1.0)).coef[0] / 2
+    space = space_of(of(np.stack([-w, w, 0 * w, 0 * w])), X, y, "spectral")
+    assert space.certificate is None
+    assert "has no samples" in space.obstacle
+
+
+def test_quasi_norms_are_named_and_have_no_optimum() -> None:
+    space = known(own(powers(3), cloud()[0]).function_space)
+    assert (space.family, space.norm) == ("diagonal", "l_0.667")
+    assert space.certificate is None
+    assert "not convex" in space.obstacle
+    assert np.isnan(space.excess)
+
+
+def test_what_only_looks_like_a_family_is_not_recognised() -> None:
+    X = cloud()[0]
+    for module in (powers(2, torch.abs), of(np.eye(4), np.ones((1, 4)), between=nn.ReLU)):
+        assert own(module, X).function_space is None
+
+
+@pytest.mark.parametrize("trained", [True, False], ids=["all", "first layer"])
+def test_the_excess_of_a_gated_network_and_its_dead_units(trained: bool) -> None:
+    """The optimum without one unit is a KKT point where that is 0, but not the optimum."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 6))
+    y = np.where(rng.random(20) > 0.5, 1.0, -1.0)
+    network = GLN([HyperplaneContexts.random(X, 6, 1, random_state=0)], seed=1)
+    network.readout.requires_grad_(trained)
+    problem = network.architecture().problem(X, y)
+    solution = solve(problem)
+    victim = int(np.flatnonzero(solution.active)[0])
+    gates = dense(problem.gates) * (problem.groups != victim)
+    without = solve(MarginProblem(X, y, gates, problem.groups), tol=1e-10)
+    set_weights(network, without.coef)
+    found = diagnose(network.eval(), network.prepare(X), y)
+    space = known(found.function_space)
+    expected = without.certificate.upper / solution.certificate.lower - 1
+    assert space.excess == pytest.approx(expected, rel=1e-4)
+    assert space.dead_units >= 1
+    assert found.degree == (2.0 if trained else 1.0)
+    assert found.gap < 1e-6
+    assert finding(found, Code.ABOVE_OPTIMUM).value == space.excess
+    assert finding(found, Code.DEAD_UNITS).value == space.dead_units
+    assert found.findings[0].code is Code.KKT_POINT
+
+
+def test_the_norm_of_the_fourier_transform() -> None:
+    rng = np.random.default_rng(0)
+    beta, V, norm = rng.normal(size=5), rng.normal(size=5), FourierL1()
+    assert norm.value(beta) == pytest.approx(np.abs(np.fft.fft(beta)).sum())
+    assert beta @ V <= norm.value(beta) * norm.dual(V)
+    solution = solve(max_margin(V[None], np.ones(1), norm))
+    assert solution.certificate.upper == pytest.approx(1 / norm.dual(V))

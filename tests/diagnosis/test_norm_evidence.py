@@ -1,0 +1,143 @@
+"""A norm is named by three rules on a table of gaps and margins, here on tables made by hand."""
+
+import math
+from itertools import product
+
+import pytest
+
+from implicit_bias.diagnosis import Code, GapBounds, NormRow
+from implicit_bias.diagnosis.norm_evidence import NormTable
+
+LOW, MIDDLE, HIGH = (GapBounds(gap, gap) for gap in (0.2, 0.5, 0.9))
+WIDE = GapBounds(0.2, 0.9)
+
+
+def favoured_by_definition(row: NormRow) -> bool | None:
+    """Try all gaps that the bounds allow, of the module and of the nearest reference."""
+    factor = row.margin / row.reference_margin
+    risen = factor >= 1.1 and (math.isnan(row.spread) or factor > row.spread)
+    if row.reference_gap is None or not risen:
+        return False
+    below = {
+        gap < 0.95 * theirs
+        for gap in (row.gap.lower, row.gap.upper)
+        for theirs in (row.reference_gap.lower, row.reference_gap.upper)
+    }
+    return below.pop() if len(below) == 1 else None
+
+
+@pytest.mark.parametrize("ours", [LOW, MIDDLE, HIGH, WIDE, GapBounds(0.0, 0.475)])
+def test_the_truth_table_of_favoured(ours: GapBounds) -> None:
+    factors = [0.5, 1.0, 1.01, 1.0999, 1.1, 1.2, 1.3, 1.3001, 2.0, 2.5]
+    spreads = [math.nan, 1.0, 1.05, 1.3, 2.0]
+    references = [None, LOW, MIDDLE, HIGH, WIDE, GapBounds(0.0, 0.0)]
+    for theirs, factor, spread in product(references, factors, spreads):
+        row = NormRow("linf", ours, factor, theirs, 1.0, spread)
+        assert row.favoured is favoured_by_definition(row), row
+
+
+@pytest.mark.parametrize(
+    ("factor", "spread", "rose", "fell"),
+    [
+        (1.1, math.nan, True, False),
+        (1.0999, math.nan, False, False),
+        (1.2, 1.2, False, False),
+        (1.2001, 1.2, True, False),
+        (1 / 1.0999, math.nan, False, False),
+        (1 / 1.1001, math.nan, False, True),
+        (0.8, 1.25, False, False),
+        (0.8, 1.2, False, True),
+    ],
+)
+def test_a_factor_counts_from_1_1_on_and_above_the_spread(
+    factor: float, spread: float, rose: bool, fell: bool
+) -> None:
+    row = NormRow("l2", MIDDLE, factor, MIDDLE, 1.0, spread)
+    assert (row.rose, row.fell) == (rose, fell)
+
+
+def beside(
+    norm: str, gap: float, factor: float, theirs: float, *, width: float = 0.0, spread: float = 1.0
+) -> NormRow:
+    """Build a row from the upper ends of its gaps, whose bounds are so far apart."""
+    ours, reference = (GapBounds(each * (1.0 - width), each) for each in (gap, theirs))
+    return NormRow(norm, ours, factor, reference, 1.0, spread)
+
+
+@pytest.mark.parametrize(
+    ("rows", "best", "code"),
+    [
+        ([beside("l2", 0.1, 1.0, 0.9), beside("linf", 0.21, 1.0, 0.9)], "l2", Code.LIMIT),
+        # 0.1 is not at most half of 0.19, and 0.11 is not near
+        ([beside("l2", 0.1, 1.0, 0.9), beside("linf", 0.19, 1.0, 0.9)], None, Code.WITHIN_NOISE),
+        ([beside("l2", 0.11, 1.0, 0.9), beside("linf", 0.9, 1.0, 0.9)], None, Code.WITHIN_NOISE),
+        ([beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.9, 0.8, 0.9)], "l2", Code.MARGIN_AND_GAP),
+        (
+            [beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.5, 1.2, 0.9)],
+            *(None, Code.SEVERAL_FAVOURED),
+        ),
+        (
+            [beside("l2", 0.9, 1.2, 0.9), beside("linf", 0.9, 1.2, 0.9)],
+            *(None, Code.MARGIN_WITHOUT_GAP),
+        ),
+        (
+            [beside("l2", 0.5, 1.2, 0.6, width=0.5), beside("linf", 0.9, 1.05, 0.9)],
+            *(None, Code.BOUNDS_OVERLAP),
+        ),
+        # Rule 3: the other margin fell; or its logarithm, noise included, is a tenth at most.
+        ([beside("l2", 0.9, 2.0, 0.9), beside("linf", 0.9, 0.5, 0.9)], "l2", Code.MARGIN),
+        ([beside("l2", 0.9, 4.0, 0.9), beside("linf", 0.9, 1.14, 0.9)], "l2", Code.MARGIN),
+        (
+            [beside("l2", 0.9, 4.0, 0.9), beside("linf", 0.9, 1.15, 0.9)],
+            *(None, Code.MARGIN_WITHOUT_GAP),
+        ),
+        (
+            [beside("l2", 0.9, 4.0, 0.9), beside("linf", 0.9, 1.05, 0.9, spread=1.2)],
+            *(None, Code.MARGIN_WITHOUT_GAP),
+        ),
+        # In linf the reference's margin can rise by (1 - 0.1)^(-1/2) only, or by 0.4^(-1/2).
+        ([beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.5, 1.0, 0.1)], None, Code.RIVAL),
+        ([beside("l2", 0.5, 1.2, 0.9), beside("linf", 0.9, 1.0, 0.6)], "l2", Code.MARGIN_AND_GAP),
+    ],
+)
+def test_conclusions_by_hand(rows: list[NormRow], best: str | None, code: Code) -> None:
+    for order in (rows, rows[::-1]):
+        found = NormTable(order, "", [1.0, 1.0], 1.0).conclude()
+        assert (found.best, found.why.code) == (best, code)
+        assert (found.evidence == "none") == (best is None)
+
+
+def test_the_norm_of_the_optimizer_and_the_degree_count() -> None:
+    rows = [beside("l2", 0.9, 2.0, 0.9), beside("linf", 0.9, 0.5, 0.8)]
+    assert NormTable(rows, "linf", [1.0, 1.0], 1.0).conclude().why.names == ("linf",)
+    assert NormTable(rows, "l2", [1.0, 1.0], 1.0).conclude().best == "l2"
+    small = [beside("l2", 0.9, 1.15, 0.9), beside("linf", 0.9, 1.0, 0.9)]
+    assert NormTable(small, "", [1.0, 1.0], 1.0).conclude().best == "l2"
+    assert NormTable(small, "", [1.0, 1.0], 2.0).conclude().best is None  # 1.01^20 > 1.15
+
+
+def test_other_trainings_are_trained_as_far() -> None:
+    rows = [beside("l2", 0.9, 2.0, 0.9), beside("linf", 0.9, 0.5, 0.9)]
+    ahead = NormTable(rows, "", [1.0, 1.11], 1.0)
+    assert ahead.conclude().why.code is Code.REFERENCE_IS_AHEAD
+    assert NormTable(rows, "", [1.0, 1.09], 1.0).conclude().best == "l2"
+    assert [each.code for each in ahead.caveats("none")] == [Code.ONE_REFERENCE]
+    behind = NormTable(rows, "", [1.11, 1.2, 1.0], 1.0)
+    assert [(each.code, each.value) for each in behind.caveats("none")] == [
+        (Code.REFERENCE_IS_BEHIND, 1.0)
+    ]
+    assert behind.caveats("margin") == []
+
+
+def test_conclusions_without_a_reference() -> None:
+    near, also, far = (
+        NormRow(norm, GapBounds(gap, gap), 1.0)
+        for norm, gap in (("l2", 0.05), ("linf", 0.08), ("spectral", 0.5))
+    )
+    for rows, own, code in (
+        ([near, far], "", Code.LIMIT),
+        ([near, also], "", Code.SEVERAL_NEAR_ZERO),
+        ([far], "", Code.NO_GAP_NEAR_ZERO),
+        ([far], "l2", Code.GRADIENT_DESCENT_IS_FAR),
+    ):
+        assert NormTable(rows, own, [1.0], 1.0).conclude().why.code is code

@@ -1,0 +1,151 @@
+"""What a diagnosis says of its numbers: findings, three lines, a page and pictures."""
+
+import html
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cases import clusters
+from diagnosis.asking import codes, finding
+from diagnosis.test_diagnose import classes
+from example_modules import of, own_labels
+from implicit_bias import Diagnosis, diagnose, max_margin, solve
+from implicit_bias.base.wording import percent_bounds
+from implicit_bias.diagnosis import Code, Finding
+from implicit_bias.diagnosis.escape import Escape
+
+
+@cache
+def measured() -> Diagnosis:
+    """Diagnose a random ReLU network, which is near no KKT point."""
+    X, _ = clusters(12, 4, 3, spread=0.2, seed=0)
+    rng = np.random.default_rng(2)
+    module = of(rng.normal(size=(9, 4)), rng.normal(size=(3, 9)), between=nn.ReLU)
+    return diagnose(module, X, own_labels(module, torch.tensor(X)), norm="linf")
+
+
+def test_arrays_are_a_table_of_samples_and_classes() -> None:
+    found = measured()
+    labels = np.isinf(found.margins).argmax(axis=1)
+    assert found.margins.shape == found.multipliers.shape == (12, 3)
+    assert (np.isinf(found.margins).sum(axis=1) == 1).all()
+    assert not found.multipliers[np.arange(12), labels].any()
+    assert found.margins.min() == pytest.approx(1.0)
+    assert (found.multipliers[tuple(found.support.T)] > 0).all()
+    shares = found.multipliers.sum(axis=1) / found.multipliers.sum()
+    assert found.sample_shares == pytest.approx(shares)
+    assert [n for n, _, _ in found.largest_shares(2)] == np.argsort(-shares)[:2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code"),
+    [
+        ({"gap": 0.0009, "gap_lower": 0.0009}, Code.KKT_POINT),
+        ({"gap": 0.0011, "gap_lower": 0.0011}, Code.NEAR),
+        ({"gap": 0.1, "gap_lower": 0.1}, Code.NEAR),
+        ({"gap": 0.11, "gap_lower": 0.05}, Code.PERHAPS_NEAR),
+        ({"gap": 0.11, "gap_lower": 0.11}, Code.FAR),
+        ({"gap": 0.9, "gap_lower": 0.9, "gap_across_kinks": 0.05}, Code.NEAR),
+        ({"gap": 0.9, "gap_lower": 0.9, "gaps": {"l2": 0.1, "l1": 0.2}}, Code.OTHER_NORM_IS_NEARER),
+        ({"gap": 0.9, "gap_lower": 0.9, "gaps": {"l2": 0.11}}, Code.FAR),  # which is not near
+        ({"gap": 0.15, "gap_lower": 0.15, "gaps": {"l2": 0.09}}, Code.FAR),  # nor clearly nearer
+    ],
+)
+def test_where_a_module_stands(numbers: dict[str, Any], code: Code) -> None:
+    found = replace(measured(), **{"gap_across_kinks": 1.0, "gaps": {}, **numbers})
+    first = found.findings[0]
+    assert first.code is code
+    own = min(found.gap, found.gap_across_kinks)
+    other = code is Code.OTHER_NORM_IS_NEARER
+    assert first.value == (min(found.gaps.values()) if other else own)
+    assert found.verdict.startswith(first.found)
+    assert (Code.ACROSS_KINKS in codes(found)) == found.on_kinks == ("gap_across_kinks" in numbers)
+
+
+def test_a_verdict_is_three_lines_where_the_module_is_what_matters_and_what_to_do() -> None:
+    found = measured()
+    assert codes(found) == [Code.FAR, Code.LAYER, Code.CONSTANT_RATE]
+    layer = max(found.layers, key=lambda layer: layer.gap)
+    assert finding(found, Code.LAYER) == Finding(Code.LAYER, layer.gap, (layer.name,))
+    first, second, third = found.findings
+    assert str(found).splitlines() == [first.found, second.found, third.cure]
+    # What is in the way comes first, and each cure once.
+    aims = {"aim": "the loss over entries up to 2"}
+    decay = Finding(Code.WEIGHT_DECAY, 0.5, details=aims)
+    memory = Finding(Code.ADAMS_MEMORY, 0.05)
+    hooks = Finding(Code.GRADIENT_HOOKS, names=("0.weight",))
+    held = replace(found, checks=(decay, memory, decay, hooks))
+    assert codes(held)[:4] == [Code.FAR, *(each.code for each in (decay, memory, decay))]
+    assert held.advice.splitlines() == [decay.cure, memory.cure]
+    assert held.verdict.splitlines()[1:] == [decay.found, decay.cure]
+    assert held.warnings == (str(decay), str(decay), str(hooks))
+    # At a KKT point only another limit is in the way.
+    arrived = replace(held, gap=0.0, gap_lower=0.0)
+    assert arrived.advice == decay.cure
+    assert replace(found, gap=0.0, gap_lower=0.0).advice == ""
+    assert replace(found, method="stopped").findings[1].code is Code.STOPPED
+    unit = replace(arrived, escape=Escape(2.0, np.ones(4), True, 0.25, None))
+    assert unit.findings[1] == Finding(Code.ONE_MORE_UNIT, 0.25)
+    assert all(len(str(each).splitlines()) <= 3 for each in (found, held, arrived, unit))
+
+
+def test_the_geometry_of_sign_descent_is_recognised() -> None:
+    """A linear classifier at its limit, asked for in l2."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 200)) + 0.2 * np.sign(rng.normal(size=200))
+    y = np.ones(30)
+    module = of(solve(max_margin(X, y, "linf")).coef)
+    found = diagnose(module, X, y)
+    assert finding(found, Code.OTHER_NORM_IS_NEARER).details["other"] == "linf"
+    assert found.advice == found.findings[0].cure
+    assert diagnose(module, X, y, norm="linf").findings[0].code is Code.KKT_POINT
+
+
+def test_a_page_and_a_picture(tmp_path: Path) -> None:
+    found = measured()
+    page = found._repr_html_()
+    for text in (found.verdict, "0.weight", "2.weight", "gap in spectral"):
+        assert html.escape(text) in page
+    figure = found.plot()
+    assert [ax.get_xlim() for ax in figure.axes[1:]] == [(0, 1)] * 2
+    figure.savefig(tmp_path / "diagnosis.png")
+    assert len(replace(found, layers=()).plot().axes) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channels", [(), (1,), (3,)])
+def test_support_is_drawn_where_inputs_are_images(channels: tuple[int, ...]) -> None:
+    """Those of the largest shares first, as many as are asked for, or have one."""
+    inputs, y = classes()
+    module = of(solve(max_margin(inputs, y)).coef[:, 0])
+    found = diagnose(module, inputs, y)
+    images = torch.zeros(len(y), *channels, 2, 3)
+    for count, drawn in ((16, min(16, np.count_nonzero(found.sample_shares))), (2, 2)):
+        titles = [ax.get_title() for ax in found.plot_support(images, count).axes]
+        assert len([title for title in titles if title]) == drawn
+        assert titles[0].startswith(f"{found.sample_shares.argmax()}: ")
+    with pytest.raises(ValueError, match="images"):
+        found.plot_support()
+    pixels = torch.tensor(inputs)[:, None, None]
+    seen = diagnose(nn.Sequential(nn.Flatten(), module), pixels, y)
+    assert "data:image/png;base64," in seen._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ((0.863, 0.87), "between 86 and 87 %"),
+        ((0.0, 0.87), "at most 87 %"),
+        ((0.9999984, 1.0), "100 %"),
+        ((0.31, 0.31), "31 %"),
+        ((0.0, 0.0), "0 %"),
+    ],
+)
+def test_both_bounds_are_written(bounds: tuple[float, float], words: str) -> None:
+    assert percent_bounds(*bounds) == words

@@ -1,0 +1,259 @@
+"""What stands between a training and the limit that is measured: codes, numbers and cures."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from diagnosis.asking import X, codes, finding, quiet, relu, single
+from example_modules import linear, own_labels, scale_weights, seeded
+from implicit_bias import DiagnosisWarning, diagnose
+from implicit_bias.diagnosis import Code, Finding
+from implicit_bias.modules.optimizers import OptimizerError
+from implicit_bias.training.losses import MarginLoss, as_loss
+
+RATES = {Code.LOGARITHMIC_RATE, Code.CONSTANT_RATE}
+
+
+def of_margin(margin: float, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """Scale a network to a smallest margin; it is near no limit."""
+    module = relu()
+    smallest = float(module(X).detach().abs().min())  # its labels are its own
+    scale_weights(module, (margin / smallest) ** (1 / 3))
+    return module.to(dtype)
+
+
+# --- the loss's gradient -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("margin", "dtype", "code"),
+    [
+        (5.0, torch.float32, Code.LOGARITHMIC_RATE),
+        (200.0, torch.float32, Code.GRADIENT_OF_ZERO),
+        (200.0, torch.float64, Code.LOGARITHMIC_RATE),
+        (2000.0, torch.float64, Code.GRADIENT_OF_ZERO),
+    ],
+)
+def test_a_gradient_of_0_is_seen(margin: float, dtype: torch.dtype, code: Code) -> None:
+    module = of_margin(margin, dtype)
+    labels = own_labels(module, X.to(dtype))
+    with warnings.catch_warnings(action="error"):  # it changes no number, so it is no warning
+        found = diagnose(module, X.to(dtype), labels)
+    assert code in codes(found)
+    assert (code in RATES) == (not RATES.isdisjoint(codes(found)))
+    assert found.advice == finding(found, code).cure
+    if code is Code.GRADIENT_OF_ZERO:
+        assert finding(found, code).value == pytest.approx(margin, rel=1e-5)
+
+
+@pytest.mark.parametrize("leading", [False, True])
+@pytest.mark.parametrize(("margin", "dtype"), [(20.0, torch.float32), (40.0, torch.float64)])
+def test_a_gradient_of_rounding_errors_is_seen(
+    margin: float, dtype: torch.dtype, leading: bool
+) -> None:
+    """Cross-entropy computes p - 1: its gradient has another direction than the exact one."""
+    module = seeded(linear(X.shape[1], 3), 1)
+    labels = module(X).argmax(dim=1)
+    rivals = ~nn.functional.one_hot(labels, 3).bool()
+
+    def margins_of() -> torch.Tensor:
+        outputs = module(X)
+        return (outputs.gather(1, labels[:, None]) - outputs)[rivals]
+
+    scale_weights(module, margin / float(margins_of().detach().min()))
+    margins = margins_of()
+    exact = torch.autograd.grad(torch.logsumexp(-margins, 0), module.weight)[0]
+    module, inputs = module.to(dtype), X.to(dtype)
+    loss = nn.functional.cross_entropy(module(inputs), labels)
+    found = torch.autograd.grad(loss, module.weight)[0].double()
+    assert nn.functional.cosine_similarity(exact.ravel(), found.ravel(), dim=0) < 0.95
+    assert Code.GRADIENT_OF_ROUNDING_ERRORS in codes(
+        diagnose(module, inputs, labels, leading=leading)
+    )
+    precise = diagnose(module, inputs, labels, loss=as_loss("logistic"), leading=leading)
+    assert Code.LOGARITHMIC_RATE in codes(precise)
+
+
+def test_of_the_logarithm_of_a_loss_no_gradient_vanishes() -> None:
+    module = of_margin(2000.0)
+    adam = torch.optim.Adam(module.parameters(), eps=1e-8)
+
+    def log_loss(outputs: torch.Tensor, signs: torch.Tensor) -> torch.Tensor:
+        return torch.logsumexp(-signs * outputs.squeeze(-1), 0)
+
+    found = quiet(module, loss=log_loss, optimizer=adam)
+    assert found.warnings == ()
+    assert Code.CONSTANT_RATE in codes(found)
+
+
+# --- epsilon and memory --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_an_epsilon_above_the_gradients_is_a_warning(kind: Any) -> None:
+    module = of_margin(5.0)
+    large, small = (kind(module.parameters(), eps=e, weight_decay=0.0) for e in (1.0, 1e-30))
+    with pytest.warns(DiagnosisWarning, match="eps of 1 is above"):
+        found = diagnose(module, X, own_labels(module, X), optimizer=large)
+    assert Code.EPSILON in codes(found)
+    assert RATES.isdisjoint(codes(found))
+    by_default = quiet(of_margin(30.0), optimizer=kind)
+    assert Code.DEFAULT_EPSILON in codes(by_default)
+    assert by_default.warnings == ()  # it may not be the one that was used
+    found = quiet(module, optimizer=small)
+    assert found.warnings == ()
+    assert Code.CONSTANT_RATE in codes(found)
+    # No eps helps where gradients are 0, or their squares in single precision.
+    for underflowed in (of_margin(2000.0), *(of_margin(q, torch.float32) for q in (60.0, 200.0))):
+        inputs = X.to(next(underflowed.parameters()).dtype)
+        tiny = kind(underflowed.parameters(), eps=1e-30, weight_decay=0.0)
+        found = quiet(underflowed, inputs, optimizer=tiny)
+        assert Code.SQUARES_UNDERFLOW in codes(found)
+        assert "smaller eps" not in found.advice
+
+
+def test_gradients_that_shrank_faster_than_adam_forgets_are_seen() -> None:
+    module = of_margin(5.0)
+    parameters, signs = list(module.parameters()), torch.tensor(own_labels(module, X))
+    loss = nn.functional.soft_margin_loss(module(X)[:, 0], signs)
+    slopes = torch.autograd.grad(loss, parameters)
+
+    def stepped(*sizes: float) -> torch.optim.Optimizer:
+        optimizer = torch.optim.Adam(parameters, lr=1e-12, eps=1e-30)
+        for size in sizes:
+            for p, slope in zip(parameters, slopes, strict=True):
+                p.grad = size * slope
+            optimizer.step()
+        return optimizer
+
+    # Neither a gradient that changes sign, whose average is small, nor a summed loss has shrunk.
+    for sizes in ((), (1.0, -1.0) * 300, [100.0] * 50):
+        assert Code.CONSTANT_RATE in codes(quiet(module, optimizer=stepped(*sizes)))
+    found = quiet(module, optimizer=stepped(1e3, *[1.0] * 50))
+    # By definition: the average gradient over the root of the average square, both unbiased.
+    weights = [0.999**50 * 1e6 * 0.001, *(0.999 ** (50 - t) * 0.001 for t in range(1, 51))]
+    first = [0.9**50 * 1e3 * 0.1, *(0.9 ** (50 - t) * 0.1 for t in range(1, 51))]
+    expected = sum(first) / (1 - 0.9**51) / (sum(weights) / (1 - 0.999**51)) ** 0.5
+    assert finding(found, Code.ADAMS_MEMORY).value == pytest.approx(expected)
+    assert RATES.isdisjoint(codes(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Adam", "Muon"])
+def test_the_size_of_the_gradients_is_that_of_the_loss(name: str) -> None:
+    """An epsilon just above that of the gradient that autograd finds is seen, one below is not.
+
+    Muon divides by the norm of a matrix, which is larger than its entries.
+    """
+    module = of_margin(5.0)
+    signs = torch.tensor(own_labels(module, X))
+    loss = nn.functional.soft_margin_loss(module(X)[:, 0], signs)
+    slopes = torch.autograd.grad(loss, list(module.parameters()))
+    largest = max(float(g.norm() / (g.numel() ** 0.5 if name == "Adam" else 1)) for g in slopes)
+    for factor, seen in ((1.01, True), (0.99, False)):
+        kind = getattr(torch.optim, name)
+        optimizer = kind(module.parameters(), eps=factor * largest, weight_decay=0.0)
+        found = quiet(module, optimizer=optimizer)
+        assert (Code.EPSILON in codes(found)) == seen
+        if seen:
+            assert finding(found, Code.EPSILON).value == pytest.approx(largest)
+
+
+# --- the loss ------------------------------------------------------------------------------------
+
+
+def polynomial(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (1.0 + (outputs * (2 * target - 1))).clamp_min(1e-3).pow(-2).mean()
+
+
+def hinge(margins: torch.Tensor) -> torch.Tensor:
+    return (1 - margins).relu()
+
+
+POWER = MarginLoss("power", lambda q: -2.0 * (1.0 + (q + 20.0).clamp_min(0.0)).log())
+ZERO = MarginLoss("zero", lambda q: (1.0 - q).relu().log())
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "code"),
+    [
+        (3, nn.MSELoss(), Code.FINITE_MINIMISER),
+        (3, nn.BCEWithLogitsLoss(), Code.OTHER_MARGIN),
+        (1, polynomial, Code.NO_EXPONENTIAL_TAIL),
+        (1, POWER, Code.NO_EXPONENTIAL_TAIL),
+        (1, ZERO, Code.FINITE_MINIMISER),
+        (1, hinge, Code.LOSS_NOT_CHECKED),
+        (1, "exponential", None),
+        (1, nn.BCEWithLogitsLoss(), None),
+        (3, "cross_entropy", None),
+        (3, F.cross_entropy, None),
+    ],
+)
+def test_losses_that_are_not_exponential_like_are_named(
+    outputs: int, loss: Any, code: Code | None
+) -> None:
+    found = quiet(seeded(linear(X.shape[1], outputs), 1), loss=loss)
+    if code is None:
+        assert found.warnings == ()
+    else:
+        assert found.warnings == (str(finding(found, code)),)
+        assert RATES.isdisjoint(codes(found)) == code.blocks
+
+
+# --- the optimizer -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "norm"), [(torch.optim.SGD, "l2"), ("adam", "linf"), ("Muon", "spectral")]
+)
+def test_the_norm_of_an_optimizer(optimizer: object, norm: str) -> None:
+    module = single()
+    found = quiet(module, optimizer=optimizer)
+    assert (found.norm, found.warnings) == (norm, ())
+    other = quiet(module, norm="l1", optimizer=optimizer)
+    assert (other.norm, other.trained_by) == ("l1", "")
+    assert finding(other, Code.OTHER_NORM).details["own"] == norm
+
+
+def test_an_unknown_limit_needs_a_norm() -> None:
+    with pytest.raises(OptimizerError):
+        quiet(relu(), optimizer=torch.optim.Rprop)
+    found = quiet(relu(), optimizer=torch.optim.Rprop, norm="l2")
+    assert Code.UNKNOWN_LIMIT in codes(found)
+    assert found.advice == finding(found, Code.UNKNOWN_LIMIT).cure
+
+
+def test_weight_decay_and_parameters_that_the_optimizer_does_not_have() -> None:
+    module = relu()
+    first, *others = module.parameters()
+    found = quiet(module, optimizer=torch.optim.SGD([first], weight_decay=0.1))
+    assert found.excluded == ("2.weight", "4.weight")
+    assert finding(found, Code.NOT_IN_OPTIMIZER).names == found.excluded
+    assert found.degree == 1.0
+    assert finding(found, Code.WEIGHT_DECAY).value == 0.1
+    assert "weight_decay=0" in found.advice
+    assert quiet(module, optimizer=torch.optim.SGD([first, *others])).warnings == ()
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def test_every_code_has_a_sentence() -> None:
+    """With places for what is given where it is found, which the tests of findings fill."""
+    anything = {
+        name: 0.5
+        for name in (
+            *("norm", "gap", "family", "loss", "aim", "error", "optimizer", "own", "dtype", "eps"),
+            *("degree", "samples", "reached", "other", "descent"),
+        )
+    }
+    for code in Code:
+        lines = str(Finding(code, 0.5, ("a", "b"), anything)).splitlines()
+        assert 1 <= len(lines) <= 3
+        assert all("{" not in line for line in lines)
+        assert not (code.blocks and len(lines) < 2)
