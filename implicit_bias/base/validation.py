@@ -1,5 +1,6 @@
 """Checks of user input: every error names the cause and the cure."""
 
+import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -372,11 +373,22 @@ def torch_generator(seed: int) -> "torch.Generator":
 
 
 def check_choice(value: object, name: str, choices: Iterable[str], otherwise: str = "") -> None:
-    """Raise ValueError unless a value is one of some names; ``otherwise`` says what else may be."""
+    """Raise ValueError unless a value is one of some names, of which the nearest is suggested.
+
+    ``otherwise`` says what else may be.
+    """
     names = tuple(choices)
-    if not isinstance(value, str) or value not in names:
-        allowed = f"{', '.join(names)}{otherwise and f', or {otherwise}'}"
-        raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}")
+    if isinstance(value, str) and value in names:
+        return
+    allowed = ", ".join(names)
+    if otherwise:
+        allowed += f", or {otherwise}"
+    meant = ""
+    if isinstance(value, str):
+        near = difflib.get_close_matches(value, names, 1)
+        if near:
+            meant = f" (did you mean {near[0]!r}?)"
+    raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}{meant}")
 
 
 def as_features(X: ArrayLike, n_features: int, name: str = "X") -> Array:
