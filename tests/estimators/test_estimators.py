@@ -1,18 +1,12 @@
 """Classifiers: scikit-learn's contract, the failures a hard margin may have, and equivalences."""
 
-import inspect
 import pickle
-import re
-from decimal import Decimal
-from fractions import Fraction
 from functools import cache
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -95,12 +89,6 @@ def test_check_estimator(model: Any) -> None:
     check_estimator(model, on_skip=None, expected_failed_checks=failing)
 
 
-@pytest.mark.parametrize("model", DEFAULTS + NETWORKS, ids=repr)
-def test_every_parameter_is_documented_in_its_class(model: BinaryClassifier) -> None:
-    documented = set(re.findall(r"\w+", inspect.getdoc(type(model)) or ""))
-    assert set(model.get_params()) <= documented
-
-
 def test_parameters_by_position() -> None:
     assert ib.GLNSVC(7, 2, "l2", "zero").get_params()["threshold"] == "zero"
     assert ib.GatedReLUSVC(7, "random", False).get_params()["always_on"] is False
@@ -110,15 +98,6 @@ def test_parameters_by_position() -> None:
     assert ib.ReLUClassifier(7).n_units == 7
     with pytest.raises(TypeError, match="positional"):
         ib.ReLUClassifier(7, 100)
-
-
-def test_models_of_one_kind_share_their_defaults() -> None:
-    for models in (DEFAULTS[1:], NETWORKS):
-        shared = set.intersection(*(set(model.get_params()) for model in models))
-        defaults = [type(model)().get_params() for model in models]
-        assert all(
-            {k: one[k] for k in shared} == {k: defaults[0][k] for k in shared} for one in defaults
-        )
 
 
 def test_a_gln_keeps_checkpoints_and_a_relu_network_has_one_rule() -> None:
@@ -218,34 +197,6 @@ def test_one_always_on_unit_is_the_linear_svm() -> None:
         gated.decision_function(blobs.X), linear.decision_function(blobs.X), atol=DECISION_ATOL
     )
     assert gated.group_norms_[0] == 0
-
-
-class Hidden:
-    """Activations that are the inputs, until a user presses Ctrl-C."""
-
-    pressed = False
-
-    def hidden_activations(self, X: Array) -> Array:
-        """Return the inputs."""
-        if self.pressed:
-            raise KeyboardInterrupt
-        return np.asarray(X)
-
-
-def test_a_fit_that_is_stopped_leaves_the_one_before() -> None:
-    def stop(*samples: object) -> None:
-        raise KeyboardInterrupt
-
-    hidden = Hidden()
-    svm = ib.HiddenLayerSVC(cast(Any, hidden)).fit([[1.0], [-1.0]], ["a", "b"])
-    network = ib.ReLUClassifier(n_units=2, steps=1).fit([[1.0], [-1.0]], ["a", "b"])
-    kept = dict(vars(svm)), dict(vars(network))
-    hidden.pressed = True
-    with pytest.raises(KeyboardInterrupt):
-        svm.fit(np.eye(2), ["c", "d"])
-    with pytest.raises(KeyboardInterrupt):
-        network.fit_by(np.eye(2), ["c", "d"], stop)
-    assert (dict(vars(svm)), dict(vars(network))) == kept
 
 
 def test_failures_raise_or_warn() -> None:
@@ -370,150 +321,68 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
 
 
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("model", "word"),
     [
-        (gln_svc(norm="l1"), "norm must be one of gln, l2"),
-        (gln_svc(n_units=0), "n_units must be at least 1"),
-        (gln_svc(n_units=True), "n_units must be a whole number"),
-        (gln_svc(n_hyperplanes=-1), "n_hyperplanes must be at least 0"),
-        (gln_svc(threshold="mean"), "threshold must be"),
-        (gln_svc(solver="simplex"), "solver must be one of"),
-        (gln_svc(solver="osqp"), "OSQP solves quadratic programs only"),
-        (gln_svc(tol=0.0), "the gap tolerance must be in"),
-        (gln_svc(C=-1.0), r"C must be in \(0, inf\]"),
-        (gln_svc(C="inf"), "C must be in .0, inf., got 'inf': pass a number"),
-        (gln_svc(on_failure="ignore"), "on_failure must be one of"),
-        (gln_svc(soft_C="x"), "soft_C must be a number"),
-        (gln_svc(soft_C=True), "soft_C must be a number"),
-        (gln_svc(on_failure="soft", soft_C=np.inf), "soft_C must be positive and finite"),
-        (gln_svc(contexts=3), "contexts must be HyperplaneContexts.*n_hyperplanes"),
-        (ib.GLNClassifier(contexts=3), "contexts must be HyperplaneContexts"),  # type: ignore[arg-type]
-        (ib.GLNClassifier(True, steps=1), "n_units must be a whole number"),
-        (ib.GLNClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
-        (ib.ReLUClassifier(2.5), r"n_units.* must be .*whole number.*2\.5"),
-        (ib.ReLUClassifier(True, steps=1), "n_units.* must be a whole number"),
-        (ib.ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints must be at most 5"),
-        (ib.ReLUClassifier(steps=5, checkpoints=cast(Any, "3")), "checkpoints must be a whole"),
-        (ib.GatedSVC(norm=cast(Any, 0)), "norm must be"),
-        (ib.GatedReLUSVC(True), "n_units must be a whole number"),
-        *(
-            (ib.GatedReLUSVC(gates=gates), "gates must be 'random', or a network")  # type: ignore[arg-type]
-            for gates in (None, np.ones((60, 2)), "learned")
-        ),
-        (ib.HiddenLayerSVC(cast(Any, 3)), "network must be"),
-        *(
-            (build("no"), "must be True or False, got 'no'")
-            for build in (
-                lambda text: ib.GatedReLUSVC(3, always_on=text),
-                lambda text: ib.InfiniteWidthSVC(fit_intercept=text),
-                lambda text: ib.MaxMarginSVC(fit_intercept=text),
-                lambda text: ib.GaLUClassifier(3, fit_intercept=text),
-                lambda text: ib.GaLUClassifier(3, always_on=text),
-                lambda text: ib.GLNClassifier(3, steps=1, readout_bias=text),
-                lambda text: ib.ReLUClassifier(3, steps=1, shared=text),
-            )
-        ),
-        (ib.GatedSVC(np.ones((60, 3))), "gating must be a Gating.*MarginProblem"),
+        (gln_svc(norm="l1"), "norm"),
+        (gln_svc(n_units=0), "n_units"),
+        (gln_svc(n_hyperplanes=-1), "n_hyperplanes"),
+        (gln_svc(threshold="mean"), "threshold"),
+        (gln_svc(solver="simplex"), "solver"),
+        (gln_svc(solver="osqp"), "OSQP"),
+        (gln_svc(tol=0.0), "tolerance"),
+        (gln_svc(C="inf"), "C"),
+        (gln_svc(on_failure="ignore"), "on_failure"),
+        (gln_svc(soft_C=np.inf), "soft_C"),
+        (gln_svc(contexts=3), "n_hyperplanes"),
+        (ib.GLNClassifier(contexts=3), "contexts"),  # type: ignore[arg-type]
+        (ib.ReLUClassifier(2.5), "n_units"),  # type: ignore[arg-type]
+        (ib.ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints"),
+        (ib.GatedSVC(norm=cast(Any, 0)), "norm"),
+        (ib.GatedSVC(cast(Any, np.ones((60, 3)))), "MarginProblem"),
+        (ib.GatedReLUSVC(gates=cast(Any, None)), "gates"),
+        (ib.GatedReLUSVC(3, always_on=cast(Any, "no")), "always_on"),
+        (ib.HiddenLayerSVC(cast(Any, 3)), "network"),
+        (ib.InfiniteWidthSVC(fit_intercept=cast(Any, "no")), "fit_intercept"),
+        (ib.MaxMarginSVC(fit_intercept=cast(Any, "no")), "fit_intercept"),
+        (ib.GaLUClassifier(3, fit_intercept=cast(Any, "no")), "fit_intercept"),
+        (ib.GLNClassifier(3, steps=1, readout_bias=cast(Any, "no")), "readout_bias"),
     ],
 )
-def test_bad_parameters(model: BinaryClassifier, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
+def test_bad_parameters(model: BinaryClassifier, word: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=word):
         model.fit(MOONS.X, MOONS.y)
 
 
 @pytest.mark.parametrize(
-    ("y", "message"),
+    ("y", "word"),
     [
-        (np.ones(60), "one class only, 1.0:"),
-        (np.full(60, "a"), "one class only, 'a':"),
+        (np.full(60, "a"), "one class only, 'a'"),
         (np.linspace(0, 1, 60), "continuous"),
         (np.where(np.arange(60) == 3, np.nan, MOONS.y), "NaN"),
         (np.where(np.arange(60) == 3, cast(Any, None), "a"), "lacks"),
-        (pd.to_datetime(["NaT", *["2020", "2021"] * 29, "2020"]), "lacks"),
-        (pd.array([pd.NA, *"ab" * 29, "a"], dtype="string"), "lacks"),
-        ([1, *"ab" * 29, "a"], "Unknown label type.*of the type int, str"),
-        (np.array([1, "a"] * 30, dtype=object), "Unknown label type.*of the type int, str"),
-        (np.array([2**70, 1] * 30, dtype=object), "Unknown label type.*of the type int"),
-        ([2**53, 2**53 + 1, 1.0] * 20, "y has whole numbers beyond"),
-        (pd.array([2**53, 2**53 + 1, 1] * 20, dtype="Int64"), "y has whole numbers beyond"),
+        (pd.array([pd.NA, *"ab" * 29, "a"], dtype="string"), "lacks|missing|NaN"),
+        (np.array([1, "a"] * 30, dtype=object), "label type"),
+        (np.eye(60), "1d array"),
+        (MOONS.y[:59], "inconsistent"),
     ],
 )
-def test_bad_labels(y: np.ndarray[Any, Any], message: str) -> None:
+def test_bad_labels(y: Any, word: str) -> None:
     for model in (gln_svc(), ib.GaLUClassifier(3)):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=word):
             model.fit(MOONS.X, y)
 
 
-# Two rows that float64 does not tell apart.
-TWO = np.array([[2**53 + 1, 1], [2**53, -1]])
-
-
-@pytest.mark.filterwarnings("ignore:X has feature names")
-@pytest.mark.parametrize(
-    ("X", "message"),
-    [
-        (TWO, "X has whole numbers beyond"),
-        (TWO.astype(object), "X has whole numbers beyond"),
-        ([[2**53 + 1, 0.5], [2**53, 1.5]], "X has whole numbers beyond"),
-        (pd.DataFrame({"id": TWO[:, 0], "a": [0.5, 1.5]}), "X has whole numbers beyond"),
-        (sp.csr_array(TWO), "X has whole numbers beyond"),
-        ([[Decimal(2**53 + 1), 0.5], [Fraction(2**53), 1.5]], "X has whole numbers beyond"),
-        ([[Decimal("1E+23"), 0.5], [Decimal("9007199254740993.0"), 1.5]], "X has whole numbers"),
-        (np.array([[b"9007199254740993", b"1"], [b"1", b"2"]]), "X has whole numbers beyond"),
-        ([[10**400, 1], [1, -1]], "X has numbers beyond the range"),
-        (np.array([["2020", "2021"], ["2022", "2021"]], dtype="M8[D]"), "X has dates"),
-        (pd.DataFrame({k: pd.to_timedelta([1, 2], unit="s") for k in "ab"}), "X has dates"),
-        (pa.table({k: pd.to_datetime(["2020", "2021"]) for k in "ab"}), "X has dates"),
-        (list(np.ma.masked_less(TWO, 0)), "X is a masked array"),
-        (pd.DataFrame(np.eye(2), columns=["a", "a"]), "X has several columns of one name"),
-    ],
-)
-def test_inputs_that_would_be_misread_are_refused(X: Any, message: str) -> None:
-    """Neither rounded, nor as numbers of a unit that is not seen, nor without a mask."""
-    for model in (ib.MaxMarginSVC(), ib.GaLURegressor(3)):
-        with pytest.raises(ValueError, match=message):
-            model.fit(X, [1, -1])
-    fitted = ib.MaxMarginSVC(fit_intercept=False).fit(np.eye(np.shape(X)[1]), range(np.shape(X)[1]))
-    with pytest.raises(ValueError, match=message):
-        fitted.predict(X)
-
-
 def test_tables_and_labels_of_any_kind() -> None:
-    """Also those that scikit-learn refuses with an error of other packages."""
-    sparse = pd.DataFrame(MOONS.X).astype(pd.SparseDtype("float"))
+    """Frames, sparse frames, tensors that require a gradient, and labels of text."""
     expected = ib.MaxMarginSVC(C=1.0).fit(MOONS.X, MOONS.y).decision_function(MOONS.X)
-    text = MOONS.y.astype(str).astype(np.dtypes.StringDType())
-    sparse_labels = pd.Series(pd.arrays.SparseArray(MOONS.y))
-    for X, y in ((sparse, MOONS.y), (MOONS.X, text), (MOONS.X, sparse_labels)):
-        assert ib.MaxMarginSVC(C=1.0).fit(X, y).decision_function(X) == pytest.approx(expected)
-    fields = np.array([(1.0, 2.0), (2.0, 1.0)], dtype=[("a", float), ("b", float)]).view(
-        np.recarray
-    )
-    for targets, message in (
-        (sp.csr_array(TWO), "y must be dense"),
-        (TWO, "y has whole numbers"),
-        (fields, "y has named fields"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ib.GaLURegressor(3).fit(np.eye(2), targets)
-    with pytest.raises(ValueError, match=r"one-hot rows pass y\.argmax"):
-        ib.GLNSVC(3).fit(np.eye(2), np.eye(2))
-
-
-def test_a_mask_is_not_dropped() -> None:
-    masked = np.ma.masked_greater(MOONS.X, 1.5)
-    fitted = ib.GLNSVC(3, random_state=0, on_failure="warn").fit(MOONS.X, MOONS.y)
-    labels = np.ma.masked_less(MOONS.y, 0)
-    galu = ib.GaLURegressor(3, random_state=0).fit(MOONS.X, MOONS.y)
-    for use in (
-        lambda: ib.GLNSVC(3).fit(masked, MOONS.y),
-        lambda: fitted.predict(masked),
-        lambda: ib.GaLUClassifier(3).fit(MOONS.X, labels),
-        lambda: ib.GaLURegressor(3).fit(MOONS.X, labels),
-        lambda: galu.predict(masked),
-    ):
-        with pytest.raises(ValueError, match="masked"):
-            use()
+    inputs: list[Any] = [
+        pd.DataFrame(MOONS.X),
+        pd.DataFrame(MOONS.X).astype(pd.SparseDtype("float", 0.0)),
+        torch.tensor(MOONS.X, requires_grad=True),
+    ]
+    for X in inputs:
+        model = ib.MaxMarginSVC(C=1.0).fit(X, np.where(MOONS.y > 0, "up", "down"))
+        assert model.decision_function(X) == pytest.approx(expected)
 
 
 def test_steps_of_large_inputs_are_smaller() -> None:
@@ -564,12 +433,8 @@ def test_a_loop_of_your_own() -> None:
     assert [result.steps for result in found.models] == [0, 25]
 
 
-def test_values_that_a_frame_lacks_are_said() -> None:
+def test_labels_that_a_frame_lacks_are_said() -> None:
     model = ib.MaxMarginSVC().fit([[1.0], [-1.0]], [True, False])
     lacking: Any = pd.array([True, pd.NA], dtype="boolean")
     with pytest.raises(ValueError, match="lacks"):
         model.signs(lacking)
-    with pytest.raises(ValueError, match="gates contains"):
-        ib.MarginProblem(
-            np.eye(2), np.array([1.0, -1.0]), cast(Any, pd.DataFrame(lacking)), np.array([0])
-        )

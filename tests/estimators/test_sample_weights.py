@@ -125,8 +125,6 @@ def test_balanced_classes_are_those_of_the_weights() -> None:
         ({}, np.full(N, np.inf), "sample_weight contains inf|infinity"),
         ({}, W[1:], "sample_weight"),
         ({}, 0 * W, "zero"),
-        ({}, np.ma.masked_less(W, 2), "masked"),
-        ({}, W.astype("m8[s]"), "durations"),
         ({"C": W}, None, "pass a number"),
         ({"class_weight": "even"}, None, "class_weight"),
         ({"class_weight": {"up": -1.0}}, None, "negative"),
@@ -148,7 +146,7 @@ def test_a_weighted_model_knows_its_own_samples() -> None:
     np.testing.assert_array_equal(problem.box, W[W > 0])
     assert ib.certify(problem, view.coef, view.alpha(problem), view.intercept).gap <= 1e-5
     for rows in (slice(None, None, -1), slice(5)):
-        with pytest.raises(ValueError, match="one C a sample"):
+        with pytest.raises(ValueError, match="one C per sample"):
             view.problem(X[rows], model.signs(Y[rows]))
 
 
