@@ -132,11 +132,17 @@ def load_images(
     names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
     if classes is None:
         by_name = any(isinstance(item, str) for item in positive or ())
-        positive = POSITIVE_DIGITS if positive is None else positive
-        negative = NEGATIVE_DIGITS if negative is None and not by_name else negative
-    groups = {"positive": positive, "negative": negative, "classes": classes}
-    named = (_as_names(role, group, names) for role, group in groups.items())
-    y, chosen, called = select(names, digits, *named)
+        if negative is None and not by_name:
+            negative = NEGATIVE_DIGITS
+        if positive is None:
+            positive = POSITIVE_DIGITS
+    y, chosen, called = select(
+        names,
+        digits,
+        _as_names("positive", positive, names),
+        _as_names("negative", negative, names),
+        _as_names("classes", classes, names),
+    )
     images = images[chosen]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.

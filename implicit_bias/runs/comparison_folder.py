@@ -9,8 +9,7 @@ import torch
 from implicit_bias.base.atomic import free_path
 from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
-from implicit_bias.datasets.preparation import text_columns
-from implicit_bias.datasets.table import Table
+from implicit_bias.datasets.table import Table, text_columns
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of

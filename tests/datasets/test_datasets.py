@@ -247,7 +247,7 @@ def test_an_installed_package_uses_the_users_cache(
 
     monkeypatch.setattr(files, "CHECKOUT", tmp_path / "data")
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
-    assert [*files._folders("mnist")] == [Path(pooch.os_cache("implicit_bias")) / "mnist"]
+    assert files._folders("mnist") == [Path(pooch.os_cache("implicit_bias")) / "mnist"]
 
 
 def test_missing_files_name_every_place_looked_at(
@@ -284,13 +284,6 @@ def test_damaged_files_are_named_and_never_used_or_replaced(
             for found in (b"something else", TINY_FILES[LABELS]):
                 assert hashlib.sha256(found).hexdigest() in str(caught.value)
     assert path.read_bytes() == content
-
-
-def test_a_file_that_unpacks_to_too_much_is_not_unpacked(cache: Path) -> None:
-    path = write_files(cache / "mnist") / f"{IMAGES}.gz"
-    path.write_bytes(gzip.compress(bytes(2**27), 1))
-    with pytest.raises(DataError, match="unusable: it unpacks to more than"):
-        load_mnist()
 
 
 def test_download_tries_the_mirrors_in_turn(mirror: Path, cache: Path) -> None:
@@ -369,58 +362,43 @@ def dataset(**changes: Any) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("call", "arguments", "message"),
+    ("call", "arguments", "word"),
     [
-        (dataset, {"X": np.ones(3)}, "dimension"),
         (dataset, {"X": np.full((2, 3), np.nan)}, "NaN"),
         (dataset, {"X": np.ones((3, 3))}, "one label a row"),
-        (dataset, {"X": np.ones((0, 3)), "y": np.ones(0)}, "at least one row"),
-        (dataset, {"X": np.ones((2, 0))}, "has_constant=False"),
         (dataset, {"X": np.zeros((2, 3))}, "has_constant=False"),
-        (dataset, {"y": np.array([0.0, 1.0])}, "labels must be"),
+        (dataset, {"X": np.ones((2, 0))}, "has_constant=False"),
+        (dataset, {"y": np.array([0.0, 1.0])}, "labels"),
         (dataset, {"image_shape": (2, 2)}, "image_shape"),
         (dataset, {"y": np.array([0, 3]), "class_names": tuple("abc")}, "labels"),
         (dataset, {"y": np.array([0, 2])}, "classes"),
-        (split, {"train_size": 8, "validation_size": 3}, "sum to at most 10"),
-        (split, {"train_size": 5, "seed": 2**70}, "seed must be at most"),
-        (split, {"train_size": 9}, "too large: choose at most 8 of the 10"),
-        (split, {"train_size": 0, "validation_size": 3}, "at least 1"),
-        (split, {"train_size": 3, "validation_size": 0}, "at least 1"),
+        (split, {"train_size": 8, "validation_size": 3}, "at most 10"),
+        (split, {"train_size": 5, "seed": 2**70}, "seed"),
+        (split, {"train_size": 9}, "at most 8"),
+        (split, {"train_size": 0, "validation_size": 3}, "train_size"),
+        (split, {"train_size": 3, "validation_size": 0}, "validation_size"),
         (split, {"train_size": 1, "validation_size": 2}, "each class needs one"),
-        (split, {"dataset": dataset(), "train_size": 1}, "each class needs one"),
-        (load_digits, {"positive": (), "negative": (1,)}, "positive="),
-        (load_digits, {"positive": (1,), "negative": ()}, "negative="),
+        (load_digits, {"positive": (), "negative": (1,)}, "positive"),
         (load_digits, {"positive": (1, 10), "negative": (2,)}, "0 to 9"),
-        (load_digits, {"positive": (1, 2), "negative": (2, 3)}, "2 are both positive and negative"),
-        (load_digits, {"classes": [3]}, "classes"),
-        (load_digits, {"classes": [3, 12]}, "classes"),
-        (load_digits, {"classes": [1, 2], "positive": [3]}, "classes"),
-        (load_mnist, {"subset": "validation"}, "one of train, test"),
-        (make_toy, {"kind": "rings"}, "one of xor"),
-        (make_toy, {"kind": "xor", "n_samples": 1}, "at least 2"),
-        (make_toy, {"kind": "xor", "noise": -0.1}, "noise"),
+        (load_digits, {"positive": (1, 2), "negative": (2, 3)}, "both"),
+        (load_digits, {"positive": (7,)}, "both"),
+        (load_digits, {"classes": [3]}, "two classes"),
+        (load_digits, {"classes": [1, 2], "positive": [3]}, "apart"),
+        (load_digits, {"subset": "test"}, "split it"),
+        (load_mnist, {"subset": "validation"}, "subset"),
+        (make_toy, {"kind": "rings"}, "xor"),
+        (make_toy, {"kind": "xor", "n_samples": 1}, "n_samples"),
         (make_toy, {"kind": "xor", "noise": float("nan")}, "noise"),
-        (load, {"name": "cifar"}, "one of digits, mnist"),
-        (load, {"name": "digits", "subset": "test"}, "split it"),
+        (load, {"name": "minst"}, "'mnist'"),
         (load, {"name": "xor", "positive": (1,)}, "no digits"),
-        (load, {"name": "digits", "positive": (7,)}, "7 are both positive and negative"),
-        (download, {"name": "digits"}, "one of mnist, fashion-mnist"),
+        (download, {"name": "digits"}, "mnist"),
     ],
 )
-def test_refused(call: Callable[..., object], arguments: dict[str, Any], message: str) -> None:
+def test_refused(call: Callable[..., object], arguments: dict[str, Any], word: str) -> None:
     if call is split:
         arguments = {"dataset": toy_dataset(10), **arguments}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=word):
         call(**arguments)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["has_constant", "carried", "class_names", "image_shape", "name"],
-)
-def test_wrong_types_are_named(name: str) -> None:
-    with pytest.raises(TypeError, match=name):
-        dataset(**{name: 3.5})
 
 
 def test_what_is_carried_has_a_value_for_each_sample() -> None:

@@ -335,7 +335,7 @@ def gln_svc(**parameters: Any) -> ib.GLNSVC:
         (gln_svc(soft_C=np.inf), "soft_C"),
         (gln_svc(contexts=3), "n_hyperplanes"),
         (ib.GLNClassifier(contexts=3), "contexts"),  # type: ignore[arg-type]
-        (ib.ReLUClassifier(2.5), "n_units"),  # type: ignore[arg-type]
+        (ib.ReLUClassifier(2.5), "n_units"),
         (ib.ReLUClassifier(steps=5, checkpoints=(9,)), "checkpoints"),
         (ib.GatedSVC(norm=cast(Any, 0)), "norm"),
         (ib.GatedSVC(cast(Any, np.ones((60, 3)))), "MarginProblem"),
