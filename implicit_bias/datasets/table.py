@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from implicit_bias.base import validation
 from implicit_bias.base.options import Missing
+from implicit_bias.base.validation import check_choice
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.labels import ClassName, class_names, listed, select
 
@@ -199,8 +199,8 @@ def load_own(
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
     if not isinstance(target, str | None):
         raise TypeError(f"target must be a name, got {target!r:.99}")
-    validation.check_choice(missing, "missing", get_args(Missing))
-    file = validation.existing_file(file)
+    check_choice(missing, "missing", get_args(Missing))
+    file = Path(file)
     import pandas as pd
 
     try:

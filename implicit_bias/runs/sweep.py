@@ -58,7 +58,7 @@ import joblib
 import pandas as pd
 
 from implicit_bias.base.atomic import write_atomically, write_tables, write_text
-from implicit_bias.base.validation import check_choice, existing_file
+from implicit_bias.base.validation import check_choice
 from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
@@ -95,7 +95,7 @@ def read_grid(file: str | Path) -> Axes:
     OSError
         A file that cannot be read.
     """
-    file = existing_file(file)
+    file = Path(file)
     try:
         grid = tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -128,7 +128,7 @@ def keyed(cells: Sequence[RunConfig]) -> dict[str, RunConfig]:
 
     Of a file of data its content counts, and not its name; the device changes no result.
     """
-    digest = lru_cache(lambda file: hashlib.sha256(existing_file(file).read_bytes()).hexdigest())
+    digest = lru_cache(lambda file: hashlib.sha256(Path(file).read_bytes()).hexdigest())
     found = {}
     for cell in cells:
         facts = cell.metadata()
