@@ -59,6 +59,8 @@ class Table:
     n_rows, n_unlabelled, n_incomplete : int
         Rows of the file; rows left out because they lack a label; and further ones left out because
         they lack another value.
+    lost_classes : tuple of str
+        Labels of the file whose rows all lack another value, so that none is left.
 
     Examples
     --------
@@ -78,6 +80,7 @@ class Table:
     n_rows: int
     n_unlabelled: int
     n_incomplete: int
+    lost_classes: tuple[str, ...] = ()
 
     def split(
         self,
@@ -171,6 +174,11 @@ def load_own(
     Table
         ``load_own(...).split(train_size)`` has the inputs.
 
+    Warns
+    -----
+    UserWarning
+        Each row of a class lacks a value, so that ``missing="drop"`` leaves no row of it.
+
     Raises
     ------
     ValueError
@@ -221,11 +229,21 @@ def load_own(
         if _is_text(labels):
             labels = _as_text(labels)
         known, numbers = class_names(labels[kept].to_numpy())
+        # A class may vanish with the rows that are left out: fewer classes are another problem.
+        in_file, _ = class_names(labels[~unlabelled].to_numpy())
+        lost = tuple(name for name in in_file if name not in known)
         if len(known) < 2:
             raise ValueError(
                 f"two classes are needed: {kept.sum()} of its {len(rows)} rows are kept "
                 f"({unlabelled.sum()} rows lack a label, {incomplete.sum()} another value), and "
                 f"the classes of these are: {listed(known) or 'none'}"
+            )
+        if lost:
+            warnings.warn(
+                f"{file.name}: no row is left of {listed(lost)}, because each lacks a value other "
+                "than its label: fill in numbers by --missing median (in Python "
+                'missing="median"), or leave the columns with gaps out by --id (id=[...])',
+                stacklevel=2,
             )
         y, chosen, called = select(known, numbers, positive, negative, classes)
     except (ValueError, EOFError) as error:
@@ -244,6 +262,7 @@ def load_own(
         n_rows=len(kept),
         n_unlabelled=int(unlabelled.sum()),
         n_incomplete=int(incomplete.sum()) if missing == "drop" else 0,
+        lost_classes=lost,
     )
 
 

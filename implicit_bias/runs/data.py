@@ -81,7 +81,10 @@ def rows_left_out(table: Table) -> str:
     """Say how many rows of a file are left out, and why; empty for none."""
     reasons = []
     if table.n_unlabelled:
-        reasons.append(f"{_rows(table.n_unlabelled)} without a label")
+        # Pandas reads these words as no value, also where one of them is the name of a class.
+        reasons.append(
+            f"{_rows(table.n_unlabelled)} without a label (an empty field, NA, None or null)"
+        )
     if table.n_incomplete:
         reasons.append(f"{_rows(table.n_incomplete)} with another value missing")
     if not reasons:

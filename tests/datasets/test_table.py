@@ -295,12 +295,27 @@ def test_rows_left_out_are_counted(tmp_path: Path) -> None:
     assert (filled.n_rows, filled.n_unlabelled, filled.n_incomplete) == (30, 10, 0)
     assert (len(dropped.samples), len(filled.samples)) == (18, 20)
     assert dropped.samples.carried["row"].tolist() == [k for k in range(4, 31) if k % 3 != 1]
-    assert rows_left_out(dropped).startswith("12 of 30 rows: 10 rows without a label, 2 rows")
+    assert rows_left_out(dropped).startswith("12 of 30 rows: 10 rows without a label")
+    assert "2 rows with another" in rows_left_out(dropped)
+    assert dropped.lost_classes == ()
     whole = load_own(put(tmp_path, TABLE), "kind", classes=["all"])
     assert rows_left_out(whole) == ""
     file = put(tmp_path, content.assign(kind=["None", "x", "None"] * 10))
     with pytest.raises(ValueError, match="two classes .* 9 of its 30 .*20 rows lack .*: x$"):
         load_own(file, "kind", missing="drop")
+
+
+def test_a_class_that_is_lost_with_its_rows_is_named(tmp_path: Path) -> None:
+    gaps = TABLE.assign(a=TABLE["a"].where(KINDS != "emu"))
+    file = put(tmp_path, gaps)
+    with pytest.warns(UserWarning, match="no row is left of emu"):
+        table = load_own(file, "kind", classes=["all"], missing="drop")
+    assert table.lost_classes == ("emu",)
+    assert table.samples.class_names == ("Cat", "dog")
+    assert load_own(file, "kind", classes=["all"], missing="median").lost_classes == ()
+    # The error of a user who names the class is preceded by the warning that says why.
+    with pytest.warns(UserWarning, match="emu"), pytest.raises(ValueError, match="emu"):
+        load_own(file, "kind", positive=["emu"], missing="drop")
 
 
 # --- by a configuration ----------------------------------------------------------------------
