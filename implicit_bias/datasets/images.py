@@ -20,8 +20,16 @@ POSITIVE_DIGITS = (0, 1, 2, 3, 4)
 NEGATIVE_DIGITS = (5, 6, 7, 8, 9)
 DIGIT_NAMES = tuple("0123456789")
 GARMENT_NAMES = (
-    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
 )
 
 
@@ -179,9 +187,17 @@ def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
 def _as_names(
     role: str, group: Collection[ClassName] | None, names: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """Return the names of some digits, of which some may be named already."""
+    """Return the names of some classes, which a user gives as digits or as names."""
     if group is None:
         return None
-    if not group or not {item for item in group if not isinstance(item, str)} <= set(range(10)):
-        raise ValueError(f"{role}={group!r}: name one or more of the digits 0 to 9")
-    return tuple(item if isinstance(item, str) else names[item] for item in group)
+    chosen: list[str] = []
+    for item in group:
+        if isinstance(item, str):
+            chosen.append(item)
+        elif item in range(10):
+            chosen.append(names[item])
+        else:
+            raise ValueError(f"{role}={group!r}: the digits are 0 to 9")
+    if not chosen:
+        raise ValueError(f"{role} is empty: name one or more of the digits 0 to 9")
+    return tuple(chosen)
