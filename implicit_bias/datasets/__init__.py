@@ -1,4 +1,4 @@
-"""Data sets: digit images, toy sets, one's own tables, and the published split.
+"""Data sets: digit images, toy sets, tables of the user, and the published split.
 
 ===============  =======================================================================
 file             what
