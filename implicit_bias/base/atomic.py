@@ -69,7 +69,9 @@ def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix
     """
     if not taken(path):
         return path
-    named = path.resolve() if path.name in ("", "..") else path
+    named = path
+    if path.name in ("", ".."):
+        named = path.resolve()
     stem = named.name.removesuffix(suffix)
     for number in itertools.count(2):
         candidate = named.with_name(f"{stem}-{number}{suffix}")

@@ -188,7 +188,7 @@ def _facts_of_limit(classifier: NetworkClassifier, samples: Dataset) -> dict[str
         "disagreement": last.disagreement,
     }
     if result.config.limit_norm != "l2":
-        geometry, chunk = result.config.geometry, result.config.chunk
-        trained = as_trainee(result.network, samples.X, samples.y, geometry, chunk)
+        config = result.config
+        trained = as_trainee(result.network, samples.X, samples.y, config.geometry, config.chunk)
         facts["kkt_gap_in_its_norm"] = trained.gap()
     return facts

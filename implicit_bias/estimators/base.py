@@ -195,6 +195,7 @@ class FittedMargin:
         """
         solution = self.solution
         labels = np.asarray(signs)
+        # The problem that was solved has the dual variables and, where weighted, its samples' C.
         if solution is not None and len(labels) == len(solution.alpha):
             inputs = self.architecture.inputs(X)[self._kept]
             solved = solution.problem
@@ -206,7 +207,10 @@ class FittedMargin:
                 "the SVM has one C per sample, those of its training samples (sample_weight, "
                 "class_weight), so that its problem is not known for others: pass these"
             )
-        classes = len(self.coef) if self.coef.ndim == 3 else None
+        # Some samples may lack a class, so the number of classes is that of the coefficients.
+        classes: int | None = None
+        if self.coef.ndim == 3:
+            classes = len(self.coef)
         has_intercept = self.intercept is not None
         return self.architecture.problem(X, signs, self.C, has_intercept, classes)
 

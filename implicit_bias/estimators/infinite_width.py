@@ -114,7 +114,10 @@ class InfiniteWidthSVC(BinaryClassifier):
             random_state=as_generator(self.random_state),
         )
         if not np.isfinite(found.certificate.upper):
-            raise SolveError(found, "" if found.conflict else "choose a finite C (soft margin)")
+            cure = ""
+            if not found.conflict:  # else the message names the samples, and what to do
+                cure = "choose a finite C (soft margin)"
+            raise SolveError(found, cure)
         if found.status is not Status.OPTIMAL:
             warnings.warn(found.message, ConvergenceWarning, stacklevel=2)
         self.solution_ = found

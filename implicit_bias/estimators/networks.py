@@ -215,7 +215,9 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
             self.training_ = outcome
         else:
-            steps = int(outcome) if isinstance(outcome, Integral) else 0
+            steps = 0
+            if isinstance(outcome, Integral):
+                steps = int(outcome)
             self.training_ = after_own_loop(network, X, signs, steps, seconds)
         self._warn_of_interruption()
         return self
@@ -283,13 +285,13 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        network, training = self.network_, self.training_
+        network = self.network_
         return base.FittedMargin(
             network.architecture(),
             network.coef(),
-            local=training.local,
+            local=self.training_.local,
             relaxed=network.relaxed,
-            geometry=training.config.limit_norm or "l2",
+            geometry=self.training_.config.limit_norm or "l2",
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:

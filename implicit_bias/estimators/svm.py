@@ -173,7 +173,7 @@ class MarginSVC(base.BinaryClassifier, ABC):
             weights = weights[kept]
         self.classes_ = base.classes_of(y)
 
-        # Build.
+        # Build: a weight multiplies the C of its sample, the upper end of its dual variable.
         self.architecture_ = self._architecture(X)
         if self.fit_intercept is None:
             self.has_intercept_ = isinstance(self.architecture_.gating, NoGates)
@@ -194,17 +194,23 @@ class MarginSVC(base.BinaryClassifier, ABC):
         self.fitted_C_ = relaxed.C
         self.dropped_ = relaxed.dropped
 
+        # Report: the solver's message, and how to get another answer where nothing separates.
         separable = self.failure_ is None and not found.status.inseparable
-        advice = ON_FAILURE_HELPS if self.failure_ is None else RAISE_DEMANDS
+        cure = ""
+        if self.failure_ is not None:  # another problem was solved instead
+            cure = RAISE_DEMANDS
+        elif not separable:
+            cure = ON_FAILURE_HELPS
         if self.on_failure == "raise":
-            self.solution_.raise_for_status("" if separable else advice)
-        if separable and self.class_weight is not None and np.isinf(relaxed.C).all():
-            if np.ptp(weights) > 0:
-                warnings.warn(IGNORED_WEIGHTS, UserWarning, stacklevel=2)
+            self.solution_.raise_for_status(cure)
         if separable and relaxed.message:
             warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         elif relaxed.message:
-            warnings.warn(f"{relaxed.message}; {advice}", base.NotSeparableWarning, stacklevel=2)
+            warnings.warn(f"{relaxed.message}; {cure}", base.NotSeparableWarning, stacklevel=2)
+        # alpha <= C times the weight of its sample: at C = inf no weight above 0 changes anything.
+        hard = separable and np.isinf(relaxed.C).all()
+        if hard and self.class_weight is not None and np.ptp(weights) > 0:
+            warnings.warn(IGNORED_WEIGHTS, UserWarning, stacklevel=2)
         return self
 
     @property

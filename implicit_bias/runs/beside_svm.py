@@ -22,9 +22,14 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.training import limit
 from implicit_bias.training.driver import OnProgress
-from implicit_bias.training.limit import LimitConfig, LimitResult
+from implicit_bias.training.limit import (
+    ComparisonPredictor,
+    LimitConfig,
+    LimitResult,
+    check_goals,
+    train_to_limit,
+)
 
 
 def train_beside_svm(
@@ -73,7 +78,7 @@ def train_beside_svm(
     ValueError
         An excess over an optimum that is not known; or see `train_to_limit`.
     """
-    limit.check_goals(until_excess, **goals)
+    check_goals(until_excess, **goals)
     euclidean = config.geometry == PARAMETER_NORMS["l2"]
     has_svm = network.fixed_gates and network.has_margin_structure and not network.relaxed
     if until_excess is not None and not euclidean:
@@ -89,19 +94,21 @@ def train_beside_svm(
 
     solution: Solution | None = None
     optimum: float | None = None
-    reference: limit.ComparisonPredictor | None = None
+    reference: ComparisonPredictor | None = None
     if euclidean and has_svm:
         architecture = network.architecture()
         solution = solve(architecture.problem(X, y, classes=network.classes), *solving)
         solution.raise_for_status()
         optimum = solution.certificate.lower
-        inputs = X if compare_on is None else compare_on
-        reference = limit.ComparisonPredictor(inputs, architecture.decision(inputs, solution.coef))
+        inputs = X
+        if compare_on is not None:
+            inputs = compare_on
+        reference = ComparisonPredictor(inputs, architecture.decision(inputs, solution.coef))
 
     measure = None
     if euclidean and len(y) <= FEW_SAMPLES:
         measure = kkt_measure(X, y)
-    trained = limit.train_to_limit(
+    trained = train_to_limit(
         network,
         X,
         y,

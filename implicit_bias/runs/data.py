@@ -38,7 +38,8 @@ class Data:
         """Compare models that were fitted to the training samples, on the validation samples."""
         from implicit_bias.comparison import compare
 
-        train, validation = self.parts.train, self.parts.validation
+        train = self.parts.train
+        validation = self.parts.validation
         found = compare(models, validation.X, validation.y, train=(train.X, train.y))
         if self.table is not None:
             found = replace(found, own=self.parts)
