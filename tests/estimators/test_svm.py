@@ -4,14 +4,11 @@ from typing import Any, cast
 
 import cvxpy as cp
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import RFE, SelectFromModel
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import cross_val_score
 from sklearn.svm import SVC, LinearSVC
 
 import implicit_bias as ib
@@ -123,13 +120,6 @@ def test_one_always_on_unit_is_the_linear_svm() -> None:
         gated.decision_function(BLOBS.X), linear.decision_function(BLOBS.X), atol=DECISION_ATOL
     )
     assert gated.group_norms_[0] == 0
-
-
-def test_a_pipeline_is_searched() -> None:
-    frame = pd.DataFrame(MOONS.X[:, :2], columns=["left", "up"])
-    pipeline = make_pipeline(StandardScaler(), ib.GLNSVC(n_units=6, C=100.0, random_state=0))
-    search = GridSearchCV(pipeline, {"glnsvc__n_units": [3, 6]}, cv=2).fit(frame, MOONS.y)
-    assert search.best_score_ > 0.7
 
 
 def test_comparison_knows_the_intercept() -> None:
