@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
-# What Python and numpy count among numbers, and is none.
+# Types that `Integral` or `Real` accepts, although a user who passes one means no number.
 NO_NUMBERS = (bool, np.timedelta64)
-# Labels this far beyond the number of samples are no numbers of classes.
+# A number of classes this far beyond the number of samples is a mistake, such as an identifier.
 MOST_EMPTY_CLASSES = 1000
 PAGE = 'The page "What is accepted" of the documentation lists modules, inputs and labels.'
 
@@ -71,7 +71,8 @@ def detached(values: Any) -> Any:
     ValueError
         A tensor that no array holds: sparse, quantized, nested, or without numbers.
     """
-    torch = sys.modules.get("torch")  # without it, nothing is a tensor
+    # Where nobody has imported torch nothing is a tensor, and importing it takes seconds.
+    torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):
         return values
     try:
@@ -422,7 +423,8 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     """
     seed: Any = random_state
     if isinstance(random_state, np.random.RandomState):
-        seed = random_state._bit_generator  # lent, so that scikit-learn's seeds work as they are
+        # Shared, so that draws go on from the state of scikit-learn's generator and change it.
+        seed = random_state._bit_generator
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
@@ -462,7 +464,8 @@ def as_device(name: str) -> str:
     import torch
 
     try:
-        float(torch.zeros(1, device=name))  # "meta" has tensors, but no numbers
+        # The device "meta" has tensors without numbers: only reading one shows that.
+        float(torch.zeros(1, device=name))
     except (AssertionError, RuntimeError) as error:
         raise ValueError(
             f"device {name!r} cannot be used ({str(error).splitlines()[0][:120]}): choose 'cpu'"

@@ -9,7 +9,7 @@ import sys
 
 __all__ = ["INTERRUPTED", "STOPPED", "main"]
 
-# Exit status and message after Ctrl-C, of all commands: some keep a model or finished cells.
+# After Ctrl-C: the exit status, and a message for commands that keep files and those that do not.
 INTERRUPTED = 130
 STOPPED = "interrupted; any file written before is kept"
 

@@ -52,11 +52,13 @@ def options(
 def run() -> None:
     """Run a command; an error is one line on standard error, and an exit status."""
     warnings.showwarning = show_warning
-    if isinstance(sys.stdout, TextIOWrapper):  # whose encoding may lack what names have
+    # The encoding of a terminal may lack characters that a file's name has.
+    if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False)
-        sys.stdout.flush()  # here, where an error of the disk is still one line
+        # Output to a full disk fails here, where the error is still one line.
+        sys.stdout.flush()
     except typer.TyperException as error:
         fail(error.format_message(), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):

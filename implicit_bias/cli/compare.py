@@ -69,13 +69,15 @@ def compare(
     from implicit_bias.runs import comparison_folder
     from implicit_bias.runs.models import ModelFactory
 
+    # A folder that cannot be made is an error before the training, not after it.
     folder = output.numbered(folder, comparison_folder.free_folder)
-    make_folder(folder)  # before the training, not after it
+    make_folder(folder)
     fitted = {}
     with output.training_bar() as bar:
         for name, model in ModelFactory(config, loaded, on_progress=bar).fit():
             fitted[name] = model
             output.err.print(f"[bold]{name}[/] done", highlight=False)
+        # Models that need a trained network are fitted last: back to the order that was asked for.
         compared = {name: fitted[name] for name in config.models}
         if to_limit:
             compared |= comparison_folder.train_further(config, loaded, bar)

@@ -251,7 +251,8 @@ def standardized(parts: Split) -> Split:
     n_inputs = parts.train.n_features - parts.train.has_constant
     if not n_inputs:
         return parts
-    with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+    # Squares that overflow are refused below, with the input that has them.
+    with np.errstate(over="ignore", invalid="ignore"):
         scaler = StandardScaler().fit(parts.train.X[:, :n_inputs])
     if not np.isfinite(scaler.var_).all():
         raise ValueError(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from sklearn.compose import ColumnTransformer
 
-# How the labels of the file are called beside the classes that several of them are in.
+# Name of the carried labels of the file, where several of them are one class.
 WRITTEN = "label in the file"
 
 
@@ -216,7 +216,7 @@ def load_own(
         names = _input_names(rows, target, id)
         inputs = pd.DataFrame({name: _numbers_or_text(rows[name]) for name in names})
 
-        # Rows without a label, and rows that lack another value.
+        # Which rows lack a label, which have one but lack another value, and which are kept.
         unlabelled = rows[target].isna()
         incomplete = inputs.isna().any(axis=1) & ~unlabelled
         if missing == "refuse":

@@ -106,6 +106,7 @@ class RunConfig:
         from implicit_bias.solvers import Tolerances
         from implicit_bias.training.configuration import TrainingConfig
 
+        # Lists of a TOML file become tuples, so that equal configurations are equal.
         for name, value in [*vars(self).items()]:
             if isinstance(value, list):
                 self._set(name, tuple(value))
@@ -146,6 +147,7 @@ class RunConfig:
         Tolerances(gap=self.tol)
         rule: Any = "local" if "local-gln" in self.models else "gradient"
         TrainingConfig(rule=rule, **self.chosen(*TRAINING))
+        # 0 and 0.0 are one value, but would be two in the text that a cell's key is a hash of.
         for name in ("C", "soft_C", "learning_rate", "momentum", "tol"):
             value = getattr(self, name)
             if value is not None:

@@ -14,7 +14,7 @@ from implicit_bias.runs.configuration import TRAINING, RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.training.driver import OnProgress
 
-# These take what gd-relu has learned.
+# SVMs on the gates or the activations that gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
 
 

@@ -75,7 +75,7 @@ NAMES = tuple(field.name for field in fields(RunConfig))
 LISTS = ("positive", "negative", "classes", "id", "models", "class_weight")
 # Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
 RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
-# Columns that the configuration has already: an interrupted run is no result and is not kept.
+# Of no use here: an interrupted run is not kept, and the configuration has the number of steps.
 OMITTED = ["interrupted", "steps", "planned_steps"]
 
 # Cells that share their data load them once; one set only, for all of MNIST is 380 MB.
@@ -167,12 +167,13 @@ def compute(config: RunConfig) -> Row:
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # Equal for all cells that share their data.
+        # Only the fields that the data depend on: cells that share them find the data in the cache.
         data = _load_data(RunConfig(**config.chosen(*DATA, "class_weight")))
         fitted: dict[str, BinaryClassifier] = {}
         seconds: dict[str, float] = {}
         before = time.perf_counter()
         for name, model in ModelFactory(config, data).fit():
+            # A training or a solver answers Ctrl-C with what it has so far, which is no result.
             if is_interrupted(model):
                 raise KeyboardInterrupt
             fitted[name] = model

@@ -172,6 +172,13 @@ def test_warnings_are_part_of_the_row() -> None:
     assert cell["results"][0]["norm"] == np.inf
 
 
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupted_training_is_no_result() -> None:
+    config = RunConfig(dataset="blobs", train_size=40, units=3, steps=200, models=("gd-gln",))
+    with pytest.raises(KeyboardInterrupt):
+        compute(config)
+
+
 # --- what is computed, and what is kept --------------------------------------------------------
 
 
