@@ -1,7 +1,8 @@
-"""Writing files that are at no time half there."""
+"""Files that are written whole: under a temporary name, flushed to the disk, then renamed."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import tempfile
@@ -13,12 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-# Paths of one name, with numbers behind it.
-MOST_PATHS = 10_000
-
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in its place.
+    """Let ``write`` fill a temporary file beside ``path``, then rename it to ``path``.
 
     Parameters
     ----------
@@ -53,11 +51,8 @@ def check_writable(path: str | Path) -> None:
     if path.exists() and not path.is_file():
         raise OSError(f"{path} is there, and no regular file: write to another path")
     make_folder(path.parent)
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
 
 
 def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix: str = "") -> Path:
@@ -71,46 +66,34 @@ def free_path(path: Path, taken: Callable[[Path], bool] = Path.exists, *, suffix
         Whether something is there that must stay.
     suffix : str
         The end of its name, before which the number comes.
-
-    Raises
-    ------
-    ValueError
-        All are taken.
     """
-    named = path if path.name not in ("", "..") else path.resolve()
+    if not taken(path):
+        return path
+    named = path
+    if path.name in ("", ".."):
+        named = path.resolve()
     stem = named.name.removesuffix(suffix)
-    others = (named.with_name(f"{stem}-{n}{suffix}") for n in range(2, MOST_PATHS))
-    for candidate in (path, *others):
+    for number in itertools.count(2):
+        candidate = named.with_name(f"{stem}-{number}{suffix}")
         if not taken(candidate):
-            return candidate
-    raise ValueError(f"there are {path} to {candidate}: name another path")
+            break
+    return candidate
 
 
 def make_folder(path: str | Path) -> Path:
-    """Make a folder and those above it where they are missing, and return its path.
-
-    Raises
-    ------
-    OSError
-        A file has its name or that of a folder above it, or the system refuses to make it.
-    """
+    """Make a folder and those above it where they are missing, and return its path."""
     path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        files = [place for place in (path, *path.parents) if place.is_file()]
-        cause = f"{files[0]} is a file" if files else error.strerror
-        raise OSError(f"cannot make the folder {path} ({cause}): name another folder") from error
+    path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file in this way, as UTF-8; what is none, in a file's name say, is escaped."""
+    """Write a text file whole, as UTF-8; what UTF-8 lacks, in a file's name say, is escaped."""
     write_atomically(path, lambda draft: draft.write_bytes(escaped(text).encode()))
 
 
 def escaped(text: str) -> str:
-    """Escape what is no UTF-8."""
+    """Escape characters that UTF-8 lacks."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

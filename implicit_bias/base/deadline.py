@@ -20,8 +20,9 @@ class Deadline:
     @classmethod
     def after(cls, seconds: float | None) -> Self:
         """Stop so many seconds from now; None is never."""
-        # A float16 would make the sum a float16, too coarse for a clock.
-        return cls() if seconds is None else cls(time.perf_counter() + float(seconds))
+        if seconds is None:
+            return cls()
+        return cls(time.perf_counter() + float(seconds))
 
     @classmethod
     def asked(cls, max_seconds: float | None) -> Self:
@@ -39,28 +40,33 @@ class Deadline:
     @property
     def left(self) -> float | None:
         """Seconds until then, positive even if it has passed; None is no limit."""
-        return None if np.isinf(self.end) else max(self.end - time.perf_counter(), 1e-9)
+        if np.isinf(self.end):
+            return None
+        return max(self.end - time.perf_counter(), 1e-9)
 
     @property
     def passed(self) -> bool:
-        """Whether that was before."""
+        """Whether the time is up."""
         return time.perf_counter() >= self.end
 
     def sooner(self, share: float) -> Self:
-        """Stop after this share of the time that is left."""
-        return type(self)() if self.left is None else self.after(share * self.left)
+        """Stop after this fraction of the time that is left."""
+        left = self.left
+        if left is None:
+            return type(self)()
+        return self.after(share * left)
 
     def within(self, seconds: float) -> Self:
         """Stop so many seconds from now, if that is sooner."""
         return min(self, self.after(seconds), key=lambda deadline: deadline.end)
 
     def allows(self, seconds: float) -> bool:
-        """Whether what takes so long would end before."""
+        """Whether a step of this duration would end in time."""
         return time.perf_counter() + seconds < self.end
 
     def leaving(self, seconds: float) -> Self:
-        """Stop so many seconds before, or now if these are not left."""
-        return self if np.isinf(self.end) else type(self)(self.end - seconds)
+        """Stop this many seconds earlier."""
+        return type(self)(self.end - seconds)
 
     def check(self) -> None:
         """End a long loop where the time is up.

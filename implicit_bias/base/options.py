@@ -31,7 +31,8 @@ OnFailure: TypeAlias = Literal["raise", "warn", "soft", "drop"]
 # Relative gap between the certified bounds at which solvers stop.
 TOLERANCE = 1e-6
 # Seeds that torch's generators take.
-SMALLEST_SEED, LARGEST_SEED = -(2**63), 2**64 - 1
+SMALLEST_SEED = -(2**63)
+LARGEST_SEED = 2**64 - 1
 
 
 class SolverOptions(NamedTuple):
@@ -46,19 +47,20 @@ DEFAULTS = SolverOptions()
 
 
 class OptimizerLimit(NamedTuple):
-    """Where full batches of an optimizer take homogeneous models on separable data.
+    """Implicit bias of an optimizer with full batches, for homogeneous models on separable data.
 
     Attributes
     ----------
     norm : str
-        The norm whose margin it maximises in a linear model, and whose KKT points it goes to in a
-        homogeneous network; names are those of `parameter_norms.PARAMETER_NORMS`.
+        The norm whose margin it maximises in a linear model; a homogeneous network converges in
+        direction to a KKT point of its max-margin problem. Names are those of
+        `norms.tensors.PARAMETER_NORMS`.
     condition : str
-        What that takes, or what else is known.
+        What that requires, or what else is known.
     sources : str
-        Who shows it.
+        Who proves it.
     classes : tuple of str
-        What the classes are called that are it.
+        Names of the optimizer's classes.
     """
 
     norm: str
@@ -67,7 +69,7 @@ class OptimizerLimit(NamedTuple):
     classes: tuple[str, ...]
 
 
-# Geometries of a training towards the limit, and how it goes there (`training.LimitConfig`).
+# Norms of a training towards the limit, and its methods (`training.LimitConfig`).
 NormName: TypeAlias = Literal["l2", "l1", "linf", "spectral", "nuclear"]
 NORM_NAMES: tuple[NormName, ...] = get_args(NormName)
 Method: TypeAlias = Literal["plain", "momentum", "accelerated"]
@@ -76,15 +78,14 @@ METHOD_NAMES: tuple[Method, ...] = get_args(Method)
 LossName: TypeAlias = Literal["logistic", "exponential", "cross-entropy"]
 OptimizerName: TypeAlias = Literal["sgd", "sign", "adam", "adamw", "muon"]
 OPTIMIZER_NAMES: tuple[OptimizerName, ...] = get_args(OptimizerName)
-_LIMITS = table_of("base/optimizers.toml")
-OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {
-    name: OptimizerLimit(**_LIMITS[name] | {"classes": tuple(_LIMITS[name]["classes"])})
-    for name in OPTIMIZER_NAMES
-}
+OPTIMIZER_LIMITS: dict[OptimizerName, OptimizerLimit] = {}
+for _name, _limit in table_of("base/optimizers.toml").items():
+    _limit["classes"] = tuple(_limit["classes"])
+    OPTIMIZER_LIMITS[_name] = OptimizerLimit(**_limit)  # type: ignore[index]
 
 
 def limit_words(optimizer: OptimizerName) -> str:
-    """Say where an optimizer goes in the limit.
+    """Say which margin an optimizer maximises in the limit.
 
     Examples
     --------
@@ -92,5 +93,7 @@ def limit_words(optimizer: OptimizerName) -> str:
     'maximises the l2 margin in the limit'
     """
     limit = OPTIMIZER_LIMITS[optimizer]
-    condition = f" ({limit.condition})" if limit.condition else ""
-    return f"maximises the {limit.norm} margin in the limit{condition}"
+    words = f"maximises the {limit.norm} margin in the limit"
+    if limit.condition:
+        words += f" ({limit.condition})"
+    return words

@@ -36,22 +36,25 @@ def threads(count: int | None) -> Iterator[None]:
         yield
         return
     torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch else count
     with _libraries(torch is not None).limit(limits=count):
-        if torch:
-            torch.set_num_threads(count)
+        if torch is None:
+            yield
+            return
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
         try:
             yield
         finally:
-            if torch:
-                torch.set_num_threads(before)
+            torch.set_num_threads(before)
 
 
 def threads_for(order: float, asked: int | None = None) -> int | None:
     """Return how many threads to lend to matrices of this order: those asked for, one, or None."""
     if asked is not None:
         return asked
-    return 1 if order < SMALL_ORDER else None
+    if order < SMALL_ORDER:
+        return 1
+    return None
 
 
 @lru_cache

@@ -1,13 +1,20 @@
-"""Checks of user input: every error names the cause and the cure."""
+"""Checks of user input, for the public functions alone: every error names the cause and the cure.
 
-import re
+=====================  =====================================================================
+for                    checks
+=====================  =====================================================================
+arrays                 `as_numbers`, `as_finite`, `as_features`, `check_shape`, `owned`
+labels                 `as_labels`, `as_class_labels`, `labels_of_any_type`
+numbers and names      `check_number`, `check_count`, `check_flag`, `check_choice`
+seeds and devices      `as_generator`, `check_seed`, `torch_generator`, `as_device`
+=====================  =====================================================================
+"""
+
+import difflib
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
-from fractions import Fraction
 from numbers import Integral, Real
-from pathlib import Path
 from reprlib import repr as cut
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,16 +28,15 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
-# Whole numbers up to here are float64, one by one.
-LARGEST_WHOLE = 2.0**53
-WHOLE = re.compile(r"\s*[+-]?\d+\s*")
-# What Python and numpy count among whole numbers, and is none.
+# Types that `Integral` or `Real` accepts, although a user who passes one means no number.
 NO_NUMBERS = (bool, np.timedelta64)
-# Kinds of numpy's dates and durations.
-DATES = ("m", "M")
-# Labels this far beyond the number of samples are no numbers of classes.
+# A number of classes this far beyond the number of samples is a mistake, such as an identifier.
 MOST_EMPTY_CLASSES = 1000
 PAGE = 'The page "What is accepted" of the documentation lists modules, inputs and labels.'
+
+
+class UnsuitableError(ValueError):
+    """A problem that a solver does not support, found before it solves anything."""
 
 
 @contextmanager
@@ -54,6 +60,9 @@ def pointing_to_the_page() -> Iterator[None]:
         raise
 
 
+# --- arrays ------------------------------------------------------------------------------------
+
+
 def detached(values: Any) -> Any:
     """Return the array of a tensor of torch, without its gradient; others as they are.
 
@@ -62,15 +71,20 @@ def detached(values: Any) -> Any:
     ValueError
         A tensor that no array holds: sparse, quantized, nested, or without numbers.
     """
-    torch = sys.modules.get("torch")  # without it, nothing is a tensor
-    if not (torch and isinstance(values, torch.Tensor)):
+    # Where nobody has imported torch nothing is a tensor, and importing it takes seconds.
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(values, torch.Tensor):
         return values
     try:
         plain = values.detach().cpu().resolve_conj().resolve_neg()
         # Numpy knows neither bfloat16 nor floats of 8 bits.
-        known = (torch.float16, torch.float32, torch.float64)
-        unknown = plain.is_floating_point() and plain.dtype not in known
-        return (plain.double() if unknown else plain).numpy()
+        if plain.is_floating_point() and plain.dtype not in (
+            torch.float16,
+            torch.float32,
+            torch.float64,
+        ):
+            plain = plain.double()
+        return plain.numpy()
     except (TypeError, RuntimeError) as error:
         raise ValueError(f"a tensor that numpy cannot hold: {error}") from error
 
@@ -91,67 +105,25 @@ def as_numbers(values: ArrayLike, name: str) -> Array:
     check_not_masked(values, name)
     try:
         given = np.asarray(detached(values))
-        if np.iscomplexobj(given):
-            raise TypeError("it is complex: pass real numbers, such as its real part")
-        if given.dtype.kind in DATES:
-            raise TypeError(
-                "dates and durations are numbers of a unit that is not seen: pass those"
-            )
         if given.dtype.kind == "O" and hasattr(values, "isna"):  # a frame may lack values by pd.NA
             given = np.where(values.isna(), np.nan, given)
+        kind = given.dtype.kind
+        if kind == "c":
+            raise TypeError("it is complex: pass real numbers, such as its real part")
+        if kind in "mM":
+            raise TypeError("dates and durations have no unit here: pass numbers")
         array = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         why = f"{error}; encode text as numbers first"
         if "inhomogeneous" in why:
             why = "its entries differ in length: give each as many numbers"
         raise ValueError(f"{name} is not a numeric array: {why}") from error
-    check_told_apart(values, array, name)
-    return array
-
-
-def _is_rounded(value: object, number: float) -> bool:
-    """Whether a whole number, or its text, is another one as float64."""
-    if isinstance(value, bytes):
-        value = value.decode()
-    if isinstance(value, str):
-        return WHOLE.fullmatch(value) is not None and Decimal(value) != number
-    if isinstance(value, Integral):
-        return int(value) != number  # compared exactly, unlike numpy's integers
-    return isinstance(value, Decimal | Fraction) and value == int(value) != number
-
-
-def check_told_apart(values: Any, array: Array, name: str) -> None:
-    """Refuse whole numbers that float64 would round, such as those of identifiers.
-
-    Parameters
-    ----------
-    values : array_like
-        What the user gave.
-    array : ndarray of float64
-        The same, converted.
-    name : str
-        How the error calls it.
-
-    Raises
-    ------
-    ValueError
-        A whole number, of another type than a float's, that is not equal to its float64.
-    """
-    values = detached(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "bf":
-        return
-    large = np.abs(array) >= LARGEST_WHOLE
-    if not large.any():
-        return
-    # In a list, or in the columns of a frame, whole numbers beside floats would become floats.
-    if not isinstance(values, np.ndarray):
-        objects = values.astype(object) if hasattr(values, "astype") else values
-        values = np.asarray(objects, dtype=object)
-    if any(map(_is_rounded, values[large].tolist(), array[large].tolist())):
+    if kind in "iu" and (np.abs(array) >= 2.0**53).any():
         raise ValueError(
-            f"{name} has whole numbers beyond 2^53, which float64 does not tell apart: "
-            "subtract what they have in common, or round them yourself by astype(float)"
+            f"{name} has whole numbers beyond 2^53, which float64 rounds: subtract what they have "
+            "in common, or round them by astype(float)"
         )
+    return array
 
 
 def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
@@ -174,8 +146,7 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
     Raises
     ------
     ValueError
-        Not numeric, complex, dates, sparse, masked, of another dimension, or with NaN or infinity
-        in it.
+        See `as_numbers`; or of another dimension, or with NaN or infinity in it.
     """
     numbers = as_numbers(values, name)
     if numbers.ndim != ndim:
@@ -183,18 +154,26 @@ def as_finite(values: ArrayLike, name: str, ndim: int) -> Array:
     array = np.ascontiguousarray(numbers)
     if not np.isfinite(array).all():
         bad = np.argwhere(~np.isfinite(array))
-        cure = "" if name in ("coef", "alpha") else ": impute or drop these samples first"
+        place = tuple(bad[0].tolist())
+        cure = ": impute or drop these samples first"
+        if name in ("coef", "alpha"):  # of a solver, and not of the data
+            cure = ""
         raise ValueError(
             f"{name} contains NaN or infinity at {len(bad)} place(s), the first at index "
-            f"{tuple(int(i) for i in bad[0])}{cure}"
+            f"{place}{cure}"
         )
     return array
 
 
-def check_not_text(values: ArrayLike, name: str, cure: str) -> None:
-    """Refuse text, which numpy converts where it looks like numbers."""
-    if np.asarray(detached(values)).dtype.kind in "US":
-        raise ValueError(f"{name} is text: {cure}")
+def as_features(X: ArrayLike, n_features: int, name: str = "X") -> Array:
+    """Convert inputs to a float64 matrix (n, D) and check D against what was fitted."""
+    X = as_finite(X, name, 2)
+    if X.shape[1] != n_features:
+        raise ValueError(
+            f"{name} has {X.shape[1]} features, but the model was built for {n_features}: "
+            "pass inputs with the columns (and the constant) used for fitting"
+        )
+    return X
 
 
 def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], meaning: str) -> None:
@@ -203,45 +182,23 @@ def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], meaning:
         raise ValueError(f"{name} must have shape {shape}, got {array.shape}: {meaning}")
 
 
+def check_not_text(values: ArrayLike, name: str, cure: str) -> None:
+    """Refuse text, which numpy converts where it looks like numbers."""
+    if np.asarray(detached(values)).dtype.kind in "US":
+        raise ValueError(f"{name} is text: {cure}")
+
+
 def check_not_masked(values: object, name: str) -> None:
-    """Raise ValueError for a masked array, whose mask numpy would drop without a word."""
-    rows = values if isinstance(values, (list, tuple)) else [values]
-    if any(map(np.ma.isMaskedArray, rows)):
+    """Refuse a masked array, whose mask numpy would ignore."""
+    if np.ma.isMaskedArray(values):
         raise ValueError(
             f"{name} is a masked array, whose mask would be ignored: pass {name}.filled(value), or "
             "drop the samples that are masked"
         )
 
 
-def labels_of_any_type(y: ArrayLike) -> NDArray[Any]:
-    """Convert labels to an array (n,), whatever they are: numbers, text, objects.
-
-    Raises
-    ------
-    ValueError
-        Masked, or not one a sample.
-    """
-    check_not_masked(y, "y")
-    labels = np.asarray(detached(y))
-    check_one_each(labels, "y")
-    return labels
-
-
-def check_one_each(labels: NDArray[Any], name: str) -> None:
-    """Refuse all but one label a sample, (N,), and say what to make of one-hot rows."""
-    if labels.ndim != 1:
-        cure = "pass the inputs before it"
-        if labels.shape[1:] == (1,):
-            cure = f"of a column pass {name}.ravel()"
-        elif labels.ndim == 2 and np.isin(labels, (-1, 0, 1)).all():
-            cure = f"of one-hot rows pass {name}.argmax(1)"
-        raise ValueError(
-            f"{name} must have one dimension, one label a sample, got shape {labels.shape}: {cure}"
-        )
-
-
 def owned(array: Array, given: object) -> Array:
-    """Return what nobody else can change in place, read-only.
+    """Return an array that nobody else can change in place, read-only.
 
     Parameters
     ----------
@@ -270,8 +227,112 @@ def is_frozen(array: NDArray[np.generic]) -> bool:
     return part is None
 
 
-class UnsuitableError(ValueError):
-    """A problem that a solver does not take, said before it solves anything."""
+# --- labels ------------------------------------------------------------------------------------
+
+
+def labels_of_any_type(y: ArrayLike) -> NDArray[Any]:
+    """Convert labels to an array (n,), whatever they are: numbers, text, objects.
+
+    Raises
+    ------
+    ValueError
+        Masked, or not one per sample.
+    """
+    check_not_masked(y, "y")
+    labels = np.asarray(detached(y))
+    check_one_each(labels, "y")
+    return labels
+
+
+def check_one_each(labels: NDArray[Any], name: str) -> None:
+    """Refuse all but one label per sample, (N,), and say what to make of one-hot rows."""
+    if labels.ndim == 1:
+        return
+    cure = "pass the inputs before it"
+    if labels.shape[1:] == (1,):
+        cure = f"of a column pass {name}.ravel()"
+    elif labels.ndim == 2 and np.isin(labels, (-1, 0, 1)).all():
+        cure = f"of one-hot rows pass {name}.argmax(1)"
+    raise ValueError(
+        f"{name} must have one dimension, one label a sample, got shape {labels.shape}: {cure}"
+    )
+
+
+def as_class_labels(
+    y: ArrayLike, n_samples: int, classes: int | None = None
+) -> tuple[NDArray[Any], int | None]:
+    """Convert labels to float64 -1 and +1 (n,), or to integers 0 .. K - 1 (n,) and K.
+
+    Integers are classes where K is given, or where the largest is 2 or more. Some samples of a
+    larger problem may lack a class, if K is given.
+
+    Raises
+    ------
+    ValueError
+        Other labels, or not one per sample; an empty class where K is not given.
+    """
+    if classes is not None:
+        check_count(classes, "classes", 2, most=n_samples + MOST_EMPTY_CLASSES)
+    labels = _numbers_one_each(y, n_samples)
+    whole = np.array_equal(labels, np.floor(labels)) and labels.min() >= 0
+    if classes is None and not (whole and labels.max() >= 2):
+        _check_signs(labels)
+        return labels, None
+
+    count = int(labels.max()) + 1
+    if classes is not None:
+        count = int(classes)
+    if not whole or labels.max() >= count:
+        raise ValueError(
+            f"labels of {count} classes must be integers 0 .. {count - 1}, got "
+            f"{np.unique(labels)[:5].tolist()}: recode them, or use the estimators, which take "
+            "classes of any type"
+        )
+    found = np.unique(labels)
+    if classes is None and len(found) < count:
+        missing = np.argmax(found != np.arange(len(found)))
+        raise ValueError(
+            f"class {missing} has no samples, but there are labels up to {count - 1}: number the "
+            "classes 0 .. K - 1, as np.unique(y, return_inverse=True)[1] does"
+        )
+    return labels.astype(np.int64), count
+
+
+def as_labels(y: ArrayLike, n_samples: int) -> Array:
+    """Convert labels to float64 (n,) and refuse all but -1 and +1, one per sample."""
+    labels = _numbers_one_each(y, n_samples)
+    _check_signs(labels)
+    return labels
+
+
+def _numbers_one_each(y: ArrayLike, n_samples: int) -> Array:
+    check_not_text(
+        y,
+        "y",
+        "number the classes, as np.unique(y, return_inverse=True)[1] does, or use the estimators, "
+        "such as MaxMarginSVC, which take classes of any type",
+    )
+    labels = as_numbers(y, "y")
+    check_one_each(labels, "y")
+    labels = as_finite(labels, "y", 1)
+    if n_samples == 0 or len(labels) != n_samples:
+        raise ValueError(
+            f"X has {n_samples} rows and y has {len(labels)} labels: pass one label a row, and "
+            "at least one row"
+        )
+    return labels
+
+
+def _check_signs(labels: Array) -> None:
+    if not np.isin(labels, (-1.0, 1.0)).all():
+        raise ValueError(
+            f"labels must be -1 or +1, got {np.unique(labels)[:5].tolist()}: recode them (more "
+            "than two classes as 0 .. K - 1), or use the estimators, which take classes of any "
+            "type"
+        )
+
+
+# --- numbers and names -------------------------------------------------------------------------
 
 
 def check_number(value: object, name: str, within: str = "") -> None:
@@ -314,19 +375,42 @@ def check_number(value: object, name: str, within: str = "") -> None:
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
-def existing_file(path: str | Path) -> Path:
-    """Return the path of a file to read; FileNotFoundError where none is, or a folder."""
-    if not (file := Path(path)).is_file():
-        what = "a folder" if file.is_dir() else "no regular file"
-        known = f"{file} is {what}: name a file" if file.exists() else f"no such file: {file}"
-        raise FileNotFoundError(known)
-    return file
+def check_count(value: object, name: str, least: int = 1, most: int | None = None) -> None:
+    """Raise ValueError unless a value is a whole number from ``least`` to ``most``."""
+    if isinstance(value, NO_NUMBERS) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+    if int(value) < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
 def check_flag(value: object, name: str) -> None:
     """Raise TypeError unless a value is True or False: any text, even "no", counts as true."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {cut(value)}")
+
+
+def check_choice(value: object, name: str, choices: Iterable[str], otherwise: str = "") -> None:
+    """Raise ValueError unless a value is one of some names, of which the nearest is suggested.
+
+    ``otherwise`` says what else may be.
+    """
+    names = tuple(choices)
+    if isinstance(value, str) and value in names:
+        return
+    allowed = ", ".join(names)
+    if otherwise:
+        allowed += f", or {otherwise}"
+    meant = ""
+    if isinstance(value, str):
+        near = difflib.get_close_matches(value, names, 1)
+        if near:
+            meant = f" (did you mean {near[0]!r}?)"
+    raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}{meant}")
+
+
+# --- seeds and devices -------------------------------------------------------------------------
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
@@ -337,25 +421,17 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     ValueError
         Something else.
     """
-    # A RandomState lends its bit generator, so that scikit-learn's seeds work as they are.
-    bits = random_state._bit_generator if isinstance(random_state, np.random.RandomState) else None
+    seed: Any = random_state
+    if isinstance(random_state, np.random.RandomState):
+        # Shared, so that draws go on from the state of scikit-learn's generator and change it.
+        seed = random_state._bit_generator
     try:
-        return np.random.default_rng(random_state if bits is None else bits)
+        return np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
         raise ValueError(
             "random_state must be a whole number from 0 on, a generator of numpy or None, got "
             f"{cut(random_state)}"
         ) from error
-
-
-def check_count(value: object, name: str, least: int = 1, most: int | None = None) -> None:
-    """Raise ValueError unless a value is a whole number from ``least`` to ``most``."""
-    if isinstance(value, NO_NUMBERS) or not isinstance(value, Integral):
-        raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
-    if int(value) < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    if most is not None and int(value) > most:
-        raise ValueError(f"{name} must be at most {most}, got {value}")
 
 
 def check_seed(value: object) -> None:
@@ -369,90 +445,6 @@ def torch_generator(seed: int) -> "torch.Generator":
 
     check_seed(seed)
     return torch.Generator().manual_seed(int(seed))
-
-
-def check_choice(value: object, name: str, choices: Iterable[str], otherwise: str = "") -> None:
-    """Raise ValueError unless a value is one of some names; ``otherwise`` says what else may be."""
-    names = tuple(choices)
-    if not isinstance(value, str) or value not in names:
-        allowed = f"{', '.join(names)}{otherwise and f', or {otherwise}'}"
-        raise ValueError(f"{name} must be one of {allowed}; got {cut(value)}")
-
-
-def as_features(X: ArrayLike, n_features: int, name: str = "X") -> Array:
-    """Convert inputs to a float64 matrix (n, D) and check D against what was fitted."""
-    X = as_finite(X, name, 2)
-    if X.shape[1] != n_features:
-        raise ValueError(
-            f"{name} has {X.shape[1]} features, but the model was built for {n_features}: "
-            "pass inputs with the columns (and the constant) used for fitting"
-        )
-    return X
-
-
-def as_class_labels(
-    y: ArrayLike, n_samples: int, classes: int | None = None
-) -> tuple[NDArray[Any], int | None]:
-    """Convert labels to float64 -1 and +1 (n,), or to integers 0 .. K - 1 (n,) and K.
-
-    Integers are classes where K is given, or where the largest is 2 or more. Some samples of a
-    larger problem may lack a class, if K is given.
-
-    Raises
-    ------
-    ValueError
-        Other labels, or not one a sample; an empty class where K is not given.
-    """
-    if classes is not None:
-        check_count(classes, "classes", 2, most=n_samples + MOST_EMPTY_CLASSES)
-    labels = _one_each(y, n_samples)
-    whole = np.array_equal(labels, np.floor(labels)) and labels.min() >= 0
-    if classes is None and not (whole and labels.max() >= 2):
-        return as_labels(y, n_samples), None
-    count = int(labels.max()) + 1 if classes is None else int(classes)
-    if not whole or count < labels.max() + 1:
-        raise ValueError(
-            f"labels of {count} classes must be integers 0 .. {count - 1}, got "
-            f"{np.unique(labels)[:5].tolist()}: recode them, or use the estimators, which take "
-            "classes of any type"
-        )
-    found = np.unique(labels)
-    if classes is None and len(found) < count:
-        missing = np.argmax(found != np.arange(len(found)))
-        raise ValueError(
-            f"class {missing} has no samples, but there are labels up to {count - 1}: number the "
-            "classes 0 .. K - 1, as np.unique(y, return_inverse=True)[1] does"
-        )
-    return labels.astype(np.int64), count
-
-
-def _one_each(y: ArrayLike, n_samples: int) -> Array:
-    cure = (
-        "number the classes, as np.unique(y, return_inverse=True)[1] does, or use the estimators, "
-        "such as MaxMarginSVC, which take classes of any type"
-    )
-    check_not_text(y, "y", cure)
-    labels = as_numbers(y, "y")
-    check_one_each(labels, "y")
-    labels = as_finite(labels, "y", 1)
-    if n_samples == 0 or len(labels) != n_samples:
-        raise ValueError(
-            f"X has {n_samples} rows and y has {len(labels)} labels: pass one label a row, and "
-            "at least one row"
-        )
-    return labels
-
-
-def as_labels(y: ArrayLike, n_samples: int) -> Array:
-    """Convert labels to float64 (n,) and refuse all but -1 and +1, one a sample."""
-    labels = _one_each(y, n_samples)
-    if not np.isin(labels, (-1.0, 1.0)).all():
-        raise ValueError(
-            f"labels must be -1 or +1, got {np.unique(labels)[:5].tolist()}: recode them (more "
-            "than two classes as 0 .. K - 1), or use the estimators, which take classes of any "
-            "type"
-        )
-    return labels
 
 
 def as_device(name: str) -> str:
@@ -472,7 +464,8 @@ def as_device(name: str) -> str:
     import torch
 
     try:
-        float(torch.zeros(1, device=name))  # "meta" has tensors, but no numbers
+        # The device "meta" has tensors without numbers: only reading one shows that.
+        float(torch.zeros(1, device=name))
     except (AssertionError, RuntimeError) as error:
         raise ValueError(
             f"device {name!r} cannot be used ({str(error).splitlines()[0][:120]}): choose 'cpu'"

@@ -1,7 +1,5 @@
-"""The commands of `implicit-bias`, and its entry point."""
+"""The commands of `implicit-bias`, and how their errors end."""
 
-import os
-import re
 import sys
 import warnings
 from io import TextIOWrapper
@@ -9,26 +7,29 @@ from typing import Annotated
 
 import typer
 
+from implicit_bias.cli import INTERRUPTED, STOPPED
 from implicit_bias.cli.compare import compare
-from implicit_bias.cli.interruption import INTERRUPTED, STOPPED
-from implicit_bias.cli.options import NETWORK_NAMES, DocumentedCommand
+from implicit_bias.cli.options import NETWORK_NAMES
 from implicit_bias.cli.output import fail, out, show_warning
 from implicit_bias.cli.sweep import sweep
 from implicit_bias.cli.train import train
-from implicit_bias.runs.configuration import MODEL_NAMES, model_words
+from implicit_bias.runs.configuration import MODEL_MEANINGS
 
-# The models that the help of a command explains.
-EXPLAINS = {compare: MODEL_NAMES, train: NETWORK_NAMES}
-# How Typer's parser refuses the text of a number.
-PARSER = re.compile("Input should be a valid (integer|number), .*")
 app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-COMMANDS = (compare, train, sweep)
-for command in COMMANDS:
-    app.command(cls=DocumentedCommand, epilog=model_words(EXPLAINS.get(command, ())))(command)
+
+
+def _meanings(names: tuple[str, ...]) -> str:
+    """Say what some models are, a paragraph each."""
+    return "\n\n".join(f"{name}: {MODEL_MEANINGS[name]}" for name in names)
+
+
+app.command(epilog=_meanings(tuple(MODEL_MEANINGS)))(compare)
+app.command(epilog=_meanings(NETWORK_NAMES))(train)
+app.command()(sweep)
 
 
 def _version(asked: bool) -> None:
@@ -45,30 +46,25 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Where does gradient descent go? Certified implicit-bias SVMs for gated networks."""
+    """Train gated networks, and compare them with the max-margin SVMs they converge to."""
 
 
-def main() -> None:
-    """Run the command line; one line on standard error for an error."""
+def run() -> None:
+    """Run a command; an error is one line on standard error, and an exit status."""
     warnings.showwarning = show_warning
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as by >&-: what is written into files still is
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
-    if isinstance(sys.stdout, TextIOWrapper):  # whose encoding may lack what names have
+    # The encoding of a terminal may lack characters that a file's name has.
+    if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False)
-        sys.stdout.flush()  # here, where an error of the disk is still one line
+        # Output to a full disk fails here, where the error is still one line.
+        sys.stdout.flush()
     except typer.TyperException as error:
-        fail(PARSER.sub(r"it is no \1", error.format_message()), error.exit_code)
-    except (typer.Abort, KeyboardInterrupt) as error:
-        if isinstance(error.__cause__, EOFError):  # which Typer takes for a Ctrl-D
-            fail(f"a file or a pipe ended too early: {error.__cause__}", 1)
+        fail(error.format_message(), error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
         fail(STOPPED, INTERRUPTED)
-    except MemoryError as error:
-        fail(f"not enough memory: {error}", 1)
-    except (ValueError, RuntimeError, OSError, ImportError, TypeError, OverflowError) as error:
-        fail(str(error), 1)
+    except (ValueError, TypeError, RuntimeError, OSError, ImportError, MemoryError) as error:
+        fail(str(error) or type(error).__name__, 1)
     if status == INTERRUPTED:
         fail(STOPPED, INTERRUPTED)
     sys.exit(status)

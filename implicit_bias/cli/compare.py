@@ -8,51 +8,81 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from implicit_bias.cli import output
-from implicit_bias.cli.interruption import INTERRUPTED
-from implicit_bias.cli.options import JsonOption, load_data, takes_config
+from implicit_bias.cli import INTERRUPTED, options, output
 from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
 
 
-@takes_config("Data", "Models", "Architecture", "Margin", "Training", "Solver")
 def compare(
-    config: RunConfig,
-    folder: Annotated[Path, typer.Option("--out")] = Path("implicit-bias-report"),
-    to_limit: Annotated[bool, typer.Option("--to-limit")] = False,
-    as_json: JsonOption = False,
+    context: typer.Context,
+    dataset: options.Dataset = RunConfig.dataset,
+    data: options.Table = RunConfig.data,
+    target: options.Target = RunConfig.target,
+    positive: options.Positive = None,
+    negative: options.Negative = None,
+    classes: options.Classes = None,
+    id: options.Identifiers = "",  # type: ignore[assignment]  # parsed by its type
+    missing: options.Missing = RunConfig.missing,
+    standardize: options.Standardize = RunConfig.standardize,
+    train_size: options.TrainSize = RunConfig.train_size,
+    split_seed: options.SplitSeed = RunConfig.split_seed,
+    models: options.Models = options.MODELS,  # type: ignore[assignment]
+    units: options.Units = RunConfig.units,
+    hyperplanes: options.Hyperplanes = RunConfig.hyperplanes,
+    threshold: options.Threshold = RunConfig.threshold,
+    seed: options.Seed = RunConfig.seed,
+    C: options.C = RunConfig.C,
+    class_weight: options.ClassWeight = None,
+    on_failure: options.OnFailure = RunConfig.on_failure,
+    soft_C: options.SoftC = RunConfig.soft_C,
+    steps: options.Steps = RunConfig.steps,
+    batch_size: options.BatchSize = RunConfig.batch_size,
+    learning_rate: options.LearningRate = RunConfig.learning_rate,
+    momentum: options.Momentum = RunConfig.momentum,
+    optimizer: options.Optimizer = RunConfig.optimizer,
+    solver: options.Solver = RunConfig.solver,
+    tol: options.Tolerance = RunConfig.tol,
+    device: options.Device = RunConfig.device,
+    folder: Annotated[
+        Path, typer.Option("--out", help="Folder of the report and the tables.")
+    ] = Path("implicit-bias-report"),
+    to_limit: Annotated[
+        bool,
+        typer.Option(
+            "--to-limit",
+            help="Also continue the training of the GLN, in float64 and without a bias, until its "
+            "norm at unit margin is within 1 % of the certified minimum.",
+        ),
+    ] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Train networks, solve the SVMs they should become, compare, and write a report.
+    """Train networks, solve their max-margin problems, compare, and write an HTML report.
 
-    Nothing is overwritten: where the folder holds another report, the next number is added.
-
-    Parameters
-    ----------
-    folder
-        Folder of the report and the tables.
-    to_limit
-        Train the GLN on as well, in float64 and without a bias, until its norm is at most 1 % above
-        the smallest possible, and compare it, too.
+    The problems are those that the networks are predicted to converge to. Nothing is overwritten:
+    where the folder holds another report, the next number is added.
     """
-    data = load_data(config)
+    config = options.configuration(context)
+    loaded = options.load_data(config)
     from implicit_bias.base.atomic import make_folder
     from implicit_bias.runs import comparison_folder
     from implicit_bias.runs.models import ModelFactory
 
+    # A folder that cannot be made is an error before the training, not after it.
     folder = output.numbered(folder, comparison_folder.free_folder)
-    make_folder(folder)  # before the training, not after it
+    make_folder(folder)
     fitted = {}
     with output.training_bar() as bar:
-        for name, model in ModelFactory(config, data, on_progress=bar).fit():
+        for name, model in ModelFactory(config, loaded, on_progress=bar).fit():
             fitted[name] = model
             output.err.print(f"[bold]{name}[/] done", highlight=False)
-        models = {name: fitted[name] for name in config.models}
+        # Models that need a trained network are fitted last: back to the order that was asked for.
+        compared = {name: fitted[name] for name in config.models}
         if to_limit:
-            models |= comparison_folder.train_further(config, data, bar)
+            compared |= comparison_folder.train_further(config, loaded, bar)
     option = " --to-limit" if to_limit else ""
-    comparison, page = comparison_folder.write_comparison(folder, config, data, models, option)
+    comparison, page = comparison_folder.write_comparison(folder, config, loaded, compared, option)
     print_comparison(comparison, page, config, as_json)
     if any(model.interrupted for model in comparison.models):
         raise typer.Exit(INTERRUPTED)
@@ -76,17 +106,17 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
     from implicit_bias.runs.command import train_on
 
     for table in tables(comparison, comparison.classes.tolist()):
-        keys = [column.key for column in table.columns]
-        shown = [keys.index(key) for key in WORDS["terminal"].get(table.caption, ()) if key in keys]
-        # Narrow, so that what stands below it need not be broken.
-        headings = [fill(table.columns[place].heading, 12) for place in shown]
-        if shown:
-            rows = ([row[place].text for place in shown] for row in table.rows)
+        places = {column.key: place for place, column in enumerate(table.columns)}
+        keys = [key for key in WORDS["terminal"].get(table.caption, ()) if key in places]
+        if keys:
+            # Narrow headings, so that the numbers below them need not be broken.
+            headings = [fill(table.columns[places[key]].heading, 12) for key in keys]
+            rows = [[row[places[key]].text for key in keys] for row in table.rows]
             output.print_table(*headings, rows=rows)
         for note in table.short:
             output.show(note)
-    onward = train_on(config, [model.name for model in comparison.models])
-    for conclusion in conclusions(comparison, train_on=onward):
+    commands = train_on(config, [model.name for model in comparison.models])
+    for conclusion in conclusions(comparison, train_on=commands):
         output.show(str(conclusion))
     output.show(f"Report: {page}")
     output.show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")

@@ -1,56 +1,212 @@
-"""Options of the commands: the fields of a configuration, and what several commands share.
+"""Options of the commands that make a configuration: a type and a help text for each field.
 
-A command names the fields of `RunConfig` that it takes, and is called with the configuration::
-
-    @takes_config("Data", "Architecture", "device")
-    def train(config: RunConfig, file: FileArgument, as_json: JsonOption = False) -> None: ...
-
-On the command line these fields are options, with the defaults of `RunConfig`, before the command's
-own options. typer reads options from a function's signature, so `takes_config` puts one together.
-The help of an option is what a docstring says of it: that of `RunConfig`, or of the command.
+A command names the fields that it takes in its signature, with the defaults of `RunConfig`, and
+`configuration` makes a `RunConfig` of what the user chose.
 """
 
-import inspect
-import re
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import Field, fields
-from functools import wraps
+from __future__ import annotations
+
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from implicit_bias.base.options import (
+    DATASET_NAMES,
+    NORM_NAMES,
+    OPTIMIZER_LIMITS,
+    SOLVER_NAMES,
+)
 from implicit_bias.cli.output import err, usage_errors, warn
-from implicit_bias.runs import configuration
-from implicit_bias.runs.configuration import RunConfig, kinds
+from implicit_bias.runs.configuration import MODEL_NAMES, RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.runs.data import Data
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output.")
-]
-
-
+NETWORK_NAMES = tuple(name for name in MODEL_NAMES if not name.startswith("svm-"))
 MODEL_SUFFIX = ".joblib"
+# `RunConfig.models` as it is typed.
+MODELS = ",".join(RunConfig.models)
+LIMITS = ", ".join(f"{name}: {limit.norm}" for name, limit in OPTIMIZER_LIMITS.items())
 
 
-def _model_file(file: Path | None) -> Path | None:
-    """Refuse a name that promises another format."""
-    if file is not None and file.suffix != MODEL_SUFFIX:
-        raise typer.BadParameter(
-            f"models are saved by joblib: name the file {file.stem}{MODEL_SUFFIX}"
-        )
-    return file
+def _option(group: str, help: str, *flags: str, **how: Any) -> Any:
+    return typer.Option(*flags, help=help, rich_help_panel=group, **how)
 
 
-ModelFileOption = Annotated[
-    Path | None,
-    typer.Option("--out", help=f"File (MODEL{MODEL_SUFFIX}).", callback=_model_file),
+def _names(text: str) -> tuple[str, ...]:
+    """Split names that are separated by commas."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+def _labels(text: str) -> tuple[int, ...] | tuple[str, ...]:
+    """Split labels of classes: numbers, where all are, or names.
+
+    A number that is written otherwise, such as 01, may be the name of a class.
+    """
+    names = _names(text)
+    if all(name.isdecimal() and name == str(int(name)) for name in names):
+        return tuple(int(name) for name in names)
+    return names
+
+
+class Names(tuple[str, ...]):
+    """What `_names` and `_labels` return: typer takes a class for the type of one option."""
+
+
+# --- data --------------------------------------------------------------------------------------
+
+Dataset = Annotated[str, _option("Data", f"Built-in data set. One of: {', '.join(DATASET_NAMES)}.")]
+Table = Annotated[
+    str | None, _option("Data", "A table of your own instead: CSV, TSV or Parquet.", "--data")
 ]
-NETWORK_NAMES = tuple(name for name in configuration.MODEL_NAMES if not name.startswith("svm-"))
+Target = Annotated[str | None, _option("Data", "Column of the table that holds the labels.")]
+Positive = Annotated[
+    Names | None,
+    _option(
+        "Data",
+        "Classes labelled +1, such as 0,1,2 or sneaker (default: 0,1,2,3,4; the second of two).",
+        parser=_labels,
+        metavar="CLASSES",
+    ),
+]
+Negative = Annotated[
+    Names | None,
+    _option(
+        "Data",
+        "Classes labelled -1, such as 7,8 (default: 5,6,7,8,9; all others where names are given).",
+        parser=_labels,
+        metavar="CLASSES",
+    ),
+]
+Classes = Annotated[
+    Names | None,
+    _option(
+        "Data",
+        "Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all.",
+        parser=_labels,
+        metavar="CLASSES",
+    ),
+]
+Identifiers = Annotated[
+    Names,
+    _option(
+        "Data",
+        "Identifier columns, such as name,remark: not used as inputs, copied to predictions.csv.",
+        "--id",
+        parser=_names,
+        metavar="COLUMNS",
+    ),
+]
+Missing = Annotated[
+    str,
+    _option(
+        "Data",
+        "Rows with a missing value: refuse them, drop them, or fill in the median of the training "
+        "samples. Rows without a label are left out by drop and median. One of: refuse, drop, "
+        "median.",
+    ),
+]
+Standardize = Annotated[
+    bool | None,
+    _option(
+        "Data",
+        "Scale each input to mean 0 and variance 1 over the training samples (default: numbers of "
+        "a table are scaled, a built-in data set is not).",
+        "--standardize/--no-standardize",
+    ),
+]
+TrainSize = Annotated[
+    int | None, _option("Data", "Training samples N (default: 1000, at most 4/5 of the data).")
+]
+SplitSeed = Annotated[int, _option("Data", "Seed of the training/validation split.")]
+
+# --- models and architecture -------------------------------------------------------------------
+
+Models = Annotated[
+    Names,
+    _option(
+        "Models",
+        f"Models to compare, separated by commas. Of: {', '.join(MODEL_NAMES)}.",
+        parser=_names,
+        metavar="MODELS",
+    ),
+]
+Units = Annotated[int, _option("Architecture", "Hidden units H.")]
+Hyperplanes = Annotated[
+    int, _option("Architecture", "Hyperplanes per unit, k: each unit has C = 2^k contexts.")
+]
+Threshold = Annotated[
+    str,
+    _option("Architecture", "Thresholds of the hyperplanes. One of: median, random, zero."),
+]
+Seed = Annotated[int, _option("Architecture", "Seed of gates, weights and batches.")]
+
+# --- hard and soft margins ---------------------------------------------------------------------
+
+C = Annotated[float, _option("Margin", "Weight of the hinge loss; inf is the hard margin.", "--C")]
+ClassWeight = Annotated[
+    Names | None,
+    _option(
+        "Margin",
+        "Weights of the classes in the hinge loss: balanced, which gives all classes the same sum, "
+        "or one for each class, such as spam=5,ham=1.",
+        parser=_names,
+        metavar="WEIGHTS",
+    ),
+]
+OnFailure = Annotated[
+    str | None,
+    _option(
+        "Margin",
+        "Where samples are not separable: raise an error, warn and keep the proof, solve a soft "
+        "margin, or drop the samples that it misclassifies (default: soft for a table, warn for a "
+        "built-in data set). One of: raise, warn, soft, drop.",
+    ),
+]
+SoftC = Annotated[
+    float | None,
+    _option(
+        "Margin",
+        "C of the soft margin that soft and drop solve (default: 100 / rms feature norm).",
+        "--soft-C",
+    ),
+]
+
+# --- training ----------------------------------------------------------------------------------
+
+Steps = Annotated[int, _option("Training", "Gradient steps.")]
+BatchSize = Annotated[int | None, _option("Training", "Samples per step; 0 for all.")]
+LearningRate = Annotated[
+    float, _option("Training", "Step size, divided by 4 after half of the steps.")
+]
+Momentum = Annotated[float, _option("Training", "Momentum of gradient descent.")]
+Optimizer = Annotated[
+    str,
+    _option(
+        "Training",
+        f"One of (with the norm whose margin it maximises on separable data): {LIMITS}.",
+    ),
+]
+
+# --- solver, and what the commands share -------------------------------------------------------
+
+Solver = Annotated[
+    str, _option("Solver", f"Solver of the SVMs. One of: {', '.join(SOLVER_NAMES)}.")
+]
+Tolerance = Annotated[
+    float, _option("Solver", "Relative gap between the certified bounds.", "--tol")
+]
+Device = Annotated[str, _option("Solver", "Where torch computes, such as cpu, cuda or cuda:1.")]
+Norm = Annotated[
+    str | None,
+    typer.Option(
+        help="Norm of a training to the limit; l2, the default, is that of gradient descent. "
+        f"One of: {', '.join(NORM_NAMES)}."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
 def _network(model: str) -> str:
@@ -63,117 +219,53 @@ def _network(model: str) -> str:
     return model
 
 
-NetworkArgument = Annotated[
-    str, typer.Argument(help=f"Of {', '.join(NETWORK_NAMES)}.", callback=_network)
-]
-PARAMETERS = "\n\nParameters\n----------\n"
-
-
-def parameter_words(doc: str | None) -> dict[str, str]:
-    """Return what a docstring says of each parameter."""
-    section = inspect.cleandoc(doc or "").partition(PARAMETERS)[2].partition("\n\n")[0]
-    found = re.findall(r"^(\w+)((?:\n .*)+)", section, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
-
-
-FIELD_WORDS = parameter_words(RunConfig.__doc__)
-
-
-class DocumentedCommand(TyperCommand):
-    """A command whose docstring has the help of its options, too."""
-
-    def __init__(self, *args: Any, help: str | None, params: list[Any], **options: Any) -> None:
-        for param in params:
-            param.help = param.help or parameter_words(help).get(param.name)
-        text = help and help.partition(PARAMETERS)[0]
-        super().__init__(*args, help=text, params=params, **options)
-
-
-def takes_config(*groups: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the fields of `RunConfig` in these groups, or of these names, as options.
-
-    Its first argument is their configuration.
-    """
-    chosen = [field for field in fields(RunConfig) if field.name in configuration.group(*groups)]
-
-    def with_options(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**values: Any) -> None:
-            choices = {field.name: _parsed(field, values.pop(field.name)) for field in chosen}
-            with usage_errors():
-                config = RunConfig(**choices)
-            command(config, **values)
-
-        _, *own = inspect.signature(command, eval_str=True).parameters.values()
-        parameters = [*map(_parameter, chosen), *own]
-        signature = inspect.Signature(
-            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+def _model_file(file: Path | None) -> Path | None:
+    """Refuse a name that promises another format."""
+    if file is not None and file.suffix != MODEL_SUFFIX:
+        raise typer.BadParameter(
+            f"models are saved by joblib: name the file {file.stem}{MODEL_SUFFIX}"
         )
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.__annotations__ = {name: p.annotation for name, p in signature.parameters.items()}
-        return run
-
-    return with_options
+    return file
 
 
-def _parameter(field: Field[Any]) -> inspect.Parameter:
-    """Return the parameter from which typer makes the option of a field."""
-    # What may be no number is typed as text, which `_parsed` and the configuration read.
-    named = [kind for kind in kinds(field.name) if kind is not type(None)]
-    kind = named[0] if len(named) == 1 and named[0] in (int, float, bool) else str
-    word = field.name.replace("_", "-")
-    # What some data have by default must be switched off, too.
-    flag = f"--{word}/--no-{word}" if kind is bool and field.default is None else f"--{word}"
-    choices, words = field.metadata["choices"], FIELD_WORDS.get(field.name, "").rstrip(".")
-    said = "; ".join(filter(None, (words, field.metadata["also"])))
-    option = typer.Option(
-        flag,
-        help=f"{said}{': ' if choices else ''}{', '.join(choices)}.",
-        rich_help_panel=field.metadata["group"],
-        show_default=True,
-    )
-    default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind | None, option],
-    )
+NetworkName = Annotated[
+    str, typer.Argument(help=f"One of: {', '.join(NETWORK_NAMES)}.", callback=_network)
+]
+ModelFile = Annotated[
+    Path | None, typer.Option("--out", help=f"File (MODEL{MODEL_SUFFIX}).", callback=_model_file)
+]
 
 
-def _parsed(field: Field[Any], value: Any) -> Any:
-    """Read the text of a field that holds several values, or a number or a name."""
-    if value is None or tuple[str, ...] not in kinds(field.name):
-        if isinstance(value, str) and float in kinds(field.name):
-            with suppress(ValueError):
-                return float(value)
-        return value
-    items = tuple(item.strip() for item in value.split(",")) if value else ()
-    # A number that is written otherwise, such as 01, may be the name of a class.
-    if tuple[int, ...] in kinds(field.name) and all(
-        item.isdecimal() and item == str(int(item)) for item in items
-    ):
-        return tuple(int(item) for item in items)
-    return items
+def configuration(context: typer.Context, **others: Any) -> RunConfig:
+    """Return the configuration that the options of a command, and other fields, make."""
+    chosen = dict(others)
+    for field in fields(RunConfig):
+        if field.name in context.params:
+            chosen[field.name] = context.params[field.name]
+    with usage_errors():
+        return RunConfig(**chosen)
 
 
-def load_data(config: RunConfig) -> "Data":
+def load_data(config: RunConfig) -> Data:
     """Load the data of a configuration, or refuse what the user asked of them."""
     from implicit_bias.runs.data import load_data, rows_left_out
 
     with usage_errors():
         data = load_data(config)
-    if data.table is not None:
-        said = (
-            f"{data.everything.name}: {len(data.everything)} samples of "
-            f"{data.parts.train.n_features} inputs, the constant 1 included"
+    if data.table is None:
+        return data
+    name = data.everything.name
+    said = (
+        f"{name}: {len(data.everything)} samples of {data.parts.train.n_features} inputs, the "
+        "constant 1 included"
+    )
+    if config.standardize:
+        said += (
+            ", numbers scaled to mean 0 and variance 1 over the training samples, which changes "
+            "the margin (--no-standardize leaves them as they are)"
         )
-        if config.standardize:
-            said += (
-                ", numbers scaled to mean 0 and variance 1 over the training samples, which "
-                "changes the geometry (--no-standardize leaves them as they are)"
-            )
-        err.print(said, highlight=False, markup=False)
-        if left_out := rows_left_out(data.table):
-            warn(f"{data.everything.name}: left out {left_out}")
+    err.print(said, highlight=False, markup=False)
+    left_out = rows_left_out(data.table)
+    if left_out:
+        warn(f"{name}: left out {left_out}")
     return data

@@ -20,28 +20,35 @@ from implicit_bias.base.atomic import check_writable, free_path
 from implicit_bias.base.wording import UNKNOWN
 from implicit_bias.base.wording import percent as write_percent
 
-if os.environ.get("COLUMNS") == "0":  # so says who does not know it; tables would be empty
+# Programs that do not know the width of the terminal call it 0: all tables would be empty.
+if os.environ.get("COLUMNS") == "0":
     del os.environ["COLUMNS"]
 out = Console()
 err = Console(stderr=True)
 
-# Writes a share for a table.
-percent = partial(write_percent, decimals=2)
-# What a table shows as percentages, and as unknown where it is 0 or infinite.
-SHARES = (
-    *("gap", "excess", "disagreement", "residual", "slackness", "kkt_gap", "balance"),
+# Values that a table shows in percent.
+IN_PERCENT = (
+    "gap",
+    "excess",
+    "disagreement",
+    "residual",
+    "slackness",
+    "kkt_gap",
     "kkt_gap_in_its_norm",
+    "balance",
 )
+# Bounds of which 0 and infinity say nothing: a table shows them as unknown.
 BOUNDS = ("lower", "upper", "gap", "excess")
-# The measures of stationarity, in a line below the table.
-LEGEND = {
-    "residual": "share of the weights that no multipliers explain",
-    "slackness": "share of the multipliers that is off the margin",
-    "kkt_gap": "residual^2 + 2 slackness, 0 at stationary points only",
-    "kkt_gap_in_its_norm": "0 at the KKT points of the limit norm only, where such training ends",
-    "epsilon": "residual, not as a share",
+# What the measures of stationarity are, in a line below the table (`modules.stationarity`).
+MEANINGS = {
+    "residual": "||theta - J' lambda|| / ||theta||, at unit margin",
+    "slackness": "L sum_n lambda_n (q_n - 1) / ||theta||^2, complementary slackness",
+    "kkt_gap": "residual^2 + 2 slackness, 0 at KKT points only",
+    "kkt_gap_in_its_norm": "0 at KKT points of the max-margin problem in the limit norm only",
+    "epsilon": "||theta - J' lambda||",
     "delta": "largest lambda_n (q_n - 1), with epsilon as in Lyu and Li (2020)",
-    "balance": "how far the two layers of a unit differ in norm at most, 0 in the limit",
+    "balance": "largest relative difference in norm between the two layers of a unit, 0 in the "
+    "limit",
 }
 
 
@@ -116,12 +123,19 @@ def warn(text: str) -> None:
     err.print(f"implicit-bias: warning: {text}", markup=False, soft_wrap=True)
 
 
+def percent(fraction: float) -> str:
+    """Write a fraction for a table, in percent with two decimals."""
+    return write_percent(fraction, decimals=2)
+
+
 def print_table(*headings: str, rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """Print rows of text under headings."""
     # No line between columns, and long words are broken: nothing is cut at 80 columns.
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in headings:  # the first column names the rows, as svm-linear
-        table.add_column(heading, overflow="fold", min_width=None if table.columns else 10)
+    first, *others = headings
+    table.add_column(first, overflow="fold", min_width=10)  # it names the rows, as svm-linear
+    for heading in others:
+        table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*row)
     out.print(table)
@@ -131,7 +145,7 @@ def print_values(name: str, title: str, values: Mapping[str, Any]) -> None:
     """Print what is known of a model as a table, and what its measures of stationarity are."""
     rows = ((_words(key), _cell(key, value)) for key, value in values.items())
     print_table("", name, rows=rows, title=title)
-    meanings = [f"{_words(key)}: {text}" for key, text in LEGEND.items() if key in values]
+    meanings = [f"{_words(key)}: {text}" for key, text in MEANINGS.items() if key in values]
     if meanings:
         show("; ".join(meanings) + ".")
 
@@ -151,8 +165,10 @@ def _plain(value: Any) -> Any:
         return str(value)
     if hasattr(value, "item"):  # a scalar of numpy
         value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
     return value
 
 
@@ -160,12 +176,14 @@ def _cell(name: str, value: Any) -> str:
     """Write a value for a table."""
     if name in BOUNDS and value in (0.0, math.inf):
         return UNKNOWN
-    if name in SHARES:
+    if name in IN_PERCENT:
         return percent(value)
     value = _plain(value)
     if value is None:
         return UNKNOWN
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
 
 
 def _words(name: str) -> str:

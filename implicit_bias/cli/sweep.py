@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from implicit_bias.cli.options import JsonOption
+from implicit_bias.cli.options import Json
 from implicit_bias.cli.output import err, percent, print_json, print_table, show, usage_errors
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 # Axes over which the table shows means.
 SEEDS = ("seed", "split_seed")
@@ -26,32 +25,31 @@ def sweep(
         Path,
         typer.Argument(help="TOML file: fields of a configuration, with a list for each axis."),
     ],
-    folder: Annotated[Path, typer.Option("--out")] = Path("implicit-bias-sweep"),
-    backend: Literal["loky", "dask"] = "loky",
-    address: str | None = None,
-    workers: Annotated[int | None, typer.Option(min=1)] = None,
-    as_json: JsonOption = False,
+    folder: Annotated[
+        Path,
+        typer.Option("--out", help="Folder of the results: a file per run, and tables of all."),
+    ] = Path("implicit-bias-sweep"),
+    backend: Annotated[
+        Literal["loky", "dask"],
+        typer.Option(help="Where to compute: in processes of this machine, or on a Dask cluster."),
+    ] = "loky",
+    address: Annotated[
+        str | None, typer.Option(help="Dask scheduler, such as tcp://10.0.0.1:8786.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes (default: one per core); a cluster uses all it has."),
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Compute the cells of a grid; run it again to go on where it was interrupted.
-
-    Parameters
-    ----------
-    folder
-        Folder of the results: a file a cell, and tables of all.
-    backend
-        Where to compute: loky, in processes of this machine, or dask, on a cluster.
-    address
-        Of the Dask scheduler, such as tcp://10.0.0.1:8786.
-    workers
-        Processes (default: one a core); a cluster uses all that it has.
-    """
+    """Compute the runs of a grid, its cells; after an interruption the same command continues."""
     if (backend == "dask") != (address is not None):
         raise typer.BadParameter("--backend dask and --address go together")
     if backend == "dask" and workers is not None:
         raise typer.BadParameter("--workers is for this machine: a Dask cluster uses all it has")
     from implicit_bias.runs import sweep as runs
 
-    with usage_errors(ValueError, OSError):
+    with usage_errors(ValueError, TypeError, OSError):
         axes = runs.read_grid(grid_file)
         cells = runs.keyed(runs.cells_of(axes))
         runs.check_folder(folder)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from implicit_bias.base.options import NORM_NAMES
-from implicit_bias.cli import options
-from implicit_bias.cli.interruption import INTERRUPTED
+from implicit_bias.cli import INTERRUPTED, options
 from implicit_bias.cli.output import (
     new_file,
     print_json,
@@ -27,69 +24,85 @@ if TYPE_CHECKING:
     from implicit_bias.datasets.dataset import Dataset
     from implicit_bias.estimators.networks import NetworkClassifier
 
-# Options that say that a network is trained towards the limit.
+# Options that ask for a training towards the limit.
 WAYS = "--to-limit, --limit-steps, --until-excess or --stop-at-gap"
 
 
-@options.takes_config("Data", "Architecture", "Training", "device")
 def train(
-    config: RunConfig,
-    model: options.NetworkArgument = "gd-gln",
-    until_excess: float | None = None,
-    to_limit: Annotated[bool, typer.Option("--to-limit")] = False,
-    limit_steps: int | None = None,
-    stop_at_gap: float | None = None,
-    norm: Annotated[
-        str | None,
+    context: typer.Context,
+    model: options.NetworkName = "gd-gln",
+    dataset: options.Dataset = RunConfig.dataset,
+    data: options.Table = RunConfig.data,
+    target: options.Target = RunConfig.target,
+    positive: options.Positive = None,
+    negative: options.Negative = None,
+    classes: options.Classes = None,
+    id: options.Identifiers = "",  # type: ignore[assignment]  # parsed by its type
+    missing: options.Missing = RunConfig.missing,
+    standardize: options.Standardize = RunConfig.standardize,
+    train_size: options.TrainSize = RunConfig.train_size,
+    split_seed: options.SplitSeed = RunConfig.split_seed,
+    units: options.Units = RunConfig.units,
+    hyperplanes: options.Hyperplanes = RunConfig.hyperplanes,
+    threshold: options.Threshold = RunConfig.threshold,
+    seed: options.Seed = RunConfig.seed,
+    steps: options.Steps = RunConfig.steps,
+    batch_size: options.BatchSize = RunConfig.batch_size,
+    learning_rate: options.LearningRate = RunConfig.learning_rate,
+    momentum: options.Momentum = RunConfig.momentum,
+    optimizer: options.Optimizer = RunConfig.optimizer,
+    device: options.Device = RunConfig.device,
+    until_excess: Annotated[
+        float | None,
         typer.Option(
-            help=f"Geometry of a training to the limit: {', '.join(NORM_NAMES)}; l2, the "
-            "default, is gradient descent's."
+            help="Train towards the limit, until the norm at unit margin exceeds the certified "
+            "minimum by at most this fraction (gd-gln)."
         ),
     ] = None,
-    chunk: int | None = None,
-    file: options.ModelFileOption = None,
-    as_json: options.JsonOption = False,
+    to_limit: Annotated[bool, typer.Option("--to-limit", help="Train towards the limit.")] = False,
+    limit_steps: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Train towards the limit, this many steps at most (else {WANTED_STEPS})."
+        ),
+    ] = None,
+    stop_at_gap: Annotated[
+        float | None,
+        typer.Option(help="Train towards the limit, until the KKT gap in --norm is this."),
+    ] = None,
+    norm: options.Norm = None,
+    chunk: Annotated[
+        int | None,
+        typer.Option(help="Samples per pass of a training to the limit: bounds the memory."),
+    ] = None,
+    file: options.ModelFile = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train one network by gradient descent, bound its distance from the limit, and save it.
 
-    The fitted classifier is pickled by joblib: `joblib.load` reads it in Python. A file that is
-    there is kept.
+    The fitted classifier is pickled by joblib: `joblib.load` reads it in Python. An existing file
+    is kept.
 
     With --to-limit, trains in float64 without a readout bias by accelerated full-batch descent on
     the log of the loss, or by steepest descent in another norm. --limit-steps replaces --steps;
     --batch-size, --learning-rate and --momentum are ignored. Plots are saved next to the model.
-
-    Parameters
-    ----------
-    until_excess
-        Train towards the limit, until the norm at margin 1 exceeds the certified optimum by at
-        most this share (gd-gln).
-    to_limit
-        Train towards the limit.
-    limit_steps
-        Train towards the limit, this many steps at most (else 100000).
-    stop_at_gap
-        Train towards the limit, until the KKT gap in --norm is this.
-    chunk
-        Samples that one pass of it takes at a time, which bounds the memory.
     """
-    config = replace(config, models=(model,))
+    config = options.configuration(context, models=(model,))
     goals = {"until_excess": until_excess, "stop_at_gap": stop_at_gap}
-    towards_limit = to_limit or any(given is not None for given in (limit_steps, *goals.values()))
+    asked = (limit_steps, until_excess, stop_at_gap)
+    towards_limit = to_limit or any(value is not None for value in asked)
     if not towards_limit and (norm is not None or chunk is not None):
         raise typer.BadParameter(f"--norm and --chunk need {WAYS}")
-    if towards_limit and config.steps != RunConfig().steps:
+    if towards_limit and config.steps != RunConfig.steps:
         raise typer.BadParameter("--steps does not count towards the limit: --limit-steps does")
     from implicit_bias.training.configuration import LimitConfig
 
+    if limit_steps is None:
+        limit_steps = WANTED_STEPS
     with usage_errors():
-        limit = LimitConfig(
-            steps=WANTED_STEPS if limit_steps is None else limit_steps,
-            norm=norm,  # type: ignore[arg-type]  # checked there
-            chunk=chunk,
-        )
-    data = options.load_data(config)
-    samples = data.parts.train
+        limit = LimitConfig(steps=limit_steps, norm=norm, chunk=chunk)  # type: ignore[arg-type]
+    loaded = options.load_data(config)
+    samples = loaded.parts.train
     suffix = LIMIT_SUFFIX if towards_limit else ""
     file = new_file(file or Path(f"{model}{suffix}{options.MODEL_SUFFIX}"))
     pictures: tuple[Path, ...] = ()
@@ -98,14 +111,14 @@ def train(
         from implicit_bias.runs.beside_svm import fit_beside_svm
 
         with usage_errors(), training_bar() as bar:
-            classifier, result = fit_beside_svm(config, data, limit, on_progress=bar, **goals)
+            classifier, result = fit_beside_svm(config, loaded, limit, on_progress=bar, **goals)
         pictures = write_limit(file.parent, file.stem, result)
     else:
         from implicit_bias.estimators.networks import NetworkClassifier
         from implicit_bias.runs.models import ModelFactory
 
         with training_bar() as bar:
-            fitted = ModelFactory(config, data, on_progress=bar).fit_one(model)
+            fitted = ModelFactory(config, loaded, on_progress=bar).fit_one(model)
         assert isinstance(fitted, NetworkClassifier)
         classifier = fitted
     _save(file, classifier)
@@ -175,7 +188,7 @@ def _facts_of_limit(classifier: NetworkClassifier, samples: Dataset) -> dict[str
         "disagreement": last.disagreement,
     }
     if result.config.limit_norm != "l2":
-        geometry, chunk = result.config.geometry, result.config.chunk
-        trained = as_trainee(result.network, samples.X, samples.y, geometry, chunk)
+        config = result.config
+        trained = as_trainee(result.network, samples.X, samples.y, config.geometry, config.chunk)
         facts["kkt_gap_in_its_norm"] = trained.gap()
     return facts

@@ -1,4 +1,4 @@
-"""Data sets: digit images, toy sets, one's own tables, and the published split.
+"""Data sets: digit images, toy sets, tables of the user, and the published split.
 
 ===============  =======================================================================
 file             what
@@ -7,9 +7,9 @@ dataset.py       `Dataset`, `Split`, and how samples are split
 images.py        digits, MNIST and Fashion-MNIST
 toys.py          toy sets in the plane
 table.py         a table of the user's own: CSV or Parquet
-preparation.py   its columns as inputs
-labels.py        its labels as classes: their names, and which are on which side
+labels.py        labels as classes: their names, and which are +1, -1, or 0 .. K - 1
 files.py         where files are looked for, downloaded from, and verified
+parities.py      sparse parities of bits
 catalogue.py     all of them by name
 ===============  =======================================================================
 """

@@ -68,15 +68,6 @@ class Dataset:
 
     def __post_init__(self) -> None:
         validation.check_flag(self.has_constant, "has_constant")
-        if not isinstance(self.name, str):
-            raise TypeError(f"name must be text, got {self.name!r:.99}")
-        if not isinstance(self.carried, Mapping):
-            raise TypeError(
-                f"carried must be a mapping from names to arrays, got {self.carried!r:.99}"
-            )
-        for name in ("class_names", "image_shape"):
-            if np.ndim(given := getattr(self, name)) != 1 and given is not None:
-                raise TypeError(f"{name} must be a list, got {given!r:.99}")
         X = validation.owned(validation.as_finite(self.X, "X", 2), self.X)
         labels, classes = validation.as_class_labels(self.y, len(X), self.classes)
         if classes != self.classes or len(self.class_names) < 2:
@@ -84,10 +75,9 @@ class Dataset:
                 f"class_names has {len(self.class_names)} names, but y {classes or 2} classes: "
                 "name each"
             )
-        y = validation.owned(labels, self.y)
         object.__setattr__(self, "X", X)
-        object.__setattr__(self, "y", y)
-        if self.has_constant and not (X.shape[1] and (X[:, -1] == 1.0).all()):
+        object.__setattr__(self, "y", validation.owned(labels, self.y))
+        if self.has_constant and (X.shape[1] == 0 or (X[:, -1] != 1.0).any()):
             raise ValueError(
                 "the last column of X is not the constant 1: append it or pass has_constant=False"
             )
@@ -96,8 +86,9 @@ class Dataset:
             raise ValueError(
                 f"image_shape {self.image_shape} does not fit the {n_inputs} inputs of a sample"
             )
-        if odd := [name for name, values in self.carried.items() if len(values) != len(self)]:
-            raise ValueError(f"{', '.join(odd)} of carried must have one value a sample")
+        for name, values in self.carried.items():
+            if len(values) != len(self):
+                raise ValueError(f"{name} of carried must have one value per sample")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -105,13 +96,17 @@ class Dataset:
     @property
     def classes(self) -> int | None:
         """K, of more than two classes; None of two."""
-        return len(self.class_names) if len(self.class_names) > 2 else None
+        if len(self.class_names) <= 2:
+            return None
+        return len(self.class_names)
 
     @property
     def names(self) -> dict[int, str]:
         """Names of the classes by their labels, which are -1 and +1, or 0 .. K - 1."""
-        labels = (-1, 1) if self.classes is None else range(self.classes)
-        return dict(zip(labels, self.class_names, strict=True))
+        if self.classes is None:
+            negative, positive = self.class_names
+            return {-1: negative, 1: positive}
+        return dict(enumerate(self.class_names))
 
     @property
     def n_samples(self) -> int:
@@ -225,19 +220,18 @@ def split(
                 f"train_size={train_size} is too large: choose at most {largest} of the "
                 f"{len(dataset)} samples, a fifth of which is for validation"
             )
-    train, held_out = map(
-        dataset.take, split_indices(len(dataset), train_size, validation_size, seed)
-    )
+    train, held_out = split_indices(len(dataset), train_size, validation_size, seed)
+    parts = Split(dataset.take(train), dataset.take(held_out))
     for label, class_name in dataset.names.items():
-        if label not in train.y:
-            written = f"{label:+d}" if dataset.classes is None else f"{label}"
-            few = train_size < len(dataset.names)
-            cure = "each class needs one, beside those for validation: raise train_size"
+        if label not in parts.train.y:
+            cure = f"take more, or another seed than {seed}"
+            if train_size < len(dataset.names):
+                cure = "each class needs one, beside those for validation: raise train_size"
             raise ValueError(
-                f"class {written} ({class_name}) of {dataset.name} has none of the {train_size} "
-                f"training samples: {cure if few else f'take more, or another seed than {seed}'}"
+                f"class {label} ({class_name}) of {dataset.name} has none of the {train_size} "
+                f"training samples: {cure}"
             )
-    return Split(train, held_out)
+    return parts
 
 
 def standardized(parts: Split) -> Split:
@@ -254,12 +248,11 @@ def standardized(parts: Split) -> Split:
     """
     from sklearn.preprocessing import StandardScaler
 
-    if not isinstance(parts, Split):
-        raise TypeError(f"parts must be a Split, got {parts!r:.99}: pass split(dataset, size)")
     n_inputs = parts.train.n_features - parts.train.has_constant
     if not n_inputs:
         return parts
-    with np.errstate(over="ignore", invalid="ignore"):  # which is refused below
+    # Squares that overflow are refused below, with the input that has them.
+    with np.errstate(over="ignore", invalid="ignore"):
         scaler = StandardScaler().fit(parts.train.X[:, :n_inputs])
     if not np.isfinite(scaler.var_).all():
         raise ValueError(

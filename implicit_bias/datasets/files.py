@@ -6,13 +6,11 @@ Files are looked for in ``$IMPLICIT_BIAS_DATA``, then in the cache, then at the 
 
 import gzip
 import hashlib
-import io
 import os
 import struct
 import tempfile
 import textwrap
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeAlias
@@ -26,9 +24,6 @@ from implicit_bias.base.validation import check_choice
 Subset: TypeAlias = Literal["train", "test"]
 DATA_VARIABLE = "IMPLICIT_BIAS_DATA"
 FILE_PREFIXES: dict[Subset, str] = {"train": "train", "test": "t10k"}
-GZIP_MAGIC = b"\x1f\x8b"
-# The largest known file has 47 MB uncompressed. What unpacks to much more is none of them.
-LARGEST = 2**26
 # Of each data set with files its mirrors, and the SHA-256 of the uncompressed content of each file.
 KNOWN = table_of("datasets/files.toml")
 # The cache of a source checkout; an installed package has no project around it.
@@ -62,6 +57,25 @@ def download(name: str) -> None:
         load_file(name, file)
 
 
+def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
+    """Find or download a known file, verify it and parse it."""
+    checksum = KNOWN[dataset]["sha256"][file]
+    path = _find(dataset, file)
+    if path is None:
+        path = _fetch(dataset, file, checksum)
+    try:
+        content = _verified(path.read_bytes(), checksum)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{path} is unusable: {error}. Delete it and call "
+            f'implicit_bias.datasets.download("{dataset}")'
+        ) from error
+    # IDX: two zero bytes, the type, the number of dimensions, the sizes as big-endian uint32, and
+    # then the values in C order (http://yann.lecun.com/exdb/mnist/).
+    shape = struct.unpack_from(f">{content[3]}I", content, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+
+
 def _import_pooch() -> ModuleType:
     try:
         import pooch
@@ -73,35 +87,30 @@ def _import_pooch() -> ModuleType:
     return pooch
 
 
-def _cache_folder() -> Path:
+def _folders(dataset: str) -> list[Path]:
+    """Where the files of a data set are looked for, in this order; the last is the cache."""
     if (CHECKOUT.parent / "pyproject.toml").is_file():
-        return CHECKOUT
-    return Path(_import_pooch().os_cache("implicit_bias"))
-
-
-def _folders(dataset: str) -> Iterator[Path]:
-    """Where the files of a data set are looked for, in this order."""
-    if chosen := os.environ.get(DATA_VARIABLE):
-        yield Path(chosen).expanduser() / dataset
-    yield _cache_folder() / dataset
+        cache = CHECKOUT
+    else:
+        cache = Path(_import_pooch().os_cache("implicit_bias"))
+    chosen = os.environ.get(DATA_VARIABLE)
+    if not chosen:
+        return [cache / dataset]
+    return [Path(chosen).expanduser() / dataset, cache / dataset]
 
 
 def _find(dataset: str, file: str) -> Path | None:
-    places = (folder / name for folder in _folders(dataset) for name in (f"{file}.gz", file))
-    return next((path for path in places if path.is_file()), None)
-
-
-def load_file(dataset: str, file: str) -> NDArray[np.uint8]:
-    """Find or download a known file, verify it and parse it."""
-    checksum = KNOWN[dataset]["sha256"][file]
-    path = _find(dataset, file) or _fetch(dataset, file, checksum)
-    return _parse_idx(_read_verified(path, checksum))
+    for folder in _folders(dataset):
+        for path in (folder / f"{file}.gz", folder / file):
+            if path.is_file():
+                return path
+    return None
 
 
 def _fetch(dataset: str, file: str, checksum: str) -> Path:
     """Download a file into the cache from the first mirror that gives it intact."""
     fetch = _import_pooch().HTTPDownloader()
-    folder = _cache_folder() / dataset
+    folder = _folders(dataset)[-1]
     failures: list[str] = []
     for mirror in KNOWN[dataset]["mirrors"]:
         url = f"{mirror}{file}.gz"
@@ -110,7 +119,7 @@ def _fetch(dataset: str, file: str, checksum: str) -> Path:
             with tempfile.TemporaryDirectory(dir=folder) as partial:
                 path = Path(partial) / f"{file}.gz"
                 fetch(url, str(path), None)
-                _verify(_decompress(path.read_bytes()), checksum)
+                _verified(path.read_bytes(), checksum)
                 return path.replace(folder / path.name)
         except (OSError, ValueError) as error:  # of requests too: they derive from OSError
             failures.append(f"  {url}: {textwrap.shorten(str(error), 200)}")
@@ -123,45 +132,21 @@ def _fetch(dataset: str, file: str, checksum: str) -> Path:
     )
 
 
-def _read_verified(path: Path, checksum: str) -> bytes:
-    """Return the uncompressed content of a file, or raise DataError if it is not as known."""
-    try:
-        content = _decompress(path.read_bytes())
-        _verify(content, checksum)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} is unusable: {error}. Delete it and call "
-            f'implicit_bias.datasets.download("{path.parent.name}")'
-        ) from error
-    return content
+def _verified(raw: bytes, checksum: str) -> bytes:
+    """Return the content of a file, which may be gzipped.
 
-
-def _decompress(raw: bytes) -> bytes:
-    """Undo gzip where the bytes are gzipped; ValueError if they are damaged, or too many."""
-    if not raw.startswith(GZIP_MAGIC):
-        return raw
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-            content = file.read(LARGEST + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"damaged or truncated gzip file ({error})") from error
-    if len(content) > LARGEST:
-        raise ValueError(f"it unpacks to more than the {LARGEST} bytes of any known file")
-    return content
-
-
-def _verify(content: bytes, checksum: str) -> None:
-    """Raise ValueError unless the SHA-256 of the content is the checksum."""
+    Raises
+    ------
+    ValueError
+        Its SHA-256 is not the checksum, or the gzip file is damaged.
+    """
+    content = raw
+    if raw.startswith(b"\x1f\x8b"):  # how a gzip file begins
+        try:
+            content = gzip.decompress(raw)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"damaged or truncated gzip file ({error})") from error
     found = hashlib.sha256(content).hexdigest()
     if found != checksum:
         raise ValueError(f"its uncompressed content has the SHA-256 {found}, expected {checksum}")
-
-
-def _parse_idx(content: bytes) -> NDArray[np.uint8]:
-    """Parse an IDX file of bytes whose checksum was verified.
-
-    Two zero bytes, the type, the number of dimensions, the sizes as big-endian uint32, and then the
-    values in C order: http://yann.lecun.com/exdb/mnist/.
-    """
-    shape = struct.unpack_from(f">{content[3]}I", content, 4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
+    return content

@@ -20,8 +20,16 @@ POSITIVE_DIGITS = (0, 1, 2, 3, 4)
 NEGATIVE_DIGITS = (5, 6, 7, 8, 9)
 DIGIT_NAMES = tuple("0123456789")
 GARMENT_NAMES = (
-    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
 )
 
 
@@ -132,11 +140,17 @@ def load_images(
     names = GARMENT_NAMES if name == "fashion-mnist" else DIGIT_NAMES
     if classes is None:
         by_name = any(isinstance(item, str) for item in positive or ())
-        positive = POSITIVE_DIGITS if positive is None else positive
-        negative = NEGATIVE_DIGITS if negative is None and not by_name else negative
-    groups = {"positive": positive, "negative": negative, "classes": classes}
-    named = (_as_names(role, group, names) for role, group in groups.items())
-    y, chosen, called = select(names, digits, *named)
+        if negative is None and not by_name:
+            negative = NEGATIVE_DIGITS
+        if positive is None:
+            positive = POSITIVE_DIGITS
+    y, chosen, called = select(
+        names,
+        digits,
+        _as_names("positive", positive, names),
+        _as_names("negative", negative, names),
+        _as_names("classes", classes, names),
+    )
     images = images[chosen]
     n_images, height, width = images.shape
     # Scaled in float32, as the published code does: its rounding is part of the published data.
@@ -173,9 +187,17 @@ def _read(name: str, subset: Subset) -> tuple[NDArray[Any], NDArray[Any]]:
 def _as_names(
     role: str, group: Collection[ClassName] | None, names: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """Return the names of some digits, of which some may be named already."""
+    """Return the names of some classes, which a user gives as digits or as names."""
     if group is None:
         return None
-    if not group or not {item for item in group if not isinstance(item, str)} <= set(range(10)):
-        raise ValueError(f"{role}={group!r}: name one or more of the digits 0 to 9")
-    return tuple(item if isinstance(item, str) else names[item] for item in group)
+    chosen: list[str] = []
+    for item in group:
+        if isinstance(item, str):
+            chosen.append(item)
+        elif item in range(10):
+            chosen.append(names[item])
+        else:
+            raise ValueError(f"{role}={group!r}: the digits are 0 to 9")
+    if not chosen:
+        raise ValueError(f"{role} is empty: name one or more of the digits 0 to 9")
+    return tuple(chosen)

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from implicit_bias.base.validation import Array
-
 # How a user names a class: its label, as text or as a number.
 ClassName: TypeAlias = str | int
-# Different labels beyond which a column of fractions is no column of classes.
-MOST_FRACTIONS = 20
+# Labels -1 and +1 (m,), or 0 .. K - 1; which samples these are, bool (n,); and the classes' names.
+Labelled: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]
 # What stands for all classes.
 ALL = ("all",)
+# Different labels beyond which a column of fractions is no column of classes.
+MOST_FRACTIONS = 20
 # Names listed in an error.
 LISTED = 10
 
@@ -46,40 +46,55 @@ def label_text(label: object) -> str:
     return str(label)
 
 
+def select(
+    names: Sequence[str],
+    numbers: NDArray[np.int64],
+    positive: Collection[ClassName] | None,
+    negative: Collection[ClassName] | None,
+    classes: Collection[ClassName] | None,
+) -> Labelled:
+    """Label the samples of the classes that a user names, and leave out the others.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of all classes.
+    numbers : ndarray of shape (n,)
+        The class of each sample, as an index of ``names``.
+    positive, negative, classes : collection of str or int, optional
+        See `load_own`.
+    """
+    if classes is None:
+        return two_classes(names, numbers, positive, negative)
+    if positive is not None or negative is not None:
+        raise ValueError(
+            "classes are kept apart, positive and negative are two sides: leave one of them out"
+        )
+    return several_classes(names, numbers, classes)
+
+
 def two_classes(
     names: Sequence[str],
     numbers: NDArray[np.int64],
     positive: Collection[ClassName] | None,
     negative: Collection[ClassName] | None,
-) -> tuple[Array, tuple[str, str]]:
-    """Label samples of several classes with +1 and -1, or 0 for one of neither.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the classes.
-    numbers : ndarray of shape (n,)
-        The class of each sample, as an index of ``names``.
-    positive, negative : collection of str or int, optional
-        See `load_own`.
-
-    Returns
-    -------
-    signs : ndarray of shape (n,)
-        +1, -1 or 0.
-    class_names : tuple of two str
-        Of -1 and of +1.
+) -> Labelled:
+    """Label samples of several classes with +1 and -1.
 
     Raises
     ------
     ValueError
-        More than two classes and no ``positive``, an unknown name, or a class on both sides.
+        More than two classes and neither ``positive`` nor ``negative``, an unknown name, a class
+        on both sides, or none on one.
     """
     everything = set(range(len(names)))
+    plus: set[int] = set()
+    minus: set[int] = set()
     if positive is not None:
         plus = {find_class(name, names) for name in positive}
     if negative is not None:
         minus = {find_class(name, names) for name in negative}
+
     if positive is None and negative is None:
         if len(names) > 2:
             raise ValueError(
@@ -87,46 +102,35 @@ def two_classes(
                 "--positive (in Python positive=[...]), and the rest are -1; or keep all apart by "
                 "--classes all (classes=['all'])"
             )
-        minus, plus = {0}, {1}
+        minus = {0}
+        plus = {1}
     elif positive is None:
         plus = everything - minus
     elif negative is None:
         minus = everything - plus
-    if common := sorted(minus & plus):
-        both = ", ".join(names[k] for k in common)
+
+    if minus & plus:
+        both = ", ".join(names[k] for k in sorted(minus & plus))
         raise ValueError(f"{both} are both positive and negative: name each once")
     if not minus or not plus:
         raise ValueError(
             "no class is left for the other side: name one at least, and leave one out of the names"
         )
-    signs = np.isin(numbers, list(plus)).astype(np.float64) - np.isin(numbers, list(minus))
-    called = (
-        ", ".join(names[k] for k in sorted(minus)),
-        ", ".join(names[k] for k in sorted(plus)),
-    )
-    return signs, called
+
+    is_plus = np.isin(numbers, list(plus))
+    chosen = is_plus | np.isin(numbers, list(minus))
+    signs = np.where(is_plus[chosen], 1.0, -1.0)
+    negative_names = ", ".join(names[k] for k in sorted(minus))
+    positive_names = ", ".join(names[k] for k in sorted(plus))
+    return signs, chosen, (negative_names, positive_names)
 
 
 def several_classes(
     names: Sequence[str], numbers: NDArray[np.int64], classes: Collection[ClassName]
-) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
-    """Label samples with the places 0 .. K - 1 of some classes among these.
+) -> Labelled:
+    """Label samples with the places 0 .. K - 1 of some classes among these, in any order.
 
-    Parameters
-    ----------
-    names, numbers
-        As in `two_classes`.
-    classes : collection of str or int
-        Names of classes, in any order: they keep that of ``names``. ("all",) is all of them.
-
-    Returns
-    -------
-    labels : ndarray of shape (m,)
-        Of the samples of these classes: 0 .. K - 1, or, of two classes, -1 and +1.
-    chosen : ndarray of bool, shape (n,)
-        Which samples these are.
-    class_names : tuple of K str
-        Their names.
+    Two classes are labelled -1 and +1.
 
     Raises
     ------
@@ -139,8 +143,9 @@ def several_classes(
     >>> labels.tolist(), chosen.tolist(), called
     ([2, 0, 1], [True, True, False, True], ('a', 'c', 'd'))
     """
-    places = list(range(len(names)))
-    if tuple(classes) != ALL:
+    if tuple(classes) == ALL:
+        places = list(range(len(names)))
+    else:
         places = sorted({find_class(name, names) for name in classes})
     if len(places) < 2:
         raise ValueError(f"name two classes or more, of {listed(names)}; or all")
@@ -151,24 +156,6 @@ def several_classes(
     if len(places) == 2:
         labels = 2.0 * labels - 1.0
     return labels, chosen, tuple(names[k] for k in places)
-
-
-def select(
-    names: Sequence[str],
-    numbers: NDArray[np.int64],
-    positive: Collection[ClassName] | None,
-    negative: Collection[ClassName] | None,
-    classes: Collection[ClassName] | None,
-) -> tuple[NDArray[Any], NDArray[np.bool_], tuple[str, ...]]:
-    """Label samples as `several_classes` does, or, without ``classes``, as `two_classes` does."""
-    if classes is None:
-        signs, called = two_classes(names, numbers, positive, negative)
-        return signs[signs != 0], signs != 0, called
-    if positive is not None or negative is not None:
-        raise ValueError(
-            "classes are kept apart, positive and negative are two sides: leave one of them out"
-        )
-    return several_classes(names, numbers, classes)
 
 
 def find_class(asked: ClassName, names: Sequence[str]) -> int:
@@ -193,7 +180,7 @@ def find_class(asked: ClassName, names: Sequence[str]) -> int:
 
 def listed(names: Sequence[str], near: str | None = None) -> str:
     """Join names, the ones most like ``near`` first, and ask for those; of many only some."""
-    close = list[str]()
+    close: list[str] = []
     if near:
         folded = {name.casefold(): name for name in names}
         close = [folded[name] for name in difflib.get_close_matches(near.casefold(), folded, 2)]

@@ -114,7 +114,9 @@ class ParityDistribution:
         easy = rng.random(n_samples) < 0.5
         # In the easy half all relevant bits copy the first of them.
         bits[np.ix_(easy, np.asarray(self.relevant))] = bits[easy, self.relevant[0]][:, None]
-        X = np.column_stack([bits, np.ones(n_samples)]) if append_constant else bits
+        X = bits
+        if append_constant:
+            X = np.column_stack([bits, np.ones(n_samples)])
         return Dataset(
             f"parity of {self.k} of {self.n_bits} bits",
             X,

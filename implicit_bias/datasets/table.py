@@ -1,4 +1,4 @@
-"""A table of the user's own, read by pandas.
+"""A table of the user's own: read by pandas, prepared by scikit-learn's `ColumnTransformer`.
 
 =================  =================================================================
 file               read by
@@ -7,8 +7,19 @@ file               read by
 .parquet           `pandas.read_parquet`
 =================  =================================================================
 
-``target`` is the column of the labels, the columns ``id`` are carried along, and each other column
-is an input or several: see `datasets.preparation`.
+===========================  =======================================================
+column                       inputs
+===========================  =======================================================
+the target                   none: the labels
+identifiers                  none: they are carried along
+numbers, decimals too        the number, or the median for a missing one; standardised
+text, booleans, categories   1 for the value that stands there, 0 for each other one;
+                             a missing value is a value of its own
+===========================  =======================================================
+
+Medians, means, scales and the values of text are those of the training rows alone, so that nothing
+is learned of the rows that are held out. A constant 1 is the last input, because no model of the
+command line has an offset outside its norm.
 """
 
 from __future__ import annotations
@@ -17,27 +28,20 @@ import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from implicit_bias.base import validation
 from implicit_bias.base.options import Missing
+from implicit_bias.base.validation import check_choice
 from implicit_bias.datasets.dataset import Dataset, Split, split
 from implicit_bias.datasets.labels import ClassName, class_names, listed, select
-from implicit_bias.datasets.preparation import (
-    as_text,
-    column_transformer,
-    inputs_of,
-    is_text,
-    numbers_or_text,
-    warn_of_unseen,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
+    from sklearn.compose import ColumnTransformer
 
-# How the labels of the file are called beside the classes that several of them are in.
+# Name of the carried labels of the file, where several of them are one class.
 WRITTEN = "label in the file"
 
 
@@ -55,6 +59,8 @@ class Table:
     n_rows, n_unlabelled, n_incomplete : int
         Rows of the file; rows left out because they lack a label; and further ones left out because
         they lack another value.
+    lost_classes : tuple of str
+        Labels of the file whose rows all lack another value, so that none is left.
 
     Examples
     --------
@@ -74,6 +80,7 @@ class Table:
     n_rows: int
     n_unlabelled: int
     n_incomplete: int
+    lost_classes: tuple[str, ...] = ()
 
     def split(
         self,
@@ -105,12 +112,29 @@ class Table:
         parts = split(self.samples, train_size, validation_size, seed)
         train_rows = self.inputs.loc[parts.train.carried["row"]]
         validation_rows = self.inputs.loc[parts.validation.carried["row"]]
-        transformer = column_transformer(train_rows, standardize=standardize).fit(train_rows)
-        warn_of_unseen(train_rows, validation_rows, self.samples.name)
+        transformer = _column_transformer(train_rows, standardize).fit(train_rows)
+        self._warn_of_unseen(train_rows, validation_rows)
+
+        def with_inputs(part: Dataset, rows: pd.DataFrame) -> Dataset:
+            X = np.column_stack([transformer.transform(rows), np.ones(len(rows))])
+            return replace(part, X=X, has_constant=True)
+
         return Split(
-            replace(parts.train, X=inputs_of(train_rows, transformer), has_constant=True),
-            replace(parts.validation, X=inputs_of(validation_rows, transformer), has_constant=True),
+            with_inputs(parts.train, train_rows), with_inputs(parts.validation, validation_rows)
         )
+
+    def _warn_of_unseen(self, train: pd.DataFrame, other: pd.DataFrame) -> None:
+        for name in text_columns(train):
+            unseen = other[name][~other[name].isin(train[name])]
+            if len(unseen):
+                values = [repr(value) for value in unseen.unique()]
+                warnings.warn(
+                    f"{self.samples.name}: column {name!r} has values in {len(unseen)} of "
+                    f"{len(other)} validation rows that no training row has: {listed(values)} (the "
+                    f"first in row {unseen.index[0]}). All inputs of the column are 0 there. "
+                    "If the column only names the rows, leave it out by --id (in Python id=[...])",
+                    stacklevel=3,
+                )
 
 
 def load_own(
@@ -150,6 +174,11 @@ def load_own(
     Table
         ``load_own(...).split(train_size)`` has the inputs.
 
+    Warns
+    -----
+    UserWarning
+        Each row of a class lacks a value, so that ``missing="drop"`` leaves no row of it.
+
     Raises
     ------
     ValueError
@@ -178,14 +207,16 @@ def load_own(
             raise TypeError(f"{name} must be a list of names, got {given!r}: pass [{given!r}]")
     if not isinstance(target, str | None):
         raise TypeError(f"target must be a name, got {target!r:.99}")
-    validation.check_choice(missing, "missing", get_args(Missing))
-    file = validation.existing_file(file)
+    check_choice(missing, "missing", get_args(Missing))
+    file = Path(file)
     import pandas as pd
 
     try:
-        rows = _read(file, target)
+        rows = _read(file)
         names = _input_names(rows, target, id)
-        inputs = pd.DataFrame({name: numbers_or_text(rows[name]) for name in names})
+        inputs = pd.DataFrame({name: _numbers_or_text(rows[name]) for name in names})
+
+        # Which rows lack a label, which have one but lack another value, and which are kept.
         unlabelled = rows[target].isna()
         incomplete = inputs.isna().any(axis=1) & ~unlabelled
         if missing == "refuse":
@@ -193,33 +224,52 @@ def load_own(
         kept = ~unlabelled
         if missing == "drop":
             kept &= ~incomplete
-        labels = as_text(rows[target]) if is_text(rows[target]) else rows[target]
+
+        labels = rows[target]
+        if _is_text(labels):
+            labels = _as_text(labels)
         known, numbers = class_names(labels[kept].to_numpy())
+        # A class may vanish with the rows that are left out: fewer classes are another problem.
+        in_file, _ = class_names(labels[~unlabelled].to_numpy())
+        lost = tuple(name for name in in_file if name not in known)
         if len(known) < 2:
             raise ValueError(
                 f"two classes are needed: {kept.sum()} of its {len(rows)} rows are kept "
                 f"({unlabelled.sum()} rows lack a label, {incomplete.sum()} another value), and "
                 f"the classes of these are: {listed(known) or 'none'}"
             )
+        if lost:
+            warnings.warn(
+                f"{file.name}: no row is left of {listed(lost)}, because each lacks a value other "
+                "than its label: fill in numbers by --missing median (in Python "
+                'missing="median"), or leave the columns with gaps out by --id (id=[...])',
+                stacklevel=2,
+            )
         y, chosen, called = select(known, numbers, positive, negative, classes)
     except (ValueError, EOFError) as error:
         raise ValueError(f"{file}: {error}") from error
-    rows, inputs = rows[kept][chosen], inputs[kept][chosen]
-    carried = {"row": rows.index.to_numpy()} | {name: rows[name].to_numpy() for name in id}
+
+    rows = rows[kept][chosen]
+    carried = {"row": rows.index.to_numpy()}
+    for name in id:
+        carried[name] = rows[name].to_numpy()
     if not set(called) <= set(known):  # a class is made of several labels
         carried[WRITTEN] = np.array(known)[numbers[chosen]]
     no_inputs = np.empty((len(rows), 0))
     return Table(
-        inputs,
+        inputs[kept][chosen],
         Dataset(file.name, no_inputs, y, called, has_constant=False, carried=carried),
         n_rows=len(kept),
         n_unlabelled=int(unlabelled.sum()),
         n_incomplete=int(incomplete.sum()) if missing == "drop" else 0,
+        lost_classes=lost,
     )
 
 
-def _read(file: Path, target: str | None) -> pd.DataFrame:
-    """Read the file, and refuse what pandas misreads without a word."""
+# --- reading -----------------------------------------------------------------------------------
+
+
+def _read(file: Path) -> pd.DataFrame:
     import pandas as pd
 
     endings = [ending.lower() for ending in file.suffixes]
@@ -227,22 +277,13 @@ def _read(file: Path, target: str | None) -> pd.DataFrame:
         rows = pd.read_parquet(file)
         rows.columns = rows.columns.map(str)
     elif ".csv" in endings or ".tsv" in endings:
-        separator = "\t" if ".tsv" in endings else ","
-        # pandas calls the second column of one name NAME.1.
-        first = pd.read_csv(file, sep=separator, header=None, nrows=1, dtype=str).iloc[0]
-        if (first.str.strip() == target).sum() > 1:
-            raise ValueError(f"several columns are called {target!r}, which is the target")
-        with warnings.catch_warnings():
-            # Where rows have more fields than there are names, pandas would drop the last ones.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            try:
-                rows = pd.read_csv(
-                    file, sep=separator, index_col=False, skipinitialspace=True, low_memory=False
-                )
-            except pd.errors.ParserWarning as warning:
-                raise ValueError(
-                    f"its rows have more fields than the {len(first)} names of the first line"
-                ) from warning
+        rows = pd.read_csv(
+            file,
+            sep="\t" if ".tsv" in endings else ",",
+            index_col=False,  # else a comma at the end of each row would shift the names
+            skipinitialspace=True,
+            low_memory=False,
+        )
     else:
         raise ValueError("its ending is none of .csv, .tsv and .parquet: write it as one of these")
     if not len(rows):
@@ -283,3 +324,89 @@ def _refuse_gaps(rows: pd.DataFrame) -> None:
             "fill in all but labels by --missing median (an empty field, NA, None or null is a "
             "missing value)"
         )
+
+
+# --- columns -----------------------------------------------------------------------------------
+
+
+def text_columns(columns: pd.DataFrame) -> tuple[str, ...]:
+    """Return the names of the columns that become an input for each value."""
+    return tuple(columns.select_dtypes(exclude="number").columns)
+
+
+def _column_transformer(columns: pd.DataFrame, standardize: bool) -> ColumnTransformer:
+    """Return what makes inputs of columns of float64 and of text; it is not fitted yet."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    # A column without any number in the training rows becomes 0.
+    for_numbers: Any = SimpleImputer(strategy="median", keep_empty_features=True)
+    if standardize:
+        for_numbers = make_pipeline(for_numbers, StandardScaler())
+    # `Table.split` warns of the values that the encoder ignores.
+    for_text = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    numbers = columns.select_dtypes("number").columns
+    return ColumnTransformer(
+        [("numbers", for_numbers, numbers), ("text", for_text, list(text_columns(columns)))]
+    )
+
+
+def _numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column as float64 or as text, with NaN for each value that is missing.
+
+    Raises
+    ------
+    ValueError
+        Neither numbers nor text; an infinite number; or text among many numbers.
+    """
+    import pandas as pd
+
+    if not _is_text(column):
+        numbers = column.astype(float)
+        spoilt = numbers.isin([np.inf, -np.inf])
+    else:
+        column = _as_text(column)
+        # A few words such as "?" among numbers would make a text of them all.
+        different = pd.Series(column.dropna().unique(), dtype=object)
+        numbers = column
+        spoilt = pd.Series(False, column.index)
+        if pd.to_numeric(different, errors="coerce").notna().mean() > 0.5:
+            spoilt = column.notna() & pd.to_numeric(column, errors="coerce").isna()
+    if spoilt.any():
+        value = column[spoilt].tolist()[0]
+        raise ValueError(
+            f"column {column.name!r} has numbers, but {value!r} in row {spoilt.idxmax()}, counted "
+            f"from 1 below the names ({spoilt.sum()} such rows of {len(column)}): write a finite "
+            "number with a decimal point, or nothing where it is missing; if these are codes and "
+            "no numbers, write a letter before each"
+        )
+    return numbers
+
+
+def _is_text(column: pd.Series[Any]) -> bool:
+    """Whether a column has text, booleans or categories; False for numbers.
+
+    Raises
+    ------
+    ValueError
+        Neither: dates, lists, bytes, complex numbers.
+    """
+    from pandas.api.types import infer_dtype
+
+    kind = infer_dtype(column, skipna=True)
+    if kind in ("string", "boolean", "categorical"):
+        return True
+    if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+        return False
+    raise ValueError(
+        f"column {column.name!r} has {kind} values ({column.dtype}), which are neither numbers nor "
+        "text: convert it, or leave it out by --id (in Python id=[...])"
+    )
+
+
+def _as_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return the values as text, and NaN for each that is missing, by None or pd.NA, too."""
+    text = column.astype(object).where(column.notna(), np.nan)
+    return text.map(str, na_action="ignore").astype(object)

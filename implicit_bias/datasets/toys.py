@@ -58,18 +58,22 @@ def make_toy(
     rng = validation.as_generator(random_state)
     y = np.where(np.arange(n_samples) % 2 == 0, 1.0, -1.0)
     points = _toy_shape(kind, y, rng) + noise * rng.standard_normal((n_samples, 2))
-    X = np.column_stack([points, np.ones(n_samples)]) if append_constant else points
-    return Dataset(kind, X, y, ("-1", "+1"), has_constant=append_constant)
+    if append_constant:
+        points = np.column_stack([points, np.ones(n_samples)])
+    return Dataset(kind, points, y, ("-1", "+1"), has_constant=append_constant)
 
 
 def _toy_shape(kind: ToyKind, y: Array, rng: np.random.Generator) -> Array:
     """Draw noiseless points (n, 2) for the labels y (n,)."""
     u = rng.random(len(y))
     match kind:
-        case "xor" | "blobs":
-            side = rng.choice((-1.0, 1.0), len(y)) if kind == "xor" else y
-            square = rng.random((len(y), 2)) - 0.5
-            return np.column_stack([side, side * y if kind == "xor" else y]) + square
+        case "xor":
+            side = rng.choice((-1.0, 1.0), len(y))
+            corners = np.column_stack([side, side * y])
+            return corners + (rng.random((len(y), 2)) - 0.5)
+        case "blobs":
+            corners = np.column_stack([y, y])
+            return corners + (rng.random((len(y), 2)) - 0.5)
         case "circles":
             return _polar(np.where(y > 0, 0.5, 1.0), 2 * np.pi * u)
         case "moons":

@@ -13,9 +13,9 @@ GaLURegressor      least squares on random gates: a GaLU network in closed form
 GaLUClassifier     the same on labels, for any number of classes
 =================  ============================================================================
 
-All classifiers take two classes of any label type; ``classes_[1]`` is the positive
-one. A prediction of exactly 0 (an input whose gates are all off) goes to ``classes_[0]``. The SVMs
-take more classes, too, and decide by the largest of their predictors.
+All classifiers take two classes or more, of any label type. Of two, ``classes_[1]`` is the positive
+one, and where the predictor is exactly 0 (all gates of an input are off) they predict
+``classes_[0]``. Of more, the largest of their predictors decides.
 
 Source: Lippl, Abbott, Chung (2022), sections 3 to 5; Fiat, Malach, Shalev-Shwartz (2019) for GaLU.
 """

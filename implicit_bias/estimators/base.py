@@ -1,14 +1,13 @@
-"""What all classifiers share: two classes of any label type, and the margin problem's side."""
+"""What the estimators share: checks of samples and weights, and the margin problem's side."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -17,8 +16,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from implicit_bias.base import validation
-from implicit_bias.base.validation import Array
+from implicit_bias.base.validation import Array, check_choice, detached, pointing_to_the_page
 from implicit_bias.bounds.balance import repaired
 from implicit_bias.problem import Architecture, MarginProblem
 from implicit_bias.problem.gating import HyperplaneContexts, Threshold
@@ -28,25 +26,112 @@ if TYPE_CHECKING:
     from implicit_bias.training.history import HistoryPoint
 
 ClassWeight: TypeAlias = dict[Any, float] | Literal["balanced"] | None
+# How scikit-learn is to check inputs.
+AS_INPUTS: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
 # Entries of a sparse X that are made dense: 2 GiB.
 MOST_ENTRIES = 2**28
 
 
-class NotSeparableWarning(ConvergenceWarning):  # type: ignore[misc]
-    """The samples have no hard margin, so that an SVM has solved another program, or none.
+# --- checks, called by `fit` and `predict` alone -----------------------------------------------
 
-    ``failure_`` of the SVM has the proof, and ``on_failure`` says what it does then:
-    ``on_failure="raise"`` has an error instead.
 
-    Examples
-    --------
-    >>> import warnings
-    >>> from implicit_bias import MaxMarginSVC
-    >>> with warnings.catch_warnings(record=True, action="always") as caught:
-    ...     model = MaxMarginSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 0])
-    >>> caught[0].category.__name__, model.failure_.status.label, model.solution_.status.label
-    ('NotSeparableWarning', 'not separable', 'optimal')
+@pointing_to_the_page()
+def checked_samples(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
+) -> tuple[Array, NDArray[Any]]:
+    """Check inputs (n, D) and labels or targets (n,) as scikit-learn does, and return them."""
+    inputs, labels = validate_data(estimator, detached(X), detached(y), **AS_INPUTS, **how)
+    return dense(inputs), np.asarray(labels)
+
+
+def checked_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
+    """Check that an estimator is fitted to inputs such as X (n, D), and return them."""
+    check_is_fitted(estimator)
+    return dense(validate_data(estimator, detached(X), reset=False, **AS_INPUTS))
+
+
+def dense(X: Any) -> Any:
+    """Return a sparse X (n, D) as an array, and anything else as it is.
+
+    Raises
+    ------
+    ValueError
+        More than `MOST_ENTRIES` entries.
     """
+    if not sp.issparse(X):
+        return X
+    entries = X.shape[0] * X.shape[1]
+    if entries > MOST_ENTRIES:
+        raise ValueError(
+            f"X is sparse and would take {8 * entries / 2**30:.1f} GiB as a dense array, which "
+            f"these estimators need, more than {8 * MOST_ENTRIES / 2**30:.0f}: select or project "
+            "features first (SelectKBest, TruncatedSVD), or pass fewer samples"
+        )
+    return np.asarray(X.toarray(order="C"))
+
+
+def sample_weights(
+    sample_weight: ArrayLike | None, class_weight: ClassWeight, X: Array, y: NDArray[Any]
+) -> Array:
+    """Return the weight of each sample, (n,): its own times that of its class.
+
+    Raises
+    ------
+    ValueError
+        Negative, not finite, all 0, of another shape, or names of classes that do not occur.
+    """
+    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+    if class_weight is not None:
+        classes, codes = np.unique(y, return_inverse=True)
+        if isinstance(class_weight, str):
+            check_choice(class_weight, "class_weight", ("balanced",), "a dict")
+            # Each class that has a sample of positive weight gets the same sum.
+            sums = np.bincount(codes, weights)
+            factors = sums.sum() / np.count_nonzero(sums) / np.where(sums > 0, sums, 1.0)
+        else:
+            factors = compute_class_weight(class_weight, classes=classes, y=y)
+        weights = weights * factors[codes]
+    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        raise ValueError(
+            "weights of samples and classes must be finite, not negative and not all zero, got "
+            f"{weights.min():.3g} to {weights.max():.3g}: 0 leaves a sample out"
+        )
+    return weights
+
+
+def classes_of(y: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes of labels, in order, and refuse a single one."""
+    classes: NDArray[Any] = np.unique(y)
+    if len(classes) == 1:
+        raise ValueError(
+            f"y contains one class only, {classes.tolist()[0]!r}: a classifier needs samples of "
+            "two classes at least, of weights that are not zero"
+        )
+    return classes
+
+
+def contexts_of(
+    given: HyperplaneContexts | None,
+    X: Array,
+    n_units: int,
+    n_hyperplanes: int,
+    threshold: Threshold,
+    rng: np.random.Generator,
+) -> HyperplaneContexts:
+    """Return the contexts that a classifier was given, or draw those of its parameters."""
+    if given is None:
+        return HyperplaneContexts.random(
+            X, n_units, n_hyperplanes, threshold=threshold, random_state=rng
+        )
+    if not isinstance(given, HyperplaneContexts):
+        raise TypeError(
+            f"contexts must be HyperplaneContexts or None, not {given!r}: for a number of contexts "
+            "2^k pass n_hyperplanes=k"
+        )
+    return given
+
+
+# --- what `margin_view` returns ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +147,7 @@ class FittedMargin:
     solution : Solution or None
         What the solver returned, for an SVM.
     C : float or ndarray of shape (N,)
-        inf for a network; one a sample of the problem where these are weighted.
+        inf for a network; one per sample of the problem where these are weighted.
     dropped : ndarray of int
         Training samples left out of the problem.
     local : bool
@@ -93,7 +178,9 @@ class FittedMargin:
     @property
     def offset(self) -> float | Array:
         """What the predictor adds to that of the coefficients: the intercept, or 0."""
-        return 0.0 if self.intercept is None else self.intercept
+        if self.intercept is None:
+            return 0.0
+        return self.intercept
 
     def problem(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
         """Margin problem on samples X (n, D) with labels (n,) in {-1, +1}.
@@ -106,27 +193,29 @@ class FittedMargin:
         ValueError
             Other samples than those it was fitted to, of which each had a weight of its own.
         """
-        solution, labels = self.solution, np.asarray(signs)
+        solution = self.solution
+        labels = np.asarray(signs)
+        # The problem that was solved has the dual variables and, where weighted, its samples' C.
         if solution is not None and len(labels) == len(solution.alpha):
-            kept = self._kept if len(self.dropped) else slice(None)
-            inputs, labels = self.architecture.inputs(X)[kept], labels[kept]
-            if np.array_equal(labels, solution.problem.y) and np.array_equal(
-                inputs, solution.problem.X
-            ):
-                return solution.problem
+            inputs = self.architecture.inputs(X)[self._kept]
+            solved = solution.problem
+            same_labels = np.array_equal(labels[self._kept], solved.y)
+            if same_labels and np.array_equal(inputs, solved.X):
+                return solved
         if np.ndim(self.C):
             raise ValueError(
-                "the SVM has one C a sample, those of its training samples (sample_weight, "
-                "class_weight), so that its program is not known for others: pass these"
+                "the SVM has one C per sample, those of its training samples (sample_weight, "
+                "class_weight), so that its problem is not known for others: pass these"
             )
-        return self._posed(X, signs)
-
-    def _posed(self, X: ArrayLike, signs: ArrayLike) -> MarginProblem:
-        classes = len(self.coef) if self.coef.ndim == 3 else None
-        return self.architecture.problem(X, signs, self.C, self.intercept is not None, classes)
+        # Some samples may lack a class, so the number of classes is that of the coefficients.
+        classes: int | None = None
+        if self.coef.ndim == 3:
+            classes = len(self.coef)
+        has_intercept = self.intercept is not None
+        return self.architecture.problem(X, signs, self.C, has_intercept, classes)
 
     def alpha(self, problem: MarginProblem) -> Array | None:
-        """Dual variables of a problem that `problem` posed; None unless their number fits it.
+        """Dual variables of a problem that `problem` built; None unless their number fits it.
 
         They need not be of these samples: any alpha >= 0 proves a lower bound on the optimum,
         balanced between the classes where there is an intercept.
@@ -157,14 +246,35 @@ class FittedMargin:
     @property
     def _kept(self) -> NDArray[np.int64]:
         """Training samples that the problem of an SVM has, shape (N,)."""
-        n_fitted = 0 if self.solution is None else len(self.solution.alpha)
-        return np.delete(np.arange(n_fitted), self.dropped)
+        if self.solution is None:
+            return np.zeros(0, dtype=np.int64)
+        return np.delete(np.arange(len(self.solution.alpha)), self.dropped)
+
+
+# --- classifiers -------------------------------------------------------------------------------
+
+
+class NotSeparableWarning(ConvergenceWarning):  # type: ignore[misc]
+    """The samples have no hard margin, so that an SVM has solved another problem, or none.
+
+    ``failure_`` of the SVM has the proof, and ``on_failure`` says what it does then:
+    ``on_failure="raise"`` has an error instead.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from implicit_bias import MaxMarginSVC
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     model = MaxMarginSVC().fit([[0.0], [1.0], [2.0]], [0, 1, 0])
+    >>> caught[0].category.__name__, model.failure_.status.label, model.solution_.status.label
+    ('NotSeparableWarning', 'not separable', 'optimal')
+    """
 
 
 class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Classes of any label type, from a real-valued decision function.
 
-    With two classes its sign decides. With more the decision function has one column a class, and
+    With two classes its sign decides. With more the decision function has one column per class, and
     the largest decides.
     """
 
@@ -207,44 +317,30 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         Raises
         ------
         ValueError
-            A label that fitting did not see.
+            A label that fitting did not see, or that is missing.
         """
         check_is_fitted(self)
         labels = np.asarray(y)
-        _check_labelled(labels)
+        _check_known(labels)
         if not np.isin(labels, self.classes_).all():
             raise ValueError(f"labels must be among the fitted classes {self.classes_}")
         if len(self.classes_) > 2:
             return np.searchsorted(self.classes_, labels).astype(np.float64)
         return np.where(labels == self.classes_[1], 1.0, -1.0)
 
-    def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        X, y = self._checked(X, y)
-        self.classes_ = classes_of(y)
-        return X, self.signs(y)
-
-    @validation.pointing_to_the_page()
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
-        """Check inputs (n, D), sparse ones too, and labels (n,), all of them text or all numbers.
-
-        Raises
-        ------
-        ValueError
-            Labels of both kinds, which numpy makes text; fractions; whole numbers that it rounds.
-        """
+        """Return inputs (n, D) and labels (n,) of any type."""
+        if y is not None:  # scikit-learn's own check cannot compare pd.NA
+            _check_known(np.asarray(detached(y)))
         X, labels = checked_samples(self, X, y)
-        if labels.dtype.kind == "f":
-            validation.check_told_apart(y, labels.astype(np.float64), "y")
-        if labels.dtype.kind in "OU" and not (isinstance(y, np.ndarray) and y.dtype.kind == "U"):
-            types = {type(label) for label in np.asarray(y, dtype=object).ravel().tolist()}
-            if not all(issubclass(kind, str) for kind in types):
-                names = ", ".join(sorted(kind.__name__ for kind in types))
-                raise ValueError(
-                    f"Unknown label type: y holds objects of the type {names}: make all labels "
-                    "text, by astype(str), or all numbers, by astype(int)"
-                )
         check_classification_targets(labels)
         return X, labels
+
+    def _validate(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        """Return inputs (n, D) and labels (n,) as `signs` has them, and set ``classes_``."""
+        X, labels = self._checked(X, y)
+        self.classes_ = classes_of(labels)
+        return X, self.signs(labels)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -252,185 +348,10 @@ class BinaryClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mis
         return tags
 
 
-@contextmanager
-def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Put an estimator back as it was where fitting it anew fails, or is ended by Ctrl-C."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
-
-
-# How scikit-learn is to check inputs.
-AS_INPUTS: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
-
-
-def checked_inputs(estimator: BaseEstimator, X: ArrayLike) -> Array:
-    """Check that an estimator is fitted to inputs such as X (n, D), sparse ones too."""
-    check_is_fitted(estimator)
-    return _validated(estimator, X, reset=False)
-
-
-def _check_labelled(labels: NDArray[Any]) -> None:
-    """Refuse objects or dates of which some stand for a missing label."""
-    if labels.dtype.kind in "OMm":
-        import pandas as pd  # which knows all that stand for one
-
-        if lacking := int(pd.isna(labels).sum()):
-            raise ValueError(f"y lacks the labels of {lacking} samples: leave these out")
-
-
-def checked_samples(
-    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, **how: Any
-) -> tuple[Array, NDArray[Any]]:
-    """Check inputs (n, D), sparse ones too, and labels or targets (n,), which none may lack."""
-    for parameter in fields(estimator) if is_dataclass(estimator) else ():
-        value = getattr(estimator, parameter.name, None)
-        optional = parameter.type == "bool | None" and value is not None
-        if parameter.init and (optional or parameter.type in (bool, "bool")):
-            validation.check_flag(value, parameter.name)
-    validation.check_not_masked(y, "y")
-    y = _plain(validation.detached(y), "y")
-    if sp.issparse(y):
-        raise ValueError("y must be dense, but is sparse: pass y.toarray()")
-    if y is not None:
-        labels = np.asarray(y)
-        if labels.dtype.names is not None:
-            raise ValueError(f"y has named fields: pass one of {', '.join(labels.dtype.names)}")
-        if labels.shape[1:] != (1,) and "multi_output" not in how:
-            validation.check_one_each(labels, "y")
-        _check_labelled(labels)
-        y = labels.astype(object) if labels.dtype.kind == "T" else y
-    inputs, y = _validated(estimator, X, y, **how)
-    return inputs, np.asarray(y)
-
-
-def _plain(table: Any, name: str) -> Any:
-    """Return what scikit-learn takes of a frame; anything else as it is.
-
-    Raises
-    ------
-    ValueError
-        Several columns of one name.
-    """
-    names = list(getattr(table, "columns", ()))
-    if len(names) > len({*map(str, names)}):
-        raise ValueError(f"{name} has several columns of one name: rename them")
-    if not hasattr(table, "sparse"):
-        return table
-    kinds = table.dtypes if hasattr(table, "columns") else [table.dtype]
-    filled = any(kind.fill_value != 0 for kind in kinds)
-    return table.sparse.to_dense() if filled else table
-
-
-def _validated(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
-    """Check as scikit-learn does, and what it does not: no mask, dates or rounding gets lost.
-
-    Raises
-    ------
-    ValueError
-        Sparse inputs of more than MOST_ENTRIES entries, too.
-    """
-    validation.check_not_masked(X, "X")
-    X = validation.detached(X)
-    if hasattr(X, "to_pandas") and not hasattr(X, "dtypes"):
-        X = X.to_pandas()  # a table of pyarrow, whose dates would become numbers
-    for column in X.dtypes if hasattr(X, "columns") else [getattr(X, "dtype", None)]:
-        if getattr(column, "kind", "") in validation.DATES:
-            raise ValueError("X has dates or durations: pass numbers of a unit that you choose")
-    X = _plain(X, "X")
-    try:
-        checked = validate_data(estimator, X, *y, **AS_INPUTS, **how)
-    except OverflowError as error:
-        raise ValueError(f"X has numbers beyond the range of float64: {error}") from error
-    inputs = checked[0] if y else checked
-    if not sp.issparse(inputs):
-        inputs = np.asarray(inputs)
-        validation.check_told_apart(X, inputs, "X")
-    else:
-        entries = sp.coo_matrix(X).data
-        validation.check_told_apart(entries, entries.astype(np.float64), "X")
-        inputs = dense(inputs)
-    return (inputs, *checked[1:]) if y else inputs
-
-
-def dense(X: Any) -> Any:
-    """Return a sparse X (n, D) as an array, and anything else as it is."""
-    if not sp.issparse(X):
-        return X
-    if (entries := X.shape[0] * X.shape[1]) > MOST_ENTRIES:
+def _check_known(labels: NDArray[Any]) -> None:
+    """Refuse labels of which some are missing, by NaN, None or pd.NA."""
+    missing = pd.isna(labels)
+    if missing.any():
         raise ValueError(
-            f"X is sparse and would take {8 * entries / 2**30:.1f} GiB as a dense array, which "
-            f"these classifiers need, more than {8 * MOST_ENTRIES / 2**30:.0f}: select or project "
-            "features first (SelectKBest, TruncatedSVD), or pass fewer samples"
+            f"y lacks the labels of {missing.sum()} samples (NaN or None): leave these out"
         )
-    return np.asarray(X.toarray(order="C"))
-
-
-def sample_weights(
-    sample_weight: ArrayLike | None, class_weight: ClassWeight, X: Array, y: NDArray[Any]
-) -> Array:
-    """Return the weight of each sample, (n,): its own times that of its class.
-
-    Raises
-    ------
-    ValueError
-        Negative, not finite, all 0, of another shape, or names of classes that do not occur.
-    """
-    if sample_weight is not None:
-        sample_weight = validation.as_numbers(sample_weight, "sample_weight")
-    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
-    if class_weight is not None:
-        classes, codes = np.unique(y, return_inverse=True)
-        if isinstance(class_weight, str):
-            validation.check_choice(class_weight, "class_weight", ("balanced",), "a dict")
-            sums = np.bincount(codes, weights)
-            of_classes = sums.sum() / np.count_nonzero(sums) / np.where(sums > 0, sums, 1.0)
-        else:
-            of_classes = compute_class_weight(class_weight, classes=classes, y=y)
-        weights = weights * of_classes[codes]
-    if not ((np.isfinite(weights) & (weights >= 0)).all() and weights.any()):
-        raise ValueError(
-            "weights of samples and classes must be finite, not negative and not all zero, got "
-            f"{weights.min():.3g} to {weights.max():.3g}: 0 leaves a sample out"
-        )
-    return weights
-
-
-def classes_of(y: ArrayLike) -> NDArray[Any]:
-    """Return the classes of labels, in order, and refuse a single one."""
-    classes: NDArray[Any] = np.unique(np.asarray(y))
-    if len(classes) == 1:
-        raise ValueError(
-            f"y contains one class only, {classes.tolist()[0]!r}: a classifier needs samples of "
-            "two classes at least, of weights that are not zero"
-        )
-    return classes
-
-
-class DrawsContexts(Protocol):
-    """A classifier whose hidden units have hyperplanes, drawn or given."""
-
-    n_hyperplanes: int
-    threshold: Threshold
-    contexts: HyperplaneContexts | None
-
-
-def drawn_or_given(
-    model: DrawsContexts, X: Array, n_units: int, rng: np.random.Generator
-) -> HyperplaneContexts:
-    """Return the contexts that a classifier was given, or draw those of its parameters."""
-    given = model.contexts
-    if given is None:
-        return HyperplaneContexts.random(
-            X, n_units, model.n_hyperplanes, threshold=model.threshold, random_state=rng
-        )
-    if not isinstance(given, HyperplaneContexts):
-        raise TypeError(
-            f"contexts must be HyperplaneContexts or None, not {given!r}: for a number of contexts "
-            "2^k pass n_hyperplanes=k"
-        )
-    return given

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from implicit_bias.base import validation
-from implicit_bias.base.validation import Array, RandomState
+from implicit_bias.base.validation import Array, RandomState, as_generator, check_flag
 from implicit_bias.estimators import base
 from implicit_bias.kernels.least_squares import LeastSquares, least_squares
 from implicit_bias.problem.gating import GateFunction, UnitGates
@@ -41,21 +40,25 @@ class _GaLU(BaseEstimator):  # type: ignore[misc]
 
     def _fit_targets(self, X: Array, targets: Array) -> None:
         """Draw the gates, and fit targets (n,) or (n, p)."""
+        check_flag(self.fit_intercept, "fit_intercept")
         self.gating_ = UnitGates.random(
             X,
             self.n_units,
             threshold=self.threshold,
             firing=self.gates,
             always_on=self.always_on,
-            random_state=validation.as_generator(self.random_state),
+            random_state=as_generator(self.random_state),
         )
         gates = self.gating_.gates(X)
         self.fit_ = least_squares(self._inputs(X), gates, targets, ridge=self.ridge)
-        self.coef_, self.rank_ = self.fit_.coef, self.fit_.rank
+        self.coef_ = self.fit_.coef
+        self.rank_ = self.fit_.rank
 
     def _inputs(self, X: Array) -> Array:
         """Append a 1 to the inputs of the linear maps, so that each unit has a bias."""
-        return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+        if not self.fit_intercept:
+            return X
+        return np.column_stack([X, np.ones(len(X))])
 
     def _decide(self, X: Array) -> Array:
         """Predictor f(x_n), shape (n,) or (n, p)."""
@@ -112,10 +115,8 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to inputs X (n, D) and targets y, (n,) or (n, p)."""
-        X, checked = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
-        targets = validation.as_numbers(checked, "y")
-        validation.check_told_apart(y, targets, "y")
-        self._fit_targets(X, targets)
+        X, targets = base.checked_samples(self, X, y, multi_output=True, y_numeric=True)
+        self._fit_targets(X, targets.astype(np.float64))
         return self
 
     def predict(self, X: ArrayLike) -> Array:
@@ -124,7 +125,8 @@ class GaLURegressor(RegressorMixin, _GaLU):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
         return tags
 
 
@@ -167,6 +169,7 @@ class GaLUClassifier(_GaLU, base.BinaryClassifier):
         """
         X, labels = self._validate(X, y)
         count = len(self.classes_)
-        several = np.where(labels[:, None] == np.arange(count), 1.0, -1.0)  # (n, K)
-        self._fit_targets(X, labels if count == 2 else several)
+        if count > 2:  # one against all others, (n, K)
+            labels = np.where(labels[:, None] == np.arange(count), 1.0, -1.0)
+        self._fit_targets(X, labels)
         return self

@@ -11,18 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from implicit_bias.base.options import TOLERANCE
-from implicit_bias.base.validation import Array, RandomState, as_generator
+from implicit_bias.base.validation import Array, RandomState, as_generator, check_flag
 from implicit_bias.bounds.certificate import Status
-from implicit_bias.estimators.base import BinaryClassifier, all_or_nothing
+from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.infinite_width import Activation, InfiniteWidthSolution, max_margin
 from implicit_bias.solvers import SolveError
 
 
 @dataclass(eq=False, repr=False)
 class InfiniteWidthSVC(BinaryClassifier):
-    """Where gradient descent goes on both layers of an infinitely wide two-layer network.
+    """Implicit bias of gradient descent on both layers of an infinitely wide two-layer network.
 
-    The largest margin under the variation norm, which is attained by finitely many units. With
+    The maximum margin under the variation norm, which is attained by finitely many units. With
     K > 2 classes each unit has a readout to all outputs.
 
     Parameters
@@ -102,26 +102,31 @@ class InfiniteWidthSVC(BinaryClassifier):
         SolveError
             No network was found that separates the data.
         """
-        with all_or_nothing(self):
-            X, labels = self._validate(X, y)
-            found = max_margin(
-                self._inputs(X),
-                labels,
-                self.C,
-                self.tol,
-                activation=self.activation,
-                max_rounds=self.max_rounds,
-                random_state=as_generator(self.random_state),
-            )
-            if not np.isfinite(found.certificate.upper):
-                raise SolveError(found, "" if found.conflict else "choose a finite C (soft margin)")
+        check_flag(self.fit_intercept, "fit_intercept")
+        X, labels = self._validate(X, y)
+        found = max_margin(
+            self._inputs(X),
+            labels,
+            self.C,
+            self.tol,
+            activation=self.activation,
+            max_rounds=self.max_rounds,
+            random_state=as_generator(self.random_state),
+        )
+        if not np.isfinite(found.certificate.upper):
+            cure = ""
+            if not found.conflict:  # else the message names the samples, and what to do
+                cure = "choose a finite C (soft margin)"
+            raise SolveError(found, cure)
         if found.status is not Status.OPTIMAL:
             warnings.warn(found.message, ConvergenceWarning, stacklevel=2)
         self.solution_ = found
         return self
 
     def _inputs(self, X: Array) -> Array:
-        return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+        if not self.fit_intercept:
+            return X
+        return np.column_stack([X, np.ones(len(X))])
 
     @property
     def directions_(self) -> Array:
@@ -136,7 +141,8 @@ class InfiniteWidthSVC(BinaryClassifier):
     @property
     def support_(self) -> NDArray[np.int64]:
         """Indices of the support vectors, shape (n_support,)."""
-        return np.flatnonzero(self.solution_.alpha.reshape(len(self.solution_.alpha), -1).any(1))
+        alpha = self.solution_.alpha  # (n,) or (n, K)
+        return np.flatnonzero(alpha.reshape(len(alpha), -1).any(axis=1))
 
     @property
     def n_iter_(self) -> int:

@@ -19,9 +19,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from implicit_bias.base import validation
 from implicit_bias.base.options import OptimizerName
-from implicit_bias.base.validation import Array, RandomState, as_device, as_generator, check_choice
+from implicit_bias.base.validation import (
+    Array,
+    RandomState,
+    as_device,
+    as_generator,
+    check_choice,
+    check_count,
+    detached,
+)
 from implicit_bias.estimators import base
 from implicit_bias.problem.gating import Gating, HyperplaneContexts, Threshold
 from implicit_bias.training.configuration import LossName, TrainingConfig
@@ -144,32 +151,31 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         """
         from implicit_bias.training.minibatch import train
 
-        with base.all_or_nothing(self):
-            X, signs, network, seed = self._prepare(X, y)
-            config = TrainingConfig(
-                steps=self.steps,
-                batch_size=self.batch_size,
-                learning_rate=self._learning_rate(X),
-                momentum=self.momentum,
-                optimizer=self.optimizer,
-                loss=self.loss,
-                rule=self.rule,
-                seed=seed,
-            )
-            kept = np.atleast_1d(validation.detached(self.checkpoints)).tolist()
-            for step in kept:
-                validation.check_count(step, "each step of checkpoints", 0, self.steps)
-            config = replace(config, record=tuple(sorted({*config.recorded_steps, *kept})))
-            self.checkpoints_ = {}
+        X, signs = self._validate(X, y)
+        network, seed = self._build(X)
+        config = TrainingConfig(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self._learning_rate(X),
+            momentum=self.momentum,
+            optimizer=self.optimizer,
+            loss=self.loss,
+            rule=self.rule,
+            seed=seed,
+        )
+        kept = np.atleast_1d(detached(self.checkpoints)).tolist()
+        for step in kept:
+            check_count(step, "each step of checkpoints", 0, self.steps)
+        config = replace(config, record=tuple(sorted({*config.recorded_steps, *kept})))
+        self.checkpoints_ = {}
 
-            def keep(point: HistoryPoint) -> None:
-                if point.step in kept:
-                    self.checkpoints_[point.step] = deepcopy(network)
+        def keep(point: HistoryPoint) -> None:
+            if point.step in kept:
+                self.checkpoints_[point.step] = deepcopy(network)
 
-            self.training_ = train(
-                network, X, signs, config, on_progress=on_progress, on_point=keep
-            )
-        return self._warned()
+        self.training_ = train(network, X, signs, config, on_progress=on_progress, on_point=keep)
+        self._warn_of_interruption()
+        return self
 
     def fit_by(self, X: ArrayLike, y: ArrayLike, trainer: Trainer) -> Self:
         """Build the network and train it in another way, towards its limit above all.
@@ -196,40 +202,44 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         """
         if not callable(trainer):
             raise TypeError(f"trainer must be a function, got {trainer!r:.99}")
-        with base.all_or_nothing(self):
-            X, signs, network, _ = self._prepare(X, y)
-            self.checkpoints_ = {}
-            from implicit_bias.training.limit import LimitResult
-            from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
+        from implicit_bias.training.limit import LimitResult
+        from implicit_bias.training.minibatch import OwnResult, TrainingResult, after_own_loop
 
-            started = time.perf_counter()
-            outcome = trainer(network, X, signs)
-            if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
-                self.training_ = outcome
-            else:
-                steps = int(outcome) if isinstance(outcome, Integral) else 0
-                seconds = time.perf_counter() - started
-                self.training_ = after_own_loop(network, X, signs, steps, seconds)
-        return self._warned()
+        X, signs = self._validate(X, y)
+        network, _ = self._build(X)
+        self.checkpoints_ = {}
+        started = time.perf_counter()
+        outcome = trainer(network, X, signs)
+        seconds = time.perf_counter() - started
+        if isinstance(outcome, (TrainingResult, LimitResult, OwnResult)):
+            self.training_ = outcome
+        else:
+            steps = 0
+            if isinstance(outcome, Integral):
+                steps = int(outcome)
+            self.training_ = after_own_loop(network, X, signs, steps, seconds)
+        self._warn_of_interruption()
+        return self
 
     def _learning_rate(self, X: Array) -> float:
         """Return the step size for inputs (n, D)."""
         if not isinstance(self.learning_rate, str):
             return self.learning_rate
-        validation.check_choice(self.learning_rate, "learning_rate", ("auto",), "a number")
+        check_choice(self.learning_rate, "learning_rate", ("auto",), "a number")
+        default = TrainingConfig.learning_rate
         size = scipy.linalg.norm(X.ravel()) / np.sqrt(len(X))  # squares may overflow
-        plain = isinstance(self.optimizer, str) and self.optimizer == "sgd"
-        far = plain and size * TrainingConfig.learning_rate > LARGEST_STEP
-        return float(LARGEST_STEP / size) if far else TrainingConfig.learning_rate
+        # Beyond this step gradient descent diverges; the other optimizers rescale their gradients.
+        if isinstance(self.optimizer, str) and self.optimizer == "sgd":
+            if size * default > LARGEST_STEP:
+                return float(LARGEST_STEP / size)
+        return default
 
-    def _prepare(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, Network, int]:
-        """Return samples (n, D), labels (n,), the untrained network, and its weights' seed."""
-        X, signs = self._validate(X, y)
+    def _build(self, X: Array) -> tuple[Network, int]:
+        """Return the untrained network for inputs (n, D), and the seed of its weights."""
         seed = int(as_generator(self.random_state).integers(2**31))
-        return X, signs, self._network(X, seed).to(as_device(self.device)), seed
+        return self._network(X, seed).to(as_device(self.device)), seed
 
-    def _warned(self) -> Self:
-        """Return the fitted classifier, with a warning if its training was interrupted."""
+    def _warn_of_interruption(self) -> None:
         if self.training_.interrupted:
             warnings.warn(
                 f"training was interrupted after {self.n_iter_} of {self.training_.config.steps} "
@@ -237,7 +247,6 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return self
 
     @available_if(_is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -275,13 +284,13 @@ class NetworkClassifier(base.BinaryClassifier, ABC):
         check_is_fitted(self)
         if not self.network_.has_margin_structure:
             return None
-        network, training = self.network_, self.training_
+        network = self.network_
         return base.FittedMargin(
             network.architecture(),
             network.coef(),
-            local=training.local,
+            local=self.training_.local,
             relaxed=network.relaxed,
-            geometry=training.config.limit_norm or "l2",
+            geometry=self.training_.config.limit_norm or "l2",
         )
 
     def history(self) -> tuple[HistoryPoint, ...]:
@@ -337,14 +346,16 @@ class GLNClassifier(NetworkClassifier):
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import GLN
 
-        widths = np.atleast_1d(validation.detached(self.n_units)).tolist()
+        widths = np.atleast_1d(detached(self.n_units)).tolist()
         # The first layer draws what `GLNSVC` draws from the same seed.
         rng = as_generator(self.random_state)
-        layers = [base.drawn_or_given(self, X, width, rng) for width in widths]
+        layers = [
+            base.contexts_of(self.contexts, X, width, self.n_hyperplanes, self.threshold, rng)
+            for width in widths
+        ]
         if self.contexts is not None:
             layers = layers[:1]
-        options = self._options(seed)
-        return GLN(layers, readout_bias=self.readout_bias, **options)
+        return GLN(layers, readout_bias=self.readout_bias, **self._options(seed))
 
 
 @dataclass(eq=False, repr=False)
@@ -379,5 +390,5 @@ class ReLUClassifier(NetworkClassifier):
     def _network(self, X: Array, seed: int) -> Network:
         from implicit_bias.networks import ReLUNetwork
 
-        widths = np.atleast_1d(validation.detached(self.n_units)).tolist()
+        widths = np.atleast_1d(detached(self.n_units)).tolist()
         return ReLUNetwork(X.shape[1], widths, **self._options(seed))

@@ -13,7 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from implicit_bias.base.options import TOLERANCE, OnFailure, SolverOptions
-from implicit_bias.base.validation import Array, RandomState, as_generator, check_choice
+from implicit_bias.base.validation import (
+    Array,
+    RandomState,
+    as_generator,
+    check_choice,
+    check_flag,
+)
 from implicit_bias.estimators import base
 from implicit_bias.norms import HasValueAndDual, Norm, as_norm
 from implicit_bias.problem import Architecture, HasHiddenLayer, check_C
@@ -29,19 +35,18 @@ from implicit_bias.problem.gating import (
 from implicit_bias.solvers import Solution, solve_relaxed
 from implicit_bias.solvers.base import Solver
 
+# How to get another answer: where the hard margin has none, and after a soft margin was solved.
 ON_FAILURE_HELPS = (
     "or set on_failure='soft', which solves the soft margin instead, or 'drop', which leaves out "
-    "the samples that it misclassifies (on the command line `--on-failure soft` or `drop`, or a "
-    "finite `--C`)"
+    "the samples that it misclassifies"
 )
 RAISE_DEMANDS = (
-    "a finite C asks for a soft margin without this warning, and on_failure='raise' for the hard "
-    "margin or an error (on the command line `--C 0.1` and `--on-failure raise`)"
+    "set a finite C for a soft margin without this warning, or on_failure='raise' for the hard "
+    "margin or an error"
 )
-
 IGNORED_WEIGHTS = (
     "class_weight changes nothing at the hard margin, which these samples have: it weights the "
-    "hinge loss of a finite C, such as C=0.1 (on the command line `--C 0.1`)"
+    "hinge loss of a finite C, such as C=0.1"
 )
 
 
@@ -153,37 +158,59 @@ class MarginSVC(base.BinaryClassifier, ABC):
             They have one, which ``class_weight`` cannot change.
         """
         check_choice(self.on_failure, "on_failure", get_args(OnFailure))
+        if self.fit_intercept is not None:
+            check_flag(self.fit_intercept, "fit_intercept")
         C = check_C(self.C)
-        with base.all_or_nothing(self):
-            X, y = self._checked(X, y)
-            weights, given = base.sample_weights(sample_weight, self.class_weight, X, y), len(y)
-            kept = np.flatnonzero(weights)
-            if len(kept) < given:
-                X, y, weights = X[kept], y[kept], weights[kept]
-            self.classes_ = base.classes_of(y)
-            self.architecture_ = self._architecture(X)
-            linear, asked = isinstance(self.architecture_.gating, NoGates), self.fit_intercept
-            self.has_intercept_ = linear if asked is None else bool(asked)
-            signs, intercept = self.signs(y), self.has_intercept_
-            solving = SolverOptions(self.solver, self.tol, self.device)
-            problem = self.architecture_.problem(X, signs, C * weights, intercept)
-            relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
-            found = relaxed.solution
-            self.dual_coef_ = np.atleast_2d(problem.weights(found.alpha).T)[:, found.support]
-            relaxed = relaxed.among(given, kept)
-            self.solution_, self.failure_ = relaxed.solution, relaxed.failure
-            self.fitted_C_, self.dropped_ = relaxed.C, relaxed.dropped
+        X, y = self._checked(X, y)
+
+        # Samples without weight are left out of the problem, of its gates and of its classes.
+        weights = base.sample_weights(sample_weight, self.class_weight, X, y)
+        n_given = len(y)
+        kept = np.flatnonzero(weights)
+        if len(kept) < n_given:
+            X = X[kept]
+            y = y[kept]
+            weights = weights[kept]
+        self.classes_ = base.classes_of(y)
+
+        # Build: a weight multiplies the C of its sample, the upper end of its dual variable.
+        self.architecture_ = self._architecture(X)
+        if self.fit_intercept is None:
+            self.has_intercept_ = isinstance(self.architecture_.gating, NoGates)
+        else:
+            self.has_intercept_ = bool(self.fit_intercept)
+        problem = self.architecture_.problem(X, self.signs(y), C * weights, self.has_intercept_)
+
+        # Solve.
+        solving = SolverOptions(self.solver, self.tol, self.device)
+        relaxed = solve_relaxed(problem, self.on_failure, self.soft_C, solving, weights)
+        found = relaxed.solution
+
+        # Expose: in the numbers of the samples that were given.
+        self.dual_coef_ = np.atleast_2d(problem.weights(found.alpha).T)[:, found.support]
+        relaxed = relaxed.among(n_given, kept)
+        self.solution_ = relaxed.solution
+        self.failure_ = relaxed.failure
+        self.fitted_C_ = relaxed.C
+        self.dropped_ = relaxed.dropped
+
+        # Report: the solver's message, and how to get another answer where nothing separates.
         separable = self.failure_ is None and not found.status.inseparable
-        advice = ON_FAILURE_HELPS if self.failure_ is None else RAISE_DEMANDS
+        cure = ""
+        if self.failure_ is not None:  # another problem was solved instead
+            cure = RAISE_DEMANDS
+        elif not separable:
+            cure = ON_FAILURE_HELPS
         if self.on_failure == "raise":
-            self.solution_.raise_for_status("" if separable else advice)
-        weighs = self.class_weight is not None and np.ptp(weights) > 0
-        if weighs and separable and np.isinf(relaxed.C).all():
-            warnings.warn(IGNORED_WEIGHTS, UserWarning, stacklevel=2)
+            self.solution_.raise_for_status(cure)
         if separable and relaxed.message:
             warnings.warn(relaxed.message, ConvergenceWarning, stacklevel=2)
         elif relaxed.message:
-            warnings.warn(f"{relaxed.message}; {advice}", base.NotSeparableWarning, stacklevel=2)
+            warnings.warn(f"{relaxed.message}; {cure}", base.NotSeparableWarning, stacklevel=2)
+        # alpha <= C times the weight of its sample: at C = inf no weight above 0 changes anything.
+        hard = separable and np.isinf(relaxed.C).all()
+        if hard and self.class_weight is not None and np.ptp(weights) > 0:
+            warnings.warn(IGNORED_WEIGHTS, UserWarning, stacklevel=2)
         return self
 
     @property
@@ -209,11 +236,11 @@ class MarginSVC(base.BinaryClassifier, ABC):
 
     @property
     def group_norms_(self) -> Array:
-        """||zeta_g|| of each group, shape (G,): 0 where the norm has switched it off.
+        """||zeta_g|| of each group, shape (G,): 0 for inactive groups.
 
-        Of hidden units the groups are these; where each of K > 2 classes has units of its own
-        (``coef_`` has K rows), class after class: ``group_norms_.reshape(K, -1)[k, h]`` is that of
-        unit h of ``classes_[k]``. With ``groups`` of features that are named, the order is that of
+        There is one group per hidden unit. Where each of K > 2 classes has its own units
+        (``coef_`` has K rows), ``group_norms_.reshape(K, -1)[k, h]`` is that of unit h of
+        ``classes_[k]``. With ``groups`` of named features the order is that of
         ``np.unique(groups)``.
         """
         return np.where(self.solution_.active, self.solution_.group_norms, 0.0)
@@ -226,13 +253,16 @@ class MarginSVC(base.BinaryClassifier, ABC):
     def margin_view(self) -> base.FittedMargin:
         """Architecture, coefficients and solution."""
         check_is_fitted(self)
+        intercept: float | Array | None = None
+        if self.has_intercept_:
+            intercept = self.solution_.intercept
         return base.FittedMargin(
             self.architecture_,
             self.solution_.coef,
             self.solution_,
             self.fitted_C_,
             self.dropped_,
-            intercept=self.solution_.intercept if self.has_intercept_ else None,
+            intercept=intercept,
             failure=self.failure_,
         )
 
@@ -251,9 +281,9 @@ class MarginSVC(base.BinaryClassifier, ABC):
 class MaxMarginSVC(MarginSVC):
     """The linear maximum-margin classifier under any norm, for any number of classes.
 
-    It is where training a linear model goes in the limit, by an optimizer whose steps are steepest
-    in the norm: "l2" gradient descent, "linf" sign descent and Adam, "l1" coordinate descent and
-    boosting, ``Lp(p)`` mirror descent, "spectral" spectral descent and Muon.
+    It is the implicit bias of linear models, trained by steepest descent in the norm: "l2"
+    gradient descent, "linf" sign descent and Adam, "l1" coordinate descent and boosting,
+    ``Lp(p)`` mirror descent, "spectral" spectral descent and Muon.
 
     Parameters
     ----------
@@ -294,7 +324,7 @@ class MaxMarginSVC(MarginSVC):
 class GatedSVC(MarginSVC):
     """SVM under the group norm of any gating; without a gating, the linear SVM.
 
-    With several groups, each of K > 2 classes has groups of its own: one network a class.
+    With several groups, each of K > 2 classes has its own groups: one network per class.
 
     Parameters
     ----------
@@ -324,7 +354,9 @@ class GatedSVC(MarginSVC):
     norm: Norm | None = None
 
     def _architecture(self, X: Array) -> Architecture:
-        gating = NoGates(X.shape[1]) if self.gating is None else self.gating
+        gating = self.gating
+        if gating is None:
+            gating = NoGates(X.shape[1])
         if not isinstance(gating, Gating):
             raise ValueError(
                 f"gating must be a Gating, such as UnitGates(weights, thresholds), got a "
@@ -336,11 +368,12 @@ class GatedSVC(MarginSVC):
 
 @dataclass(eq=False, repr=False)
 class GLNSVC(MarginSVC):
-    """Where a gated linear network goes: SVM-GLN (norm="gln") or SVM-L2 (norm="l2").
+    """Implicit bias of a gated linear network: SVM-GLN (norm="gln") or SVM-L2 (norm="l2").
 
-    With one unit both are the shallow GLN, whose contexts that no training sample is in
-    predict 0. With K > 2 classes SVM-GLN is where one network a class goes, with groups (class,
-    unit); SVM-L2 and the shallow GLN have the Euclidean norm over all classes.
+    Max-margin SVM under the sum of the units' l2 norms, or under the l2 norm over all joint
+    contexts. With one unit both are the shallow GLN, whose contexts without training samples
+    predict 0. With K > 2 classes SVM-GLN is the implicit bias of one network per class, with groups
+    (class, unit); SVM-L2 and the shallow GLN have the Euclidean norm over all classes.
 
     Parameters
     ----------
@@ -378,8 +411,14 @@ class GLNSVC(MarginSVC):
 
     def _architecture(self, X: Array) -> Architecture:
         check_choice(self.norm, "norm", ("gln", "l2"))
-        rng = as_generator(self.random_state)
-        contexts = base.drawn_or_given(self, X, self.n_units, rng)
+        contexts = base.contexts_of(
+            self.contexts,
+            X,
+            self.n_units,
+            self.n_hyperplanes,
+            self.threshold,
+            as_generator(self.random_state),
+        )
         if contexts.n_units == 1:
             return Architecture(GlobalContexts.collapse(contexts, X))
         if self.norm == "gln":
@@ -389,9 +428,9 @@ class GLNSVC(MarginSVC):
 
 @dataclass(eq=False, repr=False)
 class GatedReLUSVC(MarginSVC):
-    """Where a ReLU network with frozen gates goes: SVM-RC, or SVM-LC for learned gates.
+    """Implicit bias of a ReLU network with fixed gates: SVM-RC, or SVM-LC for learned gates.
 
-    With K > 2 classes there is one network a class, with groups (class, unit).
+    With K > 2 classes there is one network per class, with groups (class, unit).
 
     Parameters
     ----------
@@ -463,7 +502,7 @@ class HiddenLayerSVC(MarginSVC):
 
     Notes
     -----
-    ``coef_`` has shape (1, H): one weight a hidden unit. The published SVM-HL has no intercept:
+    ``coef_`` has shape (1, H): one weight per hidden unit. The published SVM-HL has no intercept:
     pass ``fit_intercept=False``.
 
     Examples

@@ -4,9 +4,11 @@
 file                  what
 ====================  ======================================================================
 configuration.py      everything that a comparison depends on; the command line's options
-models.py             the data and the fitted models of a configuration
+data.py               the data of a configuration, split in training and validation samples
+models.py             the fitted models of a configuration
+beside_svm.py         a network trained towards its limit, beside the SVM that it converges to
 comparison_folder.py  the report of a comparison, in a folder of its own
-beside_svm.py         a network trained towards infinite time beside the SVM that it goes to
+command.py            the command line that makes a run
 sweep.py              a grid of configurations, computed in parallel, and kept in a file each
 ====================  ======================================================================
 """

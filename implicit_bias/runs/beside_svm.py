@@ -1,10 +1,10 @@
-"""Train a network towards infinite time beside the certified SVM that it should become.
+"""Train a network towards t -> infinity beside the max-margin SVM that it converges to.
 
-With fixed gates the network's margin problem does not change (and, unless it is `Network.relaxed`,
-tells the limit), so it is solved first: the certified lower bound is what the network's norm
-exceeds, and the SVM's decisions are what the network's are compared with. A network that trains its
-gates has no such program, and is measured by its KKT residual alone. Nor has training in another
-geometry than gradient descent's: it is measured by the KKT gap in its own norm.
+With fixed gates the network's margin problem does not change, and its solution is the limit of
+training (unless the network is `Network.relaxed`). So the SVM is solved first: its certified lower
+bound is what the network's norm exceeds, and its decisions are compared with the network's. A
+network that trains its gates has no such problem, and is measured by its KKT residual alone.
+Training under another norm than l2 has none either: it is measured by the KKT gap in that norm.
 """
 
 from dataclasses import replace
@@ -22,9 +22,14 @@ from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.runs.models import ModelFactory
 from implicit_bias.solvers import Solution, solve
-from implicit_bias.training import limit
 from implicit_bias.training.history import OnProgress
-from implicit_bias.training.limit import LimitConfig, LimitResult
+from implicit_bias.training.limit import (
+    ComparisonPredictor,
+    LimitConfig,
+    LimitResult,
+    check_goals,
+    train_to_limit,
+)
 
 
 def train_beside_svm(
@@ -73,28 +78,37 @@ def train_beside_svm(
     ValueError
         An excess over an optimum that is not known; or see `train_to_limit`.
     """
-    limit.check_goals(until_excess, **goals)
-    solution, optimum, reference = None, None, None
+    check_goals(until_excess, **goals)
     euclidean = config.geometry == PARAMETER_NORMS["l2"]
+    has_svm = network.fixed_gates and network.has_margin_structure and not network.relaxed
     if until_excess is not None and not euclidean:
         raise ValueError(
             "until_excess is over the optimum of gradient descent's geometry, not of "
             f"{config.limit_norm}: use stop_at_gap"
         )
-    has_svm = network.fixed_gates and network.has_margin_structure and not network.relaxed
     if until_excess is not None and not has_svm:
         raise ValueError(
-            "until_excess needs a network that goes to its SVM: one hidden layer of fixed gates; "
-            f"this {type(network).__name__} can stop at a gap, or after a number of steps"
+            "until_excess needs a network that converges to its SVM: one hidden layer of fixed "
+            f"gates; this {type(network).__name__} can stop at a gap, or after a number of steps"
         )
+
+    solution: Solution | None = None
+    optimum: float | None = None
+    reference: ComparisonPredictor | None = None
     if euclidean and has_svm:
         architecture = network.architecture()
         solution = solve(architecture.problem(X, y, classes=network.classes), *solving)
         solution.raise_for_status()
         optimum = solution.certificate.lower
-        inputs = X if compare_on is None else compare_on
-        reference = limit.ComparisonPredictor(inputs, architecture.decision(inputs, solution.coef))
-    trained = limit.train_to_limit(
+        inputs = X
+        if compare_on is not None:
+            inputs = compare_on
+        reference = ComparisonPredictor(inputs, architecture.decision(inputs, solution.coef))
+
+    measure = None
+    if euclidean and len(y) <= FEW_SAMPLES:
+        measure = kkt_measure(X, y)
+    trained = train_to_limit(
         network,
         X,
         y,
@@ -102,7 +116,7 @@ def train_beside_svm(
         optimum=optimum,
         until_excess=until_excess,
         reference=reference,
-        measure=kkt_measure(X, y) if euclidean and len(y) <= FEW_SAMPLES else None,
+        measure=measure,
         on_progress=on_progress,
         **goals,
     )
@@ -139,13 +153,20 @@ def fit_beside_svm(
     """
     config = replace(config, steps=limit.steps, batch_size=None)
     classifier = ModelFactory(config, data).build_network(config.models[0], homogeneous=True)
-    goals |= {"compare_on": data.parts.validation.X, "solving": config.solving}
+
+    def train(network: Network, X: Array, y: NDArray[Any]) -> LimitResult:
+        trained, _ = train_beside_svm(
+            network,
+            X,
+            y,
+            limit,
+            compare_on=data.parts.validation.X,
+            solving=config.solving,
+            **goals,
+        )
+        return trained
+
     samples = data.parts.train
-    classifier.fit_by(
-        samples.X,
-        samples.y,
-        lambda network, X, y: train_beside_svm(network, X, y, limit, **goals)[0],
-    )
-    trained = classifier.training_
-    assert isinstance(trained, LimitResult)
-    return classifier, trained
+    classifier.fit_by(samples.X, samples.y, train)
+    assert isinstance(classifier.training_, LimitResult)
+    return classifier, classifier.training_

@@ -1,51 +1,37 @@
 """The command line that makes a run, as a user would type it."""
 
 import shlex
-import shutil
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from implicit_bias.runs.configuration import RunConfig, group
+from implicit_bias.runs.configuration import ARCHITECTURE, DATA, RunConfig
 
-# How near to its limit a network is to be trained where it is not.
+# Relative suboptimality of the norm down to which a network is trained towards its limit, and the
+# most steps of that where no other number is asked for.
 WANTED_EXCESS = 0.01
-# Most steps of a training towards the limit, where no other number is asked for.
 WANTED_STEPS = 100_000
-PROGRAM = "implicit-bias"
 # What the name of a model ends with that was trained towards its limit.
 LIMIT_SUFFIX = "-limit"
-# Fields of a configuration that `implicit-bias compare` takes, and a training towards the limit.
-COMPARE_GROUPS = ("Data", "Models", "Architecture", "Margin", "Training", "Solver")
-TRAIN_GROUPS = ("Data", "Architecture", "device")
+# Fields that a training towards the limit takes.
+LIMIT_FIELDS = (*DATA, *ARCHITECTURE, "device")
 
 
 def program() -> list[str]:
-    """Return the words that start this program again, from the same folder and the same shell.
-
-    Its path as it was typed, where the shell would not find it by its name alone.
+    """Return the words that start this program again.
 
     Examples
     --------
-    >>> program()  # where another program, such as a notebook, has imported the package
+    >>> program()  # unless it was started by python -m implicit_bias
     ['implicit-bias']
     """
-    typed = Path(sys.argv[0])
-    if typed.parts[-2:] == ("implicit_bias", "__main__.py"):
+    if Path(sys.argv[0]).parts[-2:] == ("implicit_bias", "__main__.py"):
         return [sys.orig_argv[0], "-m", "implicit_bias"]
-    if typed.stem != PROGRAM or not typed.is_file():
-        return [PROGRAM]
-    found = shutil.which(PROGRAM)
-    return [PROGRAM] if found and typed.samefile(found) else [str(typed)]
+    return ["implicit-bias"]
 
 
-def written(*words: str | Path) -> str:
-    """Write a command of this program, given its arguments, for a shell."""
-    return shlex.join([*program(), *map(str, words)])
-
-
-def command_line(command: str, config: RunConfig, *groups: str) -> str:
+def command_line(command: str, config: RunConfig, names: Iterable[str] | None = None) -> str:
     """Write a command with the options that are not at their defaults.
 
     Parameters
@@ -54,53 +40,52 @@ def command_line(command: str, config: RunConfig, *groups: str) -> str:
         The command and its arguments, such as "train gd-gln".
     config : RunConfig
         What to run.
-    *groups : str
-        Groups or names of the fields that the command takes; see `configuration.group`.
+    names : iterable of str, optional
+        Fields that the command takes; all, where not given.
 
     Examples
     --------
     >>> config = RunConfig(units=5, positive=(0, 1), batch_size=0)
-    >>> print(command_line("compare", config, "Data", "Architecture", "Training"))
+    >>> print(command_line("compare", config))
     implicit-bias compare --positive 0,1 --units 5 --batch-size 0
     """
-    defaults = config.defaults
-    words: list[str] = command.split()
-    for name in group(*groups):
+    if names is None:
+        names = [field.name for field in fields(RunConfig)]
+    # Some defaults depend on whether the data are a table.
+    defaults = vars(RunConfig(data=config.data)) | {"data": None}
+    words = [*program(), *command.split()]
+    for name in names:
         value = getattr(config, name)
-        if value != defaults[name]:
-            flag = name.replace("_", "-")
-            match value:
-                case True:
-                    words += [f"--{flag}"]
-                case False:
-                    words += [f"--no-{flag}"]
-                case _:
-                    words += [f"--{flag}", _text(value)]
-    return written(*words)
+        option = name.replace("_", "-")
+        if value == defaults[name]:
+            continue
+        if value is True:
+            words += [f"--{option}"]
+        elif value is False:
+            words += [f"--no-{option}"]
+        elif value is None:  # all samples
+            words += [f"--{option}", "0"]
+        elif isinstance(value, tuple):
+            words += [f"--{option}", ",".join(map(str, value))]
+        else:
+            words += [f"--{option}", str(value)]
+    return shlex.join(words)
 
 
 def train_on(config: RunConfig, models: Container[str] = ()) -> dict[str, str]:
-    """Write the command that trains each network of a run towards its limit, if it has one.
+    """Return the commands that continue the training of a run's networks towards their limits.
 
     Parameters
     ----------
     config : RunConfig
         Of the run.
     models : container of str
-        Names of the models that are there; a network is not trained on twice.
+        Names of the models that are there: for a network whose training was continued there is no
+        command.
     """
-    commands = {
-        "gd-gln": f"{command_line('compare', config, *COMPARE_GROUPS)} --to-limit",
-        "gd-relu": f"{command_line('train gd-relu', config, *TRAIN_GROUPS)} --to-limit",
-    }
-    return {
-        name: words
-        for name, words in commands.items()
-        if name in config.models and f"{name}{LIMIT_SUFFIX}" not in models
-    }
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return "0" if value is None else str(value)
+    commands: dict[str, str] = {}
+    if "gd-gln" in config.models and f"gd-gln{LIMIT_SUFFIX}" not in models:
+        commands["gd-gln"] = command_line("compare", config) + " --to-limit"
+    if "gd-relu" in config.models and f"gd-relu{LIMIT_SUFFIX}" not in models:
+        commands["gd-relu"] = command_line("train gd-relu", config, LIMIT_FIELDS) + " --to-limit"
+    return commands

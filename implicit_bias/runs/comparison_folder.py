@@ -9,21 +9,16 @@ import torch
 from implicit_bias.base.atomic import free_path
 from implicit_bias.base.options import limit_words
 from implicit_bias.comparison import Comparison
-from implicit_bias.datasets.preparation import text_columns
-from implicit_bias.datasets.table import Table
+from implicit_bias.datasets.table import Table, text_columns
 from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.report.page import WRITTEN, write_report
 from implicit_bias.report.words import names_of
 from implicit_bias.runs import command
 from implicit_bias.runs.beside_svm import fit_beside_svm
-from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig, chosen
+from implicit_bias.runs.configuration import MODEL_MEANINGS, RunConfig
 from implicit_bias.runs.data import Data, rows_left_out
 from implicit_bias.training.history import OnProgress
 from implicit_bias.training.limit import LimitConfig
-
-GLN = "gd-gln"
-# What a network is that was trained on.
-TRAINED_ON = "the same network, trained towards its limit"
 
 
 def free_folder(folder: Path) -> Path:
@@ -41,15 +36,15 @@ def free_folder(folder: Path) -> Path:
 def train_further(
     config: RunConfig, data: Data, on_progress: OnProgress | None = None
 ) -> dict[str, BinaryClassifier]:
-    """Train the GLN of a comparison, if it has one, until it is near the SVM; see `train_on`."""
-    if GLN not in config.models:
+    """Continue the training of a comparison's GLN, if it has one, until it is near its SVM."""
+    if "gd-gln" not in config.models:
         return {}
-    alone = RunConfig(models=(GLN,), **chosen(config, *command.TRAIN_GROUPS))
+    alone = RunConfig(models=("gd-gln",), **config.chosen(*command.LIMIT_FIELDS))
     limit = LimitConfig(steps=command.WANTED_STEPS)
     network, _ = fit_beside_svm(
         alone, data, limit, until_excess=command.WANTED_EXCESS, on_progress=on_progress
     )
-    return {f"{GLN}{command.LIMIT_SUFFIX}": network}
+    return {f"gd-gln{command.LIMIT_SUFFIX}": network}
 
 
 def write_comparison(
@@ -64,52 +59,64 @@ def write_comparison(
     ``option`` ends the command of the comparison.
     """
     comparison = data.compare(models)
-    weights = ", ".join(config.class_weight or ())
+    intercept = "none"
+    if data.parts.train.has_constant:
+        intercept = "none: the inputs carry a constant 1, which counts in the norm"
+    training = (
+        f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
+        f"{config.learning_rate:g}, momentum {config.momentum:g}"
+    )
     facts = {
-        "intercept": "none: the inputs carry a constant 1, which counts in the norm"
-        if data.parts.train.has_constant
-        else "none",
+        "intercept": intercept,
         "inputs scaled": "to mean 0, variance 1" if config.standardize else "no",
         **_preparation(config, data.table),
         "hidden units": str(config.units),
-        "hyperplanes a unit": str(config.hyperplanes),
+        "hyperplanes per unit": str(config.hyperplanes),
         "thresholds": config.threshold,
         "C": str(config.C),
-        **({"class weights": f"{weights} (in hinge losses: of no hard margin)"} if weights else {}),
-        "training": f"{config.steps:,} steps of {config.batch_size or 'all'} samples, step size "
-        f"{config.learning_rate:g}, momentum {config.momentum:g}",
+        "training": training,
         "optimizer": f"{config.optimizer}: {limit_words(config.optimizer)}",
         "seeds": f"{config.seed} (models), {config.split_seed} (split)",
         "tolerance": f"{config.tol:g} ({config.solver})",
         "versions": f"torch {torch.__version__}, numpy {np.__version__}",
     }
-    if stopped := [model for model in comparison.models if model.interrupted]:
+    if config.class_weight is not None:
+        facts["class weights"] = f"{', '.join(config.class_weight)} (of the hinge loss)"
+    stopped = [model for model in comparison.models if model.interrupted]
+    if stopped:
         facts["interrupted"] = f"{names_of(stopped)}: not trained or solved to the end"
-    train, held_out = data.parts.train, data.parts.validation
+
+    meanings = {}
+    for name in models:
+        meanings[name] = MODEL_MEANINGS.get(name, "the same network after continued training")
     page = write_report(
         folder,
         comparison,
-        train=train,
-        evaluation=held_out,
+        train=data.parts.train,
+        evaluation=data.parts.validation,
         facts=facts,
-        command=command.command_line("compare", config, *command.COMPARE_GROUPS) + option,
+        command=command.command_line("compare", config) + option,
         train_on=command.train_on(config, models),
-        meanings={name: MODEL_MEANINGS.get(name, TRAINED_ON) for name in models},
+        meanings=meanings,
     )
     return comparison, page
 
 
 def _preparation(config: RunConfig, table: Table | None) -> dict[str, str]:
     """Say what was done to the rows and columns of a file of the user's own."""
-    facts = dict[str, str]()
+    facts: dict[str, str] = {}
     if table is None:
         return facts
-    if text := text_columns(table.inputs):
+    text = text_columns(table.inputs)
+    if text:
         facts["0 or 1 for each value of"] = ", ".join(text)
     if config.missing == "median":
         facts["missing numbers"] = "medians of the training samples"
-    if left_out := rows_left_out(table):
+    left_out = rows_left_out(table)
+    if left_out:
         facts["rows left out"] = left_out
+    if table.lost_classes:
+        facts["classes without a row that is left"] = ", ".join(table.lost_classes)
     if config.id:
         facts["columns that are no inputs"] = ", ".join(config.id)
     return facts

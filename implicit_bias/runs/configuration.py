@@ -1,22 +1,18 @@
-"""A run's configuration: everything that one comparison depends on.
+"""What a comparison depends on: data, architecture, seeds, training and solver.
 
-The defaults, the choices and the help texts of the command line stand here and nowhere else, so
-this module imports neither torch nor numpy before a configuration is made; `runs.models` makes
-models of one.
+The command line has an option for each field (`cli.options`), a sweep a key (`runs.sweep`), and
+`runs.models` makes models of a configuration. Nothing here imports torch or numpy before a
+configuration is made, so that ``--help`` answers at once.
 """
+
+from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import Field, dataclass, field, fields
-from reprlib import repr as cut
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
 
 from implicit_bias.base import options
-
-T = TypeVar("T")
 
 # Each model, and what it is: a report says so below its title.
 MODEL_MEANINGS = {
@@ -33,201 +29,155 @@ MODEL_MEANINGS = {
 }
 MODEL_NAMES = tuple(MODEL_MEANINGS)
 
-# "sgd goes to l2, sign to linf, ..."
-LIMIT_NORMS = ", ".join(
-    f"{name} goes to {limit.norm}" for name, limit in options.OPTIMIZER_LIMITS.items()
+# Fields of `RunConfig` that belong together.
+DATA = (
+    *("dataset", "data", "target", "positive", "negative", "classes", "id", "missing"),
+    *("standardize", "train_size", "split_seed"),
 )
+ARCHITECTURE = ("units", "hyperplanes", "threshold", "seed")
+TRAINING = ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
 
+# More hidden units are a slip of the keyboard, and their gates fill the memory.
+MOST_UNITS = 1_000_000
 
-def option(
-    default: T,
-    group: str,
-    *,
-    also: str = "",
-    choices: tuple[str, ...] = (),
-    least: int | None = None,
-    most: int | None = None,
-    within: str = "",
-) -> T:
-    """Declare a field of `RunConfig`.
-
-    Parameters
-    ----------
-    default : object
-        Its default.
-    group : str
-        Heading that it stands under in the help of the command line.
-    also : str
-        What the help of the command line says beside the docstring's line on it.
-    choices : tuple of str
-        The names that it may take; empty for any value.
-    least, most : int, optional
-        The smallest and the largest whole number that it may be.
-    within : str
-        Interval that it must be in, as in `check_number`; None is allowed, too.
-    """
-    limits = {"choices": choices, "least": least, "most": most, "within": within}
-    return field(default=default, metadata={"group": group, "also": also, **limits})
+Labels: TypeAlias = tuple[int, ...] | tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Data, architecture, seeds and training of a comparison.
 
-    ``implicit-bias compare --help`` prints what each field means. Of the defaults, those of
-    training are the ones of `TrainingConfig` but for the momentum.
-
-    Parameters
-    ----------
-    dataset
-        Data set.
-    data
-        A table of your own instead: CSV, TSV or Parquet.
-    target
-        Its column that holds the labels.
-    positive
-        Classes that are +1, such as 0,1,2 or sneaker (default 0,1,2,3,4; the second of two).
-    negative
-        Classes that are -1, such as 7,8 (default 5,6,7,8,9; all others where names are given).
-    classes
-        Instead of two classes, these, such as 0,1,2 or sneaker,bag,coat; or all.
-    id
-        Columns of your file that are no inputs, such as name,remark: they are carried along to
-        predictions.csv.
-    missing
-        Rows that lack a value: none may, leave them out, or fill in the median of the training
-        samples. Rows without a label are left out with drop and median.
-    standardize
-        Scale each input to mean 0 and variance 1 over the training samples (default: the numbers of
-        a file of your own are scaled, a built-in data set is not).
-    train_size
-        Training samples N (default 1000, at most 4/5 of the data).
-    models
-        Models to compare, separated by commas.
-    units
-        Hidden units H.
-    hyperplanes
-        Hyperplanes a unit, k: C = 2^k contexts.
-    threshold
-        Thresholds of the hyperplanes.
-    seed
-        Seed of gates, weights and batches.
-    split_seed
-        Seed of the training/validation split.
-    C
-        Weight of the hinge loss; inf is the hard margin.
-    class_weight
-        Weights of the classes in the hinge loss of the SVMs: balanced, which gives all classes the
-        same sum, or one for each, such as spam=5,ham=1.
-    on_failure
-        Where samples are not separable: refuse, stop at the proof of that, solve a soft margin, or
-        leave out the samples that it misclassifies (default: soft for a file of your own, warn for
-        a built-in data set).
-    soft_C
-        C of the soft margin that soft and drop solve (default 100 / rms feature norm).
-    steps
-        Gradient steps.
-    batch_size
-        Samples a step; 0 for all.
-    learning_rate
-        Step size; a quarter from half way.
-    momentum
-        Momentum of gradient descent.
-    optimizer
-        Optimizer.
-    solver
-        Solver of the SVMs.
-    tol
-        Relative gap between the certified bounds.
-    device
-        Where torch computes, such as cpu, cuda or cuda:1.
+    ``implicit-bias compare --help`` prints what each field means. The training defaults are those
+    of `TrainingConfig`, but for the momentum. Lists are kept as tuples, and whole numbers where a
+    decimal is meant as decimals: equal configurations compare equal, whoever wrote them.
 
     Raises
     ------
-    ValueError
-        A name or number out of its range.
+    TypeError, ValueError
+        A value of the wrong type, a name or number out of its range, or fields that contradict
+        each other.
     """
 
-    dataset: str = option("digits", "Data", choices=options.DATASET_NAMES)
-    data: str | None = option(None, "Data")
-    target: str | None = option(None, "Data")
-    positive: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
-    negative: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
-    classes: tuple[int, ...] | tuple[str, ...] | None = option(None, "Data")
-    id: tuple[str, ...] = option((), "Data")
-    missing: options.Missing = option("refuse", "Data", choices=get_args(options.Missing))
-    standardize: bool | None = option(None, "Data")
-    train_size: int | None = option(None, "Data")
-    models: tuple[str, ...] = option(("gd-gln", "svm-gln", "svm-l2"), "Models", choices=MODEL_NAMES)
-    units: int = option(20, "Architecture", least=1, most=1_000_000)
-    hyperplanes: int = option(1, "Architecture", least=0)
-    threshold: options.ThresholdRule = option(
-        "median", "Architecture", choices=get_args(options.ThresholdRule)
-    )
-    seed: int = option(1, "Architecture", least=0)
-    split_seed: int = option(1, "Data", least=options.SMALLEST_SEED, most=options.LARGEST_SEED)
-    C: float = option(math.inf, "Margin", within="(0, inf]")
-    class_weight: tuple[str, ...] | None = option(None, "Margin")
-    on_failure: options.OnFailure | None = option(
-        None, "Margin", choices=get_args(options.OnFailure)
-    )
-    soft_C: float | None = option(None, "Margin", within="(0, inf)")
-    steps: int = option(3200, "Training", least=1)
-    batch_size: int | None = option(128, "Training")
-    learning_rate: float = option(0.04, "Training")
-    momentum: float = option(0.9, "Training")
-    optimizer: options.OptimizerName = option(
-        "sgd",
-        "Training",
-        also=f"on separable data with full batches {LIMIT_NORMS}",
-        choices=options.OPTIMIZER_NAMES,
-    )
-    solver: str = option("auto", "Solver", choices=options.SOLVER_NAMES)
-    tol: float = option(options.TOLERANCE, "Solver")
-    device: str = option("cpu", "Solver")
+    # Data: a built-in set, or a table of the user's own, and its split.
+    dataset: str = "digits"
+    data: str | None = None
+    target: str | None = None
+    positive: Labels | None = None
+    negative: Labels | None = None
+    classes: Labels | None = None
+    id: tuple[str, ...] = ()
+    missing: options.Missing = "refuse"
+    standardize: bool | None = None  # whether the data are a table
+    train_size: int | None = None  # min(1000, 4/5 of the samples)
+    split_seed: int = 1
+
+    # Models and their architecture. The seed is that of gates, weights and batches.
+    models: tuple[str, ...] = ("gd-gln", "svm-gln", "svm-l2")
+    units: int = 20
+    hyperplanes: int = 1
+    threshold: options.ThresholdRule = "median"
+    seed: int = 1
+
+    # Hard and soft margins of the SVMs.
+    C: float = math.inf
+    class_weight: tuple[str, ...] | None = None
+    on_failure: options.OnFailure | None = None  # "soft" for a table, "warn" for a built-in set
+    soft_C: float | None = None
+
+    # Training of the networks. A batch size of None, or 0, is all samples.
+    steps: int = 3200
+    batch_size: int | None = 128
+    learning_rate: float = 0.04
+    momentum: float = 0.9
+    optimizer: options.OptimizerName = "sgd"
+
+    # Solver of the SVMs.
+    solver: str = "auto"
+    tol: float = options.TOLERANCE
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.data is not None:  # found again from any folder
-            object.__setattr__(self, "data", os.path.abspath(self.data))
-        for name in ("standardize", "on_failure"):  # which depend on the data
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, self.defaults[name])
-        # Zero is how a command line and a TOML file, which has no null, say "all samples".
-        object.__setattr__(self, "batch_size", self.batch_size or None)
-        for described in fields(self):
-            _check(described, getattr(self, described.name))
-        if len(set(self.models)) < len(self.models):
-            raise ValueError(f"models names one twice: {', '.join(self.models)}")
-        of_files = ("target", "id", "missing")
-        asked = [name for name in of_files if getattr(self, name) != self.defaults[name]]
-        if self.data is None and asked:
-            raise ValueError(f"{', '.join(asked)}: for a file of your own, named by --data FILE")
-        if self.data is not None and self.dataset != "digits":
-            raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
+        from implicit_bias.base.validation import (
+            check_choice,
+            check_count,
+            check_flag,
+            check_number,
+        )
         from implicit_bias.solvers import Tolerances
         from implicit_bias.training.configuration import TrainingConfig
 
+        # Lists of a TOML file become tuples, so that equal configurations are equal.
+        for name, value in [*vars(self).items()]:
+            if isinstance(value, list):
+                self._set(name, tuple(value))
+        for name in ("data", "target", "device"):
+            _check_text(getattr(self, name), name)
+        for name in ("positive", "negative", "classes"):
+            _check_list(getattr(self, name), name, (int, str))
+        for name in ("id", "models", "class_weight"):
+            _check_list(getattr(self, name), name, (str,))
+
+        own_table = self.data is not None
+        if self.data is not None:
+            self._set("data", os.path.abspath(self.data))  # found again from any folder
+        if self.standardize is None:
+            self._set("standardize", own_table)
+        if self.on_failure is None:
+            self._set("on_failure", "soft" if own_table else "warn")
+        # Zero is how a command line and a TOML file, which has no null, say "all samples".
+        self._set("batch_size", self.batch_size or None)
+
+        check_choice(self.dataset, "dataset", options.DATASET_NAMES)
+        check_choice(self.missing, "missing", get_args(options.Missing))
+        check_flag(self.standardize, "standardize")
+        if self.train_size is not None:
+            check_count(self.train_size, "train_size")
+        check_count(self.split_seed, "split_seed", options.SMALLEST_SEED, options.LARGEST_SEED)
+        for model in self.models:
+            check_choice(model, "models", MODEL_NAMES)
+        check_count(self.units, "units", 1, MOST_UNITS)
+        check_count(self.hyperplanes, "hyperplanes", 0)
+        check_choice(self.threshold, "threshold", get_args(options.ThresholdRule))
+        check_count(self.seed, "seed", 0)
+        check_number(self.C, "C", "(0, inf]")
+        check_choice(self.on_failure, "on_failure", get_args(options.OnFailure))
+        if self.soft_C is not None:
+            check_number(self.soft_C, "soft_C", "(0, inf)")
+        check_choice(self.solver, "solver", options.SOLVER_NAMES)
         Tolerances(gap=self.tol)
         rule: Any = "local" if "local-gln" in self.models else "gradient"
-        TrainingConfig(rule=rule, **chosen(self, "Training"))
+        TrainingConfig(rule=rule, **self.chosen(*TRAINING))
+        # 0 and 0.0 are one value, but would be two in the text that a cell's key is a hash of.
+        for name in ("C", "soft_C", "learning_rate", "momentum", "tol"):
+            value = getattr(self, name)
+            if value is not None:
+                self._set(name, float(value))
 
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """What each field is where nothing else is asked, by these data."""
-        of_fields = {field.name: field.default for field in fields(self)}
-        own_file = self.data is not None
-        own = {"standardize": own_file, "on_failure": "soft" if own_file else "warn"}
-        return of_fields | own
+        if len(self.models) == 0 or len(set(self.models)) < len(self.models):
+            raise ValueError(
+                f"models must name each model once, and one at least; got {list(self.models)}"
+            )
+        if own_table and self.dataset != "digits":
+            raise ValueError(f"choose one of --data {self.data} and --dataset {self.dataset}")
+        if not own_table and (self.target is not None or self.id or self.missing != "refuse"):
+            raise ValueError("target, id and missing are for a table, named by --data FILE")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def solving(self) -> options.SolverOptions:
         """How to solve."""
         return options.SolverOptions(self.solver, self.tol, self.device)
 
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Return the values of these fields."""
+        return {name: getattr(self, name) for name in names}
+
     def metadata(self) -> dict[str, Any]:
         """Return the fields as JSON can hold them: lists for tuples, "inf" for infinity.
 
-        Without ``dataset`` where the data are a file of the user's own, which ``data`` names.
+        Without ``dataset`` where the data are a table, which ``data`` names.
         """
         kept: dict[str, Any] = {}
         for name, value in vars(self).items():
@@ -242,75 +192,14 @@ class RunConfig:
         return kept
 
 
-def model_words(names: Iterable[str]) -> str | None:
-    """Say what some models are, a paragraph each; None for no names."""
-    return "\n\n".join(f"{name}: {MODEL_MEANINGS[name]}" for name in names) or None
+def _check_text(value: object, name: str) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be text, got {value!r:.99}")
 
 
-def group(*names: str) -> tuple[str, ...]:
-    """Return the fields of `RunConfig` in these groups, or of these names, in their order."""
-    return tuple(f.name for f in fields(RunConfig) if {f.name, f.metadata["group"]} & {*names})
-
-
-def chosen(config: RunConfig, *names: str) -> dict[str, Any]:
-    """Return the values of the fields in these groups, or of these names."""
-    return {name: getattr(config, name) for name in group(*names)}
-
-
-def kinds(name: str) -> tuple[Any, ...]:
-    """Return the types that a field of `RunConfig` is declared with, one by one."""
-    hint = _HINTS[name]
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def typed(name: str, value: Any) -> Any:
-    """Return a value as the type that a field of `RunConfig` is declared with.
-
-    Lists are tuples, and 1 and 1.0 are one momentum.
-
-    Raises
-    ------
-    ValueError
-        A value of another type, or that holds one.
-    """
-    for kind in kinds(name):
-        if kind is float and type(value) in (int, float, str):
-            # Also text, because JSON has "inf".
-            with suppress(ValueError, OverflowError):
-                if not math.isnan(number := float(value)):
-                    return number
-        elif get_origin(kind) is tuple and isinstance(value, list | tuple):
-            if all(type(item) is get_args(kind)[0] for item in value):
-                return tuple(value)
-        elif type(value) is (str if get_origin(kind) is Literal else kind):
-            return value
-    cure = "write a list"
-    if type(value) is not str or not holds_list(name):
-        names = (getattr(kind, "__name__", str(kind)) for kind in kinds(name))
-        cure = f"its type is {' or '.join(names)}"
-    raise ValueError(f"{name} cannot be {cut(value)}: {cure}")
-
-
-def holds_list(name: str) -> bool:
-    """Whether a field of `RunConfig` has several values."""
-    return any(get_origin(kind) is tuple for kind in kinds(name))
-
-
-_HINTS = get_type_hints(RunConfig)
-
-
-def _check(described: Field[Any], value: Any) -> None:
-    """Refuse a value that its field's metadata do not allow."""
-    from implicit_bias.base.validation import check_choice, check_count, check_number  # needs numpy
-
-    name, limits = described.name, described.metadata
-    if limits["least"] is not None:
-        check_count(value, name, limits["least"], limits["most"])
-    choices = limits["choices"]
-    if limits["within"] and value is not None:
-        check_number(value, name, limits["within"])
-    elif choices:
-        if value == ():
-            raise ValueError(f"{name} must name at least one of {', '.join(choices)}")
-        for item in value if isinstance(value, tuple) else (value,):
-            check_choice(item, name, choices)
+def _check_list(value: object, name: str, kinds: tuple[type, ...]) -> None:
+    """Refuse what is no list of names (or of numbers of classes)."""
+    if value is None:
+        return
+    if not isinstance(value, tuple) or any(type(item) not in kinds for item in value):
+        raise TypeError(f"{name} must be a list of names, got {value!r:.99}: write a list")

@@ -11,7 +11,7 @@ from implicit_bias.datasets.catalogue import load
 from implicit_bias.datasets.dataset import Dataset, Split, split, standardized
 from implicit_bias.datasets.labels import find_class
 from implicit_bias.datasets.table import Table, load_own
-from implicit_bias.runs.configuration import RunConfig, chosen
+from implicit_bias.runs.configuration import RunConfig
 
 if TYPE_CHECKING:
     from implicit_bias.comparison import Comparison
@@ -38,9 +38,12 @@ class Data:
         """Compare models that were fitted to the training samples, on the validation samples."""
         from implicit_bias.comparison import compare
 
-        train, validation = self.parts.train, self.parts.validation
+        train = self.parts.train
+        validation = self.parts.validation
         found = compare(models, validation.X, validation.y, train=(train.X, train.y))
-        return replace(found, own=None if self.table is None else self.parts)
+        if self.table is not None:
+            found = replace(found, own=self.parts)
+        return found
 
 
 def load_data(config: RunConfig) -> Data:
@@ -54,12 +57,13 @@ def load_data(config: RunConfig) -> Data:
         More training samples than there are; weights of other classes; or a file of the user's own
         that is no data set (see `load_own`).
     """
-    classes = chosen(config, "positive", "negative", "classes")
+    classes = config.chosen("positive", "negative", "classes")
     table: Table | None = None
     if config.data is None:
         everything = load(config.dataset, **classes)
     else:
-        table = load_own(config.data, config.target, **classes, **chosen(config, "id", "missing"))
+        preparing = config.chosen("id", "missing")
+        table = load_own(config.data, config.target, **classes, **preparing)
         everything = table.samples
     weights = class_weights(config.class_weight, everything)
     size = config.train_size
@@ -78,7 +82,10 @@ def rows_left_out(table: Table) -> str:
     """Say how many rows of a file are left out, and why; empty for none."""
     reasons = []
     if table.n_unlabelled:
-        reasons.append(f"{_rows(table.n_unlabelled)} without a label")
+        # Pandas reads these words as no value, also where one of them is the name of a class.
+        reasons.append(
+            f"{_rows(table.n_unlabelled)} without a label (an empty field, NA, None or null)"
+        )
     if table.n_incomplete:
         reasons.append(f"{_rows(table.n_incomplete)} with another value missing")
     if not reasons:
@@ -110,13 +117,14 @@ def class_weights(given: Sequence[str] | None, data: Dataset) -> ClassWeight:
         return None
     if tuple(given) == ("balanced",):
         return "balanced"
-    labels, weights = list(data.names), dict[int, float]()
+    labels = list(data.names)
+    weights: dict[int, float] = {}
     for item in given:
         name, _, weight = item.rpartition("=")
         try:
-            place = find_class(name, data.class_names)
-            check_number(number := float(weight), "the weight", "[0, inf)")
-            weights[labels[place]] = number
+            number = float(weight)
+            check_number(number, "the weight", "[0, inf)")
+            weights[labels[find_class(name, data.class_names)]] = number
         except ValueError as error:
             raise ValueError(
                 f"class_weight is balanced, or a weight for each class, such as "

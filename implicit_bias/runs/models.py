@@ -9,12 +9,12 @@ from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.estimators.networks import GLNClassifier, NetworkClassifier, ReLUClassifier
 from implicit_bias.estimators.svm import GLNSVC, GatedReLUSVC, GatedSVC, HiddenLayerSVC
 from implicit_bias.networks import Network
-from implicit_bias.problem.gating import Gating, GlobalContexts, HyperplaneContexts, UnitGates
-from implicit_bias.runs.configuration import RunConfig, chosen
+from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
+from implicit_bias.runs.configuration import TRAINING, RunConfig
 from implicit_bias.runs.data import Data
 from implicit_bias.training.history import OnProgress
 
-# These take what gd-relu has learned.
+# SVMs on the gates or the activations that gd-relu has learned.
 NEED_RELU = ("svm-lc", "svm-hl")
 
 
@@ -51,8 +51,8 @@ class ModelFactory:
         model : BinaryClassifier
             Fitted.
         """
-        names = self.config.models
-        order = sorted(names, key=lambda name: name in NEED_RELU)
+        asked = self.config.models
+        order = sorted(asked, key=lambda name: name in NEED_RELU)
         if order[-1] in NEED_RELU and "gd-relu" not in order:
             order = ["gd-relu", *order]
         relu: ReLUClassifier | None = None
@@ -60,31 +60,43 @@ class ModelFactory:
             model = self.fit_one(name, relu)
             if isinstance(model, ReLUClassifier):
                 relu = model
-            if name in names:
+            if name in asked:
                 yield name, model
 
     def fit_one(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
         """Return the model, fitted to the training samples."""
-        model, train = self.build(name, relu), self.data.parts.train
+        model = self.build(name, relu)
+        train = self.data.parts.train
         if isinstance(model, NetworkClassifier):
             return model.fit(train.X, train.y, on_progress=self.on_progress)
         return model.fit(train.X, train.y)
 
     def build(self, name: str, relu: ReLUClassifier | Network | None = None) -> BinaryClassifier:
         """Return the unfitted model; ``relu`` is what svm-lc and svm-hl build on."""
-        size, svm = (self.config.units, self.config.hyperplanes), self.svm_options()
+        config = self.config
+        X = self.data.parts.train.X
+        # No intercept: the data have a constant feature, which counts in the norm.
+        svm: dict[str, Any] = {
+            **config.chosen("C", "on_failure", "soft_C", "solver", "tol", "device"),
+            "class_weight": self.data.class_weight,
+            "fit_intercept": False,
+        }
         match name:
             case "gd-gln" | "local-gln" | "gd-relu":
                 return self.build_network(name)
-            case "svm-gln" | "svm-l2":
-                return GLNSVC(*size, name.removeprefix("svm-"), contexts=self.contexts, **svm)
+            case "svm-gln":
+                return GLNSVC(norm="gln", contexts=self.contexts, **svm)
+            case "svm-l2":
+                return GLNSVC(norm="l2", contexts=self.contexts, **svm)
             case "svm-shallow":
-                joint = GlobalContexts.collapse(self.contexts, self.data.parts.train.X)
-                return GatedSVC(joint, **svm)
+                return GatedSVC(GlobalContexts.collapse(self.contexts, X), **svm)
             case "svm-linear":
                 return GatedSVC(**svm)
             case "svm-rc":
-                return GatedSVC(self.unit_gates(), **svm)
+                gates = UnitGates.random(
+                    X, config.units, threshold=config.threshold, random_state=config.seed
+                )
+                return GatedSVC(gates, **svm)
             case "svm-lc" if relu is not None:
                 return GatedReLUSVC(gates=relu, **svm)
             case "svm-hl" if relu is not None:
@@ -101,49 +113,39 @@ class ModelFactory:
         Raises
         ------
         ValueError
-            No network has this name; or one that is to be homogeneous learns in a way of its own.
+            No network has this name; or one that is to be homogeneous learns by another rule than
+            gradient descent.
         """
+        config = self.config
         if homogeneous and name == "local-gln":
             raise ValueError("local learning has no limit of this kind: choose gd-gln, gd-relu")
-        if homogeneous and self.config.optimizer != "sgd":
+        if homogeneous and config.optimizer != "sgd":
+            norm = OPTIMIZER_LIMITS[config.optimizer].norm
             raise ValueError(
-                "a training to the limit has steps of its own, not those of "
-                f"{self.config.optimizer}: leave the optimizer out, and name the norm of its "
-                f"limit, {OPTIMIZER_LIMITS[self.config.optimizer].norm}"
+                f"training towards the limit does not use {config.optimizer}: leave the optimizer "
+                f"out, and name the norm of its limit, {norm}"
             )
-        config, size = self.config, (self.config.units, self.config.hyperplanes)
-        training = {
-            **chosen(config, "Training", "device"),
+        training: dict[str, Any] = {
+            **config.chosen(*TRAINING, "device"),
             "random_state": config.seed,
         }
         match name:
             case "gd-gln":
-                return GLNClassifier(*size, contexts=self.contexts, **training)
+                return GLNClassifier(config.units, contexts=self.contexts, **training)
             case "local-gln":
-                return GLNClassifier(*size, contexts=self.contexts, rule="local", **training)
+                return GLNClassifier(config.units, contexts=self.contexts, rule="local", **training)
             case "gd-relu":
                 return ReLUClassifier(config.units, **training)
         raise ValueError(f"no network is called {name!r}")
 
-    def svm_options(self) -> dict[str, Any]:
-        """Return the arguments of a margin classifier that say how to solve.
-
-        Without an intercept: the data have a constant feature, in the norm.
-        """
-        own = {"class_weight": self.data.class_weight, "fit_intercept": False}
-        return chosen(self.config, "Margin", "Solver") | own
-
     @cached_property
     def contexts(self) -> HyperplaneContexts:
         """The contexts of the gated linear models, drawn once: they all share them."""
-        config, X = self.config, self.data.parts.train.X
-        size = (config.units, config.hyperplanes)
+        config = self.config
         return HyperplaneContexts.random(
-            X, *size, threshold=config.threshold, random_state=config.seed
+            self.data.parts.train.X,
+            config.units,
+            config.hyperplanes,
+            threshold=config.threshold,
+            random_state=config.seed,
         )
-
-    def unit_gates(self) -> Gating:
-        """Draw the gates of svm-rc."""
-        units, rule, seed = self.config.units, self.config.threshold, self.config.seed
-        X = self.data.parts.train.X
-        return UnitGates.random(X, units, threshold=rule, random_state=seed)

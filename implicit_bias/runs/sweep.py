@@ -1,4 +1,4 @@
-"""A sweep: compute the cells of a grid in parallel, and keep each in a file of its own.
+"""A sweep: compute the runs of a grid, its cells, in parallel, and keep each in its own file.
 
 A grid is a TOML file whose keys are fields of `RunConfig`::
 
@@ -8,21 +8,21 @@ A grid is a TOML file whose keys are fields of `RunConfig`::
     models = ["gd-gln", "svm-gln", "svm-l2"]    # one value, which is a list
 
 A list is an axis, and all axes are crossed; the last one runs fastest. Where one value is a list
-already (``models``, ``positive``, ``classes``), a list of lists is an axis. What is not named keeps
-its default.
+already (``models``, ``positive``, ``classes``), a list of lists is an axis. Fields that are not
+named keep their defaults.
 
 ================================  ==================================================================
 file                              what
 ================================  ==================================================================
-FOLDER/cells/KEY.parquet          a cell: one row, with the columns below
-FOLDER/errors/KEY.txt             why a cell failed
-FOLDER/models.parquet, .csv       at the end: one row per cell and model
-FOLDER/pairs.parquet, .csv        one row per cell and pair of models
+FOLDER/cells/KEY.parquet          a run: one row, with the columns below
+FOLDER/errors/KEY.txt             why a run failed
+FOLDER/models.parquet, .csv       at the end: one row per run and model
+FOLDER/pairs.parquet, .csv        one row per run and pair of models
 ================================  ==================================================================
 
-KEY is a hash of what the results depend on, so grids share cells. A file is written whole: a
+KEY is a hash of what the results depend on, so grids share cells. A file is written whole: under a
 temporary name, flushed to the disk, then renamed. After kill -9 or a power cut a cell's file is
-there or not, and the next sweep computes what is missing, or has failed.
+there or not, and the next sweep computes the cells that are missing or have failed.
 
 ============  ======================================================================================
 column        meaning
@@ -40,7 +40,6 @@ pairs         one mapping per pair of models: disagreement, what chance would gi
 ============  ======================================================================================
 """
 
-import difflib
 import hashlib
 import json
 import time
@@ -59,25 +58,28 @@ import joblib
 import pandas as pd
 
 from implicit_bias.base.atomic import write_atomically, write_tables, write_text
-from implicit_bias.base.validation import existing_file
+from implicit_bias.base.validation import check_choice
 from implicit_bias.base.version import VERSION
-from implicit_bias.comparison import Comparison, is_interrupted
+from implicit_bias.comparison import is_interrupted
 from implicit_bias.estimators.base import BinaryClassifier
-from implicit_bias.runs.configuration import RunConfig, chosen, holds_list, typed
+from implicit_bias.runs.configuration import DATA, RunConfig
 from implicit_bias.runs.data import load_data
 from implicit_bias.runs.models import ModelFactory
 
 # The values of each field that a grid names.
-Axes: TypeAlias = Mapping[str, tuple[Any, ...]]
+Axes: TypeAlias = Mapping[str, Sequence[Any]]
 Row: TypeAlias = dict[str, Any]
 
-FIELDS = {field.name: field for field in fields(RunConfig)}
+NAMES = tuple(field.name for field in fields(RunConfig))
+# Fields of which one value is a list.
+LISTS = ("positive", "negative", "classes", "id", "models", "class_weight")
 # Columns of a comparison whose names would clash with fields of `RunConfig`, or be unclear there.
 RENAMED = {"error": "validation_error", "units": "groups", "C": "program_C"}
-# An interrupted cell is no result, so in those that are kept these are the configuration's.
+# Of no use here: an interrupted run is not kept, and the configuration has the number of steps.
 OMITTED = ["interrupted", "steps", "planned_steps"]
 
-_data = lru_cache(maxsize=1)(load_data)  # all of MNIST is 380 MB
+# Cells that share their data load them once; one set only, for all of MNIST is 380 MB.
+_load_data = lru_cache(maxsize=1)(load_data)
 
 
 # --- a grid ------------------------------------------------------------------------------------
@@ -89,16 +91,25 @@ def read_grid(file: str | Path) -> Axes:
     Raises
     ------
     ValueError
-        Not TOML, an unknown key or name (the nearest known one is named), a value of another type.
+        Not TOML, an unknown key (the nearest known one is named), or an axis without values.
     OSError
         A file that cannot be read.
     """
-    file = existing_file(file)
+    file = Path(file)
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-        return {name: _axis(name, value) for name, value in values.items()}
+        grid = tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
+    axes = {}
+    for name, value in grid.items():
+        check_choice(name, f"a key of {file.name}", NAMES)
+        is_axis = isinstance(value, list)
+        if name in LISTS:
+            is_axis = is_axis and all(isinstance(item, list) for item in value)
+        axes[name] = value if is_axis else [value]
+        if not axes[name]:
+            raise ValueError(f"{name} has no value: an axis needs at least one")
+    return axes
 
 
 def cells_of(axes: Axes) -> list[RunConfig]:
@@ -106,39 +117,30 @@ def cells_of(axes: Axes) -> list[RunConfig]:
 
     Raises
     ------
-    ValueError
-        Values that do not go together.
+    TypeError, ValueError
+        See `RunConfig`.
     """
     return [RunConfig(**dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
 
 
-def _axis(name: str, value: Any) -> tuple[Any, ...]:
-    """Return the values of a field, each of its type."""
-    if name not in FIELDS:
-        raise ValueError(f"unknown key {name!r}{_nearest(name, FIELDS)}")
-    is_axis = isinstance(value, list)
-    if holds_list(name):
-        is_axis = is_axis and all(isinstance(item, list) for item in value)
-    axis = tuple(typed(name, item) for item in (value if is_axis else [value]))
-    if not axis:
-        raise ValueError(f"{name} has no value: an axis needs at least one")
-    choices = FIELDS[name].metadata["choices"]
-    for one in axis:
-        for item in one if isinstance(one, tuple) else (one,):
-            if choices and isinstance(item, str) and item not in choices:
-                raise ValueError(f"{name} cannot be {item!r}{_nearest(item, choices)}")
-    return axis
+def keyed(cells: Sequence[RunConfig]) -> dict[str, RunConfig]:
+    """Return cells by their keys: a hash of all that their results depend on.
+
+    Of a file of data its content counts, and not its name; the device changes no result.
+    """
+    digest = lru_cache(lambda file: hashlib.sha256(Path(file).read_bytes()).hexdigest())
+    found = {}
+    for cell in cells:
+        facts = cell.metadata()
+        del facts["device"]
+        if cell.data is not None:
+            facts["data"] = digest(cell.data)
+        text = json.dumps(facts, sort_keys=True)
+        found[hashlib.sha256(text.encode()).hexdigest()[:20]] = cell
+    return found
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    """Name the known word that is most like another one, or all of them."""
-    close = difflib.get_close_matches(word, known, 1)
-    if close:
-        return f": did you mean {close[0]!r}?"
-    return f": it is one of {', '.join(known)}"
-
-
-# --- a cell --------------------------------------------------------------------------------------
+# --- a cell ------------------------------------------------------------------------------------
 
 
 def compute(config: RunConfig) -> Row:
@@ -165,88 +167,44 @@ def compute(config: RunConfig) -> Row:
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        comparison, seconds = _compared(config)
-    messages = dict.fromkeys(str(item.message) for item in caught)
-    return {
-        **setting(config),
-        "version": VERSION,
-        "seconds": time.perf_counter() - start,
-        "warnings": "; ".join(messages),
-        "results": _results(comparison, seconds),
-        "pairs": comparison.pair_frame().to_dict("records"),
-    }
+        # Only the fields that the data depend on: cells that share them find the data in the cache.
+        data = _load_data(RunConfig(**config.chosen(*DATA, "class_weight")))
+        fitted: dict[str, BinaryClassifier] = {}
+        seconds: dict[str, float] = {}
+        before = time.perf_counter()
+        for name, model in ModelFactory(config, data).fit():
+            # A training or a solver answers Ctrl-C with what it has so far, which is no result.
+            if is_interrupted(model):
+                raise KeyboardInterrupt
+            fitted[name] = model
+            seconds[name] = time.perf_counter() - before
+            before = time.perf_counter()
+        comparison = data.compare({name: fitted[name] for name in config.models})
 
+    frame = comparison.model_frame().drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
+    results: list[Any] = frame.to_dict("records")
+    for row, result in zip(results, comparison.models, strict=True):
+        if result.margin is not None:
+            row["lower"] = result.margin.certificate.lower
+            row["upper"] = result.margin.certificate.upper
+        row["seconds"] = seconds[result.name]
 
-def setting(config: RunConfig) -> Row:
-    """Return the fields of a configuration as columns of a table."""
     columns = dict(vars(config))
     for name, value in columns.items():
         if isinstance(value, tuple):
             columns[name] = ",".join(map(str, value))
-    return columns
+    messages = dict.fromkeys(str(item.message) for item in caught)
+    return {
+        **columns,
+        "version": VERSION,
+        "seconds": time.perf_counter() - start,
+        "warnings": "; ".join(messages),
+        "results": results,
+        "pairs": comparison.pair_frame().to_dict("records"),
+    }
 
 
-def _compared(config: RunConfig) -> tuple[Comparison, dict[str, float]]:
-    """Fit and compare the models of a cell; the seconds that each took."""
-    # Equal for cells that share their data.
-    data = _data(RunConfig(**chosen(config, "Data", "class_weight")))
-    fitted: dict[str, BinaryClassifier] = {}
-    seconds: dict[str, float] = {}
-    start = time.perf_counter()
-    for name, model in ModelFactory(config, data).fit():
-        if is_interrupted(model):
-            raise KeyboardInterrupt
-        fitted[name] = model
-        seconds[name] = time.perf_counter() - start
-        start = time.perf_counter()
-    return data.compare({name: fitted[name] for name in config.models}), seconds
-
-
-def _results(comparison: Comparison, seconds: Mapping[str, float]) -> list[Row]:
-    frame = comparison.model_frame().drop(columns=OMITTED, errors="ignore").rename(columns=RENAMED)
-    rows: list[Any] = frame.to_dict("records")
-    for row, model in zip(rows, comparison.models, strict=True):
-        if model.margin is not None:
-            row["lower"] = model.margin.certificate.lower
-            row["upper"] = model.margin.certificate.upper
-        row["seconds"] = seconds[model.name]
-    return rows
-
-
-def tables(cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Lay out the rows of cells as tables: one row a model, and one row a pair of models.
-
-    Each row begins with the columns of its cell; ``seconds`` and ``status`` of a model are its own.
-    """
-    found: dict[str, list[Any]] = {"models": [], "pairs": []}
-    for cell in cells.to_dict("records"):
-        results, pairs = cell.pop("results"), cell.pop("pairs")
-        found["models"] += [{**cell, **row} for row in results]
-        found["pairs"] += [{**cell, **row} for row in pairs]
-    return {name: pd.DataFrame(rows) for name, rows in found.items()}
-
-
-# --- the files of its cells --------------------------------------------------------------------
-
-
-def keyed(cells: Sequence[RunConfig]) -> dict[str, RunConfig]:
-    """Return cells by their keys: a hash of all that their results depend on.
-
-    Of a file of data its content counts, and not its name; the device changes no result.
-    """
-    digests = {}
-    for file in {cell.data for cell in cells}:
-        if file is not None:
-            digests[file] = hashlib.sha256(existing_file(file).read_bytes()).hexdigest()
-    found = {}
-    for cell in cells:
-        facts = cell.metadata()
-        del facts["device"]
-        if cell.data is not None:
-            facts["data"] = digests[cell.data]
-        text = json.dumps(facts, sort_keys=True)
-        found[hashlib.sha256(text.encode()).hexdigest()[:20]] = cell
-    return found
+# --- the files ---------------------------------------------------------------------------------
 
 
 def cell_file(folder: Path, key: str) -> Path:
@@ -266,12 +224,25 @@ def check_folder(folder: Path) -> None:
 
 
 def write_results(folder: Path, keys: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Write the tables of those cells that are there, and return them."""
-    files = (cell_file(folder, key) for key in keys)
-    rows = [pd.read_parquet(file) for file in files if file.is_file()]
-    if not rows:
+    """Write the tables of those cells that are there, and return them.
+
+    Each row begins with the columns of its cell; ``seconds`` and ``status`` of a model are its own.
+    """
+    models: list[Row] = []
+    pairs: list[Row] = []
+    for key in keys:
+        file = cell_file(folder, key)
+        if not file.is_file():
+            continue
+        rows: list[Any] = pd.read_parquet(file).to_dict("records")
+        cell: Row = rows[0]
+        results_of_cell = cell.pop("results")
+        pairs_of_cell = cell.pop("pairs")
+        models += [{**cell, **row} for row in results_of_cell]
+        pairs += [{**cell, **row} for row in pairs_of_cell]
+    if not models:
         return {}
-    frames = tables(pd.concat(rows, ignore_index=True))
+    frames = {"models": pd.DataFrame(models), "pairs": pd.DataFrame(pairs)}
     write_tables(folder, frames)
     return frames
 
@@ -286,7 +257,7 @@ def run_cells(
     workers: int | None = None,
     address: str | None = None,
 ) -> Generator[tuple[str, str | None], None, None]:
-    """Compute cells, and keep each as soon as it is there.
+    """Compute cells, and keep each as soon as it is finished.
 
     Only rows travel, and this process writes them: workers need not share its disk.
 

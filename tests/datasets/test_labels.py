@@ -24,12 +24,16 @@ def test_sides_by_brute_force(
         with pytest.raises(ValueError, match=said):
             two_classes(names, numbers, positive, negative)
         return
-    signs, _ = two_classes(names, numbers, positive, negative)
-    for sign, number in zip(signs, numbers, strict=True):
+    signs, chosen, _ = two_classes(names, numbers, positive, negative)
+    expected = []
+    for number, is_chosen in zip(numbers, chosen, strict=True):
         name = names[number]
         is_plus = name in positive if positive else (name not in (negative or ["A"]))
         is_minus = name in negative if negative else not is_plus
-        assert sign == (1 if is_plus else -1 if is_minus else 0)
+        assert is_chosen == (is_plus or is_minus)
+        if is_chosen:
+            expected.append(1.0 if is_plus else -1.0)
+    assert signs.tolist() == expected
 
 
 def test_a_class_is_found_by_its_name() -> None:

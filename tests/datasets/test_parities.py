@@ -60,12 +60,9 @@ def test_sets_that_are_none(relevant: tuple[int, ...], message: str) -> None:
         ParityDistribution(6, relevant)
 
 
-def test_more_relevant_bits_than_bits() -> None:
-    with pytest.raises(ValueError, match=r"k must be in 0 \.\. 3, the number of bits, got 5"):
+def test_numbers_of_bits_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="k must be"):
         ParityDistribution.random(3, 5)
-
-
-@pytest.mark.parametrize("n_bits", [0, MAX_CUBE_BITS + 1])
-def test_cubes_too_large_or_small(n_bits: int) -> None:
-    with pytest.raises(ValueError, match="n_bits must be"):
-        cube(n_bits)
+    for n_bits in (0, MAX_CUBE_BITS + 1):
+        with pytest.raises(ValueError, match="n_bits"):
+            cube(n_bits)

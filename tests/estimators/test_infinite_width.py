@@ -38,6 +38,7 @@ def test_more_classes() -> None:
     model = InfiniteWidthSVC(fit_intercept=False).fit(inputs, labels)
     expected = max_margin(inputs, [0, 0, 1, 2]).certificate
     assert model.predict(inputs).tolist() == labels
+    assert model.support_.tolist() == [0, 1, 2, 3]
     assert model.coef_.shape == (len(model.directions_), 3)
     assert model.solution_.certificate.upper == pytest.approx(expected.upper, rel=1e-5)
 

@@ -1,38 +1,23 @@
-"""The configuration of a run: one home for defaults and choices."""
+"""The configuration of a run: one home for defaults, and one check of its values."""
 
 import json
-import math
-from dataclasses import fields
+from typing import Any
 
 import pytest
 
-from implicit_bias.base.options import SOLVER_NAMES, SolverOptions
-from implicit_bias.cli.options import parameter_words
-from implicit_bias.datasets import DATASET_NAMES
-from implicit_bias.runs.configuration import RunConfig, group, typed
+from implicit_bias.base.options import SolverOptions
+from implicit_bias.runs.configuration import RunConfig
 from implicit_bias.solvers import Tolerances
 from implicit_bias.training import TrainingConfig
 
 
-def test_choices_are_those_of_the_library() -> None:
-    choices = {field.name: field.metadata["choices"] for field in fields(RunConfig)}
-    assert choices["dataset"] == DATASET_NAMES
-    assert choices["solver"] == SOLVER_NAMES
-    assert RunConfig().solving == SolverOptions()
-    assert RunConfig().tol == Tolerances().gap
-
-
-def test_training_defaults_are_those_of_the_library() -> None:
-    ours, theirs = RunConfig(), TrainingConfig()
+def test_defaults_are_those_of_the_library() -> None:
+    ours = RunConfig()
+    theirs = TrainingConfig()
     for name in ("steps", "batch_size", "learning_rate"):
         assert getattr(ours, name) == getattr(theirs, name)
-
-
-def test_each_field_has_a_group_and_a_help() -> None:
-    words = parameter_words(RunConfig.__doc__)
-    assert all(field.metadata["group"] and words[field.name] for field in fields(RunConfig))
-    assert group("Training") == ("steps", "batch_size", "learning_rate", "momentum", "optimizer")
-    assert group("device", "seed") == ("seed", "device")
+    assert ours.solving == SolverOptions()
+    assert ours.tol == Tolerances().gap
 
 
 def test_metadata_are_json() -> None:
@@ -41,34 +26,42 @@ def test_metadata_are_json() -> None:
     assert metadata["C"] == "inf"
     assert metadata["positive"] == [0, 1]
     assert json.loads(json.dumps(metadata, allow_nan=False)) == metadata
-    assert RunConfig(batch_size=0) == RunConfig(batch_size=None)  # all samples
+    assert "dataset" not in RunConfig(data="own.csv").metadata()
 
 
-def test_values_of_another_type_are_refused() -> None:
-    """As a grid may have them."""
-    assert typed("target", "inf") == "inf"  # a name here
-    assert typed("C", "inf") == math.inf
-    for name, value in (
-        ("target", 3),
-        ("positive", [None]),
-        ("classes", [{}]),
-        ("class_weight", [1]),
-        ("tol", 10**400),
-    ):
-        with pytest.raises(ValueError, match=f"{name} cannot be"):
-            typed(name, value)
+def test_equal_choices_are_equal_however_they_are_written() -> None:
+    """A list is a tuple, a whole number a decimal, and 0 is how a file says all samples."""
+    lists: Any = {"models": ["svm-gln"], "positive": [0, 1]}
+    config = RunConfig(momentum=0, batch_size=0, **lists)
+    same = RunConfig(momentum=0.0, batch_size=None, models=("svm-gln",), positive=(0, 1))
+    assert config == same
+    assert json.dumps(config.metadata()) == json.dumps(same.metadata())
 
 
 def test_what_is_done_without_a_hard_margin_depends_on_the_data() -> None:
-    """A file of one's own gets a soft margin, as by the estimators; built-in data the proof."""
-    assert RunConfig().on_failure == "warn"
-    assert RunConfig(data="own.csv").on_failure == "soft"
+    """A table gets a soft margin, as by the estimators; built-in data the proof."""
+    assert (RunConfig().on_failure, RunConfig().standardize) == ("warn", False)
+    own = RunConfig(data="own.csv")
+    assert (own.on_failure, own.standardize) == ("soft", True)
 
 
-def test_metadata_name_the_file_and_no_built_in_data() -> None:
-    config = RunConfig(data="own.csv", C=0.5)
-    metadata = config.metadata()
-    assert "dataset" not in metadata
-    assert metadata["C"] == 0.5
-    with pytest.raises(ValueError, match="soft_C"):
-        RunConfig(soft_C=-1.0)
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"target": 3, "data": "a.csv"}, "target"),
+        ({"positive": (None,)}, "positive"),
+        ({"models": "svm-gln"}, "list"),
+        ({"models": ()}, "models"),
+        ({"models": ("svm-gln", "svm-gln")}, "once"),
+        ({"threshold": "meridian"}, "'median'"),
+        ({"units": "many"}, "units"),
+        ({"standardize": "no"}, "standardize"),
+        ({"tol": 2.0}, "tolerance"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"target": "y"}, "--data"),
+        ({"data": "a.csv", "dataset": "moons"}, "choose one"),
+    ],
+)
+def test_refused(options: dict[str, Any], word: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=word):
+        RunConfig(**options)

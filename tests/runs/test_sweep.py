@@ -1,15 +1,12 @@
 """Sweeps: grids, keys of cells, sweeps that are killed, cells that fail, and a Dask cluster."""
 
 import os
-import random
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,8 @@ import pandas as pd
 import pytest
 
 from cli.test_cli import Shell
-from implicit_bias.estimators.base import BinaryClassifier
 from implicit_bias.runs import sweep
 from implicit_bias.runs.configuration import RunConfig
-from implicit_bias.runs.models import ModelFactory
 from implicit_bias.runs.sweep import (
     Row,
     cells_of,
@@ -29,7 +24,6 @@ from implicit_bias.runs.sweep import (
     keyed,
     read_grid,
     run_cells,
-    tables,
     write_results,
 )
 from system import LOCALLY, limited, python
@@ -89,9 +83,6 @@ def test_all_axes_are_crossed_and_the_last_one_runs_fastest(tmp_path: Path) -> N
     cells = cells_of(read_grid(file))
     assert [(cell.units, cell.seed) for cell in cells] == [(3, 1), (3, 2), (4, 1), (4, 2)]
     assert cells[0] == RunConfig(units=3, seed=1, C=np.inf, models=("svm-gln",))
-
-
-def test_lists_of_lists_are_axes_of_lists(tmp_path: Path) -> None:
     text = 'models = [["svm-gln"], ["svm-l2"]]\npositive = [0, 1]\nnegative = [7]'
     cells = cells_of(read_grid(grid_of(tmp_path, text)))
     assert [cell.models for cell in cells] == [("svm-gln",), ("svm-l2",)]
@@ -99,30 +90,17 @@ def test_lists_of_lists_are_axes_of_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "word"),
     [
-        ("unit = 3", "unknown key 'unit': did you mean 'units'"),
-        ("frobnicate = 3", "unknown key 'frobnicate': it is one of dataset, "),
-        ('models = ["svm-gnl"]', "did you mean 'svm-gln'"),
-        ('threshold = ["median", "meridian"]', "did you mean 'median'"),
+        ("unit = 3", "'units'"),
         ("units = []", "no value"),
-        ('units = ["many"]', "units cannot be 'many'"),
-        ("units = true", "units cannot be True"),
-        ('models = "svm-gln"', "write a list"),
-        ("units = ", "Invalid value"),
-        ("units = 3\nunits = 4", "overwrite"),
+        ('units = ["many"]', "units"),
+        ("units = ", "grid.toml"),
     ],
 )
-def test_bad_grids_are_refused(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message) as refused:
-        read_grid(grid_of(tmp_path, text))
-    assert "grid.toml" in str(refused.value)
-
-
-def test_values_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
-    axes = read_grid(grid_of(tmp_path, 'models = ["gd-gln", "gd-gln"]'))
-    with pytest.raises(ValueError, match="one twice"):
-        cells_of(axes)
+def test_bad_grids_are_refused(text: str, word: str, tmp_path: Path) -> None:
+    with pytest.raises((TypeError, ValueError), match=word):
+        cells_of(read_grid(grid_of(tmp_path, text)))
 
 
 # --- keys --------------------------------------------------------------------------------------
@@ -188,35 +166,17 @@ def test_a_cell_has_results_of_models_and_pairs() -> None:
     assert not columns & {field.name for field in fields(RunConfig)}
 
 
-def test_a_table_has_a_row_a_model_beside_the_setting_of_its_cell() -> None:
-    cells = [
-        {"units": units, "results": [{"model": name} for name in "ab"], "pairs": [{"kappa": 0.5}]}
-        for units in (3, 4)
-    ]
-    found = tables(pd.DataFrame(cells))
-    expected = pd.DataFrame({"units": [3, 3, 4, 4], "model": ["a", "b", "a", "b"]})
-    pd.testing.assert_frame_equal(found["models"], expected)
-    pd.testing.assert_frame_equal(
-        found["pairs"], pd.DataFrame({"units": [3, 4], "kappa": [0.5, 0.5]})
-    )
-
-
 def test_warnings_are_part_of_the_row() -> None:
     cell = compute(RunConfig(dataset="xor", train_size=40, models=("svm-linear",)))
     assert "not separable" in cell["warnings"]
     assert cell["results"][0]["norm"] == np.inf
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_errors_are_for_the_caller(
-    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(factory: ModelFactory) -> Iterator[tuple[str, BinaryClassifier]]:
-        raise error("stopped")
-
-    monkeypatch.setattr(ModelFactory, "fit", stop)
-    with pytest.raises(error, match="stopped"):
-        compute(RunConfig(train_size=40, models=("svm-linear",)))
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupted_training_is_no_result() -> None:
+    config = RunConfig(dataset="blobs", train_size=40, units=3, steps=200, models=("gd-gln",))
+    with pytest.raises(KeyboardInterrupt):
+        compute(config)
 
 
 # --- what is computed, and what is kept --------------------------------------------------------
@@ -356,33 +316,6 @@ def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
     assert len(computed) == 12 - len(kept)
     assert all(file.read_bytes() == before for file, before in kept.items())
     assert_same(found, finish(cells, tmp_path / "undisturbed")[0])
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "killpg"), reason="the system has no groups of processes")
-def test_a_large_sweep_that_is_killed_often_goes_on(tmp_path: Path) -> None:
-    """With its processes, at any moment: 200 cells, 20 kills."""
-    seeds = ", ".join(map(str, range(1, 51)))
-    text = f"{SMALL}units = [2, 3, 4, 5]\nseed = [{seeds}]"
-    file, folder, rng = grid_of(tmp_path, text), tmp_path / "killed", random.Random(0)
-    cells = cells_in(file)
-    assert len(cells) == 200
-    command = [sys.executable, "-m", "implicit_bias", "sweep", str(file), "--out", str(folder)]
-    kept: dict[Path, bytes] = {}
-    for _ in range(20):
-        wanted = len(kept) + rng.randrange(8)
-        with subprocess.Popen(
-            [*command, "--workers", "2"], stderr=subprocess.DEVNULL, start_new_session=True
-        ) as process:
-            wait_until(partial(has_cells, folder, wanted))
-            time.sleep(0.3 * rng.random())
-            os.killpg(process.pid, signal.SIGKILL)
-        assert all(file.read_bytes() == before for file, before in kept.items())
-        kept = {file: file.read_bytes() for file in finished_files(folder)}
-    assert 0 < len(kept) < 200
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-    assert f'"computed": {200 - len(kept)}, "failed": 0' in done.stdout
-    assert_same(finish(cells, folder)[0], finish(cells, tmp_path / "undisturbed")[0])
 
 
 # --- a cluster ---------------------------------------------------------------------------------

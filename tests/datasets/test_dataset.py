@@ -1,0 +1,114 @@
+"""A data set, its published split, and its scaling."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.preprocessing import StandardScaler
+
+from implicit_bias.datasets import Dataset, Split, make_toy, split, split_indices, standardized
+
+
+def dataset(**changes: Any) -> Dataset:
+    good: dict[str, Any] = {"X": np.ones((2, 3)), "y": np.array([1.0, -1.0])}
+    return Dataset(**({"name": "d", "class_names": ("a", "b")} | good | changes))
+
+
+def test_dataset_is_read_only_and_leaves_the_callers_array_alone() -> None:
+    X, y = np.ones((2, 3)), np.array([1.0, -1.0])
+    data = dataset(X=X, y=y, image_shape=(1, 2))
+    assert (len(data), data.n_samples, data.n_features) == (2, 2, 3)
+    for array in (data.X, data.y):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 2.0
+    assert X.flags.writeable
+    assert y.flags.writeable
+
+
+def test_take_keeps_the_order_asked_for() -> None:
+    data = make_toy("blobs", 10)
+    part = data.take([7, 2])
+    np.testing.assert_array_equal(part.X, data.X[[7, 2]])
+    np.testing.assert_array_equal(part.y, data.y[[7, 2]])
+    assert (part.name, part.class_names) == (data.name, data.class_names)
+    np.testing.assert_array_equal(data.take(data.y > 0).y, np.ones(5))
+
+
+def test_labels_fit_the_named_classes() -> None:
+    three: dict[str, Any] = {"class_names": ("a", "b", "c"), "X": np.ones((3, 2))}
+    data = dataset(y=np.array([0, 1, 2]), **three)
+    assert data.y.dtype == np.int64
+    assert data.names == {0: "a", 1: "b", 2: "c"}
+    assert dataset(y=np.array([0, 1, 1]), **three).classes == 3
+    with pytest.raises(ValueError, match=r"class 2 \(c\)"):
+        split(data.take([0, 1, 1, 0]), 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "train_size", "validation_size"), [(60_000, 500, None), (7, 3, 4), (50, 20, None)]
+)
+def test_splits_are_the_published_ones(
+    n: int, train_size: int, validation_size: int | None
+) -> None:
+    """By default a fifth is for validation; the global generator stays as it is."""
+    before = torch.get_rng_state()
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(1)).numpy()
+    train, validation = split_indices(n, train_size, validation_size or n // 5, seed=1)
+    np.testing.assert_array_equal(train, order[:train_size])
+    np.testing.assert_array_equal(validation, order[-(validation_size or n // 5) :])
+    X = np.column_stack([np.arange(1.0 * n), np.ones(n)])
+    data = dataset(X=X, y=np.where(np.arange(n) % 2, 1.0, -1.0))
+    parts = split(data, train_size, validation_size, seed=1)
+    np.testing.assert_array_equal(parts.train.X[:, 0], train)
+    np.testing.assert_array_equal(parts.validation.y, data.y[validation])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_standardized_by_training_samples_alone() -> None:
+    parts = split(make_toy("moons", 50), 30)
+    scaled = standardized(parts)
+    scaler = StandardScaler().fit(parts.train.X[:, :-1])
+    for part, raw in ((scaled.train, parts.train), (scaled.validation, parts.validation)):
+        np.testing.assert_allclose(part.X[:, :-1], scaler.transform(raw.X[:, :-1]))
+        assert (part.X[:, -1] == 1).all()
+    np.testing.assert_allclose(scaled.train.X[:, :-1].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scaled.train.X[:, :-1].std(axis=0), 1)
+    flat = dataset(X=np.ones((2, 2)))
+    assert not standardized(Split(flat, flat)).train.X[:, 0].any()
+    huge = dataset(X=np.array([[1e200, 1.0], [3e200, 1.0]]))
+    with pytest.raises(ValueError, match="overflow"):
+        standardized(Split(huge, huge))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"X": np.full((2, 3), np.nan)}, "NaN"),
+        ({"X": np.ones((3, 3))}, "one label a row"),
+        ({"X": np.zeros((2, 3))}, "has_constant"),
+        ({"X": np.ones((2, 0))}, "has_constant"),
+        ({"y": np.array([0.0, 1.0])}, "labels"),
+        ({"y": np.array([0, 2])}, "classes"),
+        ({"image_shape": (2, 2)}, "image_shape"),
+        ({"carried": {"row": np.arange(3)}}, "row"),
+    ],
+)
+def test_arrays_that_do_not_fit(changes: dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        dataset(**changes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "word"),
+    [
+        ({"train_size": 8, "validation_size": 3}, "at most 10"),
+        ({"train_size": 9}, "at most 8"),
+        ({"train_size": 0, "validation_size": 3}, "train_size"),
+        ({"train_size": 3, "validation_size": 0}, "validation_size"),
+        ({"train_size": 1, "validation_size": 2}, "each class"),
+    ],
+)
+def test_sizes_that_do_not_fit(sizes: dict[str, int], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        split(make_toy("blobs", 10), **sizes)

@@ -1,0 +1,46 @@
+"""Toy sets in the plane, and data sets by name."""
+
+import numpy as np
+import pytest
+
+from implicit_bias.base.options import TOY_KINDS, ToyKind
+from implicit_bias.datasets import load, make_toy
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("kind", TOY_KINDS)
+def test_toy_sets_are_balanced_and_free_of_contradictions(kind: ToyKind, noise: float) -> None:
+    data = make_toy(kind, 301, noise=noise)
+    assert data.X.shape == (301, 3)
+    assert data.y.sum() == 1.0
+    positive, negative = data.X[data.y > 0], data.X[data.y < 0]
+    assert (np.abs(positive[:, None] - negative[None]).max(axis=2) > 0).all()
+    np.testing.assert_array_equal(data.X, make_toy(kind, 301, noise=noise).X)
+    assert not np.array_equal(data.X, make_toy(kind, 301, noise=noise, random_state=1).X)
+    assert make_toy(kind, noise=noise, append_constant=False).X.shape == (200, 2)
+
+
+@pytest.mark.parametrize("kind", TOY_KINDS)
+def test_only_blobs_are_linearly_separable(kind: ToyKind) -> None:
+    data = make_toy(kind)
+    fit = np.linalg.lstsq(data.X, data.y)[0]
+    assert bool((data.y * (data.X @ fit) > 0).all()) is (kind == "blobs")
+
+
+def test_load_by_name() -> None:
+    for name in (*TOY_KINDS, "digits"):
+        assert load(name).name == name
+    assert load("digits", classes=("all",)).classes == 10
+    with pytest.raises(ValueError, match="'mnist'"):
+        load("minst")
+    with pytest.raises(ValueError, match="no digits"):
+        load("xor", positive=(1,))
+
+
+def test_toy_sets_that_are_none() -> None:
+    with pytest.raises(ValueError, match="xor"):
+        make_toy("rings")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="n_samples"):
+        make_toy("xor", 1)
+    with pytest.raises(ValueError, match="noise"):
+        make_toy("xor", noise=float("nan"))

@@ -1,0 +1,446 @@
+"""Classifiers that solve a margin problem: against scikit-learn, CVXPY, and each other."""
+
+from typing import Any, cast
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.model_selection import cross_val_score
+from sklearn.svm import SVC, LinearSVC
+
+import implicit_bias as ib
+from example_modules import known
+from implicit_bias.base.validation import Array
+from implicit_bias.datasets import make_toy
+from implicit_bias.estimators import MarginSVC
+from implicit_bias.norms import GroupNorm, Lp, Nuclear
+from implicit_bias.problem.gating import GlobalContexts, HyperplaneContexts, UnitGates
+
+DECISION_ATOL = 1e-5
+MOONS = make_toy("moons", 60, noise=0.05)
+BLOBS = make_toy("blobs", 40, noise=0.1)
+XOR = make_toy("xor", 60, noise=0.05)
+
+
+def apart(n: int = 40, shift: float = 4.0) -> tuple[Array, Array]:
+    """Two clouds on one side of the origin, without a constant: only an offset separates them."""
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(n) % 3 > 0, 1.0, -1.0)
+    return rng.normal(size=(n, 3)) + np.outer(9.0 + shift * y, [0.8, 0.6, 0.0]), y
+
+
+APART, SIDES = apart()
+
+
+# --- two classes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.5, 2.0])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_margins_are_those_of_scikit_learn(C: float, fit_intercept: bool) -> None:
+    """Theirs costs half the squared norm: the optima are equal where C' = C ||w||.
+
+    Stationarity: w / ||w|| = sum_n alpha_n y_n x_n, 0 <= alpha <= C, here, and the same without
+    the division there. So alpha' = ||w|| alpha, and C' = ||w|| C.
+    """
+    X, y = apart(60, shift=1.2) if C < np.inf else apart()
+    if C == np.inf and not fit_intercept:  # separable by a plane through the origin
+        X, y = BLOBS.X, BLOBS.y
+    ours = ib.GatedSVC(C=C, tol=1e-10, fit_intercept=fit_intercept).fit(X, y)
+    weight = min(C * float(np.linalg.norm(ours.coef_)), 1e12)
+    X_all, y_all = X, y
+    if not fit_intercept:  # with each sample mirrored through the origin their offset is 0
+        X_all, y_all, weight = np.vstack([X, -X]), np.append(y, -y), weight / 2
+    theirs = SVC(kernel="linear", C=weight, tol=1e-10).fit(X_all, y_all)
+    near = 1e-3 if C < np.inf else DECISION_ATOL
+    np.testing.assert_allclose(
+        ours.decision_function(X), theirs.decision_function(X), rtol=near, atol=near
+    )
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=near)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=near)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (ib.GatedSVC(), True),
+        (ib.HiddenLayerSVC(), True),
+        (ib.GatedSVC(fit_intercept=False), False),
+        (ib.GLNSVC(5, random_state=0), False),
+        (ib.GatedReLUSVC(9, random_state=0), False),
+        (ib.GLNSVC(5, random_state=0, fit_intercept=True), True),
+    ],
+    ids=repr,
+)
+def test_linear_models_have_an_intercept_by_default(model: MarginSVC, expected: bool) -> None:
+    model.set_params(C=5.0).fit(APART, SIDES)
+    problem, view = known(model.solution_.problem), model.margin_view()
+    assert model.has_intercept_ == problem.intercept == (view.intercept is not None) == expected
+    assert model.intercept_.shape == (1,)
+    assert (model.intercept_[0] != 0) == expected
+    f = problem.decision(model.coef_) + model.intercept_
+    np.testing.assert_allclose(model.decision_function(APART), f, rtol=1e-12)
+
+
+def test_fitted_attributes() -> None:
+    model = ib.GLNSVC(n_units=4, n_hyperplanes=2, random_state=0).fit(MOONS.X, MOONS.y)
+    n_support = len(model.support_)
+    assert 0 < n_support < len(MOONS)
+    assert model.coef_.shape == (4 * 4, 3)
+    assert model.group_norms_.shape == (4,)
+    assert model.dual_coef_.shape == (1, n_support)
+    assert model.n_iter_ >= 1
+    margins = MOONS.y * model.decision_function(MOONS.X)
+    np.testing.assert_allclose(margins[model.support_], 1.0, atol=1e-4)
+    assert np.delete(margins, model.support_).min() > 1 + 1e-5
+    assert model.group_norms_.sum() == pytest.approx(model.solution_.certificate.upper)
+    np.testing.assert_array_equal(np.sign(model.dual_coef_[0]), MOONS.y[model.support_])
+    np.testing.assert_array_equal(model.support_vectors_, MOONS.X[model.support_])
+
+
+def test_one_unit_is_the_shallow_network() -> None:
+    model = ib.GLNSVC(n_units=1, n_hyperplanes=3, random_state=0).fit(MOONS.X, MOONS.y)
+    gating = model.architecture_.gating
+    assert isinstance(gating, GlobalContexts)
+    far = 1e3 * np.random.default_rng(0).normal(size=(200, 3))
+    unseen = gating.unseen(far) > 0
+    assert unseen.any()
+    np.testing.assert_array_equal(model.decision_function(far)[unseen], 0.0)
+    np.testing.assert_array_equal(model.predict(far)[unseen], model.classes_[0])
+
+
+def test_one_always_on_unit_is_the_linear_svm() -> None:
+    gates = UnitGates(np.zeros((1, 3)), np.ones(1), ">", always_on=True)  # off, and on
+    gated = ib.GatedSVC(gates, tol=1e-9).fit(BLOBS.X, BLOBS.y)
+    linear = ib.GatedSVC(tol=1e-9, fit_intercept=False).fit(BLOBS.X, BLOBS.y)
+    np.testing.assert_allclose(
+        gated.decision_function(BLOBS.X), linear.decision_function(BLOBS.X), atol=DECISION_ATOL
+    )
+    assert gated.group_norms_[0] == 0
+
+
+def test_comparison_knows_the_intercept() -> None:
+    models = {
+        "free": ib.GLNSVC(4, random_state=0, fit_intercept=True).fit(MOONS.X, MOONS.y),
+        "in the norm": ib.GLNSVC(4, random_state=0).fit(MOONS.X, MOONS.y),
+        "network": ib.GLNClassifier(4, random_state=0, steps=50).fit(MOONS.X, MOONS.y),
+    }
+    result = ib.compare(models, MOONS.X, MOONS.y, train=(MOONS.X, MOONS.y))
+    free, fixed, network = (result.model(name).known_margin for name in models)
+    assert free.gates == fixed.gates == network.gates
+    assert fixed.program == network.program != free.program
+    assert free.norm < fixed.norm
+    assert free.norm == models["free"].solution_.certificate.upper
+    assert free.min_margin == pytest.approx(1.0 / free.norm)
+    assert known(result.svm_of(result.model("network"))).name == "in the norm"
+
+
+# --- more classes ------------------------------------------------------------------------------
+
+NAMES = np.array(["ant", "bee", "cow"])
+RNG = np.random.default_rng(0)
+Y = np.arange(36) % 3
+X = 3.0 * RNG.normal(size=(3, 4))[Y] + 0.5 * RNG.normal(size=(36, 4))
+MODELS: dict[str, MarginSVC] = {
+    "l1": ib.MaxMarginSVC("l1"),
+    "linf": ib.MaxMarginSVC("linf", fit_intercept=False),
+    "lasso": ib.MaxMarginSVC("l2", groups=[0, 0, 1, 1]),
+    "l3": ib.MaxMarginSVC(Lp(3.0), tol=1e-4),
+    "nuclear": ib.MaxMarginSVC(Nuclear(), tol=1e-4, C=1.0),
+    "linear": ib.GatedSVC(),
+    "gln": ib.GLNSVC(3, random_state=0),
+    "svm-l2": ib.GLNSVC(3, norm="l2", random_state=0),
+    "gated-relu": ib.GatedReLUSVC(4, random_state=0),
+}
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize("name", MODELS)
+def test_three_classes(name: str) -> None:
+    model = clone(MODELS[name]).fit(X, NAMES[Y])
+    assert model.solution_.status is ib.Status.OPTIMAL
+    decision = model.decision_function(X)
+    assert decision.shape == (36, 3)
+    assert model.predict(X).tolist() == NAMES[decision.argmax(axis=1)].tolist() == NAMES[Y].tolist()
+    assert model.coef_.shape[0] == 3
+    assert model.intercept_.shape == (3,)
+    assert model.dual_coef_.shape == (3, len(model.support_))
+    np.testing.assert_allclose(model.dual_coef_.sum(axis=0), 0, atol=1e-9)
+    view = model.margin_view()
+    problem = view.problem(X, model.signs(NAMES[Y]))
+    assert problem is model.solution_.problem
+    found = ib.certify(problem, view.coef, view.alpha(problem), view.intercept)
+    assert found.gap <= 1e-3
+    some = view.problem(X[Y < 2], model.signs(NAMES[Y[Y < 2]]))
+    assert some.classes == 3
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_coefficients_have_the_shape_of_scikit_learn(norm: str, classes: int) -> None:
+    """So that features are selected by them, the informative one of four."""
+    inputs = np.random.default_rng(0).normal(size=(60, 4))
+    labels = np.digitize(inputs[:, 0], [-0.5, 0.5][: classes - 1])
+    model = ib.MaxMarginSVC(norm, C=0.5)
+    assert model.fit(inputs, labels).coef_.shape == LinearSVC().fit(inputs, labels).coef_.shape
+    scores = inputs @ model.coef_.T + model.intercept_
+    found = model.decision_function(inputs).reshape(scores.shape)
+    np.testing.assert_allclose(found, scores)
+    assert RFE(model, n_features_to_select=1).fit(inputs, labels).support_.tolist() == [1, 0, 0, 0]
+    selected = SelectFromModel(model, max_features=1).fit(inputs, labels)
+    assert selected.get_support().tolist() == [1, 0, 0, 0]
+
+
+def test_groups_of_features_have_names_and_are_inactive_whole() -> None:
+    """In the order of the names; an inactive group has norm 0, and no other."""
+    noise = np.random.default_rng(1).normal(size=(len(X), 2))
+    inputs = np.column_stack([X[:, 0], noise, X[:, 1:]])
+    names = ["b", "a", "a", *["c"] * (X.shape[1] - 1)]
+    named = ib.MaxMarginSVC(groups=names, C=0.1).fit(inputs, Y)
+    numbers = np.unique(names, return_inverse=True)[1]
+    numbered = ib.MaxMarginSVC(groups=numbers, C=0.1).fit(inputs, Y)
+    np.testing.assert_array_equal(named.coef_, numbered.coef_)
+    norms = [np.linalg.norm(named.coef_[..., numbers == group]) for group in range(3)]
+    assert norms[0] > 0
+    np.testing.assert_array_equal(named.group_norms_ > 0, [False, True, True])
+    np.testing.assert_allclose(named.group_norms_[1:], norms[1:])
+    with pytest.raises(ValueError, match="GroupNorm"):
+        ib.MaxMarginSVC(GroupNorm(np.zeros(1, dtype=int)), groups=[0, 0, 1, 1]).fit(X, Y)
+
+
+def test_one_network_per_class() -> None:
+    """SVM-GLN sums norms over classes and units, SVM-L2 over all classes in one."""
+    gln = ib.GLNSVC(3, random_state=0).fit(X, Y)
+    by_hand = np.linalg.norm(gln.coef_.reshape(9, -1), axis=1)
+    active = gln.group_norms_ > 0
+    assert len(active) == 9
+    np.testing.assert_allclose(gln.group_norms_[active], by_hand[active], rtol=1e-9)
+    assert by_hand[~active].max(initial=0) <= 1e-4 * by_hand.max()
+    assert len(ib.GLNSVC(3, norm="l2", random_state=0).fit(X, Y).group_norms_) == 1
+    assert len(ib.GatedSVC().fit(X, Y).group_norms_) == 1
+
+
+# --- weights of samples and classes ------------------------------------------------------------
+
+N = 30
+NOISY = np.random.default_rng(3).normal(size=(N, 3))
+TWO = np.where(NOISY[:, 0] + 0.8 * RNG.normal(size=N) > 0.4, "up", "down")
+THREE = np.where(NOISY[:, 1] > 0.6, "far", TWO)
+SEPARABLE = np.where(NOISY[:, 0] > 0, "up", "down")
+W = RNG.integers(0, 4, N).astype(float)
+WEIGHTED: dict[str, MarginSVC] = {
+    "linear": ib.MaxMarginSVC(C=1.0, tol=1e-10),
+    "linf": ib.MaxMarginSVC("linf", C=1.0, tol=1e-10),
+    "gated": ib.GLNSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
+    "relu": ib.GatedReLUSVC(3, C=1.0, threshold="zero", random_state=0, tol=1e-10),
+    "hidden": ib.HiddenLayerSVC(C=1.0, tol=1e-10),
+}
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_are_repetitions(name: str, y: Any) -> None:
+    weighted = clone(WEIGHTED[name]).fit(NOISY, y, sample_weight=W)
+    times = W.astype(int)
+    repeated = clone(WEIGHTED[name]).fit(NOISY.repeat(times, axis=0), y.repeat(times))
+    if name != "linf":  # of which several networks may be optimal
+        np.testing.assert_allclose(
+            weighted.decision_function(NOISY), repeated.decision_function(NOISY), atol=2e-3
+        )
+    uppers = [model.solution_.certificate.upper for model in (weighted, repeated)]
+    assert uppers[0] == pytest.approx(uppers[1], rel=1e-7)
+    np.testing.assert_array_equal(weighted.dropped_, np.flatnonzero(W == 0))
+    assert (weighted.solution_.alpha.reshape(N, -1).sum(axis=1) <= W * (1 + 1e-12)).all()
+    np.testing.assert_array_equal(weighted.fitted_C_, W[W > 0])
+    assert not set(weighted.support_) & set(weighted.dropped_)
+    if name != "hidden":
+        np.testing.assert_array_equal(weighted.support_vectors_, NOISY[weighted.support_])
+
+
+def test_no_weight_is_no_sample() -> None:
+    keep = W > 0
+    weighted = ib.MaxMarginSVC(C=1.0).fit(NOISY, TWO, np.where(keep, 2.0, 0.0))
+    without = ib.MaxMarginSVC(C=2.0).fit(NOISY[keep], TWO[keep])
+    np.testing.assert_array_equal(weighted.coef_, without.coef_)
+    assert weighted.fitted_C_ == 2.0
+    with pytest.raises(ValueError, match="one class only, 'up'"):
+        ib.MaxMarginSVC().fit(NOISY, TWO, (TWO == "up").astype(float))
+
+
+def test_weights_change_no_hard_margin() -> None:
+    """But those that are 0, which leave samples out."""
+    plain = ib.MaxMarginSVC().fit(NOISY, SEPARABLE)
+    weights = RNG.uniform(0.1, 9, N)
+    with pytest.warns(UserWarning, match="hard margin"):
+        weighted = ib.MaxMarginSVC(class_weight="balanced").fit(NOISY, SEPARABLE, weights)
+    np.testing.assert_array_equal(plain.coef_, weighted.coef_)
+    assert weighted.fitted_C_ == np.inf
+    weights[plain.support_] = 0.0
+    fewer = ib.MaxMarginSVC().fit(NOISY, SEPARABLE, weights)
+    assert fewer.solution_.certificate.upper < plain.solution_.certificate.upper
+
+
+@pytest.mark.parametrize("given", [None, "balanced", {"up": 3.0}], ids=str)
+def test_weights_beside_gates_against_the_program_written_out(given: Any) -> None:
+    """The sum of the units' norms, and each sample's hinge loss times the weights of it."""
+    model = ib.GLNSVC(3, C=0.7, class_weight=given, random_state=0, tol=1e-9)
+    weights = W + 0.5
+    model.fit(NOISY, TWO, sample_weight=weights)
+    signs = model.signs(TWO)
+    problem = model.architecture_.problem(NOISY, signs)
+    of_classes = {"up": 1.0, "down": 1.0}
+    if isinstance(given, dict):
+        of_classes |= given
+    elif given:
+        for name in of_classes:
+            of_classes[name] = weights.sum() / 2 / weights[name == TWO].sum()
+    each = 0.7 * weights * [of_classes[name] for name in TWO]
+    coef = cp.Variable((problem.gates.shape[1], NOISY.shape[1]))
+    margins = cp.multiply(signs, cp.sum(cp.multiply(problem.gates, NOISY @ coef.T), axis=1))
+    norms = [cp.norm(coef[problem.groups == g], "fro") for g in np.unique(problem.groups)]
+    written = cp.Problem(cp.Minimize(sum(norms) + each @ cp.pos(1 - margins)))
+    written.solve(solver="CLARABEL")
+    assert model.solution_.certificate.upper == pytest.approx(written.value, rel=1e-6)
+    np.testing.assert_allclose(signs * model.decision_function(NOISY), margins.value, atol=1e-3)
+
+
+# --- samples that have no hard margin ----------------------------------------------------------
+
+FLIPPED = np.where(np.arange(60) < 2, -MOONS.y, MOONS.y)  # two wrong labels among many right ones
+
+
+def test_failures_raise_or_warn() -> None:
+    with pytest.raises(ib.SolveError, match="not separable") as caught:
+        ib.GatedSVC(on_failure="raise").fit(XOR.X, XOR.y)
+    assert caught.value.solution.alpha.sum() == pytest.approx(1.0)
+    with pytest.warns(ib.NotSeparableWarning, match="not separable"):
+        model = ib.GatedSVC(on_failure="warn").fit(XOR.X, XOR.y)
+    assert model.solution_.status is ib.Status.NOT_SEPARABLE
+    assert ib.GLNSVC(n_units=10, random_state=0).fit(XOR.X, XOR.y).score(XOR.X, XOR.y) == 1.0
+
+
+def test_samples_without_a_hard_margin_have_a_soft_one() -> None:
+    with pytest.warns(ib.NotSeparableWarning, match="on_failure='raise'"):
+        soft = ib.GatedSVC(soft_C=2.0).fit(XOR.X, XOR.y)
+    asked = ib.GatedSVC(C=2.0).fit(XOR.X, XOR.y)
+    np.testing.assert_array_equal(soft.coef_, asked.coef_)
+    assert known(soft.failure_).status is ib.Status.NOT_SEPARABLE
+    assert soft.fitted_C_ == 2.0
+    with pytest.warns(ib.NotSeparableWarning):
+        model = ib.MaxMarginSVC(class_weight={1: 5.0}).fit(XOR.X, XOR.y)
+    C: Any = model.fitted_C_
+    assert C.max() == pytest.approx(5.0 * C.min())
+    assert C.min() == pytest.approx(100.0 / model.solution_.problem.scale)
+
+
+@pytest.mark.filterwarnings("ignore::implicit_bias.NotSeparableWarning")
+def test_defaults_are_scored_where_nothing_separates() -> None:
+    assert np.isfinite(cross_val_score(ib.MaxMarginSVC(), XOR.X, XOR.y, cv=3)).all()
+
+
+def test_a_separable_problem_needs_no_relaxation() -> None:
+    for on_failure in ("warn", "soft", "drop"):
+        model = ib.GLNSVC(10, random_state=0, on_failure=on_failure).fit(XOR.X, XOR.y)
+        assert model.failure_ is None
+        assert len(model.dropped_) == 0
+        assert model.fitted_C_ == np.inf
+
+
+def dropped(scale: float = 1.0) -> ib.GatedSVC:
+    contexts = HyperplaneContexts.random(scale * MOONS.X, 3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"left out \d+ samples"):
+        return ib.GatedSVC(contexts, on_failure="drop").fit(scale * MOONS.X, FLIPPED)
+
+
+def test_samples_may_be_left_out() -> None:
+    """All but those are separated by the hard margin; which they are has no scale."""
+    model = dropped()
+    kept = np.setdiff1d(np.arange(60), model.dropped_)
+    assert 0 < len(model.dropped_) < 15
+    assert (FLIPPED * model.decision_function(MOONS.X))[kept].min() == pytest.approx(1.0)
+    assert not model.solution_.alpha[model.dropped_].any()
+    assert set(model.support_) <= set(kept)
+    again = ib.GatedSVC(model.gating).fit(MOONS.X[kept], FLIPPED[kept])
+    np.testing.assert_allclose(model.coef_, again.coef_)
+    for scale in (1e-3, 1e3):
+        np.testing.assert_array_equal(model.dropped_, dropped(scale).dropped_)
+    # The problem of the same samples is the one that was solved, that of others has them all.
+    view = model.margin_view()
+    own = view.problem(MOONS.X, FLIPPED)
+    assert own is model.solution_.problem
+    assert own.n_samples == len(kept)
+    assert view.problem(MOONS.X[::-1], FLIPPED[::-1]).n_samples == 60
+
+
+def test_samples_left_out_by_margins_with_the_offset() -> None:
+    y = SIDES.copy()
+    y[:2] *= -1
+    with pytest.warns(ConvergenceWarning, match="left out 2 samples"):
+        model = ib.GatedSVC(on_failure="drop").fit(APART, y)
+    assert model.dropped_.tolist() == [0, 1]
+    assert (y * model.decision_function(APART))[2:].min() == pytest.approx(1.0)
+    twice = np.vstack([X, X[:1]])
+    with pytest.warns(ConvergenceWarning, match="classes 0 and 1"):
+        three = ib.MaxMarginSVC(on_failure="drop").fit(twice, np.append(Y, 1))
+    assert three.dropped_.tolist() in ([0], [36])
+    assert three.solution_.alpha.shape == (37, 3)
+
+
+def test_a_relaxation_that_fails_says_so() -> None:
+    off = UnitGates(np.array([[1.0, 0.0, 0.0]]), np.array([1e9]))
+    with pytest.warns(ConvergenceWarning, match="classifies no sample of class"):
+        model = ib.GatedSVC(off, on_failure="drop").fit(MOONS.X, MOONS.y)
+    assert model.solution_.status is ib.Status.NOT_SEPARABLE
+
+
+def test_a_proof_names_the_samples_that_were_passed() -> None:
+    """Also where others before them have no weight."""
+    twice = np.vstack([NOISY, NOISY[7]])
+    labels = np.append(SEPARABLE, "down" if SEPARABLE[7] == "up" else "up")
+    weights = np.append(np.zeros(3), np.ones(N - 2))
+    with pytest.warns(ib.NotSeparableWarning, match=rf"\b7\b.*\b{N}\b"):
+        model = ib.MaxMarginSVC().fit(twice, labels, weights)
+    np.testing.assert_array_equal(np.flatnonzero(known(model.failure_).alpha), [7, N])
+    np.testing.assert_array_equal(model.dropped_, [0, 1, 2])
+
+
+def test_a_constant_is_advised_where_it_helps() -> None:
+    with pytest.raises(ib.SolveError, match="append a constant 1"):
+        ib.GatedSVC(fit_intercept=False, on_failure="raise").fit(APART, SIDES)
+    assert ib.GatedSVC().fit(APART, SIDES).score(APART, SIDES) == 1.0
+    y = SIDES.copy()
+    y[:2] *= -1
+    gates = np.ones((len(APART), 2))
+    gates[0] = 0.0
+    for problem in (
+        ib.MarginProblem(APART, y, np.ones((len(y), 1)), np.zeros(1, dtype=int)),
+        ib.MarginProblem(APART, SIDES, gates, np.arange(2)),
+    ):
+        found = ib.solve(problem)
+        assert found.status.inseparable
+        assert "constant" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        (ib.GLNSVC(norm=cast(Any, "l1")), "norm"),
+        (ib.GLNSVC(contexts=cast(Any, 3)), "n_hyperplanes"),
+        (ib.GLNSVC(3, solver="osqp"), "OSQP"),
+        (ib.MaxMarginSVC(tol=0.0), "tolerance"),
+        (ib.MaxMarginSVC(C=cast(Any, "inf")), "C"),
+        (ib.MaxMarginSVC(on_failure=cast(Any, "ignore")), "on_failure"),
+        (ib.MaxMarginSVC(soft_C=np.inf), "soft_C"),
+        (ib.MaxMarginSVC(fit_intercept=cast(Any, "no")), "fit_intercept"),
+        (ib.GatedSVC(cast(Any, np.ones((60, 3)))), "MarginProblem"),
+        (ib.GatedReLUSVC(gates=cast(Any, None)), "gates"),
+        (ib.HiddenLayerSVC(cast(Any, 3)), "network"),
+    ],
+)
+def test_bad_parameters(model: MarginSVC, word: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=word):
+        model.fit(XOR.X, XOR.y)
