@@ -19,13 +19,15 @@ from enum import Enum
 
 import matplotlib.style
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from implicit_bias.base.colours import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 # Size of a panel in inches, at 96 CSS pixels an inch.
-WIDTH, HEIGHT = 4.2, 3.2
+WIDTH = 4.2
+HEIGHT = 3.2
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,12 @@ def legend(figure: Figure) -> None:
 
 def logarithmic(ax: Axes, *, x: bool = True) -> None:
     """Let both axes be logarithmic, or y alone, with three plain numbers beside each at least."""
-    ax.set(yscale="log", **({"xscale": "log"} if x else {}))
+    ax.set_yscale("log")
+    if x:
+        ax.set_xscale("log")
     ax.grid(True)
-    for axis in (ax.xaxis, ax.yaxis) if x else (ax.yaxis,):
+    axes: list[Axis] = [ax.xaxis, ax.yaxis] if x else [ax.yaxis]
+    for axis in axes:
         low, high = sorted(axis.get_view_interval())
         if high < 10 * low:  # too near for round numbers of the decades
             axis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))

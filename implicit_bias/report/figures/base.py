@@ -1,4 +1,6 @@
-"""What figures are about, and what one is."""
+"""What the figures of a report are about, and what one is."""
+
+from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
@@ -13,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.comparison import Comparison, ModelResult
 from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.estimators.base import FittedMargin
 from implicit_bias.report.style import Look, Role
 from implicit_bias.report.words import class_names
 
@@ -69,18 +70,6 @@ class Subject:
     train: Dataset
 
     @property
-    def fitted(self) -> dict[str, FittedMargin]:
-        """The models that are solutions of a margin problem, by name."""
-        return {m.name: m.fitted for m in self.comparison.models if m.fitted is not None}
-
-    def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
-        """Draw a curve of the model of this name."""
-        drawn = look(self.comparison, name)
-        usual = {"linestyle": drawn.line, "color": drawn.colour, "marker": drawn.marker}
-        (line,) = ax.plot(x, y, **{**usual, **options})
-        line.set_label(short_label(name))
-
-    @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the classes, in the order of ``comparison.classes``."""
         return class_names(self.comparison, self.train)
@@ -88,17 +77,28 @@ class Subject:
     def predicted(self, name: str, X: Array) -> NDArray[np.int64]:
         """Class that a model gives to each input (n, D), by its place among all classes."""
         of = self.comparison.of
-        inputs = pd.DataFrame(X, columns=of.X.columns) if isinstance(of.X, pd.DataFrame) else X
-        given = np.asarray(of.models[name].predict(inputs))
-        return np.searchsorted(self.comparison.classes, given)
+        inputs: ArrayLike = X
+        if isinstance(of.X, pd.DataFrame):
+            inputs = pd.DataFrame(X, columns=of.X.columns)
+        labels = np.asarray(of.models[name].predict(inputs))
+        return np.searchsorted(self.comparison.classes, labels)
 
     def support(self, name: str) -> NDArray[np.int64]:
         """Support vectors of a model, as indices of the training samples; none for a network."""
-        fitted = self.fitted.get(name)
-        solution = None if fitted is None else fitted.solution
-        if fitted is None or solution is None or len(solution.alpha) != len(self.train):
+        fitted = self.comparison.model(name).fitted
+        if fitted is None or fitted.solution is None:
+            return np.empty(0, dtype=np.int64)
+        if len(fitted.solution.alpha) != len(self.train):  # the samples of the test are shown
             return np.empty(0, dtype=np.int64)
         return fitted.support
+
+    def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
+        """Draw a curve of the model of this name."""
+        drawn = look(self.comparison, name)
+        (line,) = ax.plot(
+            x, y, linestyle=drawn.line, color=drawn.colour, marker=drawn.marker, **options
+        )
+        line.set_label(short_label(name))
 
 
 def role(comparison: Comparison, model: ModelResult) -> Role:
@@ -107,22 +107,26 @@ def role(comparison: Comparison, model: ModelResult) -> Role:
         return Role.NETWORK
     if model.fitted is None:
         return Role.OTHER
-    trained = [other for other in comparison.models if other.history]
-    return Role.ITS_SVM if any(comparison.svm_of(n) is model for n in trained) else Role.OTHER_SVM
+    for other in comparison.models:
+        if other.history and comparison.svm_of(other) is model:
+            return Role.ITS_SVM
+    return Role.OTHER_SVM
 
 
 def look(comparison: Comparison, name: str) -> Look:
     """Return how the model of this name is drawn: by its role, and its number among these."""
     roles = {model.name: role(comparison, model) for model in comparison.models}
-    mine = roles[name]
-    number = [other for other, part in roles.items() if part is mine].index(name)
-    colours, line, markers = mine.value
+    colours, line, markers = roles[name].value
+    same_role = [other for other, its_role in roles.items() if its_role is roles[name]]
+    number = same_role.index(name)
+    # The second of a role has the second colour and dashes of its own; the third the next marker.
     drawn = line if number % 2 == 0 else (0, (1 + number, 2))
     return Look(colours[number % len(colours)], drawn, markers[number // 2 % len(markers)])
 
 
 def short_label(name: str) -> str:
-    """Name that fits a figure: at most two short lines."""
+    """Return a name that fits a figure: at most two short lines."""
     lines = textwrap.wrap(name, width=18, max_lines=2, placeholder="…") or ["(no name)"]
-    # A label that begins with an underscore would be kept out of legends.
-    return "\n".join(lines) if not name.startswith("_") else " " + "\n".join(lines)
+    label = "\n".join(lines)
+    # Matplotlib keeps a label that begins with an underscore out of legends.
+    return f" {label}" if name.startswith("_") else label

@@ -20,7 +20,7 @@ LEAST_POINTS = 3
 LABELS = {
     "excess": "excess over the optimum",
     "disagreement": "disagreement with the reference",
-    "min_margin": "smallest margin",
+    "min_margin": "normalized margin",
     "residual": "KKT residual",
     "slackness": "complementary slackness",
     "balance": "deviation from |w| = ||W||",
@@ -32,8 +32,9 @@ def decay_exponent(steps: Sequence[float], values: Sequence[float]) -> float:
 
     Values that are not positive and finite have no logarithm and are left out.
     """
-    x, y = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
-    if not len(x):
+    x = np.asarray(steps, dtype=float)
+    y = np.asarray(values, dtype=float)
+    if len(x) == 0:
         return math.nan
     counts = (x > 0) & (x >= x.max() / TAIL) & (y > 0) & np.isfinite(y)
     if np.count_nonzero(counts) < LEAST_POINTS:
@@ -57,16 +58,16 @@ def limit_plots(name: str, result: LimitResult, columns: Sequence[str]) -> Itera
     Yields
     ------
     Plot
-        To be drawn and saved inside `figures.style`.
+        To be drawn and saved inside `style`.
     """
     frame = result.frame()
     for column in columns:
         shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
         if shown.empty:
             continue
-        figure, ax = panel()
         exponent = decay_exponent(frame["step"].tolist(), frame[column].tolist())
         rate = "" if math.isnan(exponent) else f", ~ steps^{exponent:.2g}"
+        figure, ax = panel()
         ax.plot(shown["step"], shown[column], color=BLUE, label=f"{name}{rate}")
         label = LABELS.get(column, column.replace("_", " "))
         ax.set(xlabel="steps", ylabel=label)

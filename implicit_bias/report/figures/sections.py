@@ -6,14 +6,14 @@ room.
 
 from collections.abc import Callable, Iterator
 
-from implicit_bias.report.conclusion import WORDS
+from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.report.figures.base import Plot, Section, Subject
 from implicit_bias.report.figures.errors import error_plots
 from implicit_bias.report.figures.margins import margin_plots
 from implicit_bias.report.figures.plane import plane_plots
 from implicit_bias.report.figures.support import support_plots
 from implicit_bias.report.figures.training import training_plots
-from implicit_bias.report.words import class_note, margin_words, names_of
+from implicit_bias.report.words import class_note, margin_words
 
 PLOTS: dict[str, Callable[[Subject], Iterator[Plot]]] = {
     "errors": error_plots,
@@ -24,21 +24,14 @@ PLOTS: dict[str, Callable[[Subject], Iterator[Plot]]] = {
 }
 
 
-def sections(subject: Subject) -> tuple[Section, ...]:
+def sections(subject: Subject) -> list[Section]:
     """Draw all sections for which there are data; call it inside `style`."""
-    lacking = names_of(model for model in subject.comparison.models if not model.has_predictor)
-    facts = {
-        "margin": margin_words(subject.train),
-        "classes": class_note(subject.train),
-        "lacking": lacking,
-    }
+    facts = {"margin": margin_words(subject.train), "classes": class_note(subject.train)}
     drawn = []
-    for name, plots in PLOTS.items():
-        said = WORDS["sections"][name]
-        note = said["note"]
-        if lacking and "lacking" in said:
-            note = f"{note} {said['lacking']}"
-        drawn.append(
-            Section(name, said["title"], note.format(**facts).rstrip(), (*plots(subject),))
-        )
-    return tuple(section for section in drawn if section.plots)
+    for name, draw in PLOTS.items():
+        plots = tuple(draw(subject))
+        if plots:
+            words = WORDS["sections"][name]
+            note = words["note"].format(**facts).rstrip()
+            drawn.append(Section(name, words["title"], note, plots))
+    return drawn

@@ -10,8 +10,10 @@ from implicit_bias.report.figures.base import Plot, Subject, short_label
 from implicit_bias.report.style import GREY, WIDTH
 from implicit_bias.report.words import signed
 
-# Most support vectors shown as images, and how many of them in a row.
-MAX_SUPPORT, IMAGES_A_ROW = 8, 4
+# Most support vectors shown as images.
+MAX_SUPPORT = 8
+# Images in a row.
+IMAGES_A_ROW = 4
 
 
 def support_plots(subject: Subject) -> Iterator[Plot]:
@@ -21,27 +23,29 @@ def support_plots(subject: Subject) -> Iterator[Plot]:
         return
     height, width = train.image_shape
     pixels = train.X[:, : height * width]
-    images, limits = pixels.reshape(-1, height, width), (float(pixels.min()), float(pixels.max()))
-    solved = [name for name in subject.fitted if len(subject.support(name))]
-    for i, name in enumerate(solved, 1):
-        support, solution = subject.support(name), subject.fitted[name].solution
-        assert solution is not None
+    images = pixels.reshape(-1, height, width)
+    limits = (float(pixels.min()), float(pixels.max()))
+    number = 0
+    for model in subject.comparison.models:
+        support = subject.support(model.name)
+        if model.fitted is None or model.fitted.solution is None or len(support) == 0:
+            continue
+        number += 1
         # Of many classes a sample has one alpha for each rival, which count together.
-        alpha = solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1)
+        alpha = model.fitted.solution.alpha
+        alpha = alpha.reshape(len(alpha), -1).sum(axis=1)
         largest = support[np.argsort(-alpha[support], kind="stable")][:MAX_SUPPORT]
-        written = [
-            signed(label) if train.classes is None else short_label(train.names[int(label)])
-            for label in train.y[largest]
-        ]
-        tiles = [
-            (f"{label}   α {alpha[n]:.2g}", images[n])
-            for label, n in zip(written, largest, strict=True)
-        ]
+        tiles = []
+        for n in largest:
+            label = train.y[n]
+            name = signed(label) if train.classes is None else short_label(train.names[int(label)])
+            tiles.append((f"{name}   α {alpha[n]:.2g}", images[n]))
         yield Plot(
-            f"support-{i}",
-            image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits),
-            f"Images of the support vectors of {name} with the largest alpha",
-            f"{name}: {len(largest)} of its {len(support)} support vectors, with label and alpha.",
+            f"support-{number}",
+            image_grid(model.name, tiles, IMAGES_A_ROW, "gray_r", limits),
+            f"Images of the support vectors of {model.name} with the largest alpha",
+            f"{model.name}: {len(largest)} of its {len(support)} support vectors, with label and "
+            "alpha.",
             raster=True,
         )
 
@@ -53,18 +57,18 @@ def image_grid(
     colours: str,
     limits: tuple[float, float],
 ) -> Figure:
-    """Images in rows of ``n_columns``, each under its own title."""
+    """Draw images in rows of ``n_columns``, each under its own title."""
     n_columns = max(1, min(n_columns, len(tiles)))
     n_rows = max(1, -(-len(tiles) // n_columns))
     side = min(WIDTH / n_columns, WIDTH / 2.6)
     figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
     figure.suptitle(short_label(title), fontsize=10, fontweight="bold")
-    for ax in (grid := figure.subplots(n_rows, n_columns, squeeze=False)).flat:
+    panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for ax in panels[len(tiles) :]:
         ax.set_axis_off()
-    for ax, (name, image) in zip(grid.flat, tiles, strict=False):
+    for ax, (name, image) in zip(panels, tiles, strict=False):
         ax.imshow(image, cmap=colours, vmin=limits[0], vmax=limits[1], interpolation="nearest")
         ax.set_title(name, fontsize=8.5, fontweight="normal", pad=3)
-        ax.set_axis_on()
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set(visible=True, color=GREY)
     return figure

@@ -1,15 +1,62 @@
-"""Figures of a training towards the limit: the fitted exponents, and what is drawn."""
+"""Figures: the numbers that they show, and axes that can be read."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from implicit_bias.datasets import make_toy
 from implicit_bias.networks import Network
+from implicit_bias.report.figures.base import Subject
 from implicit_bias.report.figures.limit import decay_exponent, limit_plots
-from implicit_bias.report.style import style
+from implicit_bias.report.figures.training import training_plots
+from implicit_bias.report.style import logarithmic, panel, style
 from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
+from report.written import Report
 from training.samples import X, Y, gln
+
+
+@pytest.mark.parametrize("high", [1.001, 1.3, 9.0, 99.0, 1e4])
+@pytest.mark.parametrize("low", [1.1, 6.0])
+def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
+    figure, ax = panel()
+    ax.plot([0.0, 1.0], [low, low * high])
+    logarithmic(ax, x=False)
+    figure.draw_without_rendering()
+    bottom, top = ax.get_ylim()
+    shown = {f"{tick:g}" for tick in ax.get_yticks() if bottom <= tick <= top}
+    assert 3 <= len(shown) <= 9
+    assert ax.get_xscale() == "linear"
+
+
+def test_the_excess_is_drawn_of_the_points_that_separate(plane: Report) -> None:
+    network = plane.comparison.model("GD-GLN")
+    with style():
+        (plot,) = training_plots(Subject(plane.comparison, make_toy("xor", 160)))
+        plot.figure.draw_without_rendering()  # a layout that collapses warns
+    (line,) = plot.figure.axes[0].get_lines()
+    expected = [
+        point.norm / point.min_margin / network.known_margin.optimum - 1
+        if point.min_margin > 0
+        else np.nan
+        for point in network.history
+    ]
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), expected)
+
+
+@pytest.mark.parametrize("norm", [0.0, 1e-300])
+def test_an_excess_that_no_logarithm_has_ends_within_its_picture(
+    plane: Report, norm: float
+) -> None:
+    """As of a network whose norm is below the optimum, by rounding."""
+    network, *others = plane.comparison.models
+    *history, last = network.history
+    changed = replace(network, history=(*history, replace(last, norm=norm)))
+    comparison = replace(plane.comparison, models=(changed, *others))
+    with style():
+        (plot,) = training_plots(Subject(comparison, make_toy("xor", 160)))
+        plot.figure.draw_without_rendering()
+    assert float(plot.figure.axes[0].texts[0].get_position()[1]) == 0.0
 
 
 @pytest.fixture(scope="module")
