@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,16 +33,6 @@ TRUE = "true label"
 DIFFER = "models differ"
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """What a comparison is of: models and samples, as they were given to `compare`."""
-
-    models: Mapping[str, Predicts]
-    X: ArrayLike
-    y: ArrayLike
-    train: tuple[ArrayLike, ArrayLike] | None
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """The result of `compare`: printed, a short table and the verdict.
@@ -55,14 +45,14 @@ class Comparison:
         In the order given.
     pairs : tuple of PairResult
         Each pair once.
-    n_samples : int
-        Test samples.
-    n_train : int
-        Training samples; 0 where they were not given.
     classes : ndarray of shape (K,)
         All classes that a label, a prediction or a model of this package has, sorted.
-    of : Compared
-        The models and samples.
+    estimators : mapping from name to fitted classifier
+        The models, as they were given to `compare`.
+    X, y : array_like of shape (n, D), ndarray of shape (n,)
+        The test samples.
+    train : tuple (X, y) or None
+        The training samples; None where they were not given.
     own : Split or None
         The samples where they are of a file of the user's own: errors come first then.
 
@@ -81,10 +71,11 @@ class Comparison:
 
     models: tuple[ModelResult, ...]
     pairs: tuple[PairResult, ...]
-    n_samples: int
-    n_train: int
     classes: NDArray[Any]
-    of: Compared
+    estimators: Mapping[str, Predicts]
+    X: ArrayLike
+    y: NDArray[Any]
+    train: tuple[ArrayLike, NDArray[Any]] | None
     own: Split | None = None
 
     def __repr__(self) -> str:
@@ -139,7 +130,17 @@ class Comparison:
 
         return report.overview(self)
 
-    # --- models and pairs ------------------------------------------------------------------------
+    # --- samples ---------------------------------------------------------------------------------
+
+    @property
+    def n_samples(self) -> int:
+        """Test samples."""
+        return len(self.y)
+
+    @property
+    def n_train(self) -> int:
+        """Training samples; 0 where they were not given."""
+        return 0 if self.train is None else len(self.train[1])
 
     @property
     def many_classes(self) -> bool:
@@ -149,12 +150,12 @@ class Comparison:
     @property
     def held_out(self) -> bool | None:
         """Whether the test samples are others than the training samples; None if unknown."""
-        if self.of.train is None:
+        if self.train is None:
             return None
         import pandas as pd
 
-        train: Any = self.of.train[0]
-        test: Any = self.of.X
+        train: Any = self.train[0]
+        test: Any = self.X
         if np.shape(train) != np.shape(test):
             return True
         # A missing value, nan, does not equal itself: two are the same sample nevertheless.
@@ -164,6 +165,8 @@ class Comparison:
         first = pd.Series(np.asarray(dense(train)).ravel())
         second = pd.Series(np.asarray(dense(test)).ravel())
         return not ((first == second) | (first.isna() & second.isna())).all()
+
+    # --- models and pairs ------------------------------------------------------------------------
 
     @property
     def predicting(self) -> list[ModelResult]:
@@ -260,48 +263,54 @@ class Comparison:
         train_on : mapping from name to command, optional
             How to continue the training of the networks; by default as in Python.
         """
-        conclusions = [conclude(self.ranking())] if self.ranks_models else []
+        conclusions = []
+        if self.ranks_models:
+            conclusions.append(conclude(self.ranking()))
         for model in self.models:
-            if model.history:
+            if not model.history:
+                continue
+            if train_on is None:
                 command = WORDS["commands"]["continue_training"].format(network=model.name)
-                if train_on is not None:
-                    command = train_on.get(model.name, "")
-                conclusions.append(conclude(self.standing(model, command)))
+            else:
+                command = train_on.get(model.name, "")
+            conclusions.append(conclude(self.standing(model, command)))
         return conclusions
 
     def standing(self, network: ModelResult, train_on: str = "") -> Standing:
         """Gather what is known of a trained network beside its SVM, or one with a finite C."""
-        svm = self.svm_of(network)
-        soft_svms = self.soft_svms_of(network)
-        soft = ""
-        if svm is None and soft_svms:
-            svm = soft_svms[0]
-        if svm is not None and svm in soft_svms:
-            soft = C_in_words(svm.known_margin.C)
-        agreement = None
-        by_chance = math.nan
-        if svm is not None:
-            agreement = self.agreement(network.name, svm.name)
-            by_chance = 1 - self.pair(network.name, svm.name).by_chance
-        fitted = network.fitted
-        return Standing(
+        facts = Standing(
             network=network.name,
-            svm=None if svm is None else svm.name,
-            soft=soft,
-            excess=math.nan if network.margin is None else network.margin.excess,
+            excess=network.excess,
             train_wrong=network.train_wrong,
-            wrong=network.count if network.has_predictor else None,
-            agreement=agreement,
-            by_chance=by_chance,
+            wrong=network.count,
             held_out=self.held_out,
             trained_on_given=self.n_train > 0,
             inseparable=network.inseparable,
-            dead=_dead_units(network, svm),
             gates_moved=network.gates_moved,
-            relaxed=fitted is not None and fitted.relaxed,
-            local=fitted is not None and fitted.local,
-            geometry="l2" if fitted is None else fitted.geometry,
             train_on=train_on,
+        )
+        if network.fitted is not None:
+            facts = replace(
+                facts,
+                relaxed=network.fitted.relaxed,
+                local=network.fitted.local,
+                geometry=network.fitted.geometry,
+            )
+        svm = self.svm_of(network)
+        if svm is None:
+            # An SVM of the same gates with a finite C is no limit of the network, but stands
+            # nearest to it: their predictions are compared.
+            soft_svms = self.soft_svms_of(network)
+            if not soft_svms:
+                return facts
+            svm = soft_svms[0]
+            facts = replace(facts, soft=C_in_words(svm.known_margin.C))
+        return replace(
+            facts,
+            svm=svm.name,
+            agreement=self.agreement(network.name, svm.name),
+            by_chance=1 - self.pair(network.name, svm.name).by_chance,
+            dead=_dead_units(network, svm),
         )
 
     def ranking(self) -> Ranking:
@@ -309,22 +318,21 @@ class Comparison:
         if not self.predicting:
             names = [model.name for model in self.models]
             return Ranking(models=names, best="", count=Count(0, 0))
+
+        # The lowest error, and the models whose errors the samples do not tell from it.
         best = min(self.predicting, key=lambda model: model.error)
         level = []
         for model in self.predicting:
             difference = self.difference(best.name, model.name)
             if model is not best and difference is not None and not difference.decided:
                 level.append(model.name)
+
         hard, fallback = self.hard_and_fallback()
-        gaps = [model.margin.gap for model in self.predicting if model.margin is not None]
-        majority = ""
-        beside_majority = None
-        if self.of.train is not None:
-            labels, counts = np.unique(np.asarray(self.of.train[1]), return_counts=True)
-            label = labels.tolist()[counts.argmax()]
-            majority = label_text(label) if self.own is None else self.own.train.names[int(label)]
-            beside_majority = PairedDifference.of(best.wrong, np.asarray(self.of.y) != label)
-        return Ranking(
+        gap = math.nan  # the largest one that is known
+        for model in self.predicting:
+            if model.margin is not None and math.isfinite(model.margin.gap):
+                gap = np.fmax(gap, model.margin.gap)
+        facts = Ranking(
             models=[model.name for model in self.predicting],
             best=best.name,
             count=best.count,
@@ -332,10 +340,19 @@ class Comparison:
             level=level,
             hard=hard,
             fallback=fallback,
-            majority=majority,
-            beside_majority=beside_majority,
-            gap=max((gap for gap in gaps if math.isfinite(gap)), default=math.nan),
+            gap=float(gap),
         )
+        if self.train is None:
+            return facts
+
+        # A predictor that always answers with the most frequent class of the training samples.
+        labels, counts = np.unique(self.train[1], return_counts=True)
+        label = labels.tolist()[counts.argmax()]
+        majority = label_text(label)
+        if self.own is not None:
+            majority = self.own.train.names[int(label)]
+        beside_majority = PairedDifference.of(best.wrong, self.y != label)
+        return replace(facts, majority=majority, beside_majority=beside_majority)
 
     # --- tables ----------------------------------------------------------------------------------
 
@@ -360,19 +377,23 @@ class Comparison:
         """
         import pandas as pd
 
-        columns: dict[str, Any] = {TRUE: np.asarray(self.of.y)}
+        columns: dict[str, Any] = {TRUE: self.y}
         for model in self.models:
             columns[model.name] = model.predicted
         if len(self.predicting) > 1:
             first, *others = [model.predicted for model in self.predicting]
             columns[DIFFER] = np.any([predicted != first for predicted in others], axis=0)
         labels = self.classes.tolist()
-        class_names = dict(zip(labels, labels if names is None else names, strict=True))
+        if names is None:
+            names = labels
+        name_of = dict(zip(labels, names, strict=True))
         for model in self.predicting:
             for label, scores in model.scores.items():
-                columns[f"{model.name}: score of {class_names[label]}"] = scores
-        index = self.of.X.index if isinstance(self.of.X, pd.DataFrame) else None
-        return pd.DataFrame(columns, index=index)
+                columns[f"{model.name}: score of {name_of[label]}"] = scores
+        frame = pd.DataFrame(columns)
+        if isinstance(self.X, pd.DataFrame):
+            frame.index = self.X.index
+        return frame
 
     def history_frame(self) -> pd.DataFrame:
         """One row per point of a training history, with the name of its model."""
@@ -390,26 +411,25 @@ class Comparison:
 
 
 def _short_row(model: ModelResult) -> list[str]:
-    excess = UNKNOWN
+    """Write the numbers of a model; a soft margin has the excess of another program, with its C."""
+    excess = percent(model.excess, space=" ")
     if model.inseparable:
         excess = "not separable"
-    elif model.margin is not None:
-        excess = percent(model.margin.excess, space=" ")
-        if model.soft_margin:  # the excess of another program
-            excess += f" (C = {C_in_words(model.margin.C)})"
+    elif model.soft_margin:
+        excess += f" (C = {C_in_words(model.known_margin.C)})"
     if not model.has_predictor:
         return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
     interval = percent_range(*model.count.interval, space=" ")
     return [model.name, excess, percent(model.error, space=" "), str(model.count), interval]
 
 
-def _dead_units(network: ModelResult, svm: ModelResult | None) -> list[int | str]:
+def _dead_units(network: ModelResult, svm: ModelResult) -> list[int | str]:
     """Name the units of norm 0 in a network that its SVM uses.
 
     Not those that are merely small: they have a gradient, and may grow. Where each class has units
     of its own, a unit is named by its number and its class.
     """
-    if svm is None or network.margin is None:
+    if network.margin is None:
         return []
     solution = svm.known_margin.fitted.solution
     margin = network.margin
@@ -418,5 +438,5 @@ def _dead_units(network: ModelResult, svm: ModelResult | None) -> list[int | str
     places = np.flatnonzero((margin.unit_norms == 0) & solution.active).tolist()
     if margin.fitted.coef.ndim < 3:
         return list(places)
-    units_per_class = margin.units // len(margin.fitted.coef)
+    units_per_class = margin.units // len(margin.fitted.coef)  # coef is (K, M, D), row-major
     return [f"{place % units_per_class} of class {place // units_per_class}" for place in places]

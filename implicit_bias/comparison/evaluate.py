@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import labels_of_any_type
 from implicit_bias.bounds.certificate import certify
-from implicit_bias.comparison.comparison import Compared, Comparison
+from implicit_bias.comparison.comparison import Comparison
 from implicit_bias.comparison.models import (
     LastStep,
     Predictions,
@@ -109,48 +109,49 @@ samples (0 %), and McNemar’s exact test does not tell it from linear.
     on_test = {name: step.predictions(X, labels) for name, step in steps.items()}
     on_train: dict[str, Predictions] = {}
     margins: dict[str, MarginResult] = {}
+    train_samples = None
     if train is not None:
-        train = (train[0], labels_of_any_type(train[1]))
+        train_samples = (train[0], labels_of_any_type(train[1]))
         for name, step in steps.items():
-            on_train[name] = step.predictions(*train)
-        margins = _margin_results(steps, on_train, train[1])
+            on_train[name] = step.predictions(*train_samples)
+        margins = _margin_results(steps, on_train, train_samples[1])
 
     # All classes that occur anywhere, sorted: numbers before names.
     found = set(labels.tolist())
     for name, step in steps.items():
         found |= set(on_test[name].classes.tolist())
-        if step.own is not None:
-            found |= set(step.own.classes_.tolist())
+        if step.classifier is not None:
+            found |= set(step.classifier.classes_.tolist())
     found.discard(None)  # where a model is undecided
     classes = np.array(sorted(found, key=lambda label: (isinstance(label, str), label)))
 
     results = []
     for name, step in steps.items():
-        planned_steps = 0
-        if isinstance(step.model, NetworkClassifier):
-            planned_steps = step.model.training_.config.steps
         result = ModelResult(
             name=name,
             fitted=step.fitted,
             margin=margins.get(name),
-            history=() if step.own is None else step.own.history(),
             unseen=step.unseen(on_test[name].inputs),
-            planned_steps=planned_steps,
             interrupted=is_interrupted(step.model),
             predicted=on_test[name].classes,
             wrong=on_test[name].wrong,
-            train_wrong=on_train[name].count if train is not None else None,
             transformed=step.transformed,
             scores=on_test[name].scores,
         )
+        if isinstance(step.model, NetworkClassifier):
+            planned_steps = step.model.training_.config.steps
+            result = replace(result, history=step.model.history(), planned_steps=planned_steps)
+        if name in on_train:
+            result = replace(result, train_wrong=on_train[name].count)
         results.append(result)
     return Comparison(
         models=tuple(results),
         pairs=tuple(_pair(*pair, len(classes)) for pair in combinations(results, 2)),
-        n_samples=len(labels),
-        n_train=0 if train is None else len(train[1]),
         classes=classes,
-        of=Compared(dict(models), X, y, train),
+        estimators=dict(models),
+        X=X,
+        y=labels,
+        train=train_samples,
     )
 
 
@@ -161,10 +162,13 @@ def _pair(first: ModelResult, second: ModelResult, n_classes: int) -> PairResult
     if np.isnan(p) or np.isnan(q):
         return PairResult(first.name, second.name, np.nan, np.nan, np.nan, np.nan)
     disagreement = float((first.predicted != second.predicted).mean())
+    # One of two independent models is wrong, or both are, with different answers.
     by_chance = p * (1 - q) + q * (1 - p)
     if n_classes > 2:
         by_chance += p * q * (n_classes - 2) / (n_classes - 1)
-    ratio = disagreement / by_chance if by_chance > 0 else np.nan
+    ratio = np.nan
+    if by_chance > 0:
+        ratio = disagreement / by_chance
     kappa = _kappa(first.predicted, second.predicted)
     return PairResult(first.name, second.name, disagreement, by_chance, ratio, kappa)
 
@@ -187,9 +191,10 @@ def _margin_results(
     fitted: dict[str, FittedMargin] = {}
     problems: dict[str, MarginProblem] = {}
     for name, step in steps.items():
-        if step.own is not None and step.fitted is not None:
+        if step.classifier is not None and step.fitted is not None:
             fitted[name] = step.fitted
-            problems[name] = step.fitted.problem(on_train[name].inputs, step.own.signs(y))
+            signs = step.classifier.signs(y)
+            problems[name] = step.fitted.problem(on_train[name].inputs, signs)
 
     # Any dual variables of a program bound its optimum, so models of one program share the best.
     certificates = {}

@@ -90,14 +90,18 @@ class LastStep:
     transformed: bool
 
     @property
-    def own(self) -> BinaryClassifier | None:
-        """The classifier, if it is one of this package."""
-        return self.model if isinstance(self.model, BinaryClassifier) else None
+    def classifier(self) -> BinaryClassifier | None:
+        """The model, if it is a classifier of this package."""
+        if isinstance(self.model, BinaryClassifier):
+            return self.model
+        return None
 
     @cached_property
     def fitted(self) -> FittedMargin | None:
         """The model as a solution of a margin problem; None where it is none."""
-        return None if self.own is None else self.own.margin_view()
+        if self.classifier is None:
+            return None
+        return self.classifier.margin_view()
 
     def unseen(self, inputs: ArrayLike) -> int:
         """Count the inputs of the last step in contexts that no training sample was in."""
@@ -116,20 +120,21 @@ class LastStep:
         """
         inputs = self.inputs(X)
         scores: dict[Any, Array] = {}
-        if self.own is None:
+        if self.classifier is None:
             predicted = np.asarray(self.model.predict(inputs), dtype=object)
         else:
-            self.own.signs(y)  # refuses labels that the model does not know
+            self.classifier.signs(y)  # refuses labels that the model does not know
             inputs = dense(inputs)
-            decision = self.own.decision_function(inputs)
-            predicted = self.own.classes_of(decision).astype(object)
+            decision = self.classifier.decision_function(inputs)
+            predicted = self.classifier.classes_of(decision).astype(object)
+            classes = self.classifier.classes_.tolist()
             # A model is undecided where f(x) = 0, or where two f_k(x) are the largest.
             if decision.ndim == 1:
                 undecided = decision == 0
-                scores = {self.own.classes_.tolist()[-1]: decision}
+                scores = {classes[-1]: decision}
             else:
                 undecided = (decision == decision.max(axis=1, keepdims=True)).sum(axis=1) > 1
-                scores = dict(zip(self.own.classes_.tolist(), decision.T, strict=True))
+                scores = dict(zip(classes, decision.T, strict=True))
             predicted[undecided] = None
         if predicted.shape != y.shape:
             raise ValueError(
@@ -161,9 +166,11 @@ def last_step(model: Predicts) -> LastStep:
         before = model[:-1]
 
         def inputs(X: ArrayLike) -> ArrayLike:
-            return last.inputs(before.transform(X) if len(before) else X)
+            if len(before):
+                X = before.transform(X)
+            return last.inputs(X)
 
-        if last.own is not None:
+        if last.classifier is not None:
             return LastStep(last.model, inputs, transformed=True)
     return LastStep(model, lambda X: X, transformed=False)
 

@@ -126,7 +126,9 @@ class MarginResult:
     @property
     def status(self) -> Status | None:
         """How the solve ended, for an SVM."""
-        return None if self.fitted.solution is None else self.fitted.solution.status
+        if self.fitted.solution is None:
+            return None
+        return self.fitted.solution.status
 
     @property
     def C(self) -> float | Array:
@@ -181,7 +183,7 @@ class ModelResult:
     name: str
     fitted: FittedMargin | None = field(repr=False)
     margin: MarginResult | None
-    history: tuple[HistoryPoint, ...] = field(repr=False)
+    history: tuple[HistoryPoint, ...] = field(default=(), repr=False)
     unseen: int = 0
     planned_steps: int = 0
     interrupted: bool = False
@@ -207,12 +209,23 @@ class ModelResult:
     @property
     def train_error(self) -> float:
         """Error rate on the training samples; nan where they were not given."""
-        return np.nan if self.train_wrong is None else self.train_wrong.share
+        if self.train_wrong is None:
+            return np.nan
+        return self.train_wrong.share
+
+    @property
+    def excess(self) -> float:
+        """Relative suboptimality of the norm at unit margin; nan where it is not known."""
+        if self.margin is None:
+            return np.nan
+        return self.margin.excess
 
     @property
     def steps(self) -> int:
         """Steps that a network was trained for; 0 for an SVM."""
-        return self.history[-1].step if self.history else 0
+        if not self.history:
+            return 0
+        return self.history[-1].step
 
     @property
     def known_margin(self) -> MarginResult:
@@ -259,6 +272,9 @@ class ModelResult:
         if self.history:
             row |= {"steps": self.steps, "planned_steps": self.planned_steps}
         if self.margin is not None:
+            status = None
+            if self.margin.status is not None:
+                status = self.margin.status.label
             row |= {
                 "min_margin": self.margin.min_margin,
                 "norm": self.margin.norm,
@@ -270,7 +286,7 @@ class ModelResult:
                 "support_vectors": self.margin.support_vectors,
                 "C": float(np.min(self.margin.C)),  # the least, where each sample has its own
                 "dropped": self.margin.dropped,
-                "status": None if self.margin.status is None else self.margin.status.label,
+                "status": status,
             }
         return row
 

@@ -211,7 +211,9 @@ class Standing:
             return Verdict.CONVERGED
         if self.relaxed:
             return Verdict.RELAXED
-        return Verdict.DEAD_UNITS if self.dead else Verdict.NOT_CONVERGED
+        if self.dead:
+            return Verdict.DEAD_UNITS
+        return Verdict.NOT_CONVERGED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +262,9 @@ class Ranking:
             return Verdict.NOT_RANKED
         if len(self.models) == 1:
             return Verdict.ONE_MODEL
-        return Verdict.NOT_DECIDED if self.level else Verdict.LOWEST_ERROR
+        if self.level:
+            return Verdict.NOT_DECIDED
+        return Verdict.LOWEST_ERROR
 
 
 def conclude(facts: Standing | Ranking) -> Conclusion:
@@ -273,51 +277,57 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
 (42 % of the maximum margin).
     To continue training: train it
     """
+    words = WORDS["verdicts"][facts.verdict.value]
+    found = words["found"]
     if isinstance(facts, Standing):
         values = _values_of_standing(facts)
+        if facts.gates_moved:
+            found = words.get("found_with_learned_gates", found)
         comparing = [WORDS["pair"]["agreement"]]
         if facts.agreement is None:
             comparing = [WORDS["pair"]["errors"]]
     else:
         values = _values_of_ranking(facts)
         comparing = [_baseline(facts), WORDS["ranking"]["certified"]]
-    words = WORDS["verdicts"][facts.verdict.value]
-    found = words["found"]
-    if isinstance(facts, Standing) and facts.gates_moved:
-        found = words.get("found_with_learned_gates", found)
-    lines = [found, words.get("why", ""), *comparing, words.get("do", "")]
-    known = [Message(line, values) for line in lines if line and _is_known(line, values)]
-    return Conclusion(facts.verdict, tuple(known[:3]))
+
+    # What was found, why it matters, the models side by side, what to do: the first three that
+    # apply, and of which everything is known.
+    lines = []
+    for template in (found, words.get("why", ""), *comparing, words.get("do", "")):
+        if template and _is_known(template, values):
+            lines.append(Message(template, values))
+    return Conclusion(facts.verdict, tuple(lines[:3]))
 
 
 def _is_known(template: str, values: Mapping[str, str]) -> bool:
     """Whether everything that a sentence states is known."""
-    return all(values[name] for _, name, _, _ in Formatter().parse(template) if name)
+    return all(values.get(name) for _, name, _, _ in Formatter().parse(template) if name)
 
 
 def _values_of_standing(facts: Standing) -> dict[str, str]:
-    """Write the facts as text; empty where they are not known."""
+    """Write the facts as text; those that are not known are left out, or empty."""
     values = {
         "network": facts.network,
         "svm": facts.svm or "",
         "C": facts.soft,
         "geometry": facts.geometry,
-        "samples": WORDS["samples"][_samples(facts.held_out)],
+        "samples": _samples(facts.held_out),
         "command": facts.train_on,
-        "train_wrong": "some" if facts.train_wrong is None else str(facts.train_wrong),
+        "train_wrong": "some",
         "dead": ", ".join(map(str, facts.dead[:MOST_NAMED])),
         "close": percent(CLOSE, space=" "),
     }
+    if facts.train_wrong is not None:
+        values["train_wrong"] = str(facts.train_wrong)
     if len(facts.dead) > MOST_NAMED:
         values["dead"] += f", ... ({len(facts.dead)} in all)"
-    values |= dict.fromkeys(("excess", "margin_share", "count", "error"), "")
     if math.isfinite(facts.excess):
         values["excess"] = percent(facts.excess, space=" ")
+        # The margin of the network over the maximum margin: 1 / norm over 1 / minimum.
         values["margin_share"] = percent(1.0 / (1.0 + facts.excess), space=" ")
     if facts.wrong is not None:
         values["count"] = str(facts.wrong)
         values["error"] = percent(facts.wrong.share, space=" ")
-    values |= dict.fromkeys(("agreed", "agreement", "agreement_interval", "chance_agreement"), "")
     if facts.agreement is not None:
         values["agreed"] = str(facts.agreement)
         values["agreement"] = percent(facts.agreement.share, space=" ")
@@ -328,21 +338,21 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
 
 
 def _values_of_ranking(facts: Ranking) -> dict[str, str]:
-    """Write the facts as text; empty where they are not known."""
+    """Write the facts as text; those that are not known are left out, or empty."""
     values = {
         "models": ", ".join(facts.models),
         "best": facts.best,
         "count": str(facts.count),
         "error": percent(facts.count.share, space=" "),
         "interval": percent_range(*facts.count.interval, space=" "),
-        "samples": WORDS["samples"][_samples(facts.held_out)],
+        "samples": _samples(facts.held_out),
         "level": ", ".join(facts.level),
         "hard": ", ".join(facts.hard),
         "fallback": ", ".join(facts.fallback),
         "majority": facts.majority,
-        "majority_error": "",
-        "gap": number(facts.gap, 1) if math.isfinite(facts.gap) else "",
     }
+    if math.isfinite(facts.gap):
+        values["gap"] = number(facts.gap, 1)
     if facts.beside_majority is not None:
         beside = facts.beside_majority
         share = Count(beside.both + beside.only_second, beside.total).share
@@ -352,16 +362,23 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
 
 def _baseline(facts: Ranking) -> str:
     """Return the sentence on the most frequent class; empty where that is not known."""
-    words, beside = WORDS["ranking"], facts.beside_majority
+    beside = facts.beside_majority
     if beside is None:
         return ""
     if beside.difference >= 0:
-        return str(words["majority_not_worse"])
-    return str(words["majority_worse"] if beside.decided else words["majority_not_decided"])
+        words = "majority_not_worse"
+    elif beside.decided:
+        words = "majority_worse"
+    else:
+        words = "majority_not_decided"
+    return str(WORDS["ranking"][words])
 
 
 def _samples(held_out: bool | None) -> str:
-    """Return the key of what the test samples are called."""
+    """Return what the samples are called on which errors are counted."""
+    words = "training"
     if held_out is None:
-        return "unknown"
-    return "test" if held_out else "training"
+        words = "unknown"
+    elif held_out:
+        words = "test"
+    return str(WORDS["samples"][words])

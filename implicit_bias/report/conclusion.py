@@ -33,9 +33,13 @@ def linked(message: Message, defined: Container[str]) -> Markup:
 
 
 def as_code(command: str) -> Markup:
-    """Write what is to be typed; a line does not end within the name of an option."""
+    """Write what is to be typed, if anything; a line does not end within the name of an option."""
+    if not command:
+        return Markup()
     words = []
     for word in command.split(" "):
-        shown = Markup("<span>{}</span>") if word.startswith("-") else Markup("{}")
-        words.append(shown.format(word))
+        if word.startswith("-"):
+            words.append(Markup("<span>{}</span>").format(word))
+        else:
+            words.append(escape(word))
     return Markup("<code>{}</code>").format(Markup(" ").join(words))

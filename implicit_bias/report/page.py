@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.base.packaged import text_of
@@ -38,7 +38,7 @@ from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
 from implicit_bias.report.conclusion import as_code, linked
-from implicit_bias.report.figures.base import Section, Subject
+from implicit_bias.report.figures.base import Section
 from implicit_bias.report.figures.limit import limit_plots
 from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.style import style
@@ -48,19 +48,14 @@ from implicit_bias.training.limit import LimitResult
 
 # What a report writes into its folder.
 TABLES = ("models", "pairs", "predictions", "history")
-TABLE_KINDS = ("csv", "parquet")
 WRITTEN = (
     "report.html",
     "figures",
-    *(f"{table}.{kind}" for table in TABLES for kind in TABLE_KINDS),
+    *(f"{table}.csv" for table in TABLES),
+    *(f"{table}.parquet" for table in TABLES),
 )
 # By what the page of a report is recognised.
 GENERATOR = '<meta name="generator" content="implicit_bias">'
-# No image states when it was made: the same numbers give the same bytes.
-METADATA: dict[str, dict[str, None]] = {
-    "png": {"Software": None},
-    "svg": {"Date": None, "Creator": None},
-}
 
 
 def write_report(
@@ -114,10 +109,12 @@ def write_report(
     _write_tables(folder, comparison, evaluation)
 
     # Without training samples the test samples show what the models do.
-    described = evaluation if train is None else train
+    described = train
+    if described is None:
+        described = evaluation
     earlier = set((folder / "figures").glob("*.[ps][nv]g"))
     with style():
-        drawn = sections(Subject(comparison, described))
+        drawn = sections(comparison, described)
         sources, pictures = _write_figures(folder / "figures", drawn)
 
     if title is None:
@@ -137,7 +134,7 @@ def write_report(
         title=title,
         meanings=meanings or programs_in_words(comparison),
         made=f"{datetime.now(UTC):%Y-%m-%d}",
-        command=as_code(command) if command else "",
+        command=as_code(command),
         conclusions=comparison.conclusions(train_on),
         facts=data_facts(train, evaluation, facts or {}),
         linked=partial(linked, defined=defined),
@@ -151,6 +148,7 @@ def write_report(
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     write_text(folder / "report.html", page)
+    # Only now: a page that could not be written leaves the earlier one whole.
     for picture in earlier - pictures:
         picture.unlink()
     return folder / "report.html"
@@ -176,13 +174,14 @@ def report_on(
                 "overwrite: name another folder"
             )
 
-    of = comparison.of
-    train = None if of.train is None else _as_dataset(comparison, data_name, *of.train)
-    test = _as_dataset(comparison, data_name, of.X, of.y)
+    train = None
+    if comparison.train is not None:
+        train = _as_dataset(comparison, data_name, *comparison.train)
+    test = _as_dataset(comparison, data_name, comparison.X, comparison.y)
     return write_report(folder, comparison, train=train, evaluation=test, title=title)
 
 
-def _as_dataset(comparison: Comparison, name: str, X: ArrayLike, y: ArrayLike) -> Dataset:
+def _as_dataset(comparison: Comparison, name: str, X: ArrayLike, y: NDArray[Any]) -> Dataset:
     """Return samples of a comparison with the labels that a `Dataset` has."""
     try:
         inputs = as_finite(dense(X), "X", 2)
@@ -192,9 +191,9 @@ def _as_dataset(comparison: Comparison, name: str, X: ArrayLike, y: ArrayLike) -
     classes = comparison.classes
     names = tuple(map(label_text, classes.tolist()))
     if comparison.many_classes:
-        labels = np.searchsorted(classes, np.asarray(y))
+        labels = np.searchsorted(classes, y)
     else:
-        labels = np.where(np.asarray(y) == classes[-1], 1.0, -1.0)
+        labels = np.where(y == classes[-1], 1.0, -1.0)
         names = (names[0], names[-1])  # one class alone has one name
     return Dataset(name, inputs, labels, names, has_constant=has_constant)
 
@@ -255,8 +254,11 @@ def _write_figures(folder: Path, drawn: Sequence[Section]) -> tuple[dict[str, st
 def _write_figure(file: Path, figure: Figure) -> bytes:
     """Write a figure in the format of the file's name, and return what was written."""
     image = BytesIO()
-    kind = file.suffix[1:]
-    figure.savefig(image, format=kind, metadata=METADATA[kind])
+    # No image states when it was made: the same numbers give the same bytes.
+    if file.suffix == ".png":
+        figure.savefig(image, format="png", metadata={"Software": None})
+    else:
+        figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     figure.set_layout_engine("none")  # the first drawing has made the layout
     write_atomically(file, methodcaller("write_bytes", image.getvalue()))
     return image.getvalue()
@@ -272,9 +274,9 @@ def _write_tables(folder: Path, comparison: Comparison, test: Dataset) -> None:
     }
     write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})
     for name, frame in frames.items():
-        for kind in TABLE_KINDS:
-            if frame.empty:
-                (folder / f"{name}.{kind}").unlink(missing_ok=True)
+        if frame.empty:
+            (folder / f"{name}.csv").unlink(missing_ok=True)
+            (folder / f"{name}.parquet").unlink(missing_ok=True)
 
 
 def _predictions(comparison: Comparison, test: Dataset) -> pd.DataFrame:
@@ -286,5 +288,8 @@ def _predictions(comparison: Comparison, test: Dataset) -> pd.DataFrame:
         frame[column] = frame[column].map(name_of)
     carried: dict[str, Any] = {}
     for name, values in (test.carried or {"row": frame.index.to_numpy()}).items():
-        carried[f"{name} (file)" if name in frame else name] = values
+        heading = name
+        if name in frame:  # a model or a class is called so
+            heading = f"{name} (file)"
+        carried[heading] = values
     return pd.concat([pd.DataFrame(carried, index=frame.index), frame], axis=1)

@@ -77,7 +77,9 @@ def logarithmic(ax: Axes, *, x: bool = True) -> None:
     if x:
         ax.set_xscale("log")
     ax.grid(True)
-    axes: list[Axis] = [ax.xaxis, ax.yaxis] if x else [ax.yaxis]
+    axes: list[Axis] = [ax.yaxis]
+    if x:
+        axes.append(ax.xaxis)
     for axis in axes:
         low, high = sorted(axis.get_view_interval())
         if high < 10 * low:  # too near for round numbers of the decades

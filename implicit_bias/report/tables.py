@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from implicit_bias.base.counts import Count
@@ -27,7 +26,7 @@ class Column:
     key : str
         Where its values are in the frame.
     kind : str
-        How its values are written, one of `WRITERS`; "words" are no numbers.
+        How its values are written, see `written`; "words" are no numbers.
     meaning : str
         What its values are.
     heading : str
@@ -46,13 +45,16 @@ class Column:
 
     def cell(self, value: Any) -> Cell:
         """Write a value of this column."""
-        text = WRITERS[self.kind](value)
+        if pd.isna(value):
+            return Cell(UNKNOWN)
+        text = written(self.kind, value)
         if self.numeric:
             text = minus(text)
-        sorted_by = value.count if isinstance(value, Count) else value
-        if not isinstance(sorted_by, int | float) or math.isnan(sorted_by):
-            return Cell(text)
-        return Cell(text, float(sorted_by))
+        if isinstance(value, Count):
+            return Cell(text, float(value.count))
+        if isinstance(value, int | float):
+            return Cell(text, float(value))
+        return Cell(text)
 
 
 @dataclass(frozen=True)
@@ -77,46 +79,40 @@ class Table:
 # --- how values are written ----------------------------------------------------------------------
 
 
-def _bound(value: float) -> str:
-    """Write a lower bound; an infinite one proves that nothing separates the samples."""
-    if value == math.inf:
-        return f"{INFINITE} (not separable)"
-    return UNKNOWN if value == 0 else number(value)
+def written(kind: str, value: Any) -> str:
+    """Write a value of a column of this kind, which words.toml names.
 
-
-def _gap(value: float) -> str:
-    return number(value, 1) if math.isfinite(value) else UNKNOWN
-
-
-def _whole(value: float) -> str:
-    return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
-
-
-def _counted(value: Any) -> str:
-    return str(value) if isinstance(value, Count) else UNKNOWN
-
-
-def _points(value: float) -> str:
-    """Write a difference of fractions with its sign."""
-    sign = "+" if value > 0 else ""
-    return sign + percent(value)
-
-
-def _text(value: Any) -> str:
-    return UNKNOWN if pd.isna(value) else str(value)
-
-
-WRITERS: dict[str, Callable[[Any], str]] = {
-    "words": _text,
-    "interval": _text,
-    "share": percent,
-    "points": _points,
-    "number": number,
-    "bound": _bound,
-    "gap": _gap,
-    "count": _whole,
-    "counted": _counted,
-}
+    Examples
+    --------
+    >>> written("number", 2.01512), written("bound", math.inf)
+    ('2.015', '∞ (not separable)')
+    """
+    match kind:
+        case "words" | "interval" | "counted":
+            text = str(value)
+        case "share":
+            text = percent(value)
+        case "points":  # a difference of fractions, with its sign
+            text = percent(value)
+            if value > 0:
+                text = f"+{text}"
+        case "number":
+            text = number(value)
+        case "bound":  # a lower bound: an infinite one proves that nothing separates the samples
+            text = number(value)
+            if value == math.inf:
+                text = f"{INFINITE} (not separable)"
+            elif value == 0:
+                text = UNKNOWN
+        case "gap":  # an infinite one says that there is one bound only
+            text = UNKNOWN
+            if math.isfinite(value):
+                text = number(value, 1)
+        case "count":
+            text = f"{value:,.0f}"
+        case _:
+            raise ValueError(f"no column is of the kind {kind!r}")
+    return text
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -129,7 +125,9 @@ def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     ]
     differences = pd.DataFrame(_differences(comparison))
     if not differences.empty:
-        short = [WORDS["notes"]["not_decided"]] if differences["left_open"].any() else []
+        short = []
+        if differences["left_open"].any():
+            short.append(WORDS["notes"]["not_decided"])
         found += [
             _table("Pairs of models", comparison.pair_frame()),
             _table("Differences of errors", differences, [WORDS["notes"]["paired"]], short),
@@ -202,8 +200,10 @@ def _differences(comparison: Comparison) -> list[dict[str, Any]]:
             decided = "not ranked"
         elif not difference.decided:
             decided = "not decided"
+        elif difference.difference > 0:
+            decided = pair.second
         else:
-            decided = pair.second if difference.difference > 0 else pair.first
+            decided = pair.first
         row = {
             "first": pair.first,
             "second": pair.second,
@@ -220,17 +220,16 @@ def _differences(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> list[dict[str, Any]]:
-    labels = np.asarray(comparison.of.y)
+    """Return a row per model and class of the test samples."""
     rows = []
     for model in comparison.predicting:
         for label, name in zip(comparison.classes, names, strict=True):
-            wrong = model.wrong[labels == label]
-            if len(wrong):
-                count = Count(int(wrong.sum()), len(wrong))
-                recall = 1 - count.share
-                rows.append(
-                    {"model": model.name, "class": name, "class_wrong": count, "recall": recall}
-                )
+            wrong = model.wrong[comparison.y == label]
+            if len(wrong) == 0:
+                continue
+            count = Count(int(wrong.sum()), len(wrong))
+            row = {"model": model.name, "class": name, "class_wrong": count}
+            rows.append({**row, "recall": 1 - count.share})
     return rows
 
 

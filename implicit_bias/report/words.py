@@ -7,6 +7,7 @@ import numpy as np
 
 from implicit_bias.base.version import VERSION
 from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import FittedMargin
@@ -22,8 +23,14 @@ def names_of(models: Iterable[ModelResult]) -> str:
 def trained(model: ModelResult) -> str:
     """Say how long a network was trained, and whether it was interrupted."""
     if model.interrupted:
-        return f"interrupted after {model.steps:,} of {model.planned_steps:,} steps"
-    return f"trained, {model.steps:,} steps" if model.steps else "trained"
+        words = "interrupted"
+    elif model.steps:
+        words = "finished"
+    else:
+        words = "unknown"
+    return str(
+        WORDS["training"][words].format(steps=model.steps, planned_steps=model.planned_steps)
+    )
 
 
 def programs_in_words(comparison: Comparison) -> dict[str, str]:
@@ -47,14 +54,19 @@ def programs_in_words(comparison: Comparison) -> dict[str, str]:
 def _program_in_words(fitted: FittedMargin) -> str:
     """Name the norm, the gates and C of the program that a model solves, or should."""
     model = fitted.architecture
+    groups = model.groups
+    if groups is None:
+        groups = model.gating.groups
+    norm = "l2"
     if model.norm is not None:
         norm = name_of(model.norm)
-    else:
-        groups = model.gating.groups if model.groups is None else model.groups
-        norm = "l2 over groups" if groups.any() else "l2"
+    elif groups.any():  # gates are in groups 0, 1, ...: more than one group
+        norm = "l2 over groups"
     # The class `HyperplaneContexts` becomes "hyperplane contexts".
     gates = re.sub("(?<=[a-z])(?=[A-Z])", " ", type(model.gating).__name__).lower()
-    margin = "hard margin" if np.isinf(fitted.C).all() else f"C = {C_in_words(fitted.C)}"
+    margin = "hard margin"
+    if np.isfinite(fitted.C).any():
+        margin = f"C = {C_in_words(fitted.C)}"
     return f"{norm}, {gates}, {margin}"
 
 
@@ -63,7 +75,9 @@ def _program_in_words(fitted: FittedMargin) -> str:
 
 def signed(label: float) -> str:
     """Write a class as +1 or −1."""
-    return "+1" if label > 0 else "−1"
+    if label > 0:
+        return "+1"
+    return "−1"
 
 
 def class_names(comparison: Comparison, data: Dataset) -> tuple[str, ...]:
@@ -84,23 +98,25 @@ def has_class_names(data: Dataset) -> bool:
 def class_note(data: Dataset) -> str:
     """Say what the classes of pictures are called."""
     if data.classes is not None:
-        return "The class of each is above it."
+        return str(WORDS["classes"]["many"])
     if not has_class_names(data):
         return ""
     negative, positive = data.class_names
-    return f"+1 is {positive}, −1 is {negative}."
+    return str(WORDS["classes"]["named_two"].format(positive=positive, negative=negative))
 
 
 def margin_words(data: Dataset) -> str:
     """Say what the margin of a sample is."""
     if data.classes is None:
-        return "y f(x)"
-    return "The smallest f_y(x) − f_k(x), y the sample’s class and k any other,"
+        return str(WORDS["margin"]["two_classes"])
+    return str(WORDS["margin"]["many_classes"])
 
 
 def data_facts(train: Dataset | None, test: Dataset, given: Mapping[str, str]) -> dict[str, str]:
     """State what a page says of its data, and what else it is given to state."""
-    described = test if train is None else train
+    described = test
+    if train is not None:
+        described = train
     facts = {"data set": described.name}
     if train is not None:
         facts["training samples"] = f"{len(train):,}"

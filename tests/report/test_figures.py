@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from implicit_bias.datasets import make_toy
 from implicit_bias.networks import Network
-from implicit_bias.report.figures.base import Subject
+from implicit_bias.report.figures.base import looks
 from implicit_bias.report.figures.limit import decay_exponent, limit_plots
 from implicit_bias.report.figures.training import training_plots
 from implicit_bias.report.style import logarithmic, panel, style
@@ -32,7 +31,7 @@ def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
 def test_the_excess_is_drawn_of_the_points_that_separate(plane: Report) -> None:
     network = plane.comparison.model("GD-GLN")
     with style():
-        (plot,) = training_plots(Subject(plane.comparison, make_toy("xor", 160)))
+        (plot,) = training_plots(plane.comparison, looks(plane.comparison))
         plot.figure.draw_without_rendering()  # a layout that collapses warns
     (line,) = plot.figure.axes[0].get_lines()
     expected = [
@@ -54,7 +53,7 @@ def test_an_excess_that_no_logarithm_has_ends_within_its_picture(
     changed = replace(network, history=(*history, replace(last, norm=norm)))
     comparison = replace(plane.comparison, models=(changed, *others))
     with style():
-        (plot,) = training_plots(Subject(comparison, make_toy("xor", 160)))
+        (plot,) = training_plots(comparison, looks(comparison))
         plot.figure.draw_without_rendering()
     assert float(plot.figure.axes[0].texts[0].get_position()[1]) == 0.0
 

@@ -11,28 +11,37 @@ from numpy.typing import NDArray
 from implicit_bias.base.validation import Array
 from implicit_bias.base.wording import percent
 from implicit_bias.diagnosis.result import Diagnosis
-from implicit_bias.report.figures.support import IMAGES_A_ROW, image_grid
+from implicit_bias.report.figures.support import image_grid
 from implicit_bias.report.style import BLUE, GREY, HEIGHT, VERMILION, WIDTH, logarithmic, style
 
-# Pairs that are drawn, those of the smallest margins.
-MOST_PAIRS = 5000
-# Layers that are drawn, those of the largest gaps.
-MOST_LAYERS = 8
-# Samples that are named, those of the largest multipliers.
-MOST_NAMED = 5
 
+def draw_diagnosis(
+    diagnosis: Diagnosis, *, most_pairs: int = 5000, most_layers: int = 8, most_named: int = 5
+) -> Figure:
+    """Draw margins with their multipliers, KKT gaps by norm, and KKT gaps by layer.
 
-def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
-    """Draw margins with their multipliers, KKT gaps by norm, and KKT gaps by layer."""
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        What is drawn.
+    most_pairs : int
+        Pairs of a sample and a rival class that are drawn at most, those of the smallest margins.
+    most_layers : int
+        Layers that are drawn at most, those of the largest gaps.
+    most_named : int
+        Samples that are named at most, those of the largest multipliers.
+    """
     bounded = [layer for layer in diagnosis.layers if not math.isnan(layer.gap)]
-    panels = 3 if bounded else 2
+    panels = 2
+    if bounded:  # where no layer is linear by itself there is no gap by layer
+        panels = 3
     with style():
         figure = Figure(figsize=(panels * WIDTH, HEIGHT), layout="constrained")
         margins, gaps, *others = figure.subplots(1, panels)
 
         # Margins and multipliers of the pairs that are nearest to the margin.
         finite = np.isfinite(diagnosis.margins)
-        order = np.argsort(diagnosis.margins[finite])[:MOST_PAIRS]
+        order = np.argsort(diagnosis.margins[finite])[:most_pairs]
         q = diagnosis.margins[finite][order]
         weights = diagnosis.multipliers[finite]
         share = weights[order] / (weights.max() or 1.0)
@@ -40,7 +49,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
         margins.scatter(q[~active], share[~active], s=9, color=GREY, label="multiplier 0")
         margins.scatter(q[active], share[active], s=16, marker="^", color=BLUE, label="positive")
         logarithmic(margins)
-        largest = ", ".join(str(n) for n, _, _ in diagnosis.largest_shares(MOST_NAMED))
+        largest = ", ".join(str(n) for n, _, _ in diagnosis.largest_shares(most_named))
         margins.set(yscale="linear", title="Margins and multipliers")
         margins.set_xlabel(f"margin / smallest margin\nlargest multipliers: samples {largest}")
         margins.set_ylabel("multiplier / largest")
@@ -48,13 +57,15 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
 
         # The norm of the diagnosis comes last, which is on top.
         names = sorted(diagnosis.gaps, key=lambda name: name == diagnosis.norm)
-        colours = [VERMILION if name == diagnosis.norm else GREY for name in names]
-        gaps.barh(names, [diagnosis.gaps[name] for name in names], color=colours)
+        bars = gaps.barh(names, [diagnosis.gaps[name] for name in names], color=GREY)
+        for name, bar in zip(names, bars, strict=True):
+            if name == diagnosis.norm:
+                bar.set_color(VERMILION)
         gaps.set(title="KKT gap by norm")
         gaps.set_xlabel("KKT gap (grey: upper bound)\nacross norms only 0 compares")
 
-        shown = sorted(bounded, key=lambda layer: layer.gap)[-MOST_LAYERS:]
-        for ax in others:  # one, or none where no layer is linear alone
+        shown = sorted(bounded, key=lambda layer: layer.gap)[-most_layers:]
+        for ax in others:  # one or none
             ax.barh([layer.name for layer in shown], [layer.gap for layer in shown], color=BLUE)
             ax.set(title="KKT gap by layer", xlabel="KKT gap of the layer alone")
         for ax in (gaps, *others):
@@ -71,7 +82,7 @@ def draw_support(diagnosis: Diagnosis, images: NDArray[np.generic], count: int) 
         title = f"{n}: {percent(share, space=' ')}\n{words}".rstrip()
         tiles.append((title, pictures[n]))
     with style():
-        return image_grid("largest multipliers", tiles, IMAGES_A_ROW, "gray", (0.0, 1.0))
+        return image_grid("largest multipliers", tiles, colours="gray", limits=(0.0, 1.0))
 
 
 def _as_pictures(images: NDArray[np.generic], diagnosis: Diagnosis) -> Array:

@@ -1,132 +1,139 @@
 """Errors with their intervals, disagreements beside the level of chance, and excesses of norms."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from implicit_bias.base.wording import percent
-from implicit_bias.comparison import Comparison
-from implicit_bias.report.figures.base import Plot, Subject, look, short_label
-from implicit_bias.report.style import BLACK, GREY, HEIGHT, PURPLE, WIDTH, legend, panel, style
+from implicit_bias.comparison import Comparison, ModelResult, PairResult
+from implicit_bias.report.figures.base import Plot, looks, short_label, with_words
+from implicit_bias.report.style import (
+    BLACK,
+    GREY,
+    HEIGHT,
+    PURPLE,
+    WIDTH,
+    Look,
+    legend,
+    panel,
+    style,
+)
 
 
-def error_plots(subject: Subject) -> Iterator[Plot]:
-    """Errors of the models, and disagreements of the pairs."""
-    comparison = subject.comparison
+def error_plots(comparison: Comparison, drawn_as: Mapping[str, Look]) -> Iterator[Plot]:
+    """Draw the errors of the models, and the disagreements of the pairs."""
     figure, ax = panel(height=1.3 + 0.55 * len(comparison.models))
-    _draw_errors(ax, comparison)
+    draw_errors(ax, comparison.models, drawn_as)
     legend(figure)
     errors = []
     for model in comparison.models:
         error = "unknown"
         if model.has_predictor:
-            error = f"{percent(model.error)} ({model.count.count} of {model.count.total})"
+            error = f"{percent(model.error)} ({model.count})"
         errors.append(f"{model.name} {error}")
-    yield Plot(
-        "errors",
-        figure,
-        f"Error of each model on {comparison.n_samples} test samples: {'; '.join(errors)}",
-        "Errors on the test samples (filled, with the 95 % interval) and on the training samples "
-        "(hollow). Where intervals overlap widely, the table of differences says whether the same "
-        "samples tell two models apart.",
-    )
-    if any(np.isfinite(pair.disagreement) for pair in comparison.pairs):
-        pairs = []
-        for pair in comparison.pairs:
-            found = percent(pair.disagreement)
-            chance = percent(pair.by_chance)
-            pairs.append(f"{pair.first} and {pair.second} {found}, by chance {chance}")
-        yield Plot(
-            "disagreement",
-            _disagreements(comparison),
-            f"Disagreement of each pair of models: {'; '.join(pairs)}",
-            "Disagreement (filled) beside that of independent models with the same error rates "
-            "(hollow). Where it is far lower, the models make the same mistakes.",
-        )
+    n_samples = comparison.n_samples
+    yield with_words("errors", figure, "errors", n_samples=n_samples, errors="; ".join(errors))
+
+    pairs = []
+    for pair in comparison.pairs:
+        found = percent(pair.disagreement)
+        by_chance = percent(pair.by_chance)
+        pairs.append(f"{pair.first} and {pair.second} {found}, by chance {by_chance}")
+    if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
+        figure = draw_disagreements(comparison.pairs)
+        yield with_words("disagreement", figure, "disagreement", pairs="; ".join(pairs))
 
 
 def overview(comparison: Comparison) -> Figure:
     """Draw a comparison; see `Comparison.plot`."""
-    known = [m for m in comparison.models if m.margin and math.isfinite(m.margin.excess)]
-    n_panels = 2 if known else 1
+    drawn_as = looks(comparison)
+    excess_of = {}
+    for model in comparison.models:
+        if model.margin is not None and math.isfinite(model.margin.excess):
+            excess_of[model.name] = model.margin.excess
+    n_panels = 1
+    if excess_of:
+        n_panels = 2
     with style():
         height = min(HEIGHT, 1.1 + 0.45 * len(comparison.models))
         figure = Figure(figsize=(n_panels * WIDTH, height), layout="constrained")
         panels = figure.subplots(1, n_panels, squeeze=False)[0]
-        _draw_errors(panels[0], comparison)
-        for ax in panels[1:]:
-            for row, model in enumerate(known):
-                excess = model.known_margin.excess
-                drawn = look(comparison, model.name)
-                ax.plot(100 * excess, row, drawn.marker, color=drawn.colour)
-                _write_at(ax, row, excess, percent(excess))
-            _name_rows(ax, [model.name for model in known])
-            label = "norm above the certified minimum, %"
-            _percent_axis(ax, label, room=1.35, most=math.inf)
+        draw_errors(panels[0], comparison.models, drawn_as)
+        if excess_of:
+            draw_excesses(panels[1], excess_of, drawn_as)
     return figure
 
 
-def _draw_errors(ax: Axes, comparison: Comparison) -> None:
+def draw_errors(ax: Axes, models: Sequence[ModelResult], drawn_as: Mapping[str, Look]) -> None:
     """Draw the error of each model with its interval, and its training error."""
     # One entry each in the legend, whatever the colours of the models.
     ax.plot([], [], "o", color=GREY, label="test samples")
-    if any(model.train_wrong for model in comparison.models):
-        ax.plot([], [], "o", color=GREY, mfc="none", label="training samples")
-    for row, model in enumerate(comparison.models):
+    if any(model.train_wrong is not None for model in models):
+        ax.plot([], [], "o", color=GREY, markerfacecolor="none", label="training samples")
+    for row, model in enumerate(models):
         if not model.has_predictor:
             _write_at(ax, row, 0.0, "no predictor: not separable")
             continue
-        drawn = look(comparison, model.name)
+        look = drawn_as[model.name]
         low, high = model.count.interval
-        ax.plot(
-            [100 * low, 100 * high],
-            [row, row],
-            color=drawn.colour,
-            linewidth=1.6,
-            solid_capstyle="butt",
-        )
-        ax.plot(100 * model.error, row, drawn.marker, color=drawn.colour, ms=7)
+        (interval,) = ax.plot([100 * low, 100 * high], [row, row], color=look.colour)
+        interval.set(linewidth=1.6, solid_capstyle="butt")
+        # A mark at 0 is whole: it is not cut off at the edge of the axes.
+        (mark,) = ax.plot(100 * model.error, row, look.marker, color=look.colour)
+        mark.set(markersize=7, clip_on=False)
         _write_at(ax, row - 0.25, model.error, percent(model.error))
         if model.train_wrong is not None:
-            (mark,) = ax.plot(100 * model.train_error, row + 0.25, drawn.marker, color=drawn.colour)
-            mark.set(markerfacecolor="none", markersize=6, clip_on=False)
-            _write_at(ax, row + 0.25, model.train_error, percent(model.train_error), faint=True)
-    _name_rows(ax, [short_label(model.name) for model in comparison.models])
+            error = model.train_error
+            (mark,) = ax.plot(100 * error, row + 0.25, look.marker, color=look.colour)
+            mark.set(markersize=6, markerfacecolor="none", clip_on=False)
+            _write_at(ax, row + 0.25, error, percent(error), colour=GREY)
+    _name_rows(ax, [short_label(model.name) for model in models])
     _percent_axis(ax, "error, % of the samples")
 
 
-def _disagreements(comparison: Comparison) -> Figure:
-    pairs = comparison.pairs
+def draw_excesses(ax: Axes, excess_of: Mapping[str, float], drawn_as: Mapping[str, Look]) -> None:
+    """Draw how far the norm of each model at unit margin is above the certified minimum."""
+    for row, (name, excess) in enumerate(excess_of.items()):
+        look = drawn_as[name]
+        ax.plot(100 * excess, row, look.marker, color=look.colour, clip_on=False)
+        _write_at(ax, row, excess, percent(excess))
+    _name_rows(ax, [short_label(name) for name in excess_of])
+    _percent_axis(ax, "norm above the certified minimum, %", room=1.35, most=math.inf)
+
+
+def draw_disagreements(pairs: Sequence[PairResult]) -> Figure:
+    """Draw the disagreement of each pair beside that of independent models of its errors."""
     names = [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs]
     lines = 1 + max(name.count("\n") for name in names)
     figure, ax = panel(height=1.3 + 0.17 * lines * len(pairs))
     for row, pair in enumerate(pairs):
-        if np.isnan(pair.disagreement):
+        if math.isnan(pair.disagreement):
             _write_at(ax, row, 0.0, "not separable")
             continue
         ends = [100 * pair.disagreement, 100 * pair.by_chance]
         ax.plot(ends, [row, row], color=GREY, linewidth=1.2)
         _write_at(ax, row - 0.25, pair.disagreement, percent(pair.disagreement))
-        _write_at(ax, row + 0.25, pair.by_chance, percent(pair.by_chance), faint=True)
+        _write_at(ax, row + 0.25, pair.by_chance, percent(pair.by_chance), colour=GREY)
     rows = range(len(pairs))
     found = [100 * pair.disagreement for pair in pairs]
-    chance = [100 * pair.by_chance for pair in pairs]
-    ax.plot(found, rows, "o", color=PURPLE, ms=7, label="found", clip_on=False)
-    ax.plot(chance, rows, "D", color=BLACK, mfc="none", label="expected by chance", clip_on=False)
+    by_chance = [100 * pair.by_chance for pair in pairs]
+    (marks,) = ax.plot(found, rows, "o", color=PURPLE, label="found")
+    marks.set(markersize=7, clip_on=False)
+    (marks,) = ax.plot(by_chance, rows, "D", color=BLACK, label="expected by chance")
+    marks.set(markerfacecolor="none", clip_on=False)
     _name_rows(ax, names)
     _percent_axis(ax, "disagreement, % of the samples")
     legend(figure)
     return figure
 
 
-def _write_at(ax: Axes, row: float, share: float, text: str, *, faint: bool = False) -> None:
+def _write_at(ax: Axes, row: float, share: float, text: str, *, colour: str = BLACK) -> None:
     """Write a text right of the mark of a fraction."""
     words = ax.annotate(text, (100 * share, row), (7, 0), textcoords="offset points")
-    words.set(va="center", fontsize=8.5, color=GREY if faint else BLACK)
+    words.set(va="center", fontsize=8.5, color=colour)
 
 
 def _name_rows(ax: Axes, names: Sequence[str]) -> None:

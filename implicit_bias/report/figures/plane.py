@@ -1,38 +1,30 @@
-"""What models predict in the plane of two inputs.
+"""Decision regions of the models, for inputs in the plane.
 
 Source: Lippl, Abbott, Chung (2022), figure 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import Array
+from implicit_bias.comparison import Comparison
+from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report import style
-from implicit_bias.report.figures.base import Plot, Subject, short_label
-from implicit_bias.report.words import has_class_names, signed
-
-# The classes have colours of their own, as in the pictures of weights: no model has them.
-NEGATIVE = "#5e3c99"
-POSITIVE = "#b35806"
-# Fraction of a class's colour in its region; the rest is white.
-TINT = 0.25
-# Points along each axis at which the predictions are computed.
-GRID = 240
-# Above this many samples a figure draws them as pixels, not as shapes.
-MAX_SHAPES = 2000
+from implicit_bias.report.figures.base import Plot, short_label, with_words
+from implicit_bias.report.figures.support import support_vectors
+from implicit_bias.report.words import class_names, has_class_names, signed
 
 
-def plane_plots(subject: Subject) -> Iterator[Plot]:
-    """Draw the decision regions of each model, for inputs in the plane."""
-    train = subject.train
+def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) -> Iterator[Plot]:
+    """Draw the decision regions of each model, by its predictions on an n_grid x n_grid grid."""
     if train.n_features - train.has_constant != 2 or train.image_shape is not None:
         return
     low = train.X[:, :2].min(axis=0)
@@ -42,31 +34,45 @@ def plane_plots(subject: Subject) -> Iterator[Plot]:
 
     # A grid over the samples, with some room around them; y is the slow axis.
     room = 0.08 * np.maximum(high - low, 1e-9)
-    x, y = np.linspace(low - room, high + room, GRID).T
+    x, y = np.linspace(low - room, high + room, n_grid).T
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     if train.has_constant:
         points = np.column_stack([points, np.ones(len(points))])
-    for i, model in enumerate(subject.comparison.models, 1):
-        if model.has_predictor:
-            classes = subject.predicted(model.name, points).reshape(GRID, GRID)
-            yield Plot(
-                f"regions-{i}",
-                _decision_regions(subject, model.name, x, y, classes),
-                f"Regions of the plane that {model.name} gives to each class, with the training "
-                "samples",
-                f"{model.name}: the class that it predicts. The line is its decision boundary.",
-            )
+    inputs: ArrayLike = points
+    if isinstance(comparison.X, pd.DataFrame):
+        inputs = pd.DataFrame(points, columns=comparison.X.columns)
+
+    class_looks = _class_looks(train, len(class_names(comparison, train)))
+    for number, model in enumerate(comparison.models, 1):
+        if not model.has_predictor:
+            continue
+        labels = np.asarray(comparison.estimators[model.name].predict(inputs))
+        classes = np.searchsorted(comparison.classes, labels).reshape(n_grid, n_grid)
+        figure, ax = style.panel(height=style.WIDTH - 0.3)
+        ax.set_title(short_label(model.name))
+        ax.set(xlabel="input 1", ylabel="input 2")
+        draw_regions(ax, x, y, classes, [look.colour for look in class_looks])
+        samples = []
+        for (label, name), look in zip(train.names.items(), class_looks, strict=True):
+            points_of_class = train.X[train.y == label, :2]
+            samples.append((_class_label(train, label, name), points_of_class, look))
+        draw_samples(ax, samples)
+        ring_x, ring_y = train.X[support_vectors(model, len(train)), :2].T
+        ax.scatter(ring_x, ring_y, s=60, facecolors="none", edgecolors=style.BLACK, linewidths=1.2)
+        style.legend(figure)
+        yield with_words(f"regions-{number}", figure, "regions", model=model.name)
 
 
-def _decision_regions(
-    subject: Subject, name: str, x: Array, y: Array, classes: NDArray[np.int64]
-) -> Figure:
-    """Draw the classes (GRID, GRID) that a model predicts at the points of a grid."""
-    figure, ax = style.panel(height=style.WIDTH - 0.3)
-    ax.set_title(short_label(name))
-    ax.set(xlabel="input 1", ylabel="input 2")
-    colours = np.array([to_rgb(look.colour) for look in _class_looks(subject)])
-    tints: list[Any] = [*(1.0 - TINT * (1.0 - colours))]
+def draw_regions(
+    ax: Axes, x: Array, y: Array, classes: NDArray[np.int64], colours: list[str], tint: float = 0.25
+) -> None:
+    """Draw the classes (Y, X) of the points of a grid, and the boundaries between them.
+
+    ``tint`` is the fraction of a class's colour in its region; the rest is white.
+    """
+    tints: list[Any] = []
+    for colour in colours:
+        tints.append(1.0 - tint * (1.0 - np.array(to_rgb(colour))))
     ax.imshow(
         classes,
         ListedColormap(tints),
@@ -80,30 +86,35 @@ def _decision_regions(
     for label in np.unique(classes)[1:]:
         inside = (classes >= label).astype(float)
         ax.contour(x, y, inside, [0.5], colors=style.BLACK, linewidths=1.5)
-    _draw_samples(ax, subject, name)
-    style.legend(figure)
-    return figure
 
 
-def _draw_samples(ax: Axes, subject: Subject, name: str) -> None:
-    """Draw the training samples of each class, and a ring around each support vector."""
-    train = subject.train
-    for (label, class_name), look in zip(train.names.items(), _class_looks(subject), strict=True):
-        if not has_class_names(train):
-            class_name = f"class {signed(label) if train.classes is None else label}"
-        x, y = train.X[train.y == label, :2].T
-        points = ax.scatter(x, y, s=14, c=look.colour, marker=look.marker, alpha=0.9, linewidths=0)
-        points.set(label=short_label(class_name), rasterized=len(train) > MAX_SHAPES)
-    x, y = train.X[subject.support(name), :2].T
-    ax.scatter(x, y, s=60, facecolors="none", edgecolors=style.BLACK, linewidths=1.2)
+def draw_samples(
+    ax: Axes, samples: Sequence[tuple[str, Array, style.Look]], *, most_shapes: int = 2000
+) -> None:
+    """Draw name and samples (n, 2) of each class; more than ``most_shapes`` in all as pixels."""
+    total = sum(len(points) for _, points, _ in samples)
+    for name, points, look in samples:
+        x, y = points.T
+        marks = ax.scatter(x, y, s=14, c=look.colour, marker=look.marker, linewidths=0)
+        marks.set(alpha=0.9, label=name, rasterized=total > most_shapes)
 
 
-def _class_looks(subject: Subject) -> list[style.Look]:
-    """How the samples of each class are drawn."""
-    if subject.train.classes is None:
-        return [style.Look(NEGATIVE, "", "o"), style.Look(POSITIVE, "", "^")]
+def _class_label(train: Dataset, label: int, name: str) -> str:
+    """Return what a legend calls a class."""
+    if has_class_names(train):
+        return short_label(name)
+    if train.classes is None:
+        return f"class {signed(label)}"
+    return f"class {label}"
+
+
+def _class_looks(train: Dataset, n_classes: int) -> list[style.Look]:
+    """Return how the samples of each class are drawn."""
+    if train.classes is None:
+        # Two classes have the colours that they have in pictures of weights: no model has them.
+        return [style.Look("#5e3c99", "", "o"), style.Look("#b35806", "", "^")]
     looks = []
-    for k in range(len(subject.class_names)):
+    for k in range(n_classes):
         colour = style.COLOURS[k % len(style.COLOURS)]
         marker = style.MARKERS[k % len(style.MARKERS)]
         looks.append(style.Look(colour, "", marker))

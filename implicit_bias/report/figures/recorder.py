@@ -7,11 +7,10 @@ from matplotlib.figure import Figure
 
 from implicit_bias.report import style
 
-# From this many steps on their axis is logarithmic, but between 0 and the first one after it.
-MANY_STEPS = 100
 
-
-def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) -> Figure:
+def draw_recorder(
+    frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool, many_steps: int = 100
+) -> Figure:
     """Draw margins, as shares of the largest of the same norm, and gaps.
 
     Parameters
@@ -22,8 +21,12 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
         Their names.
     gaps : bool
         Whether gaps were recorded, too.
+    many_steps : int
+        From this many steps on their axis is logarithmic, but between 0 and the first one after it.
     """
-    panels = 2 if gaps else 1
+    panels = 1
+    if gaps:
+        panels = 2
     separated = frame["min_margin"] > 0
     with style.style():
         figure = Figure(figsize=(panels * style.WIDTH, style.HEIGHT), layout="constrained")
@@ -48,7 +51,7 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
         for ax in axes:
             ax.set(xlabel="steps", title="Distance from a KKT point", ylabel="KKT gap")
             style.logarithmic(ax)
-            if frame["step"].max() < MANY_STEPS:
+            if frame["step"].max() < many_steps:
                 ax.set_xscale("linear")
             elif frame["step"].min() == 0:
                 # A logarithmic axis has no 0: it is linear up to the first step after it.

@@ -4,61 +4,89 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
-from implicit_bias.report.figures.base import Plot, Subject, short_label
+from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.report.figures.base import Plot, short_label, with_words
 from implicit_bias.report.style import GREY, WIDTH
 from implicit_bias.report.words import signed
 
-# Most support vectors shown as images.
-MAX_SUPPORT = 8
-# Images in a row.
-IMAGES_A_ROW = 4
 
-
-def support_plots(subject: Subject) -> Iterator[Plot]:
-    """Show the support vectors of largest alpha as images."""
-    train = subject.train
+def support_plots(comparison: Comparison, train: Dataset, *, most: int = 8) -> Iterator[Plot]:
+    """Show the support vectors of largest alpha of each SVM as images, ``most`` of them."""
     if train.image_shape is None:
         return
     height, width = train.image_shape
     pixels = train.X[:, : height * width]
-    images = pixels.reshape(-1, height, width)
+    images = pixels.reshape(-1, height, width)  # row-major, as a row of X is
     limits = (float(pixels.min()), float(pixels.max()))
     number = 0
-    for model in subject.comparison.models:
-        support = subject.support(model.name)
+    for model in comparison.models:
+        support = support_vectors(model, len(train))
         if model.fitted is None or model.fitted.solution is None or len(support) == 0:
             continue
         number += 1
         # Of many classes a sample has one alpha for each rival, which count together.
         alpha = model.fitted.solution.alpha
         alpha = alpha.reshape(len(alpha), -1).sum(axis=1)
-        largest = support[np.argsort(-alpha[support], kind="stable")][:MAX_SUPPORT]
+        largest = support[np.argsort(-alpha[support], kind="stable")][:most]
         tiles = []
         for n in largest:
-            label = train.y[n]
-            name = signed(label) if train.classes is None else short_label(train.names[int(label)])
-            tiles.append((f"{name}   α {alpha[n]:.2g}", images[n]))
-        yield Plot(
+            if train.classes is None:
+                label = signed(train.y[n])
+            else:
+                label = short_label(train.names[int(train.y[n])])
+            tiles.append((f"{label}   α {alpha[n]:.2g}", images[n]))
+        yield with_words(
             f"support-{number}",
-            image_grid(model.name, tiles, IMAGES_A_ROW, "gray_r", limits),
-            f"Images of the support vectors of {model.name} with the largest alpha",
-            f"{model.name}: {len(largest)} of its {len(support)} support vectors, with label and "
-            "alpha.",
+            image_grid(model.name, tiles, colours="gray_r", limits=limits),
+            "support",
             raster=True,
+            model=model.name,
+            shown=len(largest),
+            support_vectors=len(support),
         )
+
+
+def support_vectors(model: ModelResult, n_train: int) -> NDArray[np.int64]:
+    """Return the support vectors of a model, as indices of ``n_train`` training samples.
+
+    There are none for a network, nor where other samples are shown, which are the test samples.
+    """
+    none = np.empty(0, dtype=np.int64)
+    if model.fitted is None or model.fitted.solution is None:
+        return none
+    if len(model.fitted.solution.alpha) != n_train:
+        return none
+    return model.fitted.support
 
 
 def image_grid(
     title: str,
     tiles: Sequence[tuple[str, Array]],
-    n_columns: int,
+    *,
     colours: str,
     limits: tuple[float, float],
+    a_row: int = 4,
 ) -> Figure:
-    """Draw images in rows of ``n_columns``, each under its own title."""
-    n_columns = max(1, min(n_columns, len(tiles)))
+    """Draw images in rows, each under its own title.
+
+    Parameters
+    ----------
+    title : str
+        Title of the whole.
+    tiles : sequence of (str, ndarray)
+        Title and pixels of each image.
+    colours : str
+        Name of the colormap of images of one channel.
+    limits : tuple of two float
+        The values of its first and last colour.
+    a_row : int
+        Most images in a row.
+    """
+    n_columns = max(1, min(a_row, len(tiles)))
     n_rows = max(1, -(-len(tiles) // n_columns))
     side = min(WIDTH / n_columns, WIDTH / 2.6)
     figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
