@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from implicit_bias.datasets.dataset import Split
+    from implicit_bias.training.history import HistoryPoint
 
 # Columns of a table of predictions beside those of the models.
 TRUE = "true label"
@@ -154,6 +155,7 @@ class Comparison:
             return None
         import pandas as pd
 
+        # The same numbers in the same order are the same samples.
         train: Any = self.train[0]
         test: Any = self.X
         if np.shape(train) != np.shape(test):
@@ -240,6 +242,7 @@ class Comparison:
         for model in self.predicting:
             if model.fitted is None or model.fitted.solution is None:
                 continue
+            # `failure` is the proof that the hard margin has no solution.
             if model.fitted.failure is None and np.isinf(model.fitted.C).all():
                 hard.append(model.name)
             elif model.fitted.failure is not None and np.isfinite(model.fitted.C).all():
@@ -327,6 +330,7 @@ class Comparison:
             if model is not best and difference is not None and not difference.decided:
                 level.append(model.name)
 
+        # Duality gaps of the SVMs; a network has one bound only, and an infinite gap.
         hard, fallback = self.hard_and_fallback()
         gap = math.nan  # the largest one that is known
         for model in self.predicting:
@@ -399,9 +403,13 @@ class Comparison:
         """One row per point of a training history, with the name of its model."""
         from implicit_bias.training.history import history_frame
 
-        points = [(model.name, point) for model in self.models for point in model.history]
-        frame = history_frame(point for _, point in points)
-        frame.insert(0, "model", [name for name, _ in points])
+        names = []
+        points: list[HistoryPoint] = []
+        for model in self.models:
+            names += [model.name] * len(model.history)
+            points += model.history
+        frame = history_frame(points)
+        frame.insert(0, "model", names)
         return frame
 
     def _short_table(self) -> tuple[list[str], list[list[str]]]:
@@ -431,6 +439,7 @@ def _dead_units(network: ModelResult, svm: ModelResult) -> list[int | str]:
     """
     if network.margin is None:
         return []
+    # With one group there is one norm for all units, which is 0 for the network of weights 0 only.
     solution = svm.known_margin.fitted.solution
     margin = network.margin
     if solution is None or margin.units == 1:

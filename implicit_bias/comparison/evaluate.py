@@ -92,6 +92,7 @@ def compare(
 samples (0 %), and McNemar’s exact test does not tell it from linear.
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
+    # Checks: the models are checked here, their labels and inputs by their own `predictions`.
     wanted = 'a mapping from names to fitted classifiers, as {"svm": svm}'
     if not isinstance(models, Mapping):
         raise TypeError(f"models must be {wanted}, got a {type(models).__name__}")
@@ -157,6 +158,7 @@ samples (0 %), and McNemar’s exact test does not tell it from linear.
 
 def _pair(first: ModelResult, second: ModelResult, n_classes: int) -> PairResult:
     """Return the disagreement of two models, and that of independent models of their errors."""
+    # The symbols of the head of this file.
     p = first.error
     q = second.error
     if np.isnan(p) or np.isnan(q):
@@ -188,6 +190,7 @@ def _margin_results(
     steps: Mapping[str, LastStep], on_train: Mapping[str, Predictions], y: NDArray[Any]
 ) -> dict[str, MarginResult]:
     """Return each model that has a margin problem as a solution of it on the training samples."""
+    # The program of each model on the training samples, whichever samples it was solved on.
     fitted: dict[str, FittedMargin] = {}
     problems: dict[str, MarginProblem] = {}
     for name, step in steps.items():
@@ -196,7 +199,7 @@ def _margin_results(
             signs = step.classifier.signs(y)
             problems[name] = step.fitted.problem(on_train[name].inputs, signs)
 
-    # Any dual variables of a program bound its optimum, so models of one program share the best.
+    # Bounds of each: the norm at unit margin is an upper bound, dual variables give a lower one.
     certificates = {}
     for name, problem in problems.items():
         solution = fitted[name].solution
@@ -213,22 +216,29 @@ def _margin_results(
         for other in names:
             if problem is problems[other] or problem.has_gates_of(problems[other]):
                 same_gates.append(other)
-        same_program = [other for other in same_gates if _same_program(problem, problems[other])]
-        # A proof without an intercept says nothing about a program with one.
-        inseparable = problem.hard_margin and any(
-            fitted[other].inseparable and problems[other].intercept >= problem.intercept
-            for other in same_gates
-        )
+        # Any dual variables of a program bound its optimum: models of one program share the best.
+        optimum = 0.0
+        same_program = []
+        for other in same_gates:
+            if _same_program(problem, problems[other]):
+                same_program.append(other)
+                optimum = max(optimum, certificates[other].lower)
+        # Nothing separates with these gates, under any norm. But a proof without an intercept says
+        # nothing about a program with one, and a finite C always has a solution.
+        inseparable = False
+        for other in same_gates:
+            if fitted[other].inseparable and problems[other].intercept >= problem.intercept:
+                inseparable = problem.hard_margin
         view = fitted[name]
         group_norms = problem.group_norms(view.coef)
-        norm = float(group_norms.sum()) or 1.0
+        norm = float(group_norms.sum()) or 1.0  # weights of 0 have margins of 0, not of nan
         results[name] = MarginResult(
             fitted=view,
             gates=names.index(same_gates[0]),
             program=names.index(same_program[0]),
             inseparable=inseparable,
             certificate=certificates[name],
-            optimum=max(certificates[other].lower for other in same_program),
+            optimum=optimum,
             unit_norms=group_norms / norm,
             margins=problem.margins(problem.decision(view.coef), view.offset) / norm,
         )

@@ -190,6 +190,7 @@ class Standing:
     @property
     def verdict(self) -> Verdict:
         """What these facts show; see the module's head for the order."""
+        # First what says that there is no limit to compare with, or that it is not known.
         if self.local:
             return Verdict.LOCAL
         if self.svm is not None and self.inseparable:
@@ -202,11 +203,13 @@ class Standing:
             return Verdict.NO_TRAINING_SAMPLES
         if self.svm is None:
             return Verdict.NO_SVM
+        # Then whether the network has a norm at unit margin, and a minimum to hold it against.
         some_wrong = self.train_wrong is not None and self.train_wrong.count > 0
         if some_wrong or math.isinf(self.excess):
             return Verdict.NOT_SEPARATED
         if math.isnan(self.excess):
             return Verdict.NO_BOUND
+        # Last how far it is; what may explain a distance does not matter where there is none.
         if self.excess <= CLOSE:
             return Verdict.CONVERGED
         if self.relaxed:

@@ -122,6 +122,7 @@ def write_report(
     shown = tables(comparison, class_names(comparison, evaluation))
     defined = definitions(shown)
     script = text_of("report/page.js")
+    # The template escapes all that it is given, what users wrote included, but for `Markup`.
     environment = Environment(
         loader=PackageLoader("implicit_bias.report.page", "."),
         autoescape=True,
@@ -144,6 +145,7 @@ def write_report(
         many_classes=comparison.many_classes,
         has_margins=any(model.margin for model in comparison.models),
         sources=sources,
+        # The page's policy allows the script of this hash, and no other.
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -187,6 +189,7 @@ def _as_dataset(comparison: Comparison, name: str, X: ArrayLike, y: NDArray[Any]
         inputs = as_finite(dense(X), "X", 2)
     except (TypeError, ValueError):  # text or missing values, which a pipeline encodes
         inputs = np.zeros(np.shape(X))
+    # A last column of ones is the constant that stands for a bias.
     has_constant = inputs.shape[1] > 0 and bool((inputs[:, -1] == 1.0).all())
     classes = comparison.classes
     names = tuple(map(label_text, classes.tolist()))

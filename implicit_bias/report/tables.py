@@ -154,6 +154,7 @@ def _table(
     columns = []
     for key in WORDS["tables"][caption]:
         if key in frame and frame[key].notna().any():
+            # words.toml has kind and meaning, and a heading where that is not the key.
             words = {"heading": key.replace("_", " "), **WORDS["columns"][key]}
             columns.append(Column(key, **words))
     rows = []
@@ -167,7 +168,7 @@ def _models(comparison: Comparison) -> pd.DataFrame:
     rows = []
     for model in comparison.models:
         row = {"status": None, **model.row()}
-        if row.get("C") == math.inf:
+        if row.get("C") == math.inf:  # a hard margin has no C
             row["C"] = math.nan
         if model.has_predictor:
             row["wrong"] = model.count
@@ -175,6 +176,7 @@ def _models(comparison: Comparison) -> pd.DataFrame:
         if model.history:
             row["status"] = trained(model)
         if model.inseparable:
+            # The minimum over an empty set: no norm has a distance from it.
             row |= {"optimum": math.inf, "excess": math.nan, "gap": math.nan}
         if model.inseparable and not model.history:
             # The norm is a bound that only rounding keeps finite; the rest follows from it.
@@ -194,6 +196,7 @@ def _differences(comparison: Comparison) -> list[dict[str, Any]]:
         if difference is None:
             continue
         low, high = difference.interval
+        # A fallback solves another problem, as the hard margin of its features has no solution.
         one_is_hard = pair.first in hard or pair.second in hard
         one_is_fallback = pair.first in fallback or pair.second in fallback
         if one_is_hard and one_is_fallback:

@@ -47,7 +47,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Report:
 @pytest.fixture(scope="module")
 def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Report:
     data = split(make_toy("moons", 60, noise=0.3), 40)
-    X, y = np.vstack([data.train.X, data.train.X[:1]]), np.append(data.train.y, -data.train.y[0])
+    X = np.vstack([data.train.X, data.train.X[:1]])
+    y = np.append(data.train.y, -data.train.y[0])
     train = Dataset("spoilt", X, y, ("no", "yes"), has_constant=data.train.has_constant)
     models = {
         "svm": ib.GLNSVC(2, random_state=0, on_failure="warn"),

@@ -53,14 +53,15 @@ def test_all_files_are_there(digits: Report) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_tables_hold_the_numbers_of_the_comparison(digits: Report, kind: str) -> None:
-    read = pd.read_csv if kind == "csv" else pd.read_parquet
-    folder, comparison = digits.path.parent, digits.comparison
+    readers: dict[str, Any] = {"csv": pd.read_csv, "parquet": pd.read_parquet}
+    read = readers[kind]
+    folder = digits.path.parent
+    comparison = digits.comparison
     for name, frame in [("models", comparison.model_frame()), ("pairs", comparison.pair_frame())]:
         found = read(folder / f"{name}.{kind}")
         if kind == "csv":  # where nothing is written for nan and for None
-            found, frame = (
-                each.astype(object).where(each.notna(), None) for each in (found, frame)
-            )
+            found = found.astype(object).where(found.notna(), None)
+            frame = frame.astype(object).where(frame.notna(), None)
         pd.testing.assert_frame_equal(found, frame, check_dtype=kind == "parquet", rtol=1e-12)
     history = read(folder / f"history.{kind}")
     points = comparison.model(ATTACK).history
@@ -72,7 +73,8 @@ def test_tables_hold_the_numbers_of_the_comparison(digits: Report, kind: str) ->
 
 @pytest.mark.slow
 def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(bare: Report) -> None:
-    first, stale = bare.path.read_bytes(), bare.path.parent / "history.csv"
+    first = bare.path.read_bytes()
+    stale = bare.path.parent / "history.csv"
     stale.write_text("of an earlier report")
     second = no_margins(bare.path.parent).path.read_bytes()
     assert first == second, "the same numbers must give the same bytes"
@@ -81,7 +83,8 @@ def test_a_second_report_replaces_the_first_and_leaves_no_stale_table(bare: Repo
 
 @pytest.mark.slow
 def test_pictures_of_a_report_stay_until_another_is_written(tmp_path: Path) -> None:
-    X, y = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]), np.array([1, 2, 1])
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
+    y = np.array([1, 2, 1])
     comparison = ib.compare(
         {"a": ib.MaxMarginSVC().fit(X, y), "b": ib.MaxMarginSVC("linf").fit(X, y)}, X, y
     )
@@ -131,7 +134,8 @@ def test_a_page_is_safe_self_contained_and_described(
 def test_the_only_script_is_the_one_that_sorts(digits: Report) -> None:
     """The page's policy allows this script alone, by its hash."""
     html = digits.path.read_text("utf-8")
-    start, end = html.index("<script>") + len("<script>"), html.index("</script>")
+    start = html.index("<script>") + len("<script>")
+    end = html.index("</script>")
     script = files("implicit_bias.report").joinpath("page.js").read_text("utf-8")
     assert html[start:end] == script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -346,7 +350,8 @@ def test_a_screen_reader_can_follow(
     axe = (Path(package.__file__).parent / "axe.min.js").read_text("utf-8")
     report: Report = request.getfixturevalue(name)
     html = report.path.read_text("utf-8")
-    policy = html[(start := html.index("<meta http-equiv")) : html.index(">", start) + 1]
+    start = html.index("<meta http-equiv")
+    policy = html[start : html.index(">", start) + 1]
     copy_of = tmp_path / "page.html"  # without the policy, under which axe could not run
     html = html.replace(policy, "").replace("</body>", RUN_AXE.format(axe=axe) + "</body>")
     copy_of.write_text(html, encoding="utf-8")

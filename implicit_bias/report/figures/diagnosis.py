@@ -99,6 +99,7 @@ def _as_pictures(images: NDArray[np.generic], diagnosis: Diagnosis) -> Array:
             f"images must be of shape ({n}, height, width) or ({n}, 1 or 3, height, width), got "
             f"{images.shape}: reshape the samples of the diagnosis"
         )
+    # Each by its own darkest and brightest pixel; an image of one value is black.
     values = pictures.astype(np.float64)
     axes = tuple(range(1, values.ndim))
     least = values.min(axis=axes, keepdims=True)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -77,6 +78,7 @@ def draw_errors(ax: Axes, models: Sequence[ModelResult], drawn_as: Mapping[str, 
         if not model.has_predictor:
             _write_at(ax, row, 0.0, "no predictor: not separable")
             continue
+        # The error on the test samples in the middle of a row, that on the training samples below.
         look = drawn_as[model.name]
         low, high = model.count.interval
         (interval,) = ax.plot([100 * low, 100 * high], [row, row], color=look.colour)
@@ -139,15 +141,21 @@ def _write_at(ax: Axes, row: float, share: float, text: str, *, colour: str = BL
 def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Name the rows of a chart, the first on top."""
     ax.set_yticks(range(len(names)), names)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0, pad=8)  # a mark at 0 does not touch a name
+    ax.set_ylim(len(names) - 0.4, -0.6)  # the larger limit first: rows count downwards
 
 
 def _percent_axis(ax: Axes, label: str, *, room: float = 1.22, most: float = 100.0) -> None:
-    """Let the axis begin at zero, and leave room for the numbers beside the last mark."""
+    """Let the axis begin at zero, and leave room for the numbers beside the last mark.
+
+    ``room`` is the length of the axis over that of the data; line and ticks end at ``most``.
+    """
     ax.set_xlabel(label)
+    # Where all fractions are 0 the axis has a length nevertheless.
     ax.set_xlim(0, max(room * min(ax.get_xlim()[1], most), 1.0))
+    # The room for numbers may go beyond 100 %, the axis itself does not.
     end = min(ax.get_xlim()[1], most)
-    ax.set_xticks([tick for tick in MaxNLocator(5).tick_values(0, end) if 0 <= tick <= end])
+    ticks = np.asarray(MaxNLocator(5).tick_values(0, end))
+    ax.set_xticks(ticks[(ticks >= 0) & (ticks <= end)])
     ax.spines.bottom.set_bounds(0, end)
     ax.grid(axis="x")

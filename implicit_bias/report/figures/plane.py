@@ -83,6 +83,7 @@ def draw_regions(
         interpolation="nearest",
         aspect="auto",
     )
+    # Of K classes the level sets {class >= k} have all boundaries between neighbouring regions.
     for label in np.unique(classes)[1:]:
         inside = (classes >= label).astype(float)
         ax.contour(x, y, inside, [0.5], colors=style.BLACK, linewidths=1.5)

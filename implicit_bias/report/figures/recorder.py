@@ -32,6 +32,7 @@ def draw_recorder(
         figure = Figure(figsize=(panels * style.WIDTH, style.HEIGHT), layout="constrained")
         axes = figure.subplots(1, panels, squeeze=False)[0]
         for i, name in enumerate(norms):
+            # Margins of different norms have different scales: each over its own largest.
             margin = frame[f"margin_{name}"].where(separated)
             curves = [margin / margin.max()]
             if gaps:
@@ -71,6 +72,7 @@ def draw_recorder(
 
 def _shade_before_separation(ax: Axes, frame: pd.DataFrame) -> None:
     """Shade the points at which a sample is on the wrong side: they have no margin and no gap."""
+    # A point is shaded up to the next one.
     steps = frame["step"].to_numpy()
     missing = ~(frame["min_margin"] > 0).to_numpy()
     if not missing.any():

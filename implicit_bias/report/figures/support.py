@@ -88,7 +88,7 @@ def image_grid(
     """
     n_columns = max(1, min(a_row, len(tiles)))
     n_rows = max(1, -(-len(tiles) // n_columns))
-    side = min(WIDTH / n_columns, WIDTH / 2.6)
+    side = min(WIDTH / n_columns, WIDTH / 2.6)  # one or two images do not fill the width
     figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
     figure.suptitle(short_label(title), fontsize=10, fontweight="bold")
     panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()

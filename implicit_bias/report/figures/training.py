@@ -58,10 +58,12 @@ def _write_last_values(ax: Axes, *, apart: float = 0.075) -> None:
         x = np.asarray(line.get_xdata(), dtype=float)
         y = np.asarray(line.get_ydata(), dtype=float)
         last = np.flatnonzero(np.isfinite(y))[-1]
+        # From the data to fractions of the axes.
         place = ax.transAxes.inverted().transform(ax.transData.transform((x[last], y[last])))
         # An excess of 0, or below it by rounding, is at the bottom of a logarithmic axis.
         height = float(np.clip(place[1], 0.0, 1.0))
         ends.append((height, float(y[last]), line.get_color()))
+    # From the bottom up: a value that would cover the one below moves up.
     lowest = -np.inf
     for height, value, colour in sorted(ends, key=lambda end: end[:2]):
         lowest = max(height, lowest + apart)
