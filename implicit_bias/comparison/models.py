@@ -124,7 +124,7 @@ class LastStep:
             predicted = np.asarray(self.model.predict(inputs), dtype=object)
         else:
             self.classifier.signs(y)  # refuses labels that the model does not know
-            inputs = dense(inputs)
+            inputs = dense(inputs)  # a pipeline may make sparse ones
             decision = self.classifier.decision_function(inputs)
             predicted = self.classifier.classes_of(decision).astype(object)
             classes = self.classifier.classes_.tolist()
@@ -142,6 +142,7 @@ class LastStep:
                 "label a sample"
             )
         wrong = np.asarray(predicted != y, dtype=bool)
+        # Coefficients of 0 stand for a predictor that does not exist: they have no error.
         if self.fitted is not None and not self.fitted.has_predictor:
             wrong = wrong[:0]
         return Predictions(inputs, predicted, wrong, scores)
@@ -162,6 +163,7 @@ def last_step(model: Predicts) -> LastStep:
     if isinstance(model, Searched):
         return last_step(model.best_estimator_)
     if isinstance(model, Pipeline):
+        # The last step may be a pipeline or a search itself.
         last = last_step(model.steps[-1][1])
         before = model[:-1]
 

@@ -99,6 +99,8 @@ class MarginResult:
         """
         if self.inseparable or not self.hard_margin or not 0 < self.optimum < np.inf:
             return None
+        # margin / norm <= 1 / (minimum norm at unit margin), and the optimum is a lower bound on
+        # that minimum.
         return 1.0 / self.optimum
 
     @property
@@ -262,6 +264,7 @@ class ModelResult:
 
     def row(self) -> dict[str, Any]:
         """Return the scalars of a table of models."""
+        # What is not known of any model is no column; what is not known of this one is empty.
         row: dict[str, Any] = {
             "model": self.name,
             "error": self.error,

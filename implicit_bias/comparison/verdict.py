@@ -284,6 +284,7 @@ def conclude(facts: Standing | Ranking) -> Conclusion:
     found = words["found"]
     if isinstance(facts, Standing):
         values = _values_of_standing(facts)
+        # Where training moved the gates, the program is that of the gates at its end.
         if facts.gates_moved:
             found = words.get("found_with_learned_gates", found)
         comparing = [WORDS["pair"]["agreement"]]
@@ -320,6 +321,7 @@ def _values_of_standing(facts: Standing) -> dict[str, str]:
         "dead": ", ".join(map(str, facts.dead[:MOST_NAMED])),
         "close": percent(CLOSE, space=" "),
     }
+    # Without their count some are wrong all the same: the norm at unit margin is infinite.
     if facts.train_wrong is not None:
         values["train_wrong"] = str(facts.train_wrong)
     if len(facts.dead) > MOST_NAMED:

@@ -221,6 +221,7 @@ def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Pat
     tuple of Path
         The figures, ``folder/NAME-PLOT.png``.
     """
+    # A column without positive values gives no figure.
     columns = ["excess", "disagreement", *result.history[-1].measures, "min_margin", "balance"]
     files = []
     with style():
@@ -284,6 +285,7 @@ def _write_tables(folder: Path, comparison: Comparison, test: Dataset) -> None:
 
 def _predictions(comparison: Comparison, test: Dataset) -> pd.DataFrame:
     """Return the predictions, by the names of classes, behind what is carried of each sample."""
+    # Labels become the names of their classes; an undecided model (None) stays without one.
     names = class_names(comparison, test)
     frame = comparison.prediction_frame(names)
     name_of = dict(zip(comparison.classes.tolist(), names, strict=True))

@@ -81,10 +81,11 @@ def logarithmic(ax: Axes, *, x: bool = True) -> None:
     if x:
         axes.append(ax.xaxis)
     for axis in axes:
+        # Too near for powers of ten: round numbers on a part of a decade, or 1, 2, 5 in each.
         low, high = sorted(axis.get_view_interval())
-        if high < 10 * low:  # too near for round numbers of the decades
+        if high < 10 * low:
             axis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
-        elif high < 1000 * low:  # else powers of ten are enough
+        elif high < 1000 * low:
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())

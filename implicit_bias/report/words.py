@@ -38,6 +38,7 @@ def programs_in_words(comparison: Comparison) -> dict[str, str]:
 
     Where two have the same name and other gates, the later one says so.
     """
+    # The first model of each name, which the others are told from.
     programs: dict[str, str] = {}
     first_of: dict[str, ModelResult] = {}
     for model in comparison.models:
@@ -89,6 +90,7 @@ def class_names(comparison: Comparison, data: Dataset) -> tuple[str, ...]:
 
 def has_class_names(data: Dataset) -> bool:
     """Whether the names of the classes say more than their labels do."""
+    # "−1", with a minus sign, is the label -1 and no name.
     for label, name in data.names.items():
         if name.strip().replace("−", "-").lstrip("+") != str(label):
             return True

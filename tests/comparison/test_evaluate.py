@@ -86,6 +86,26 @@ def test_margins_by_hand() -> None:
     assert compared().model("logistic").margin is None
 
 
+def test_margins_include_the_intercept() -> None:
+    X = np.array([[1.0], [2.0], [5.0], [9.0]])
+    y = np.array([0, 0, 1, 1])
+    svm = MaxMarginSVC().fit(X, y)
+    margin = compare({"svm": svm}, X, y, train=(X, y)).model("svm").known_margin
+    # f(x) = 2/3 (x - 3.5): margins of 1 at 2 and 5, over a norm of 2/3.
+    np.testing.assert_allclose(margin.margins, [2.5, 1.5, 1.5, 5.5], rtol=1e-6)
+
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]) + 5.0
+    classes = np.arange(3)
+    many = MaxMarginSVC().fit(corners, classes)
+    margin = (
+        compare({"m": many}, corners, classes, train=(corners, classes)).model("m").known_margin
+    )
+    f = many.decision_function(corners)
+    rival = np.where(np.eye(3, dtype=bool), -np.inf, f).max(axis=1)
+    norm = np.linalg.norm(many.coef_)
+    np.testing.assert_allclose(margin.margins, (np.diag(f) - rival) / norm, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_margins_of_many_classes_by_hand() -> None:
     X, y = clusters(30, spread=0.15, seed=0)

@@ -21,7 +21,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 import implicit_bias as ib
 from comparison.samples import TEST, TRAIN, compared, fitted_models
-from implicit_bias.base.wording import percent
+from implicit_bias.base.wording import minus, percent
+from implicit_bias.comparison.verdict import WORDS, Verdict
 from implicit_bias.datasets import make_toy, split
 from implicit_bias.report.page import write_report
 from report.written import ATTACK, Page, Report, fit_and_write, no_margins
@@ -157,10 +158,7 @@ def test_tables_show_the_numbers_that_matter_first(plane: Report, bare: Report) 
     assert "SVM-GLN: l2 over groups, hyperplane contexts, hard margin" in plane.page.text
     for pair in plane.comparison.pairs:
         assert percent(pair.disagreement) in plane.page.text
-    for words in (
-        *("do <it>", "logistic, neighbours on moons"),
-        "logistic: of <odds>",
-    ):
+    for words in ("do <it>", "logistic, neighbours on moons", "logistic: of <odds>"):
         assert words in bare.page.text
 
 
@@ -193,23 +191,23 @@ def test_one_model_and_no_training_samples(tmp_path: Path) -> None:
 def test_a_failed_solve_is_shown(tmp_path: Path) -> None:
     data = split(make_toy("xor", 60), 40)
     with pytest.warns(ConvergenceWarning):
-        page = fit_and_write(tmp_path, {"linear": ib.GatedSVC(on_failure="warn")}, data).page
-    for words in (
-        "not separable: proven",
-        "∞ (not separable)",
-        "linear: the training samples are not separable (proven)",
-    ):
-        assert words in page.text
-    assert not {"margins", "plane", "support"} & {*page.attributes("section", "id")}
+        report = fit_and_write(tmp_path, {"linear": ib.GatedSVC(on_failure="warn")}, data)
+    (conclusion,) = report.comparison.conclusions()
+    assert conclusion.verdict is Verdict.NO_PREDICTOR
+    assert conclusion.headline in report.page.text
+    assert "∞ (not separable)" in report.page.text  # the certified minimum
+    assert not {"margins", "plane", "support"} & {*report.page.attributes("section", "id")}
 
 
 @pytest.mark.slow
 def test_a_network_beside_a_failed_solve(spoilt: Report) -> None:
     page = spoilt.page
     assert np.isnan(spoilt.comparison.model("svm").error)
-    assert "positive for no predictor with these gates (not separable: proven)" in page.text
-    assert "Maximum margin" not in " ".join(page.attributes("img", "alt"))
-    assert page.text.count("∞ (not separable)") == 2
+    # The network has margins, and no maximum margin to hold them against.
+    margin = spoilt.comparison.model("net").known_margin
+    caption = WORDS["figures"]["margins_inseparable"]["caption"]
+    assert caption.format(model="net", smallest=minus(f"{margin.min_margin:.3g}")) in page.text
+    assert page.text.count("∞ (not separable)") == 2  # the certified minimum of each
     drawn = {path.stem for path in (spoilt.path.parent / "figures").iterdir()}
     assert not {"disagreement", "regions-1", "training-excess"} & drawn, "svm has no predictor"
     assert {"errors", "regions-2"} <= drawn
