@@ -322,13 +322,13 @@ class Comparison:
             names = [model.name for model in self.models]
             return Ranking(models=names, best="", count=Count(0, 0))
 
-        # The lowest error, and the models whose errors the samples do not tell from it.
+        # The lowest error, and the models whose errors are not significantly higher.
         best = min(self.predicting, key=lambda model: model.error)
-        level = []
+        tied = []
         for model in self.predicting:
             difference = self.difference(best.name, model.name)
             if model is not best and difference is not None and not difference.decided:
-                level.append(model.name)
+                tied.append(model.name)
 
         # Duality gaps of the SVMs; a network has one bound only, and an infinite gap.
         hard, fallback = self.hard_and_fallback()
@@ -341,7 +341,7 @@ class Comparison:
             best=best.name,
             count=best.count,
             held_out=self.held_out,
-            level=level,
+            tied=tied,
             hard=hard,
             fallback=fallback,
             gap=float(gap),

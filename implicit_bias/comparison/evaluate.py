@@ -89,7 +89,7 @@ def compare(
     linear  < 0.001 %  0 %    0 of 12  0 to 24 %
     <BLANKLINE>
     No model has a significantly lower error than all others: gated misclassifies 0 of 12 test \
-samples (0 %), and McNemar’s exact test does not tell it from linear.
+samples (0 %); its difference from linear is not significant (McNemar’s exact test).
     >>> page = result.report("my-report")  # doctest: +SKIP
     """
     # Checks: the models are checked here, their labels and inputs by their own `predictions`.

@@ -233,7 +233,7 @@ class Ranking:
         Samples that it misclassifies.
     held_out : bool or None
         Whether the test samples are others than the training samples; None if unknown.
-    level : sequence of str
+    tied : sequence of str
         Models whose error is not significantly higher than that of the best.
     hard, fallback : sequence of str
         SVMs of a hard margin, and those of a soft one because no hard one exists.
@@ -249,7 +249,7 @@ class Ranking:
     best: str
     count: Count
     held_out: bool | None = True
-    level: Sequence[str] = ()
+    tied: Sequence[str] = ()
     hard: Sequence[str] = ()
     fallback: Sequence[str] = ()
     majority: str = ""
@@ -265,7 +265,7 @@ class Ranking:
             return Verdict.NOT_RANKED
         if len(self.models) == 1:
             return Verdict.ONE_MODEL
-        if self.level:
+        if self.tied:
             return Verdict.NOT_DECIDED
         return Verdict.LOWEST_ERROR
 
@@ -351,7 +351,7 @@ def _values_of_ranking(facts: Ranking) -> dict[str, str]:
         "error": percent(facts.count.share, space=" "),
         "interval": percent_range(*facts.count.interval, space=" "),
         "samples": _samples(facts.held_out),
-        "level": ", ".join(facts.level),
+        "tied": ", ".join(facts.tied),
         "hard": ", ".join(facts.hard),
         "fallback": ", ".join(facts.fallback),
         "majority": facts.majority,

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
 import implicit_bias as ib
-from comparison.samples import TEST, TRAIN, fitted_models
+from comparison.samples import TEST, TRAIN, compared, fitted_models
 from example_modules import known
 from implicit_bias.base.counts import Count, PairedDifference
 from implicit_bias.comparison.verdict import (
@@ -96,8 +96,8 @@ BETTER = PairedDifference(both=3, only_first=0, only_second=37, neither=60)
     [
         ({}, Verdict.LOWEST_ERROR),
         ({"models": ["a"]}, Verdict.ONE_MODEL),
-        ({"level": ["b"]}, Verdict.NOT_DECIDED),
-        ({"hard": ["a"], "fallback": ["b"], "level": ["b"]}, Verdict.NOT_RANKED),
+        ({"tied": ["b"]}, Verdict.NOT_DECIDED),
+        ({"hard": ["a"], "fallback": ["b"], "tied": ["b"]}, Verdict.NOT_RANKED),
         ({"hard": ["a"]}, Verdict.LOWEST_ERROR),
         ({"best": "", "count": Count(0, 0)}, Verdict.NO_PREDICTOR),
     ],
@@ -146,18 +146,24 @@ def only(conclusions: Sequence[Conclusion]) -> Conclusion:
     return conclusion
 
 
-def test_errors_that_the_samples_do_not_tell_apart() -> None:
-    """One sample apart is level; far apart is a ranking."""
+def test_errors_that_do_not_differ_significantly() -> None:
+    """One sample apart is a tie; far apart is a ranking."""
     X = np.arange(200.0)[:, None]
     y = np.tile([0, 1], 100)
     models = {}
-    for name, n_wrong in (("good", 10), ("level", 11), ("poor", 60)):
+    for name, n_wrong in (("good", 10), ("tied", 11), ("poor", 60)):
         models[name] = Fixed(np.where(np.arange(200) < n_wrong, 1 - y, y))
-    level = ib.compare(models, X, y).ranking()
-    assert (level.best, level.level, level.count) == ("good", ["level"], Count(10, 200))
-    assert (level.majority, level.held_out) == ("", None)
-    del models["level"]
+    tied = ib.compare(models, X, y).ranking()
+    assert (tied.best, tied.tied, tied.count) == ("good", ["tied"], Count(10, 200))
+    assert (tied.majority, tied.held_out) == ("", None)
+    del models["tied"]
     assert only(ib.compare(models, X, y).conclusions()).verdict is Verdict.LOWEST_ERROR
+
+
+def test_the_gap_that_is_stated_is_the_largest_one_known() -> None:
+    gaps = [compared().model(name).known_margin.gap for name in ("svm", "l2")]
+    assert min(gaps) < max(gaps)
+    assert compared().ranking().gap == max(gaps)  # a network has no lower bound of its own
 
 
 def test_the_most_frequent_class_is_that_of_the_training_samples() -> None:
@@ -204,6 +210,19 @@ def test_a_network_beside_its_svm() -> None:
     assert "training samples" in str(only(on_training.conclusions()))
     unknown = ib.compare(fitted_models(), TEST.X, TEST.y).conclusions()
     assert only(unknown).verdict is Verdict.NO_TRAINING_SAMPLES
+
+
+def test_dead_units_are_those_of_norm_0_that_the_svm_uses() -> None:
+    network = compared().model("network")
+    dead, small, *_ = np.flatnonzero(compared().model("svm").known_margin.active).tolist()
+    norms = network.known_margin.unit_norms.copy()
+    norms[dead] = 0.0
+    norms[small] = 1e-9  # it has a gradient, and may grow
+    changed = replace(network, margin=replace(network.known_margin, unit_norms=norms))
+    others = [model for model in compared().models if model is not network]
+    facts = replace(compared(), models=(changed, *others)).standing(changed)
+    assert facts.dead == [dead]
+    assert facts.verdict is Verdict.DEAD_UNITS
 
 
 @pytest.mark.slow
