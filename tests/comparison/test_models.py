@@ -11,10 +11,11 @@ from sklearn.preprocessing import MaxAbsScaler
 
 from comparison.samples import TEST, TRAIN, fitted_models
 from implicit_bias import GLNSVC, GatedSVC, compare
+from implicit_bias.comparison.models import last_step
 from implicit_bias.problem.gating import HyperplaneContexts
 
 
-def test_a_tie_of_classes_counts_as_an_error() -> None:
+def test_a_tie_of_classes_counts_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     y = np.arange(9) % 3
     X = np.eye(3)[y]
     model = GatedSVC(fit_intercept=False).fit(X, y)
@@ -22,6 +23,12 @@ def test_a_tie_of_classes_counts_as_an_error() -> None:
     result = compare({"linear": model}, np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), [0, 0])
     assert result.model("linear").error == 0.5
     assert result.model("linear").predicted.tolist() == [None, 0]
+    scores = np.array([[2.0, 2.0, 1.0], [1.0, 2.0, 0.0]])
+    monkeypatch.setattr(model, "decision_function", lambda inputs: scores)
+    answers = last_step(model).predictions(X[:2], y[:2])
+    assert answers.classes.tolist() == [None, 1]
+    assert answers.wrong.tolist() == [True, False]
+    assert answers.scores[2].tolist() == [1.0, 0.0]
 
 
 def test_an_output_of_zero_counts_as_an_error() -> None:
