@@ -64,7 +64,7 @@ TRAIN = (
         (f"import implicit_bias.training.configuration; {CONFIGURE}", "torch"),
         (SOLVE, "cvxpy sklearn pandas"),
         (TRAIN, "cvxpy sklearn sympy torch._dynamo"),
-        ("import implicit_bias.report.words", "matplotlib"),
+        ("import implicit_bias.report.conclusion", "matplotlib"),
     ],
 )
 def test_what_does_not_need_a_package_does_not_load_it(code: str, absent: str) -> None:

@@ -100,9 +100,8 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
             }
         )
         return
-    from implicit_bias.report.conclusion import WORDS
+    from implicit_bias.comparison.verdict import WORDS
     from implicit_bias.report.tables import tables
-    from implicit_bias.report.words import conclusions
     from implicit_bias.runs.command import train_on
 
     for table in tables(comparison, comparison.classes.tolist()):
@@ -116,7 +115,7 @@ def print_comparison(comparison: Comparison, page: Path, config: RunConfig, as_j
         for note in table.short:
             output.show(note)
     commands = train_on(config, [model.name for model in comparison.models])
-    for conclusion in conclusions(comparison, train_on=commands):
+    for conclusion in comparison.conclusions(commands):
         output.show(str(conclusion))
     output.show(f"Report: {page}")
     output.show(f"Predictions of each sample: {page.parent / 'predictions.csv'}")

@@ -1,10 +1,9 @@
-"""Reports: one self-contained HTML page, its tables and figures; pictures of trainings.
+"""Reports: one self-contained HTML page, its tables and figures; figures of trainings.
 
-conclusion.py has the verdicts, words.py what they need to know of a comparison, tables.py the
-tables, figures/ the pictures, style.py their looks, and page.py puts a page together. The names
-below load matplotlib, so they are imported when first used: words need no pictures.
-What a page says stands in page.toml (columns, sections, curves, verdicts) and in its template;
-page.mplstyle has matplotlib's settings.
+page.py puts a page together from tables.py, figures/ and the verdicts of a comparison
+(conclusion.py), style.py has the looks of figures, and words.py what models and data are called.
+The sentences stand in `comparison/words.toml` and in the page's template; page.mplstyle has
+matplotlib's settings. The names below load matplotlib, so they are imported when first used.
 """
 
 from importlib import import_module
@@ -15,11 +14,9 @@ if TYPE_CHECKING:
     from implicit_bias.report.figures.errors import overview
     from implicit_bias.report.figures.recorder import draw_recorder
     from implicit_bias.report.page import report_on, write_limit, write_report
-    from implicit_bias.report.words import conclusions
 
 # Where each of these names is: the import waits until a name is asked for.
 HOMES = {
-    "conclusions": "implicit_bias.report.words",
     "draw_diagnosis": "implicit_bias.report.figures.diagnosis",
     "draw_recorder": "implicit_bias.report.figures.recorder",
     "draw_support": "implicit_bias.report.figures.diagnosis",

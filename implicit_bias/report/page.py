@@ -2,20 +2,22 @@
 
 ================================  ==========================================================
 report.html                       the page: one script that sorts tables, nothing from elsewhere
-models.csv, models.parquet        one row a model, the numbers of `Comparison.model_frame`
-pairs.csv, pairs.parquet          one row a pair; where there are two models at least
-predictions.csv, .parquet         one row an evaluation sample: where it is in the user's file, its
+models.csv, models.parquet        one row per model, the numbers of `Comparison.model_frame`
+pairs.csv, pairs.parquet          one row per pair; where there are two models at least
+predictions.csv, .parquet         one row per test sample: where it is in the user's file, its
                                   label, the class by each model, whether these differ, the scores
 history.csv, history.parquet      training histories; where there is a trained network
 figures/*.png, figures/*.svg      each figure of the page; images of pixels as PNG only
 ================================  ==========================================================
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 from operator import methodcaller
 from pathlib import Path
@@ -24,48 +26,36 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
-from matplotlib import rcParams
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.atomic import make_folder, write_atomically, write_tables, write_text
 from implicit_bias.base.packaged import text_of
 from implicit_bias.base.validation import as_finite
-from implicit_bias.comparison import TRUE, Comparison
+from implicit_bias.comparison import Comparison
+from implicit_bias.comparison.comparison import TRUE
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.datasets.labels import label_text
 from implicit_bias.estimators.base import dense
-from implicit_bias.report.conclusion import MARKED
-from implicit_bias.report.figures.base import Plot, Subject
+from implicit_bias.report.conclusion import as_code, linked
+from implicit_bias.report.figures.base import Section
 from implicit_bias.report.figures.limit import limit_plots
 from implicit_bias.report.figures.sections import sections
 from implicit_bias.report.style import style
 from implicit_bias.report.tables import definitions, tables
-from implicit_bias.report.words import class_names, conclusions, data_facts, programs_in_words
+from implicit_bias.report.words import class_names, data_facts, programs_in_words
 from implicit_bias.training.limit import LimitResult
 
-__all__ = ["write_limit", "write_report"]
-
-# The question that every report answers, below its own title.
-QUESTION = "Where does gradient descent go?"
 # What a report writes into its folder.
 TABLES = ("models", "pairs", "predictions", "history")
 WRITTEN = (
-    *("report.html", "figures"),
-    *(f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")),
+    "report.html",
+    "figures",
+    *(f"{table}.csv" for table in TABLES),
+    *(f"{table}.parquet" for table in TABLES),
 )
-MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
-OPTION = re.compile(r"(?<!\S)--?[\w-]+")
-# Neither image states when it was made: the same numbers give the same bytes.
-PRINT = {
-    "png": (FigureCanvasAgg, {"Software": None}),
-    "svg": (FigureCanvasSVG, {"Date": None, "Creator": None}),
-}
-# Characters that neither HTML nor SVG can hold, and what is shown for them.
-CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code) not in "\t\n\r"}
+# By what the page of a report is recognised.
+GENERATOR = '<meta name="generator" content="implicit_bias">'
 
 
 def write_report(
@@ -93,7 +83,7 @@ def write_report(
     train : Dataset or None
         The samples they were fitted to; None where these are not known.
     evaluation : Dataset
-        The samples they were evaluated on.
+        The test samples.
     title : str, optional
         Heading of the page; by default the models and the data.
     facts : mapping from name to value, optional
@@ -101,7 +91,7 @@ def write_report(
     command : str
         The command that makes the page again; empty where there is none.
     train_on : mapping from name to command, optional
-        How to train each network towards its limit; by default as in Python.
+        How to continue the training of each network; by default as in Python.
     meanings : mapping from name to text, optional
         What the names of the models mean; by default norm, gates and C of each.
 
@@ -117,39 +107,52 @@ def write_report(
     """
     folder = make_folder(folder)
     _write_tables(folder, comparison, evaluation)
-    # Without training samples the samples of the evaluation show what the models do.
-    described = evaluation if train is None else train
+
+    # Without training samples the test samples show what the models do.
+    described = train
+    if described is None:
+        described = evaluation
+    earlier = set((folder / "figures").glob("*.[ps][nv]g"))
     with style():
-        drawn = sections(Subject(comparison, described))
-        old, sources = set((folder / "figures").glob("*.[ps][nv]g")), {}  # of an earlier report
-        for plot in (plot for section in drawn for plot in section.plots):
-            kinds = ("png",) if plot.raster else ("png", "svg")
-            files = _write_pictures(folder / "figures", plot.name, plot.figure, kinds)
-            sources[plot.name] = _source(plot, files[-1].read_bytes())
-            old.difference_update(files)
-        rows = tables(comparison, class_names(comparison, evaluation))
-        script = text_of("report/page.js")
-        page = _template().render(
-            title=title or f"{', '.join(m.name for m in comparison.models)} on {described.name}",
-            question=QUESTION,
-            meanings=meanings or programs_in_words(comparison),
-            made=f"{datetime.now(UTC):%Y-%m-%d}",
-            command=command and _code(command),
-            conclusions=conclusions(comparison, train_on=train_on),
-            facts=data_facts(train, evaluation, facts or {}),
-            linked=_linked,
-            tables=rows,
-            definitions=definitions(rows),
-            sections=drawn,
-            many_classes=comparison.many_classes,
-            has_margins=any(model.margin for model in comparison.models),
-            sources=sources,
-            script=script,
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
-    write_text(folder / "report.html", page.translate(CONTROLS))
-    for file in old:
-        file.unlink()
+        drawn = sections(comparison, described)
+        sources, pictures = _write_figures(folder / "figures", drawn)
+
+    if title is None:
+        title = f"{', '.join(model.name for model in comparison.models)} on {described.name}"
+    shown = tables(comparison, class_names(comparison, evaluation))
+    defined = definitions(shown)
+    script = text_of("report/page.js")
+    # The template escapes all that it is given, what users wrote included, but for `Markup`.
+    environment = Environment(
+        loader=PackageLoader("implicit_bias.report.page", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template("page.html.j2").render(
+        generator=GENERATOR,
+        title=title,
+        meanings=meanings or programs_in_words(comparison),
+        made=f"{datetime.now(UTC):%Y-%m-%d}",
+        command=as_code(command),
+        conclusions=comparison.conclusions(train_on),
+        facts=data_facts(train, evaluation, facts or {}),
+        linked=partial(linked, defined=defined),
+        tables=shown,
+        definitions=defined,
+        sections=drawn,
+        many_classes=comparison.many_classes,
+        has_margins=any(model.margin for model in comparison.models),
+        sources=sources,
+        # The page's policy allows the script of this hash, and no other.
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+    write_text(folder / "report.html", page)
+    # Only now: a page that could not be written leaves the earlier one whole.
+    for picture in earlier - pictures:
+        picture.unlink()
     return folder / "report.html"
 
 
@@ -162,49 +165,46 @@ def report_on(
     """
     if not isinstance(title, str | None) or not isinstance(data_name, str):
         raise TypeError(f"title and data_name must be text, got {title!r:.99}, {data_name!r:.99}")
-    of = comparison.of
-    _check_own(Path(folder))
+
+    # No file is overwritten that belongs to no report.
+    page = Path(folder) / "report.html"
+    if not (page.is_file() and GENERATOR in page.read_text("utf-8", errors="replace")):
+        others = [name for name in WRITTEN if (Path(folder) / name).exists()]
+        if others:
+            raise FileExistsError(
+                f"{folder} has {', '.join(others)} of another origin, which a report would "
+                "overwrite: name another folder"
+            )
+
+    train = None
+    if comparison.train is not None:
+        train = _as_dataset(comparison, data_name, *comparison.train)
+    test = _as_dataset(comparison, data_name, comparison.X, comparison.y)
+    return write_report(folder, comparison, train=train, evaluation=test, title=title)
+
+
+def _as_dataset(comparison: Comparison, name: str, X: ArrayLike, y: NDArray[Any]) -> Dataset:
+    """Return samples of a comparison with the labels that a `Dataset` has."""
+    try:
+        inputs = as_finite(dense(X), "X", 2)
+    except (TypeError, ValueError):  # text or missing values, which a pipeline encodes
+        inputs = np.zeros(np.shape(X))
+    # A last column of ones is the constant that stands for a bias.
+    has_constant = inputs.shape[1] > 0 and bool((inputs[:, -1] == 1.0).all())
     classes = comparison.classes
-
-    def data(X: ArrayLike, y: ArrayLike) -> Dataset:
-        try:
-            inputs = as_finite(dense(X), "X", 2)
-        except (TypeError, ValueError):  # texts and gaps, which a pipeline encodes and fills
-            inputs = np.zeros(np.shape(X))
-        constant = bool(inputs.shape[1]) and bool((inputs[:, -1] == 1.0).all())
-        names = tuple(map(label_text, classes.tolist()))
-        labels = np.searchsorted(classes, np.asarray(y))
-        if not comparison.many_classes:
-            labels = np.where(np.asarray(y) == classes[-1], 1.0, -1.0)
-            names = (names[0], names[-1])
-        return Dataset(data_name, inputs, labels, names, has_constant=constant)
-
-    given = data(of.X, of.y)
-    return write_report(
-        folder,
-        comparison,
-        train=None if of.train is None else data(*of.train),
-        evaluation=given,
-        title=title,
-    )
-
-
-def _check_own(folder: Path) -> None:
-    """Refuse to overwrite files that belong to no report."""
-    page = folder / "report.html"
-    if page.is_file() and QUESTION in page.read_text("utf-8", errors="replace"):
-        return
-    if theirs := [name for name in WRITTEN if (folder / name).exists()]:
-        raise FileExistsError(
-            f"{folder} has {', '.join(theirs)} of another origin, which a report would overwrite: "
-            "name another folder"
-        )
+    names = tuple(map(label_text, classes.tolist()))
+    if comparison.many_classes:
+        labels = np.searchsorted(classes, y)
+    else:
+        labels = np.where(y == classes[-1], 1.0, -1.0)
+        names = (names[0], names[-1])  # one class alone has one name
+    return Dataset(name, inputs, labels, names, has_constant=has_constant)
 
 
 def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Path, ...]:
-    """Write the pictures (PNG) of a training towards the limit.
+    """Write the figures (PNG) of a training towards the limit.
 
-    Excess, disagreement, the caller's own measures, smallest margin and balance against the
+    Excess, disagreement, the caller's own measures, normalized margin and balance against the
     steps, as far as they are known.
 
     Parameters
@@ -212,105 +212,89 @@ def write_limit(folder: str | Path, name: str, result: LimitResult) -> tuple[Pat
     folder : str or Path
         Where to write; made if need be.
     name : str
-        How the network is called: in the pictures, and in the names of their files.
+        How the network is called: in the figures, and in the names of their files.
     result : LimitResult
         The training.
 
     Returns
     -------
     tuple of Path
-        The pictures, ``folder/NAME-PLOT.png``.
+        The figures, ``folder/NAME-PLOT.png``.
     """
+    # A column without positive values gives no figure.
     columns = ["excess", "disagreement", *result.history[-1].measures, "min_margin", "balance"]
-    with style():
-        return tuple(
-            file
-            for plot in limit_plots(name, result, columns)
-            for file in _write_pictures(Path(folder), f"{name}-{plot.name}", plot.figure)
-        )
-
-
-def _write_pictures(
-    folder: Path, name: str, figure: Figure, kinds: Sequence[str] = ("png",)
-) -> list[Path]:
-    """Write a figure as NAME.KIND for each of the kinds, and return the files.
-
-    `Figure.savefig` would lay the figure out anew for each of them, and draw it once for that
-    alone, which together takes longer than to draw it.
-    """
-    figure.dpi = rcParams["savefig.dpi"]
     files = []
-    for kind in kinds:
-        image = BytesIO()
-        canvas, metadata = PRINT[kind]
-        getattr(canvas(figure), f"print_{kind}")(image, metadata=metadata)
-        figure.set_layout_engine("none")  # the first drawing has made the layout
-        files.append(folder / f"{name}.{kind}")
-        data = image.getvalue()
-        if kind == "svg":
-            data = data.decode().translate(CONTROLS).encode()
-        write_atomically(files[-1], methodcaller("write_bytes", data))
-    return files
+    with style():
+        for plot in limit_plots(name, result, columns):
+            file = Path(folder) / f"{name}-{plot.name}.png"
+            _write_figure(file, plot.figure)
+            files.append(file)
+    return tuple(files)
 
 
-# --- files ---------------------------------------------------------------------------------
+# --- files ---------------------------------------------------------------------------------------
 
 
-def _write_tables(folder: Path, comparison: Comparison, evaluation: Dataset) -> None:
-    predictions = _predictions(comparison, evaluation)
-    found = (comparison.model_frame(), comparison.pair_frame(), predictions)
-    frames = dict(zip(TABLES, (*found, comparison.history_frame()), strict=True))
+def _write_figures(folder: Path, drawn: Sequence[Section]) -> tuple[dict[str, str], set[Path]]:
+    """Write the figures of a page; return each as a data URL, by its name, and the files."""
+    sources = {}
+    files = set()
+    for section in drawn:
+        for plot in section.plots:
+            png = folder / f"{plot.name}.png"
+            image = _write_figure(png, plot.figure)
+            files.add(png)
+            media_type = "image/png"
+            if not plot.raster:
+                svg = folder / f"{plot.name}.svg"
+                image = _write_figure(svg, plot.figure)
+                files.add(svg)
+                media_type = "image/svg+xml"
+            # A data URL keeps the identifiers of each SVG to itself.
+            sources[plot.name] = f"data:{media_type};base64,{base64.b64encode(image).decode()}"
+    return sources, files
+
+
+def _write_figure(file: Path, figure: Figure) -> bytes:
+    """Write a figure in the format of the file's name, and return what was written."""
+    image = BytesIO()
+    # No image states when it was made: the same numbers give the same bytes.
+    if file.suffix == ".png":
+        figure.savefig(image, format="png", metadata={"Software": None})
+    else:
+        figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
+    figure.set_layout_engine("none")  # the first drawing has made the layout
+    write_atomically(file, methodcaller("write_bytes", image.getvalue()))
+    return image.getvalue()
+
+
+def _write_tables(folder: Path, comparison: Comparison, test: Dataset) -> None:
+    """Write the tables that have rows, and remove the others, which may be of an earlier report."""
+    frames = {
+        "models": comparison.model_frame(),
+        "pairs": comparison.pair_frame(),
+        "predictions": _predictions(comparison, test),
+        "history": comparison.history_frame(),
+    }
     write_tables(folder, {name: frame for name, frame in frames.items() if not frame.empty})
-    for name in (name for name, frame in frames.items() if frame.empty):
-        for kind in ("csv", "parquet"):  # nor must one remain of an earlier report
-            (folder / f"{name}.{kind}").unlink(missing_ok=True)
+    for name, frame in frames.items():
+        if frame.empty:
+            (folder / f"{name}.csv").unlink(missing_ok=True)
+            (folder / f"{name}.parquet").unlink(missing_ok=True)
 
 
-def _predictions(comparison: Comparison, evaluation: Dataset) -> pd.DataFrame:
-    """Return the predictions behind what is carried along of each sample, or else its index."""
-    found = comparison.prediction_frame(class_names(comparison, evaluation))
-    classes = [TRUE, *(model.name for model in comparison.models)]
-    carried = evaluation.carried or {"row": found.index.to_numpy()}
-    told = {name if name not in found else f"{name} (file)": carried[name] for name in carried}
-    found = _by_name(found, classes, comparison, evaluation)
-    return pd.concat([pd.DataFrame(told, index=found.index), found], axis=1)
-
-
-def _by_name(
-    frame: pd.DataFrame, columns: Sequence[str], comparison: Comparison, data: Dataset
-) -> pd.DataFrame:
-    """Write the classes in some columns of a table by the names that a data set has for them."""
-    names = dict(zip(comparison.classes.tolist(), class_names(comparison, data), strict=True))
-    return frame.assign(**{name: frame[name].map(names) for name in columns if name in frame})
-
-
-def _source(plot: Plot, image: bytes) -> str:
-    """Figure as a data URL, which keeps the identifiers of each SVG to itself."""
-    kind = "png" if plot.raster else "svg"
-    return f"data:{MEDIA_TYPES[kind]};base64,{base64.b64encode(image).decode()}"
-
-
-def _linked(sentence: str) -> Markup:
-    """Write a sentence of `conclusion` with links to definitions, and commands as code."""
-
-    def written(found: re.Match[str]) -> str:
-        key, text = found.groups()
-        return f'<a href="#def-{key}">{text}</a>' if key else _code(Markup(text))
-
-    return Markup(MARKED.sub(written, escape(sentence)))
-
-
-def _code(text: str) -> Markup:
-    """Write what is to be typed; a line does not end within the name of an option."""
-    return Markup("<code>%s</code>") % Markup(OPTION.sub(r"<span>\g<0></span>", str(escape(text))))
-
-
-def _template() -> Any:
-    environment = Environment(
-        loader=PackageLoader("implicit_bias.report.page", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2")
+def _predictions(comparison: Comparison, test: Dataset) -> pd.DataFrame:
+    """Return the predictions, by the names of classes, behind what is carried of each sample."""
+    # Labels become the names of their classes; an undecided model (None) stays without one.
+    names = class_names(comparison, test)
+    frame = comparison.prediction_frame(names)
+    name_of = dict(zip(comparison.classes.tolist(), names, strict=True))
+    for column in (TRUE, *(model.name for model in comparison.models)):
+        frame[column] = frame[column].map(name_of)
+    carried: dict[str, Any] = {}
+    for name, values in (test.carried or {"row": frame.index.to_numpy()}).items():
+        heading = name
+        if name in frame:  # a model or a class is called so
+            heading = f"{name} (file)"
+        carried[heading] = values
+    return pd.concat([pd.DataFrame(carried, index=frame.index), frame], axis=1)

@@ -19,13 +19,15 @@ from enum import Enum
 
 import matplotlib.style
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from implicit_bias.base.colours import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 # Size of a panel in inches, at 96 CSS pixels an inch.
-WIDTH, HEIGHT = 4.2, 3.2
+WIDTH = 4.2
+HEIGHT = 3.2
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,19 @@ def legend(figure: Figure) -> None:
 
 def logarithmic(ax: Axes, *, x: bool = True) -> None:
     """Let both axes be logarithmic, or y alone, with three plain numbers beside each at least."""
-    ax.set(yscale="log", **({"xscale": "log"} if x else {}))
+    ax.set_yscale("log")
+    if x:
+        ax.set_xscale("log")
     ax.grid(True)
-    for axis in (ax.xaxis, ax.yaxis) if x else (ax.yaxis,):
+    axes: list[Axis] = [ax.yaxis]
+    if x:
+        axes.append(ax.xaxis)
+    for axis in axes:
+        # Too near for powers of ten: round numbers on a part of a decade, or 1, 2, 5 in each.
         low, high = sorted(axis.get_view_interval())
-        if high < 10 * low:  # too near for round numbers of the decades
+        if high < 10 * low:
             axis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
-        elif high < 1000 * low:  # else powers of ten are enough
+        elif high < 1000 * low:
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())

@@ -1,31 +1,32 @@
 """The tables of a page: their columns, what each means, and how its values are written."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from implicit_bias.base.counts import Count
 from implicit_bias.base.wording import INFINITE, UNKNOWN, minus, number, percent, percent_range
 from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.problem import C_in_words
-from implicit_bias.report.conclusion import WORDS, plain
-from implicit_bias.report.words import ranks, refusal, trained, unlike
+from implicit_bias.report.words import trained
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, as `page.toml` has it.
+    """A column of a table, as words.toml has it.
 
     Attributes
     ----------
     key : str
         Where its values are in the frame.
     kind : str
-        How its values are written, one of `WRITE`; "words" are no numbers.
+        How its values are written, see `written`; "words" are no numbers.
     meaning : str
         What its values are.
     heading : str
@@ -41,6 +42,19 @@ class Column:
     def numeric(self) -> bool:
         """Whether its values are numbers."""
         return self.kind != "words"
+
+    def cell(self, value: Any) -> Cell:
+        """Write a value of this column."""
+        if pd.isna(value):
+            return Cell(UNKNOWN)
+        text = written(self.kind, value)
+        if self.numeric:
+            text = minus(text)
+        if isinstance(value, Count):
+            return Cell(text, float(value.count))
+        if isinstance(value, int | float):
+            return Cell(text, float(value))
+        return Cell(text)
 
 
 @dataclass(frozen=True)
@@ -62,137 +76,213 @@ class Table:
     short: tuple[str, ...] = ()
 
 
-def _known(value: float) -> str:
-    if value == math.inf:
-        return f"{INFINITE} (not separable)"
-    return UNKNOWN if value == 0 else number(value)
+# --- how values are written ----------------------------------------------------------------------
 
 
-def _gap(value: float) -> str:
-    return number(value, 1) if math.isfinite(value) else UNKNOWN
+def written(kind: str, value: Any) -> str:
+    """Write a value of a column of this kind, which words.toml names.
+
+    Examples
+    --------
+    >>> written("number", 2.01512), written("bound", math.inf)
+    ('2.015', '∞ (not separable)')
+    """
+    match kind:
+        case "words" | "interval" | "counted":
+            text = str(value)
+        case "share":
+            text = percent(value)
+        case "points":  # a difference of fractions, with its sign
+            text = percent(value)
+            if value > 0:
+                text = f"+{text}"
+        case "number":
+            text = number(value)
+        case "bound":  # a lower bound: an infinite one proves that nothing separates the samples
+            text = number(value)
+            if value == math.inf:
+                text = f"{INFINITE} (not separable)"
+            elif value == 0:
+                text = UNKNOWN
+        case "gap":  # an infinite one says that there is one bound only
+            text = UNKNOWN
+            if math.isfinite(value):
+                text = number(value, 1)
+        case "count":
+            text = f"{value:,.0f}"
+        case _:
+            raise ValueError(f"no column is of the kind {kind!r}")
+    return text
 
 
-def _count(value: float) -> str:
-    return UNKNOWN if math.isnan(value) else f"{value:,.0f}"
-
-
-def _counted(value: Any) -> str:
-    return str(value) if isinstance(value, Count) else UNKNOWN
-
-
-def _points(value: float) -> str:
-    """Write a difference of shares with its sign."""
-    return f"{'+' if value > 0 else ''}{percent(value)}"
-
-
-def _text(value: Any) -> str:
-    return UNKNOWN if pd.isna(value) else str(value)
-
-
-WRITE: dict[str, Callable[[Any], str]] = {
-    **{"words": _text, "interval": _text, "share": percent, "points": _points},
-    **{"number": number, "bound": _known, "gap": _gap, "count": _count, "counted": _counted},
-}
-COLUMNS = {
-    key: Column(key, **{"heading": key.replace("_", " "), **said})
-    for key, said in WORDS["columns"].items()
-}
-
-
-def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
-    """Return heading and meaning of each column of some tables, and of the words, by key."""
-    columns = (column for table in shown for column in table.columns)
-    known = {column.key: (column.heading, column.meaning) for column in columns}
-    return {key: (key, meaning) for key, meaning in WORDS["words"].items()} | known
+# --- tables --------------------------------------------------------------------------------------
 
 
 def tables(comparison: Comparison, names: Sequence[str]) -> list[Table]:
     """Lay out the tables of a comparison, whose classes have these names."""
-    models = _shown_models(comparison)
-    laid_out = [_table("Models", models, _notes(comparison), short_notes(comparison))]
-    if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
-        laid_out.append(_table("Pairs of models", comparison.pair_frame()))
-        frame, said = pd.DataFrame(list(_differences(comparison))), WORDS["notes"]
-        short = [said["undecided"]] if frame["left_open"].any() else []
-        if not ranks(comparison) and (refused := refusal(comparison)):
-            short.append(plain(refused))
-        laid_out.append(_table("Differences of errors", frame, [said["paired"]], short))
-    if rows := list(_errors_by_class(comparison, names)):
-        laid_out.append(_table("Errors by class", pd.DataFrame(rows)))
-    return laid_out
+    found = [
+        _table("Models", _models(comparison), _page_notes(comparison), short_notes(comparison)),
+    ]
+    differences = pd.DataFrame(_differences(comparison))
+    if not differences.empty:
+        short = []
+        if differences["left_open"].any():
+            short.append(WORDS["notes"]["not_decided"])
+        found += [
+            _table("Pairs of models", comparison.pair_frame()),
+            _table("Differences of errors", differences, [WORDS["notes"]["paired"]], short),
+        ]
+    by_class = pd.DataFrame(_errors_by_class(comparison, names))
+    if not by_class.empty:
+        found.append(_table("Errors by class", by_class))
+    return found
 
 
-def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    labels = np.asarray(comparison.of.y)
-    for model in (model for model in comparison.models if model.count.total):
-        for label, name in zip(comparison.classes, names, strict=True):
-            wrong = model.wrong[labels == label]
-            if len(wrong):
-                count = Count(int(wrong.sum()), len(wrong))
-                row = {"model": model.name, "class": name, "class_wrong": count}
-                yield row | {"recall": 1 - count.share}
+def definitions(shown: Sequence[Table]) -> dict[str, tuple[str, str]]:
+    """Return heading and meaning of the terms, and of each column of some tables, by key."""
+    found = {term: (term, meaning) for term, meaning in WORDS["terms"].items()}
+    for table in shown:
+        for column in table.columns:
+            found[column.key] = (column.heading, column.meaning)
+    return found
 
 
-def _differences(comparison: Comparison) -> Iterator[dict[str, Any]]:
-    """Yield one row a pair of models that both predict: how often one is wrong more often."""
-    unlikes = [set(names) for names in unlike(comparison)]
+def _table(
+    caption: str, frame: pd.DataFrame, notes: Iterable[str] = (), short: Iterable[str] = ()
+) -> Table:
+    """Lay out a frame in the columns of words.toml, without those of which nothing is known."""
+    columns = []
+    for key in WORDS["tables"][caption]:
+        if key in frame and frame[key].notna().any():
+            # words.toml has kind and meaning, and a heading where that is not the key.
+            words = {"heading": key.replace("_", " "), **WORDS["columns"][key]}
+            columns.append(Column(key, **words))
+    rows = []
+    for record in frame.to_dict("records"):
+        rows.append(tuple(column.cell(record[column.key]) for column in columns))
+    return Table(caption, tuple(columns), tuple(rows), tuple(notes), tuple(short))
+
+
+def _models(comparison: Comparison) -> pd.DataFrame:
+    """Return the models' numbers less those that mean nothing, with the steps of networks."""
+    rows = []
+    for model in comparison.models:
+        row = {"status": None, **model.row()}
+        if row.get("C") == math.inf:  # a hard margin has no C
+            row["C"] = math.nan
+        if model.has_predictor:
+            row["wrong"] = model.count
+            row["interval"] = percent_range(*model.count.interval)
+        if model.history:
+            row["status"] = trained(model)
+        if model.inseparable:
+            # The minimum over an empty set: no norm has a distance from it.
+            row |= {"optimum": math.inf, "excess": math.nan, "gap": math.nan}
+        if model.inseparable and not model.history:
+            # The norm is a bound that only rounding keeps finite; the rest follows from it.
+            meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
+            row |= dict.fromkeys(meaningless, math.nan)
+            row["status"] = "not separable: proven"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _differences(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return a row per pair of models that both predict: which one has the lower error."""
+    hard, fallback = comparison.hard_and_fallback()
+    rows = []
     for pair in comparison.pairs:
-        found = comparison.difference(pair.first, pair.second)
-        if found is None:
+        difference = comparison.difference(pair.first, pair.second)
+        if difference is None:
             continue
-        alike = not all(names & {pair.first, pair.second} for names in unlikes)
-        winner = pair.second if found.difference > 0 else pair.first
-        low, high = found.interval
-        yield {
+        low, high = difference.interval
+        # A fallback solves another problem, as the hard margin of its features has no solution.
+        one_is_hard = pair.first in hard or pair.second in hard
+        one_is_fallback = pair.first in fallback or pair.second in fallback
+        if one_is_hard and one_is_fallback:
+            decided = "not ranked"
+        elif not difference.decided:
+            decided = "not decided"
+        elif difference.difference > 0:
+            decided = pair.second
+        else:
+            decided = pair.first
+        row = {
             "first": pair.first,
             "second": pair.second,
-            "difference": found.difference,
-            "only_first": found.only_first,
-            "only_second": found.only_second,
+            "difference": difference.difference,
             "difference_interval": percent_range(low, high),
-            "left_open": alike and not found.decided and (low > 0 or high < 0),
-            "decided": "not ranked" if not alike else winner if found.decided else "not decided",
+            "only_first": difference.only_first,
+            "only_second": difference.only_second,
+            "decided": decided,
+            # The interval excludes 0, and the test does not decide.
+            "left_open": decided == "not decided" and (low > 0 or high < 0),
         }
+        rows.append(row)
+    return rows
 
 
-def _shown_models(comparison: Comparison) -> pd.DataFrame:
-    """Return the models' numbers less those that mean nothing, with the steps of networks."""
-    frame = comparison.model_frame().replace({"C": math.inf}, math.nan)
-    if "status" not in frame:
-        frame["status"] = None
-    # A bound on the norm that only rounding keeps finite, and what follows from it.
-    meaningless = ["min_margin", "norm", "active_units", "support_vectors", "train_error"]
-    counts = [model.count for model in comparison.models]
-    frame["wrong"] = pd.Series([c if c.total else None for c in counts], dtype=object)
-    frame["interval"] = [percent_range(*c.interval) if c.total else None for c in counts]
-    for row, model in enumerate(comparison.models):
-        if model.history:
-            frame.loc[row, "status"] = trained(model)
-        if model.inseparable:
-            frame.loc[row, "optimum"] = math.inf
-            frame.loc[row, ["excess", "gap"]] = math.nan
-        if model.inseparable and not model.history:
-            frame.loc[row, meaningless] = math.nan
-            frame.loc[row, "status"] = "not separable: proven"
-    return frame
+def _errors_by_class(comparison: Comparison, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a row per model and class of the test samples."""
+    rows = []
+    for model in comparison.predicting:
+        for label, name in zip(comparison.classes, names, strict=True):
+            wrong = model.wrong[comparison.y == label]
+            if len(wrong) == 0:
+                continue
+            count = Count(int(wrong.sum()), len(wrong))
+            row = {"model": model.name, "class": name, "class_wrong": count}
+            rows.append({**row, "recall": 1 - count.share})
+    return rows
 
 
-def _said(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Say the notes of page.toml with these names, each of some models, unless there are none."""
-    for note, models in found.items():
+# --- notes ---------------------------------------------------------------------------------------
+
+
+def _page_notes(comparison: Comparison) -> list[str]:
+    """Return the notes below the table of the models that only a page has room for."""
+    relaxed = []
+    piped = []
+    unseen = []
+    for model in comparison.models:
+        if model.fitted is not None and model.fitted.relaxed:
+            relaxed.append(model.name)
+        if model.transformed:
+            piped.append(_with_inputs(model))
+        if model.unseen:
+            unseen.append(f"{model.name} {model.unseen} of {comparison.n_samples}")
+    return _notes({"relaxed": relaxed, "piped": piped, "unseen": unseen})
+
+
+def short_notes(comparison: Comparison) -> list[str]:
+    """Return the notes that a terminal has, too: samples without a class, and soft margins."""
+    undecided = []
+    fallback = []
+    soft = []
+    hard = []
+    for model in comparison.models:
+        n_undecided = sum(label is None for label in model.predicted.tolist())
+        if model.has_predictor and n_undecided:
+            undecided.append(f"{model.name} {n_undecided} of {comparison.n_samples}")
+        if model.fitted is not None and model.fitted.failure is not None:
+            fallback.append(model.name)
+        if model.margin is not None and model.soft_margin:
+            soft.append(f"{model.name} (C = {C_in_words(model.margin.C)})")
+        elif model.margin is not None and model.margin.status is not None and model.has_predictor:
+            hard.append(model.name)
+    found = {"undecided_samples": undecided, "fallback": fallback, "soft": soft}
+    if soft:  # of hard margins alone there is nothing to say
+        found["hard"] = hard
+    return _notes(found)
+
+
+def _notes(found: Mapping[str, Sequence[str]]) -> list[str]:
+    """Write the notes of these names, each about some models, unless there are none."""
+    notes = []
+    for name, models in found.items():
         if models:
-            yield WORDS["notes"][note].format(models=", ".join(models))
-
-
-def _notes(comparison: Comparison) -> Iterator[str]:
-    models, total = comparison.models, comparison.n_samples
-    return _said(
-        {
-            "relaxed": [m.name for m in models if m.fitted is not None and m.fitted.relaxed],
-            "piped": [_with_inputs(model) for model in models if model.transformed],
-            "unseen": [f"{m.name} {m.unseen} of {total}" for m in models if m.unseen],
-        }
-    )
+            notes.append(WORDS["notes"][name].format(models=", ".join(models)))
+    return notes
 
 
 def _with_inputs(model: ModelResult) -> str:
@@ -201,39 +291,3 @@ def _with_inputs(model: ModelResult) -> str:
     if fitted is None or fitted.architecture.representation is not None:
         return model.name
     return f"{model.name} ({fitted.coef.shape[-1]:,} inputs)"
-
-
-def short_notes(comparison: Comparison) -> Iterator[str]:
-    """Say what a terminal says, too: of samples without a class, and of soft margins."""
-    predicting = [model for model in comparison.models if model.count.total]
-    counts = {m.name: sum(one is None for one in m.predicted.tolist()) for m in predicting}
-    without = [f"{name} {n} of {comparison.n_samples}" for name, n in counts.items() if n]
-    yield from _said({"without a class": without})
-    soft = [m for m in comparison.models if m.margin and not m.margin.hard_margin]
-    solved = [m for m in predicting if m.margin and m.margin.status and m not in soft]
-    # Of which otherwise headline or differences speak.
-    hard = [m.name for m in solved] if soft and not refusal(comparison) else []
-    yield from _said(
-        {
-            "failed": [m.name for m in comparison.models if m.fitted and m.fitted.failure],
-            "soft": [f"{m.name} (C = {C_in_words(m.known_margin.C)})" for m in soft],
-            "hard": hard,
-        }
-    )
-
-
-def _table(
-    caption: str, frame: pd.DataFrame, notes: Iterable[str] = (), short: Iterable[str] = ()
-) -> Table:
-    keys = [key for key in WORDS["tables"][caption] if key in frame and frame[key].notna().any()]
-    shown = tuple(COLUMNS[key] for key in keys)
-    records = frame.to_dict("records")
-    rows = tuple(tuple(_cell(column, row[column.key]) for column in shown) for row in records)
-    return Table(caption, shown, rows, (*notes,), (*short,))
-
-
-def _cell(column: Column, value: Any) -> Cell:
-    sorted_by = value.count if isinstance(value, Count) else value
-    known = isinstance(sorted_by, int | float) and not math.isnan(sorted_by)
-    text = WRITE[column.kind](value)
-    return Cell(minus(text) if column.numeric else text, float(sorted_by) if known else None)

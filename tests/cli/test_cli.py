@@ -251,6 +251,7 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     """With a soft margin, and a warning; a refusal is there for who asks."""
     there, _, done = noisy
     assert "solved the soft margin" in done.err
+    assert "svm-gln and gd-gln agree on" in " ".join(done.out.split())
     # The headline is an error, read against the commonest class; which SVM has which C is told.
     models = pd.read_csv(there.folder / "implicit-bias-report" / "models.csv").set_index("model")
     C = models["C"]["svm-gln"]
@@ -258,6 +259,8 @@ def test_data_that_are_not_separable_are_compared_by_errors(
     assert row.split()[8] == number(C)
     assert f"(C = {C_in_words(C)})" in done.out
     assert "…" not in done.out, "a heading was cut"
+    first = done.out.index("significantly lower error")
+    assert first < done.out.index("Always predicting “") < done.out.index("no max-margin solution")
     page = (there.folder / "implicit-bias-report" / "report.html").read_text("utf-8")
     assert re.search("0 or 1 for each value of.*city", page, re.DOTALL)
     for said in (page, done.err):
@@ -276,8 +279,8 @@ def test_compare_trains_on(shell: Shell) -> None:
     folder = shell.folder / "implicit-bias-report"
     page = (folder / "report.html").read_text("utf-8")
     assert "--to-limit" in page
-    assert "Train on" not in page
-    assert "gd-gln-limit is its SVM" in page.replace("\u00a0", " ")
+    assert "To continue training" not in page
+    assert "gd-gln-limit has converged to its SVM" in page
 
 
 def test_train(shell: Shell) -> None:

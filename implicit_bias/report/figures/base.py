@@ -1,21 +1,16 @@
-"""What figures are about, and what one is."""
+"""What a figure of a page is, and how the models of a comparison are drawn in all of them."""
+
+from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass, replace
 
-import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
 
-from implicit_bias.base.validation import Array
 from implicit_bias.comparison import Comparison, ModelResult
-from implicit_bias.datasets.dataset import Dataset
-from implicit_bias.estimators.base import FittedMargin
+from implicit_bias.comparison.verdict import WORDS
 from implicit_bias.report.style import Look, Role
-from implicit_bias.report.words import class_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,76 +48,51 @@ class Section:
     plots: tuple[Plot, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """What a report is about.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        Its numbers, and the models compared.
-    train : Dataset
-        The samples the models were fitted to.
-    """
-
-    comparison: Comparison
-    train: Dataset
-
-    @property
-    def fitted(self) -> dict[str, FittedMargin]:
-        """The models that are solutions of a margin problem, by name."""
-        return {m.name: m.fitted for m in self.comparison.models if m.fitted is not None}
-
-    def draw(self, ax: Axes, name: str, x: ArrayLike, y: ArrayLike, **options: Any) -> None:
-        """Draw a curve of the model of this name."""
-        drawn = look(self.comparison, name)
-        usual = {"linestyle": drawn.line, "color": drawn.colour, "marker": drawn.marker}
-        (line,) = ax.plot(x, y, **{**usual, **options})
-        line.set_label(short_label(name))
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of ``comparison.classes``."""
-        return class_names(self.comparison, self.train)
-
-    def predicted(self, name: str, X: Array) -> NDArray[np.int64]:
-        """Class that a model gives to each input (n, D), by its place among all classes."""
-        of = self.comparison.of
-        inputs = pd.DataFrame(X, columns=of.X.columns) if isinstance(of.X, pd.DataFrame) else X
-        given = np.asarray(of.models[name].predict(inputs))
-        return np.searchsorted(self.comparison.classes, given)
-
-    def support(self, name: str) -> NDArray[np.int64]:
-        """Support vectors of a model, as indices of the training samples; none for a network."""
-        fitted = self.fitted.get(name)
-        solution = None if fitted is None else fitted.solution
-        if fitted is None or solution is None or len(solution.alpha) != len(self.train):
-            return np.empty(0, dtype=np.int64)
-        return fitted.support
+def with_words(
+    name: str, figure: Figure, words: str, *, raster: bool = False, **facts: object
+) -> Plot:
+    """Give a figure the two texts that words.toml has under ``[figures.WORDS]``, filled in."""
+    texts = WORDS["figures"][words]
+    alt = texts["alt"].format(**facts)
+    caption = texts["caption"].format(**facts)
+    return Plot(name, figure, alt, caption, raster)
 
 
-def role(comparison: Comparison, model: ModelResult) -> Role:
+def looks(comparison: Comparison) -> dict[str, Look]:
+    """Return how each model is drawn: by its role, and by its number among those of its role."""
+    number_of_role: Counter[Role] = Counter()
+    drawn = {}
+    for model in comparison.models:
+        role = _role(comparison, model)
+        number = number_of_role[role]
+        number_of_role[role] += 1
+        colours, line, markers = role.value
+        # The second of a role has the second colour and dashes of its own; the third the first
+        # colour and the next marker.
+        look = Look(colours[number % len(colours)], line, markers[number // 2 % len(markers)])
+        if number % 2 == 1:
+            look = replace(look, line=(0, (1 + number, 2)))
+        drawn[model.name] = look
+    return drawn
+
+
+def _role(comparison: Comparison, model: ModelResult) -> Role:
     """Return what a model is beside the others of a comparison."""
     if model.history:
         return Role.NETWORK
     if model.fitted is None:
         return Role.OTHER
-    trained = [other for other in comparison.models if other.history]
-    return Role.ITS_SVM if any(comparison.svm_of(n) is model for n in trained) else Role.OTHER_SVM
-
-
-def look(comparison: Comparison, name: str) -> Look:
-    """Return how the model of this name is drawn: by its role, and its number among these."""
-    roles = {model.name: role(comparison, model) for model in comparison.models}
-    mine = roles[name]
-    number = [other for other, part in roles.items() if part is mine].index(name)
-    colours, line, markers = mine.value
-    drawn = line if number % 2 == 0 else (0, (1 + number, 2))
-    return Look(colours[number % len(colours)], drawn, markers[number // 2 % len(markers)])
+    for other in comparison.models:
+        if other.history and comparison.svm_of(other) is model:
+            return Role.ITS_SVM
+    return Role.OTHER_SVM
 
 
 def short_label(name: str) -> str:
-    """Name that fits a figure: at most two short lines."""
+    """Return a name that fits a figure: at most two short lines."""
     lines = textwrap.wrap(name, width=18, max_lines=2, placeholder="…") or ["(no name)"]
-    # A label that begins with an underscore would be kept out of legends.
-    return "\n".join(lines) if not name.startswith("_") else " " + "\n".join(lines)
+    label = "\n".join(lines)
+    if name.startswith("_"):
+        # Matplotlib keeps a label that begins with an underscore out of legends.
+        return f" {label}"
+    return label

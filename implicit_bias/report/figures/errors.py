@@ -1,7 +1,7 @@
 """Errors with their intervals, disagreements beside the level of chance, and excesses of norms."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,134 +9,153 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from implicit_bias.base.wording import percent
-from implicit_bias.comparison import Comparison, ModelResult
-from implicit_bias.report.figures.base import Plot, Subject, look, short_label
-from implicit_bias.report.style import BLACK, GREY, HEIGHT, PURPLE, WIDTH, legend, panel, style
+from implicit_bias.comparison import Comparison, ModelResult, PairResult
+from implicit_bias.report.figures.base import Plot, looks, short_label, with_words
+from implicit_bias.report.style import (
+    BLACK,
+    GREY,
+    HEIGHT,
+    PURPLE,
+    WIDTH,
+    Look,
+    legend,
+    panel,
+    style,
+)
 
 
-def error_plots(subject: Subject) -> Iterator[Plot]:
-    """Errors of the models, and disagreements of the pairs."""
-    comparison = subject.comparison
-    listed = "; ".join(f"{model.name} {_error(model)}" for model in comparison.models)
-    yield Plot(
-        "errors",
-        _errors(subject),
-        f"Error of each model on {comparison.n_samples} evaluation samples: {listed}",
-        "Errors on the evaluation samples (filled, with the 95 % interval of what more samples "
-        "would show) and on the training samples (hollow). Where intervals overlap widely, the "
-        "table of differences says whether the same samples tell two models apart.",
-    )
-    if any(np.isfinite(pair.disagreement) for pair in comparison.pairs):
-        listed = "; ".join(
-            f"{pair.first} and {pair.second} {percent(pair.disagreement)}, by chance "
-            f"{percent(pair.by_chance)}"
-            for pair in comparison.pairs
-        )
-        yield Plot(
-            "disagreement",
-            _disagreements(comparison),
-            f"Disagreement of each pair of models: {listed}",
-            "Disagreement (filled) against the level of chance (hollow). Where the two are far "
-            "apart, the models make the same mistakes.",
-        )
-
-
-def _error(model: ModelResult) -> str:
-    count = model.count
-    return f"{percent(model.error)} ({count.count} of {count.total})" if count.total else "unknown"
-
-
-def _errors(subject: Subject) -> Figure:
-    figure, ax = panel(height=1.3 + 0.55 * len(subject.comparison.models))
-    _draw_errors(ax, subject.comparison)
+def error_plots(comparison: Comparison, drawn_as: Mapping[str, Look]) -> Iterator[Plot]:
+    """Draw the errors of the models, and the disagreements of the pairs."""
+    figure, ax = panel(height=1.3 + 0.55 * len(comparison.models))
+    draw_errors(ax, comparison.models, drawn_as)
     legend(figure)
+    errors = []
+    for model in comparison.models:
+        error = "unknown"
+        if model.has_predictor:
+            error = f"{percent(model.error)} ({model.count})"
+        errors.append(f"{model.name} {error}")
+    n_samples = comparison.n_samples
+    yield with_words("errors", figure, "errors", n_samples=n_samples, errors="; ".join(errors))
+
+    pairs = []
+    for pair in comparison.pairs:
+        found = percent(pair.disagreement)
+        by_chance = percent(pair.by_chance)
+        pairs.append(f"{pair.first} and {pair.second} {found}, by chance {by_chance}")
+    if any(math.isfinite(pair.disagreement) for pair in comparison.pairs):
+        figure = draw_disagreements(comparison.pairs)
+        yield with_words("disagreement", figure, "disagreement", pairs="; ".join(pairs))
+
+
+def overview(comparison: Comparison) -> Figure:
+    """Draw a comparison; see `Comparison.plot`."""
+    drawn_as = looks(comparison)
+    excess_of = {}
+    for model in comparison.models:
+        if model.margin is not None and math.isfinite(model.margin.excess):
+            excess_of[model.name] = model.margin.excess
+    n_panels = 1
+    if excess_of:
+        n_panels = 2
+    with style():
+        height = min(HEIGHT, 1.1 + 0.45 * len(comparison.models))
+        figure = Figure(figsize=(n_panels * WIDTH, height), layout="constrained")
+        panels = figure.subplots(1, n_panels, squeeze=False)[0]
+        draw_errors(panels[0], comparison.models, drawn_as)
+        if excess_of:
+            draw_excesses(panels[1], excess_of, drawn_as)
     return figure
 
 
-def _draw_errors(ax: Axes, comparison: Comparison) -> None:
+def draw_errors(ax: Axes, models: Sequence[ModelResult], drawn_as: Mapping[str, Look]) -> None:
     """Draw the error of each model with its interval, and its training error."""
-    models = comparison.models
     # One entry each in the legend, whatever the colours of the models.
-    ax.plot([], [], "o", color=GREY, label="evaluation samples")
-    if any(model.train_wrong for model in models):
-        ax.plot([], [], "o", color=GREY, mfc="none", label="training samples")
+    ax.plot([], [], "o", color=GREY, label="test samples")
+    if any(model.train_wrong is not None for model in models):
+        ax.plot([], [], "o", color=GREY, markerfacecolor="none", label="training samples")
     for row, model in enumerate(models):
-        drawn = look(comparison, model.name)
-        if not model.count.total:
+        if not model.has_predictor:
             _write_at(ax, row, 0.0, "no predictor: not separable")
             continue
-        low, high = (100 * end for end in model.count.interval)
-        ax.plot([low, high], [row, row], color=drawn.colour, linewidth=1.6, solid_capstyle="butt")
-        ax.plot(100 * model.error, row, drawn.marker, color=drawn.colour, ms=7)
+        # The error on the test samples in the middle of a row, that on the training samples below.
+        look = drawn_as[model.name]
+        low, high = model.count.interval
+        (interval,) = ax.plot([100 * low, 100 * high], [row, row], color=look.colour)
+        interval.set(linewidth=1.6, solid_capstyle="butt")
+        # A mark at 0 is whole: it is not cut off at the edge of the axes.
+        (mark,) = ax.plot(100 * model.error, row, look.marker, color=look.colour)
+        mark.set(markersize=7, clip_on=False)
         _write_at(ax, row - 0.25, model.error, percent(model.error))
         if model.train_wrong is not None:
-            place = 100 * model.train_error, row + 0.25
-            ax.plot(*place, drawn.marker, color=drawn.colour, mfc="none", ms=6, clip_on=False)
-            _write_at(ax, row + 0.25, model.train_error, percent(model.train_error), faint=True)
+            error = model.train_error
+            (mark,) = ax.plot(100 * error, row + 0.25, look.marker, color=look.colour)
+            mark.set(markersize=6, markerfacecolor="none", clip_on=False)
+            _write_at(ax, row + 0.25, error, percent(error), colour=GREY)
     _name_rows(ax, [short_label(model.name) for model in models])
     _percent_axis(ax, "error, % of the samples")
 
 
-def _disagreements(comparison: Comparison) -> Figure:
-    pairs = comparison.pairs
+def draw_excesses(ax: Axes, excess_of: Mapping[str, float], drawn_as: Mapping[str, Look]) -> None:
+    """Draw how far the norm of each model at unit margin is above the certified minimum."""
+    for row, (name, excess) in enumerate(excess_of.items()):
+        look = drawn_as[name]
+        ax.plot(100 * excess, row, look.marker, color=look.colour, clip_on=False)
+        _write_at(ax, row, excess, percent(excess))
+    _name_rows(ax, [short_label(name) for name in excess_of])
+    _percent_axis(ax, "norm above the certified minimum, %", room=1.35, most=math.inf)
+
+
+def draw_disagreements(pairs: Sequence[PairResult]) -> Figure:
+    """Draw the disagreement of each pair beside that of independent models of its errors."""
     names = [f"{short_label(pair.first)}\n– {short_label(pair.second)}" for pair in pairs]
     lines = 1 + max(name.count("\n") for name in names)
     figure, ax = panel(height=1.3 + 0.17 * lines * len(pairs))
     for row, pair in enumerate(pairs):
-        if np.isnan(pair.disagreement):
+        if math.isnan(pair.disagreement):
             _write_at(ax, row, 0.0, "not separable")
             continue
-        ends = 100 * pair.disagreement, 100 * pair.by_chance
-        ax.plot(ends, (row, row), color=GREY, linewidth=1.2)
+        ends = [100 * pair.disagreement, 100 * pair.by_chance]
+        ax.plot(ends, [row, row], color=GREY, linewidth=1.2)
         _write_at(ax, row - 0.25, pair.disagreement, percent(pair.disagreement))
-        _write_at(ax, row + 0.25, pair.by_chance, percent(pair.by_chance), faint=True)
+        _write_at(ax, row + 0.25, pair.by_chance, percent(pair.by_chance), colour=GREY)
     rows = range(len(pairs))
     found = [100 * pair.disagreement for pair in pairs]
-    chance = [100 * pair.by_chance for pair in pairs]
-    ax.plot(found, rows, "o", color=PURPLE, ms=7, label="found", clip_on=False)
-    ax.plot(chance, rows, "D", color=BLACK, mfc="none", label="expected by chance", clip_on=False)
+    by_chance = [100 * pair.by_chance for pair in pairs]
+    (marks,) = ax.plot(found, rows, "o", color=PURPLE, label="found")
+    marks.set(markersize=7, clip_on=False)
+    (marks,) = ax.plot(by_chance, rows, "D", color=BLACK, label="expected by chance")
+    marks.set(markerfacecolor="none", clip_on=False)
     _name_rows(ax, names)
     _percent_axis(ax, "disagreement, % of the samples")
     legend(figure)
     return figure
 
 
-def _write_at(ax: Axes, row: float, share: float, text: str, *, faint: bool = False) -> None:
-    """Write a text right of the mark of a share."""
+def _write_at(ax: Axes, row: float, share: float, text: str, *, colour: str = BLACK) -> None:
+    """Write a text right of the mark of a fraction."""
     words = ax.annotate(text, (100 * share, row), (7, 0), textcoords="offset points")
-    words.set(va="center", fontsize=8.5, color=GREY if faint else BLACK)
+    words.set(va="center", fontsize=8.5, color=colour)
 
 
 def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Name the rows of a chart, the first on top."""
     ax.set_yticks(range(len(names)), names)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0, pad=8)  # a mark at 0 does not touch a name
+    ax.set_ylim(len(names) - 0.4, -0.6)  # the larger limit first: rows count downwards
 
 
 def _percent_axis(ax: Axes, label: str, *, room: float = 1.22, most: float = 100.0) -> None:
-    """Let the axis begin at zero, and leave room for the numbers beside the last mark."""
+    """Let the axis begin at zero, and leave room for the numbers beside the last mark.
+
+    ``room`` is the length of the axis over that of the data; line and ticks end at ``most``.
+    """
     ax.set_xlabel(label)
+    # Where all fractions are 0 the axis has a length nevertheless.
     ax.set_xlim(0, max(room * min(ax.get_xlim()[1], most), 1.0))
+    # The room for numbers may go beyond 100 %, the axis itself does not.
     end = min(ax.get_xlim()[1], most)
-    ax.set_xticks([tick for tick in MaxNLocator(5).tick_values(0, end) if 0 <= tick <= end])
+    ticks = np.asarray(MaxNLocator(5).tick_values(0, end))
+    ax.set_xticks(ticks[(ticks >= 0) & (ticks <= end)])
     ax.spines.bottom.set_bounds(0, end)
     ax.grid(axis="x")
-
-
-def overview(comparison: Comparison) -> Figure:
-    """Draw a comparison; see `Comparison.plot`."""
-    known = [m for m in comparison.models if m.margin and math.isfinite(m.margin.excess)]
-    with style():
-        height = min(HEIGHT, 1.1 + 0.45 * len(comparison.models))
-        figure = Figure(figsize=(WIDTH * (2 if known else 1), height), layout="constrained")
-        axes = figure.subplots(1, 2 if known else 1, squeeze=False)[0]
-        _draw_errors(axes[0], comparison)
-        if known:
-            for row, model in enumerate(known):
-                share, drawn = model.known_margin.excess, look(comparison, model.name)
-                axes[1].plot(100 * share, row, drawn.marker, color=drawn.colour)
-                _write_at(axes[1], row, share, percent(share))
-            _name_rows(axes[1], [model.name for model in known])
-            _percent_axis(axes[1], "norm above the certified optimum, %", room=1.35, most=math.inf)
-    return figure

@@ -1,4 +1,4 @@
-"""What models predict in the plane of two inputs.
+"""Decision regions of the models, for inputs in the plane.
 
 Source: Lippl, Abbott, Chung (2022), figure 1.
 """
@@ -6,143 +6,117 @@ Source: Lippl, Abbott, Chung (2022), figure 1.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from implicit_bias.base.validation import Array
+from implicit_bias.comparison import Comparison
 from implicit_bias.datasets.dataset import Dataset
 from implicit_bias.report import style
-from implicit_bias.report.figures.base import Plot, Subject, short_label
-from implicit_bias.report.words import has_class_names, signed
-
-# The classes have colours of their own, as in the pictures of weights: no model has them.
-NEGATIVE, POSITIVE = "#5e3c99", "#b35806"
-# Share of a class's colour in its region, where there are many classes.
-TINT = 0.25
-# Points along each axis at which a picture of the plane is computed.
-GRID = 240
-# Above this many samples a picture draws them as pixels, not as shapes.
-MAX_SHAPES = 2000
+from implicit_bias.report.figures.base import Plot, short_label, with_words
+from implicit_bias.report.figures.support import support_vectors
+from implicit_bias.report.words import class_names, has_class_names, signed
 
 
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """A grid over the training samples of two inputs.
-
-    Attributes
-    ----------
-    x, y : ndarray of shape (GRID,)
-        Coordinates along the axes.
-    has_constant : bool
-        Whether inputs end with a constant 1.
-    """
-
-    x: Array
-    y: Array
-    has_constant: bool
-
-    @classmethod
-    def around(cls, data: Dataset) -> Plane:
-        """Cover the samples, with some room."""
-        low, high = data.X[:, :2].min(axis=0), data.X[:, :2].max(axis=0)
-        room = 0.08 * np.maximum(high - low, 1e-9)
-        x, y = np.linspace(low - room, high + room, GRID).T
-        return cls(x, y, data.has_constant)
-
-    @property
-    def extent(self) -> tuple[float, float, float, float]:
-        """Left, right, bottom, top."""
-        return self.x[0], self.x[-1], self.y[0], self.y[-1]
-
-    def points(self) -> Array:
-        """Return the inputs (GRID^2, D) at the grid's points: y is the slow axis."""
-        x, y = np.meshgrid(self.x, self.y)
-        points = np.column_stack([x.ravel(), y.ravel()])
-        return np.column_stack([points, np.ones(len(points))]) if self.has_constant else points
-
-
-def plane_plots(subject: Subject) -> Iterator[Plot]:
-    """Draw the decision regions of each model, for inputs in the plane."""
-    train = subject.train
+def plane_plots(comparison: Comparison, train: Dataset, *, n_grid: int = 240) -> Iterator[Plot]:
+    """Draw the decision regions of each model, by its predictions on an n_grid x n_grid grid."""
     if train.n_features - train.has_constant != 2 or train.image_shape is not None:
         return
-    if not np.ptp(train.X[:, :2], axis=0).all():  # no plane, or inputs that are no numbers
+    low = train.X[:, :2].min(axis=0)
+    high = train.X[:, :2].max(axis=0)
+    if (low == high).any():  # no plane, or inputs that are no numbers
         return
-    plane = Plane.around(train)
-    for i, model in enumerate(subject.comparison.models, 1):
-        if model.has_predictor:
-            yield Plot(
-                f"regions-{i}",
-                _decision_regions(subject, model.name, plane),
-                f"Regions of the plane that {model.name} gives to each class, with the training "
-                "samples",
-                f"{model.name}: what it predicts. The line is its decision boundary.",
-            )
+
+    # A grid over the samples, with some room around them; y is the slow axis.
+    room = 0.08 * np.maximum(high - low, 1e-9)
+    x, y = np.linspace(low - room, high + room, n_grid).T
+    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    if train.has_constant:
+        points = np.column_stack([points, np.ones(len(points))])
+    inputs: ArrayLike = points
+    if isinstance(comparison.X, pd.DataFrame):
+        inputs = pd.DataFrame(points, columns=comparison.X.columns)
+
+    class_looks = _class_looks(train, len(class_names(comparison, train)))
+    for number, model in enumerate(comparison.models, 1):
+        if not model.has_predictor:
+            continue
+        labels = np.asarray(comparison.estimators[model.name].predict(inputs))
+        classes = np.searchsorted(comparison.classes, labels).reshape(n_grid, n_grid)
+        figure, ax = style.panel(height=style.WIDTH - 0.3)
+        ax.set_title(short_label(model.name))
+        ax.set(xlabel="input 1", ylabel="input 2")
+        draw_regions(ax, x, y, classes, [look.colour for look in class_looks])
+        samples = []
+        for (label, name), look in zip(train.names.items(), class_looks, strict=True):
+            points_of_class = train.X[train.y == label, :2]
+            samples.append((_class_label(train, label, name), points_of_class, look))
+        draw_samples(ax, samples)
+        ring_x, ring_y = train.X[support_vectors(model, len(train)), :2].T
+        ax.scatter(ring_x, ring_y, s=60, facecolors="none", edgecolors=style.BLACK, linewidths=1.2)
+        style.legend(figure)
+        yield with_words(f"regions-{number}", figure, "regions", model=model.name)
 
 
-def _decision_regions(subject: Subject, name: str, plane: Plane) -> Figure:
-    figure, ax = _plane_panel(name)
-    given = subject.predicted(name, plane.points()).reshape(GRID, GRID)
-    colours = np.array([to_rgb(look.colour) for look in _class_looks(subject)])
-    tints = [*(1.0 - TINT * (1.0 - colours))]  # with much white in them
-    _tint(ax, plane, given, tints)
-    for label in np.unique(given)[1:]:
-        _boundary(ax, plane, given >= label, colors=style.BLACK, linewidths=1.5)
-    _samples(ax, subject, name)
-    style.legend(figure)
-    return figure
+def draw_regions(
+    ax: Axes, x: Array, y: Array, classes: NDArray[np.int64], colours: list[str], tint: float = 0.25
+) -> None:
+    """Draw the classes (Y, X) of the points of a grid, and the boundaries between them.
+
+    ``tint`` is the fraction of a class's colour in its region; the rest is white.
+    """
+    tints: list[Any] = []
+    for colour in colours:
+        tints.append(1.0 - tint * (1.0 - np.array(to_rgb(colour))))
+    ax.imshow(
+        classes,
+        ListedColormap(tints),
+        origin="lower",
+        extent=(x[0], x[-1], y[0], y[-1]),
+        vmin=0,
+        vmax=len(tints) - 1,
+        interpolation="nearest",
+        aspect="auto",
+    )
+    # Of K classes the level sets {class >= k} have all boundaries between neighbouring regions.
+    for label in np.unique(classes)[1:]:
+        inside = (classes >= label).astype(float)
+        ax.contour(x, y, inside, [0.5], colors=style.BLACK, linewidths=1.5)
 
 
-def _tint(ax: Axes, plane: Plane, numbers: NDArray[Any], tints: Sequence[Any]) -> None:
-    """Colour the plane by whole numbers (GRID, GRID), each the index of a tint."""
-    picture = ax.imshow(numbers, ListedColormap(tints), origin="lower", extent=plane.extent)
-    picture.set(clim=(0, len(tints) - 1), interpolation="nearest")
-    ax.set_aspect("auto")
+def draw_samples(
+    ax: Axes, samples: Sequence[tuple[str, Array, style.Look]], *, most_shapes: int = 2000
+) -> None:
+    """Draw name and samples (n, 2) of each class; more than ``most_shapes`` in all as pixels."""
+    total = sum(len(points) for _, points, _ in samples)
+    for name, points, look in samples:
+        x, y = points.T
+        marks = ax.scatter(x, y, s=14, c=look.colour, marker=look.marker, linewidths=0)
+        marks.set(alpha=0.9, label=name, rasterized=total > most_shapes)
 
 
-def _boundary(ax: Axes, plane: Plane, inside: NDArray[np.bool_], **options: Any) -> None:
-    if inside.any() and not inside.all():
-        ax.contour(plane.x, plane.y, inside.astype(float), [0.5], **options)
+def _class_label(train: Dataset, label: int, name: str) -> str:
+    """Return what a legend calls a class."""
+    if has_class_names(train):
+        return short_label(name)
+    if train.classes is None:
+        return f"class {signed(label)}"
+    return f"class {label}"
 
 
-def _samples(ax: Axes, subject: Subject, name: str) -> None:
-    train = subject.train
-    names = train.class_names
-    if not has_class_names(train):
-        names = tuple(f"class {signed(k) if train.classes is None else k}" for k in train.names)
-    for label, look, class_name in zip(train.names, _class_looks(subject), names, strict=True):
-        x, y = train.X[train.y == label, :2].T
-        points = ax.scatter(x, y, s=14, c=look.colour, marker=look.marker)
-        points.set(
-            alpha=0.9,
-            linewidths=0,
-            label=short_label(class_name),
-            rasterized=len(train) > MAX_SHAPES,
-        )
-    support = subject.support(name)
-    x, y = train.X[support, :2].T
-    ax.scatter(x, y, s=60, facecolors="none", edgecolors=style.BLACK, linewidths=1.2)
-
-
-def _class_looks(subject: Subject) -> list[style.Look]:
-    """How the samples of each class are drawn."""
-    if subject.train.classes is None:
-        return [style.Look(NEGATIVE, "", "o"), style.Look(POSITIVE, "", "^")]
-    places = range(len(subject.class_names))
-    return [
-        style.Look(style.COLOURS[k % len(style.COLOURS)], "", style.MARKERS[k % len(style.MARKERS)])
-        for k in places
-    ]
-
-
-def _plane_panel(name: str) -> tuple[Figure, Axes]:
-    figure, ax = style.panel(height=style.WIDTH - 0.3)
-    ax.set_title(short_label(name))
-    ax.set(xlabel="input 1", ylabel="input 2")
-    return figure, ax
+def _class_looks(train: Dataset, n_classes: int) -> list[style.Look]:
+    """Return how the samples of each class are drawn."""
+    if train.classes is None:
+        # Two classes have the colours that they have in pictures of weights: no model has them.
+        return [style.Look("#5e3c99", "", "o"), style.Look("#b35806", "", "^")]
+    looks = []
+    for k in range(n_classes):
+        colour = style.COLOURS[k % len(style.COLOURS)]
+        marker = style.MARKERS[k % len(style.MARKERS)]
+        looks.append(style.Look(colour, "", marker))
+    return looks

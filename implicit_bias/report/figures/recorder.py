@@ -7,11 +7,10 @@ from matplotlib.figure import Figure
 
 from implicit_bias.report import style
 
-# From this many steps on their axis is logarithmic, but between 0 and the first one after it.
-MANY_STEPS = 100
 
-
-def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) -> Figure:
+def draw_recorder(
+    frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool, many_steps: int = 100
+) -> Figure:
     """Draw margins, as shares of the largest of the same norm, and gaps.
 
     Parameters
@@ -22,17 +21,23 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
         Their names.
     gaps : bool
         Whether gaps were recorded, too.
+    many_steps : int
+        From this many steps on their axis is logarithmic, but between 0 and the first one after it.
     """
+    panels = 1
+    if gaps:
+        panels = 2
+    separated = frame["min_margin"] > 0
     with style.style():
-        figure = Figure(figsize=((1 + gaps) * style.WIDTH, style.HEIGHT), layout="constrained")
-        margins, *others = figure.subplots(1, 1 + gaps, squeeze=False)[0]
+        figure = Figure(figsize=(panels * style.WIDTH, style.HEIGHT), layout="constrained")
+        axes = figure.subplots(1, panels, squeeze=False)[0]
         for i, name in enumerate(norms):
-            margin = frame[f"margin_{name}"].where(frame["min_margin"] > 0)
-            panels = [
-                (margins, margin / margin.max()),
-                *((ax, frame[f"gap_{name}"]) for ax in others),
-            ]
-            for ax, values in panels:
+            # Margins of different norms have different scales: each over its own largest.
+            margin = frame[f"margin_{name}"].where(separated)
+            curves = [margin / margin.max()]
+            if gaps:
+                curves.append(frame[f"gap_{name}"])
+            for ax, values in zip(axes, curves, strict=True):
                 shown = values > 0
                 ax.plot(
                     frame["step"][shown],
@@ -44,34 +49,36 @@ def draw_recorder(frame: pd.DataFrame, norms: tuple[str, ...], *, gaps: bool) ->
                     markevery=max(1, len(frame) // 12),
                     label=name,
                 )
-        margins.set(title="Margin", ylabel="margin / norm^L, share of the largest")
-        for ax in others:
-            ax.set(title="Distance from a KKT point", ylabel="KKT gap")
-        for ax in (margins, *others):
-            ax.set(xlabel="steps")
+        for ax in axes:
+            ax.set(xlabel="steps", title="Distance from a KKT point", ylabel="KKT gap")
             style.logarithmic(ax)
-            if frame["step"].max() < MANY_STEPS:
+            if frame["step"].max() < many_steps:
                 ax.set_xscale("linear")
             elif frame["step"].min() == 0:
-                first, last = sorted(frame["step"])[1], frame["step"].max()
+                # A logarithmic axis has no 0: it is linear up to the first step after it.
+                first = sorted(frame["step"])[1]
+                last = frame["step"].max()
                 ticks = ax.xaxis.get_major_locator().tick_values(first, last)
                 ax.set_xscale("symlog", linthresh=first)
                 ax.set_xticks([0, *(tick for tick in ticks if first <= tick <= last)])
                 ax.xaxis.set_major_formatter("{x:g}")
                 ax.set_xlim(0, last)
-            _before_separation(ax, frame)
-        margins.set_yscale("linear")
-        margins.set(ylim=(0, 1.05))
-        margins.legend(title="norm", loc="lower right")
+            _shade_before_separation(ax, frame)
+        axes[0].set_yscale("linear")
+        axes[0].set(ylim=(0, 1.05), title="Margin", ylabel="margin / norm^L, over its largest")
+        axes[0].legend(title="norm", loc="lower right")
     return figure
 
 
-def _before_separation(ax: Axes, frame: pd.DataFrame) -> None:
-    """Shade the points at which a sample is on the wrong side: they have no gap, and no share."""
-    steps, missing = frame["step"].to_numpy(), ~(frame["min_margin"] > 0).to_numpy()
+def _shade_before_separation(ax: Axes, frame: pd.DataFrame) -> None:
+    """Shade the points at which a sample is on the wrong side: they have no margin and no gap."""
+    # A point is shaded up to the next one.
+    steps = frame["step"].to_numpy()
+    missing = ~(frame["min_margin"] > 0).to_numpy()
     if not missing.any():
         return
-    for start, end in zip(steps[missing], np.append(steps[1:], steps[-1])[missing], strict=True):
+    ends = np.append(steps[1:], steps[-1])
+    for start, end in zip(steps[missing], ends[missing], strict=True):
         ax.axvspan(start, end, color=style.GREY, alpha=0.2, linewidth=0)
     ax.set_xlim(steps[0], max(steps[-1], steps[0] + 1))
     if missing.all():

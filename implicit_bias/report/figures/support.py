@@ -4,67 +4,99 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from implicit_bias.base.validation import Array
-from implicit_bias.report.figures.base import Plot, Subject, short_label
+from implicit_bias.comparison import Comparison, ModelResult
+from implicit_bias.datasets.dataset import Dataset
+from implicit_bias.report.figures.base import Plot, short_label, with_words
 from implicit_bias.report.style import GREY, WIDTH
 from implicit_bias.report.words import signed
 
-# Most support vectors shown as images, and how many of them in a row.
-MAX_SUPPORT, IMAGES_A_ROW = 8, 4
 
-
-def support_plots(subject: Subject) -> Iterator[Plot]:
-    """Show the support vectors of largest alpha as images."""
-    train = subject.train
+def support_plots(comparison: Comparison, train: Dataset, *, most: int = 8) -> Iterator[Plot]:
+    """Show the support vectors of largest alpha of each SVM as images, ``most`` of them."""
     if train.image_shape is None:
         return
     height, width = train.image_shape
     pixels = train.X[:, : height * width]
-    images, limits = pixels.reshape(-1, height, width), (float(pixels.min()), float(pixels.max()))
-    solved = [name for name in subject.fitted if len(subject.support(name))]
-    for i, name in enumerate(solved, 1):
-        support, solution = subject.support(name), subject.fitted[name].solution
-        assert solution is not None
+    images = pixels.reshape(-1, height, width)  # row-major, as a row of X is
+    limits = (float(pixels.min()), float(pixels.max()))
+    number = 0
+    for model in comparison.models:
+        support = support_vectors(model, len(train))
+        if model.fitted is None or model.fitted.solution is None or len(support) == 0:
+            continue
+        number += 1
         # Of many classes a sample has one alpha for each rival, which count together.
-        alpha = solution.alpha.reshape(len(solution.alpha), -1).sum(axis=1)
-        largest = support[np.argsort(-alpha[support], kind="stable")][:MAX_SUPPORT]
-        written = [
-            signed(label) if train.classes is None else short_label(train.names[int(label)])
-            for label in train.y[largest]
-        ]
-        tiles = [
-            (f"{label}   α {alpha[n]:.2g}", images[n])
-            for label, n in zip(written, largest, strict=True)
-        ]
-        yield Plot(
-            f"support-{i}",
-            image_grid(name, tiles, IMAGES_A_ROW, "gray_r", limits),
-            f"Images of the support vectors of {name} with the largest alpha",
-            f"{name}: {len(largest)} of its {len(support)} support vectors, with label and alpha.",
+        alpha = model.fitted.solution.alpha
+        alpha = alpha.reshape(len(alpha), -1).sum(axis=1)
+        largest = support[np.argsort(-alpha[support], kind="stable")][:most]
+        tiles = []
+        for n in largest:
+            if train.classes is None:
+                label = signed(train.y[n])
+            else:
+                label = short_label(train.names[int(train.y[n])])
+            tiles.append((f"{label}   α {alpha[n]:.2g}", images[n]))
+        yield with_words(
+            f"support-{number}",
+            image_grid(model.name, tiles, colours="gray_r", limits=limits),
+            "support",
             raster=True,
+            model=model.name,
+            shown=len(largest),
+            support_vectors=len(support),
         )
+
+
+def support_vectors(model: ModelResult, n_train: int) -> NDArray[np.int64]:
+    """Return the support vectors of a model, as indices of ``n_train`` training samples.
+
+    There are none for a network, nor where other samples are shown, which are the test samples.
+    """
+    none = np.empty(0, dtype=np.int64)
+    if model.fitted is None or model.fitted.solution is None:
+        return none
+    if len(model.fitted.solution.alpha) != n_train:
+        return none
+    return model.fitted.support
 
 
 def image_grid(
     title: str,
     tiles: Sequence[tuple[str, Array]],
-    n_columns: int,
+    *,
     colours: str,
     limits: tuple[float, float],
+    a_row: int = 4,
 ) -> Figure:
-    """Images in rows of ``n_columns``, each under its own title."""
-    n_columns = max(1, min(n_columns, len(tiles)))
+    """Draw images in rows, each under its own title.
+
+    Parameters
+    ----------
+    title : str
+        Title of the whole.
+    tiles : sequence of (str, ndarray)
+        Title and pixels of each image.
+    colours : str
+        Name of the colormap of images of one channel.
+    limits : tuple of two float
+        The values of its first and last colour.
+    a_row : int
+        Most images in a row.
+    """
+    n_columns = max(1, min(a_row, len(tiles)))
     n_rows = max(1, -(-len(tiles) // n_columns))
-    side = min(WIDTH / n_columns, WIDTH / 2.6)
+    side = min(WIDTH / n_columns, WIDTH / 2.6)  # one or two images do not fill the width
     figure = Figure(figsize=(WIDTH, 0.4 + n_rows * (side + 0.2)), layout="constrained")
     figure.suptitle(short_label(title), fontsize=10, fontweight="bold")
-    for ax in (grid := figure.subplots(n_rows, n_columns, squeeze=False)).flat:
+    panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for ax in panels[len(tiles) :]:
         ax.set_axis_off()
-    for ax, (name, image) in zip(grid.flat, tiles, strict=False):
+    for ax, (name, image) in zip(panels, tiles, strict=False):
         ax.imshow(image, cmap=colours, vmin=limits[0], vmax=limits[1], interpolation="nearest")
         ax.set_title(name, fontsize=8.5, fontweight="normal", pad=3)
-        ax.set_axis_on()
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set(visible=True, color=GREY)
     return figure

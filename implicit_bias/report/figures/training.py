@@ -1,64 +1,71 @@
 """Excess of the networks over the steps of their training."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from implicit_bias.base.wording import minus
-from implicit_bias.comparison import ModelResult
-from implicit_bias.report.conclusion import WORDS
-from implicit_bias.report.figures.base import Plot, Subject
-from implicit_bias.report.style import legend, logarithmic, panel
+from implicit_bias.comparison import Comparison
+from implicit_bias.report.figures.base import Plot, short_label, with_words
+from implicit_bias.report.style import Look, legend, logarithmic, panel
 from implicit_bias.report.words import names_of
 
-# Least distance of two values that are written beside the curves, as a share of the axis.
-LINE_HEIGHT = 0.075
 
-
-def training_plots(subject: Subject) -> Iterator[Plot]:
+def training_plots(comparison: Comparison, drawn_as: Mapping[str, Look]) -> Iterator[Plot]:
     """Draw the excess of each trained network whose optimum is known."""
-    networks = [model for model in subject.comparison.models if _has_excess(model)]
-    if networks:
-        said = WORDS["curves"]["excess"]
-        figure = _excess_curves(subject, networks, said["label"])
-        alt = f"{said['alt']}, for {names_of(networks)}"
-        yield Plot("training-excess", figure, alt, said["caption"])
+    networks = []
+    curves = {}
+    for model in comparison.models:
+        if model.margin is None or model.inseparable:
+            continue
+        steps = [point.step for point in model.history]
+        excess = [model.margin.excess_at(point) for point in model.history]
+        # A logarithmic axis shows the points at which the network separates, above the optimum.
+        if any(value > 0 for value in excess):
+            networks.append(model)
+            curves[model.name] = (steps, excess)
+    if curves:
+        figure = draw_excess(curves, drawn_as)
+        yield with_words("training-excess", figure, "training", models=names_of(networks))
 
 
-def _has_excess(model: ModelResult) -> bool:
-    if model.margin is None or model.inseparable:
-        return False
-    return any(model.margin.excess_at(point) > 0 for point in model.history)
-
-
-def _excess_curves(subject: Subject, networks: Sequence[ModelResult], label: str) -> Figure:
+def draw_excess(
+    curves: Mapping[str, tuple[list[int], list[float]]], drawn_as: Mapping[str, Look]
+) -> Figure:
+    """Draw the excess of each network, by its name, against the steps; nan where it has none."""
     figure, ax = panel()
-    for network in networks:
-        steps = [point.step for point in network.history]
-        excess = [network.known_margin.excess_at(point) for point in network.history]
-        subject.draw(ax, network.name, steps, excess, markersize=3.5, markevery=4)
+    for name, (steps, excess) in curves.items():
+        look = drawn_as[name]
+        (line,) = ax.plot(steps, excess, linestyle=look.line, color=look.colour)
+        line.set(marker=look.marker, markersize=3.5, markevery=4, label=short_label(name))
     logarithmic(ax)
     _write_last_values(ax)
-    ax.set(xlabel="step", ylabel=label)
+    ax.set(xlabel="step", ylabel="norm / minimum − 1")
     legend(figure)
     return figure
 
 
-def _write_last_values(ax: Axes) -> None:
-    """Write the last value of each curve right of the axes, none over another."""
+def _write_last_values(ax: Axes, *, apart: float = 0.075) -> None:
+    """Write the last value of each curve right of the axes, at least ``apart`` from each other.
+
+    The distance is a fraction of the height of the axes.
+    """
     ends = []
     ax.get_ylim()  # settles the limits, on which the places depend
     for line in ax.lines:
-        x, y = (np.asarray(data, dtype=float) for data in line.get_data())
+        x = np.asarray(line.get_xdata(), dtype=float)
+        y = np.asarray(line.get_ydata(), dtype=float)
         last = np.flatnonzero(np.isfinite(y))[-1]
-        place = ax.transData.transform((x[last], y[last]))
+        # From the data to fractions of the axes.
+        place = ax.transAxes.inverted().transform(ax.transData.transform((x[last], y[last])))
         # An excess of 0, or below it by rounding, is at the bottom of a logarithmic axis.
-        height = float(np.clip(ax.transAxes.inverted().transform(place)[1], 0.0, 1.0))
+        height = float(np.clip(place[1], 0.0, 1.0))
         ends.append((height, float(y[last]), line.get_color()))
+    # From the bottom up: a value that would cover the one below moves up.
     lowest = -np.inf
     for height, value, colour in sorted(ends, key=lambda end: end[:2]):
-        lowest = max(height, lowest + LINE_HEIGHT)
+        lowest = max(height, lowest + apart)
         text = ax.text(1.015, lowest, minus(f"{value:.3g}"), transform=ax.transAxes)
         text.set(color=colour, fontsize=8.5, va="center")

@@ -1,0 +1,451 @@
+"""The result of `compare`: its tables, and the facts that its verdicts rest on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.base.counts import CONFIDENCE, Count, PairedDifference
+from implicit_bias.base.wording import UNKNOWN, html_table, percent, percent_range, text_table
+from implicit_bias.comparison.models import Predicts
+from implicit_bias.comparison.results import ModelResult, PairResult, first_svm
+from implicit_bias.comparison.verdict import WORDS, Conclusion, Ranking, Standing, conclude
+from implicit_bias.datasets.labels import label_text
+from implicit_bias.estimators.base import dense
+from implicit_bias.problem import C_in_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from implicit_bias.datasets.dataset import Split
+    from implicit_bias.training.history import HistoryPoint
+
+# Columns of a table of predictions beside those of the models.
+TRUE = "true label"
+DIFFER = "models differ"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """The result of `compare`: printed, a short table and the verdict.
+
+    `report` writes a page, `plot` draws it.
+
+    Attributes
+    ----------
+    models : tuple of ModelResult
+        In the order given.
+    pairs : tuple of PairResult
+        Each pair once.
+    classes : ndarray of shape (K,)
+        All classes that a label, a prediction or a model of this package has, sorted.
+    estimators : mapping from name to fitted classifier
+        The models, as they were given to `compare`.
+    X, y : array_like of shape (n, D), ndarray of shape (n,)
+        The test samples.
+    train : tuple (X, y) or None
+        The training samples; None where they were not given.
+    own : Split or None
+        The samples where they are of a file of the user's own: errors come first then.
+
+    Examples
+    --------
+    >>> from implicit_bias import MaxMarginSVC, compare
+    >>> from implicit_bias.datasets import make_toy
+    >>> blobs = make_toy("blobs", 40)
+    >>> svms = {norm: MaxMarginSVC(norm).fit(blobs.X, blobs.y) for norm in ("l2", "linf")}
+    >>> result = compare(svms, blobs.X, blobs.y)
+    >>> result
+    Comparison(l2, linf; 40 samples)
+    >>> result.agreement("l2", "linf")
+    Count(count=40, total=40)
+    """
+
+    models: tuple[ModelResult, ...]
+    pairs: tuple[PairResult, ...]
+    classes: NDArray[Any]
+    estimators: Mapping[str, Predicts]
+    X: ArrayLike
+    y: NDArray[Any]
+    train: tuple[ArrayLike, NDArray[Any]] | None
+    own: Split | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(model.name for model in self.models)
+        return f"Comparison({names}; {self.n_samples} samples)"
+
+    def __str__(self) -> str:
+        headlines = [conclusion.headline for conclusion in self.conclusions()]
+        return "\n".join((text_table(*self._short_table()), "", *headlines))
+
+    def _repr_html_(self) -> str:
+        headlines = [f"<p>{escape(each.headline)}</p>" for each in self.conclusions()]
+        return html_table(*self._short_table()) + "".join(headlines)
+
+    def report(
+        self, folder: str | Path, *, title: str | None = None, data_name: str = "own data"
+    ) -> Path:
+        """Write the comparison as one self-contained page, with tables and figures beside it.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where to write; made if need be. An earlier report there is replaced.
+        title : str, optional
+            Heading of the page; by default the data and the models.
+        data_name : str
+            How the page calls the data.
+
+        Returns
+        -------
+        Path
+            The page, ``folder/report.html``.
+
+        Raises
+        ------
+        FileExistsError
+            The folder has files of these names that belong to no report.
+        """
+        from implicit_bias import report
+
+        return report.report_on(self, folder, title=title, data_name=data_name)
+
+    def plot(self) -> Figure:
+        """Draw errors with their intervals and, where known, the excess over the optimum.
+
+        Returns
+        -------
+        matplotlib Figure
+            Of this function's own; no window opens, and pyplot does not know it.
+        """
+        from implicit_bias import report
+
+        return report.overview(self)
+
+    # --- samples ---------------------------------------------------------------------------------
+
+    @property
+    def n_samples(self) -> int:
+        """Test samples."""
+        return len(self.y)
+
+    @property
+    def n_train(self) -> int:
+        """Training samples; 0 where they were not given."""
+        return 0 if self.train is None else len(self.train[1])
+
+    @property
+    def many_classes(self) -> bool:
+        """Whether there are more than two."""
+        return len(self.classes) > 2
+
+    @property
+    def held_out(self) -> bool | None:
+        """Whether the test samples are others than the training samples; None if unknown."""
+        if self.train is None:
+            return None
+        import pandas as pd
+
+        # The same numbers in the same order are the same samples.
+        train: Any = self.train[0]
+        test: Any = self.X
+        if np.shape(train) != np.shape(test):
+            return True
+        # A missing value, nan, does not equal itself: two are the same sample nevertheless.
+        if sp.issparse(train) and sp.issparse(test):
+            both_missing = (train != train).multiply(test != test)
+            return bool((train != test).nnz > both_missing.nnz)
+        first = pd.Series(np.asarray(dense(train)).ravel())
+        second = pd.Series(np.asarray(dense(test)).ravel())
+        return not ((first == second) | (first.isna() & second.isna())).all()
+
+    # --- models and pairs ------------------------------------------------------------------------
+
+    @property
+    def predicting(self) -> list[ModelResult]:
+        """The models that have a predictor."""
+        return [model for model in self.models if model.has_predictor]
+
+    def model(self, name: str) -> ModelResult:
+        """Return the model of this name; KeyError, which lists all names, if there is none."""
+        models = {model.name: model for model in self.models}
+        if not isinstance(name, str) or name not in models:
+            raise KeyError(f"no model is called {name!r}: there are {', '.join(models)}")
+        return models[name]
+
+    def pair(self, first: str, second: str) -> PairResult:
+        """Return the pair of these names, in either order; KeyError if there is none."""
+        names = {self.model(first).name, self.model(second).name}
+        if len(names) == 1:
+            raise KeyError(f"a pair is of two models, got {first!r} twice")
+        return next(pair for pair in self.pairs if {pair.first, pair.second} == names)
+
+    def difference(self, first: str, second: str) -> PairedDifference | None:
+        """How much more often the first is wrong than the second, on the same samples.
+
+        None where one of them has no predictor.
+        """
+        wrong_first = self.model(first).wrong
+        wrong_second = self.model(second).wrong
+        if len(wrong_first) == 0 or len(wrong_second) == 0:
+            return None
+        return PairedDifference.of(wrong_first, wrong_second)
+
+    def agreement(self, first: str, second: str) -> Count | None:
+        """On how many test samples two models agree; None where one has no predictor."""
+        disagreement = self.pair(first, second).disagreement
+        if np.isnan(disagreement):
+            return None
+        return Count(self.n_samples - round(disagreement * self.n_samples), self.n_samples)
+
+    def programs(self) -> list[list[ModelResult]]:
+        """Models with a margin, those of the same program together."""
+        grouped: dict[int, list[ModelResult]] = {}
+        for model in self.models:
+            if model.margin is not None:
+                grouped.setdefault(model.margin.program, []).append(model)
+        return list(grouped.values())
+
+    def svm_of(self, network: ModelResult) -> ModelResult | None:
+        """Return the (first) SVM whose program is the network's; None if there is none."""
+        for models in self.programs():
+            if network in models:
+                return first_svm(models)
+        return None
+
+    def soft_svms_of(self, network: ModelResult) -> list[ModelResult]:
+        """SVMs of the network's gates and groups with a finite C: they solve another program."""
+        found = []
+        for model in self.models:
+            if network.margin is None or model.margin is None or model.margin.hard_margin:
+                continue
+            if model.margin.gates == network.margin.gates and model.margin.status is not None:
+                found.append(model)
+        return found
+
+    def hard_and_fallback(self) -> tuple[list[str], list[str]]:
+        """Name the SVMs with a hard margin, and with a soft one because no hard one exists.
+
+        The errors of the former are not ranked against those of the latter.
+        """
+        hard = []
+        fallback = []
+        for model in self.predicting:
+            if model.fitted is None or model.fitted.solution is None:
+                continue
+            # `failure` is the proof that the hard margin has no solution.
+            if model.fitted.failure is None and np.isinf(model.fitted.C).all():
+                hard.append(model.name)
+            elif model.fitted.failure is not None and np.isfinite(model.fitted.C).all():
+                fallback.append(model.name)
+        return hard, fallback
+
+    # --- verdicts --------------------------------------------------------------------------------
+
+    @property
+    def ranks_models(self) -> bool:
+        """Whether the models are compared by their errors, and not only by their limits."""
+        return self.own is not None or not any(model.history for model in self.models)
+
+    def conclusions(self, train_on: Mapping[str, str] | None = None) -> list[Conclusion]:
+        """Return the verdict on each trained network, or one on all models by their errors.
+
+        On data of the user's own that on all models comes first: which has the lowest error.
+
+        Parameters
+        ----------
+        train_on : mapping from name to command, optional
+            How to continue the training of the networks; by default as in Python.
+        """
+        conclusions = []
+        if self.ranks_models:
+            conclusions.append(conclude(self.ranking()))
+        for model in self.models:
+            if not model.history:
+                continue
+            if train_on is None:
+                command = WORDS["commands"]["continue_training"].format(network=model.name)
+            else:
+                command = train_on.get(model.name, "")
+            conclusions.append(conclude(self.standing(model, command)))
+        return conclusions
+
+    def standing(self, network: ModelResult, train_on: str = "") -> Standing:
+        """Gather what is known of a trained network beside its SVM, or one with a finite C."""
+        facts = Standing(
+            network=network.name,
+            excess=network.excess,
+            train_wrong=network.train_wrong,
+            wrong=network.count,
+            held_out=self.held_out,
+            trained_on_given=self.n_train > 0,
+            inseparable=network.inseparable,
+            gates_moved=network.gates_moved,
+            train_on=train_on,
+        )
+        if network.fitted is not None:
+            facts = replace(
+                facts,
+                relaxed=network.fitted.relaxed,
+                local=network.fitted.local,
+                geometry=network.fitted.geometry,
+            )
+        svm = self.svm_of(network)
+        if svm is None:
+            # An SVM of the same gates with a finite C is no limit of the network, but stands
+            # nearest to it: their predictions are compared.
+            soft_svms = self.soft_svms_of(network)
+            if not soft_svms:
+                return facts
+            svm = soft_svms[0]
+            facts = replace(facts, soft=C_in_words(svm.known_margin.C))
+        return replace(
+            facts,
+            svm=svm.name,
+            agreement=self.agreement(network.name, svm.name),
+            by_chance=1 - self.pair(network.name, svm.name).by_chance,
+            dead=_dead_units(network, svm),
+        )
+
+    def ranking(self) -> Ranking:
+        """Gather what is known of all models by their errors on the test samples."""
+        if not self.predicting:
+            names = [model.name for model in self.models]
+            return Ranking(models=names, best="", count=Count(0, 0))
+
+        # The lowest error, and the models whose errors are not significantly higher.
+        best = min(self.predicting, key=lambda model: model.error)
+        tied = []
+        for model in self.predicting:
+            difference = self.difference(best.name, model.name)
+            if model is not best and difference is not None and not difference.decided:
+                tied.append(model.name)
+
+        # Duality gaps of the SVMs; a network has one bound only, and an infinite gap.
+        hard, fallback = self.hard_and_fallback()
+        gap = math.nan  # the largest one that is known
+        for model in self.predicting:
+            if model.margin is not None and math.isfinite(model.margin.gap):
+                gap = np.fmax(gap, model.margin.gap)
+        facts = Ranking(
+            models=[model.name for model in self.predicting],
+            best=best.name,
+            count=best.count,
+            held_out=self.held_out,
+            tied=tied,
+            hard=hard,
+            fallback=fallback,
+            gap=float(gap),
+        )
+        if self.train is None:
+            return facts
+
+        # A predictor that always answers with the most frequent class of the training samples.
+        labels, counts = np.unique(self.train[1], return_counts=True)
+        label = labels.tolist()[counts.argmax()]
+        majority = label_text(label)
+        if self.own is not None:
+            majority = self.own.train.names[int(label)]
+        beside_majority = PairedDifference.of(best.wrong, self.y != label)
+        return replace(facts, majority=majority, beside_majority=beside_majority)
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def model_frame(self) -> pd.DataFrame:
+        """One row per model: scalars only."""
+        import pandas as pd
+
+        return pd.DataFrame([model.row() for model in self.models])
+
+    def pair_frame(self) -> pd.DataFrame:
+        """One row per pair."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(pair) for pair in self.pairs])
+
+    def prediction_frame(self, names: Sequence[Any] | None = None) -> pd.DataFrame:
+        """One row per test sample: its label, the class by each model, whether these differ.
+
+        Last come the scores of each model, by the names of the classes (by default their labels).
+        With the index of X, where that is a pandas frame. There is no class where a model is
+        undecided, or has no predictor.
+        """
+        import pandas as pd
+
+        columns: dict[str, Any] = {TRUE: self.y}
+        for model in self.models:
+            columns[model.name] = model.predicted
+        if len(self.predicting) > 1:
+            first, *others = [model.predicted for model in self.predicting]
+            columns[DIFFER] = np.any([predicted != first for predicted in others], axis=0)
+        labels = self.classes.tolist()
+        if names is None:
+            names = labels
+        name_of = dict(zip(labels, names, strict=True))
+        for model in self.predicting:
+            for label, scores in model.scores.items():
+                columns[f"{model.name}: score of {name_of[label]}"] = scores
+        frame = pd.DataFrame(columns)
+        if isinstance(self.X, pd.DataFrame):
+            frame.index = self.X.index
+        return frame
+
+    def history_frame(self) -> pd.DataFrame:
+        """One row per point of a training history, with the name of its model."""
+        from implicit_bias.training.history import history_frame
+
+        names = []
+        points: list[HistoryPoint] = []
+        for model in self.models:
+            names += [model.name] * len(model.history)
+            points += model.history
+        frame = history_frame(points)
+        frame.insert(0, "model", names)
+        return frame
+
+    def _short_table(self) -> tuple[list[str], list[list[str]]]:
+        """Return headings and rows of what matters first: excess over the optimum, and errors."""
+        headings = ["model", "excess", "error", "wrong", f"{100 * CONFIDENCE:.0f} % interval"]
+        return headings, [_short_row(model) for model in self.models]
+
+
+def _short_row(model: ModelResult) -> list[str]:
+    """Write the numbers of a model; a soft margin has the excess of another program, with its C."""
+    excess = percent(model.excess, space=" ")
+    if model.inseparable:
+        excess = "not separable"
+    elif model.soft_margin:
+        excess += f" (C = {C_in_words(model.known_margin.C)})"
+    if not model.has_predictor:
+        return [model.name, excess, UNKNOWN, UNKNOWN, UNKNOWN]
+    interval = percent_range(*model.count.interval, space=" ")
+    return [model.name, excess, percent(model.error, space=" "), str(model.count), interval]
+
+
+def _dead_units(network: ModelResult, svm: ModelResult) -> list[int | str]:
+    """Name the units of norm 0 in a network that its SVM uses.
+
+    Not those that are merely small: they have a gradient, and may grow. Where each class has units
+    of its own, a unit is named by its number and its class.
+    """
+    if network.margin is None:
+        return []
+    # With one group there is one norm for all units, which is 0 for the network of weights 0 only.
+    solution = svm.known_margin.fitted.solution
+    margin = network.margin
+    if solution is None or margin.units == 1:
+        return []
+    places = np.flatnonzero((margin.unit_norms == 0) & solution.active).tolist()
+    if margin.fitted.coef.ndim < 3:
+        return list(places)
+    units_per_class = margin.units // len(margin.fitted.coef)  # coef is (K, M, D), row-major
+    return [f"{place % units_per_class} of class {place // units_per_class}" for place in places]

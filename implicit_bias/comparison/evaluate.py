@@ -1,0 +1,271 @@
+"""Compare classifiers: errors, disagreement beyond chance, and how far each is from the limit.
+
+On the test samples: the error p of each model; for each pair the disagreement, the disagreement
+expected by chance of independent models with these errors p and q, their ratio, and Cohen's kappa.
+With K classes chance gives
+
+    p (1 - q) + q (1 - p) + p q (K - 2) / (K - 1),
+
+the last term for two wrong answers that differ, each spread evenly over the K - 1 wrong classes;
+with K = 2 it is 0.
+
+On the training samples, for the models with a margin problem (SVMs, and networks of one hidden
+layer): the normalized margin, the norm at unit margin, its excess over the certified minimum of
+that program, active units, and support vectors.
+
+Source: Lippl, Abbott, Chung (2022), section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from implicit_bias.base.validation import labels_of_any_type
+from implicit_bias.bounds.certificate import certify
+from implicit_bias.comparison.comparison import Comparison
+from implicit_bias.comparison.models import (
+    LastStep,
+    Predictions,
+    Predicts,
+    is_interrupted,
+    last_step,
+)
+from implicit_bias.comparison.results import MarginResult, ModelResult, PairResult
+from implicit_bias.estimators.base import FittedMargin
+from implicit_bias.estimators.networks import NetworkClassifier
+from implicit_bias.norms import Norm
+from implicit_bias.problem import MarginProblem
+
+
+def compare(
+    models: Mapping[str, Predicts],
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    train: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Comparison:
+    """Compare fitted classifiers on test samples.
+
+    Parameters
+    ----------
+    models : mapping from name to fitted classifier
+        This package's classifiers, pipelines that end in one, searches among these, or any of
+        scikit-learn's interface (errors and disagreement only).
+    X : array_like of shape (n, D)
+        Test inputs.
+    y : array_like of shape (n,)
+        Their labels.
+    train : tuple (X, y), optional
+        The samples that the models were fitted to; margins and norms need them.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ValueError
+        No models, no samples, labels that a model does not know, or not one per sample.
+    TypeError
+        Models that are no mapping, or do not predict.
+
+    Examples
+    --------
+    >>> from implicit_bias import GLNSVC, MaxMarginSVC, compare
+    >>> from implicit_bias.datasets import make_toy, split
+    >>> moons = split(make_toy("blobs", 60), 40)
+    >>> X, y = moons.train.X, moons.train.y
+    >>> models = {"gated": GLNSVC(3, random_state=0).fit(X, y), "linear": MaxMarginSVC().fit(X, y)}
+    >>> result = compare(models, moons.validation.X, moons.validation.y, train=(X, y))
+    >>> print(result)
+    model   excess     error  wrong    95 % interval
+    gated   < 0.001 %  0 %    0 of 12  0 to 24 %
+    linear  < 0.001 %  0 %    0 of 12  0 to 24 %
+    <BLANKLINE>
+    No model has a significantly lower error than all others: gated misclassifies 0 of 12 test \
+samples (0 %); its difference from linear is not significant (McNemar’s exact test).
+    >>> page = result.report("my-report")  # doctest: +SKIP
+    """
+    # Checks: the models are checked here, their labels and inputs by their own `predictions`.
+    wanted = 'a mapping from names to fitted classifiers, as {"svm": svm}'
+    if not isinstance(models, Mapping):
+        raise TypeError(f"models must be {wanted}, got a {type(models).__name__}")
+    for name, model in models.items():
+        if not isinstance(name, str) or not isinstance(model, Predicts):
+            raise TypeError(f"models must be {wanted}, got {name!r}: {type(model).__name__}")
+    if train is not None and not (isinstance(train, tuple | list) and len(train) == 2):
+        raise ValueError("train must be a pair: pass the inputs and their labels, train=(X, y)")
+    labels = labels_of_any_type(y)
+    if not models or len(labels) == 0:
+        raise ValueError("compare needs at least one fitted model and one test sample")
+
+    # What each model answers, on the test samples and on those that it was fitted to.
+    steps = {name: last_step(model) for name, model in models.items()}
+    on_test = {name: step.predictions(X, labels) for name, step in steps.items()}
+    on_train: dict[str, Predictions] = {}
+    margins: dict[str, MarginResult] = {}
+    train_samples = None
+    if train is not None:
+        train_samples = (train[0], labels_of_any_type(train[1]))
+        for name, step in steps.items():
+            on_train[name] = step.predictions(*train_samples)
+        margins = _margin_results(steps, on_train, train_samples[1])
+
+    # All classes that occur anywhere, sorted: numbers before names.
+    found = set(labels.tolist())
+    for name, step in steps.items():
+        found |= set(on_test[name].classes.tolist())
+        if step.classifier is not None:
+            found |= set(step.classifier.classes_.tolist())
+    found.discard(None)  # where a model is undecided
+    classes = np.array(sorted(found, key=lambda label: (isinstance(label, str), label)))
+
+    results = []
+    for name, step in steps.items():
+        result = ModelResult(
+            name=name,
+            fitted=step.fitted,
+            margin=margins.get(name),
+            unseen=step.unseen(on_test[name].inputs),
+            interrupted=is_interrupted(step.model),
+            predicted=on_test[name].classes,
+            wrong=on_test[name].wrong,
+            transformed=step.transformed,
+            scores=on_test[name].scores,
+        )
+        if isinstance(step.model, NetworkClassifier):
+            planned_steps = step.model.training_.config.steps
+            result = replace(result, history=step.model.history(), planned_steps=planned_steps)
+        if name in on_train:
+            result = replace(result, train_wrong=on_train[name].count)
+        results.append(result)
+    return Comparison(
+        models=tuple(results),
+        pairs=tuple(_pair(*pair, len(classes)) for pair in combinations(results, 2)),
+        classes=classes,
+        estimators=dict(models),
+        X=X,
+        y=labels,
+        train=train_samples,
+    )
+
+
+def _pair(first: ModelResult, second: ModelResult, n_classes: int) -> PairResult:
+    """Return the disagreement of two models, and that of independent models of their errors."""
+    # The symbols of the head of this file.
+    p = first.error
+    q = second.error
+    if np.isnan(p) or np.isnan(q):
+        return PairResult(first.name, second.name, np.nan, np.nan, np.nan, np.nan)
+    disagreement = float((first.predicted != second.predicted).mean())
+    # One of two independent models is wrong, or both are, with different answers.
+    by_chance = p * (1 - q) + q * (1 - p)
+    if n_classes > 2:
+        by_chance += p * q * (n_classes - 2) / (n_classes - 1)
+    ratio = np.nan
+    if by_chance > 0:
+        ratio = disagreement / by_chance
+    kappa = _kappa(first.predicted, second.predicted)
+    return PairResult(first.name, second.name, disagreement, by_chance, ratio, kappa)
+
+
+def _kappa(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Return Cohen's kappa; nan where both predict one same class throughout."""
+    from sklearn.metrics import cohen_kappa_score
+
+    first = first.astype(str)  # an undecided model has the class None, which does not sort
+    second = second.astype(str)
+    if len(np.unique([first, second])) == 1:
+        return np.nan
+    return float(cohen_kappa_score(first, second))
+
+
+def _margin_results(
+    steps: Mapping[str, LastStep], on_train: Mapping[str, Predictions], y: NDArray[Any]
+) -> dict[str, MarginResult]:
+    """Return each model that has a margin problem as a solution of it on the training samples."""
+    # The program of each model on the training samples, whichever samples it was solved on.
+    fitted: dict[str, FittedMargin] = {}
+    problems: dict[str, MarginProblem] = {}
+    for name, step in steps.items():
+        if step.classifier is not None and step.fitted is not None:
+            fitted[name] = step.fitted
+            signs = step.classifier.signs(y)
+            problems[name] = step.fitted.problem(on_train[name].inputs, signs)
+
+    # Bounds of each: the norm at unit margin is an upper bound, dual variables give a lower one.
+    certificates = {}
+    for name, problem in problems.items():
+        solution = fitted[name].solution
+        if solution is not None and solution.problem is problem:
+            certificates[name] = solution.certificate  # the one that was solved, on all its samples
+        else:
+            alpha = fitted[name].alpha(problem)
+            certificates[name] = certify(problem, fitted[name].coef, alpha, fitted[name].intercept)
+
+    names = list(problems)
+    results = {}
+    for name, problem in problems.items():
+        same_gates = []
+        for other in names:
+            if problem is problems[other] or problem.has_gates_of(problems[other]):
+                same_gates.append(other)
+        # Any dual variables of a program bound its optimum: models of one program share the best.
+        optimum = 0.0
+        same_program = []
+        for other in same_gates:
+            if _same_program(problem, problems[other]):
+                same_program.append(other)
+                optimum = max(optimum, certificates[other].lower)
+        # Nothing separates with these gates, under any norm. But a proof without an intercept says
+        # nothing about a program with one, and a finite C always has a solution.
+        inseparable = False
+        for other in same_gates:
+            if fitted[other].inseparable and problems[other].intercept >= problem.intercept:
+                inseparable = problem.hard_margin
+        view = fitted[name]
+        group_norms = problem.group_norms(view.coef)
+        norm = float(group_norms.sum()) or 1.0  # weights of 0 have margins of 0, not of nan
+        results[name] = MarginResult(
+            fitted=view,
+            gates=names.index(same_gates[0]),
+            program=names.index(same_program[0]),
+            inseparable=inseparable,
+            certificate=certificates[name],
+            optimum=optimum,
+            unit_norms=group_norms / norm,
+            margins=problem.margins(problem.decision(view.coef), view.offset) / norm,
+        )
+    return results
+
+
+def _same_program(a: MarginProblem, b: MarginProblem) -> bool:
+    """Whether two problems of the same gates and groups are the same optimization problem."""
+    return (
+        np.array_equal(a.C, b.C)
+        and a.intercept == b.intercept
+        and a.classes == b.classes
+        and _equal(_norm_of(a), _norm_of(b))
+    )
+
+
+def _norm_of(problem: MarginProblem) -> Norm:
+    """Return the norm of a problem; of two classes it does not matter whether they are apart."""
+    if problem.is_binary_group_lasso:
+        return replace(problem.gate_norm, apart=False)
+    return problem.norm
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two norms, or two values of their fields, are the same; some fields are arrays."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if is_dataclass(a) and type(a) is type(b):
+        return all(_equal(getattr(a, each.name), getattr(b, each.name)) for each in fields(a))
+    return bool(np.array_equal(a, b))

@@ -1,0 +1,126 @@
+"""What a comparison answers, prints and tabulates."""
+
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.dummy import DummyClassifier
+
+from comparison.samples import TEST, TRAIN, compared, fitted_models
+from implicit_bias import GLNSVC, MaxMarginSVC, compare
+from implicit_bias.comparison import first_svm
+from implicit_bias.datasets import Dataset, Split
+
+
+def test_programs_and_svms_of_a_network() -> None:
+    soft = GLNSVC(n_units=4, random_state=0, C=2.0).fit(TRAIN.X, TRAIN.y)
+    models = {"soft": soft, **fitted_models()}
+    result = compare(models, TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
+    network = result.model("network")
+    names = [[model.name for model in same] for same in result.programs()]
+    assert names == [["soft"], ["svm", "network"], ["l2"]]
+    assert result.svm_of(network) is result.model("svm")
+    assert [model.name for model in result.soft_svms_of(network)] == ["soft"]
+    assert result.svm_of(result.model("neighbours")) is None
+    assert result.soft_svms_of(result.model("neighbours")) == []
+    assert first_svm([network]) is None
+    assert network.known_margin.largest_margin == 1 / network.known_margin.optimum
+    assert result.model("soft").known_margin.largest_margin is None
+    for name in ("soft", "l2"):  # each the only model of its program
+        margin = result.model(name).known_margin
+        assert margin.optimum == margin.certificate.lower
+    last = network.history[-1]
+    assert network.known_margin.excess_at(last) == pytest.approx(network.known_margin.excess)
+    assert np.isnan(network.known_margin.excess_at(replace(last, min_margin=-1.0)))
+    with pytest.raises(ValueError, match="no margin"):
+        result.model("logistic").known_margin  # noqa: B018
+    assert set(result.history_frame()["model"]) == {"network"}
+
+
+def test_models_and_pairs_by_name() -> None:
+    assert compared().pair("network", "svm") is compared().pair("svm", "network")
+    with pytest.raises(KeyError, match="two models"):
+        compared().pair("svm", "svm")
+    with pytest.raises(KeyError, match="network, "):
+        compared().agreement("Network", "svm")
+
+
+def test_a_comparison_prints_a_table_and_its_verdict() -> None:
+    table, verdict = str(compared()).split("\n\n")
+    rows = table.splitlines()[1:]
+    assert [row.split()[0] for row in rows] == list(fitted_models())
+    count = compared().model("svm").count
+    assert f"{count.count} of {count.total}" in rows[0]
+    (conclusion,) = compared().conclusions()  # of the only network
+    assert verdict == conclusion.headline
+    page = compared()._repr_html_()
+    assert page.count("<tr>") == 1 + len(fitted_models())
+    assert escape(conclusion.headline) in page
+    named = compare({"<b>": fitted_models()["svm"]}, TEST.X, TEST.y)
+    assert "&lt;b&gt;" in named._repr_html_()
+    assert "svm, l2, network" in repr(compared())
+    assert all(len(repr(model)) < 600 for model in compared().models)
+
+
+def test_predictions_have_a_row_per_sample() -> None:
+    """With the index of a frame, labels as they are, and nothing where there is no predictor."""
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]}, index=[7, 5, 3, 1])
+    labels = np.array(["no", "yes", "yes", "no"])
+    with pytest.warns(UserWarning, match="not separable"):
+        none = MaxMarginSVC(on_failure="warn").fit(frame, labels)
+    one = MaxMarginSVC().fit(frame, ["no", "no", "yes", "yes"])
+    other = MaxMarginSVC().fit(frame, ["yes", "no", "no", "no"])
+    models = {"none": none, "one": one, "other": other}
+    found = compare(models, frame, labels).prediction_frame()
+    assert found.index.tolist() == [7, 5, 3, 1]
+    assert found["true label"].tolist() == labels.tolist()
+    assert found["one"].tolist() == ["no", "no", "yes", "yes"]
+    assert found["models differ"].tolist() == [True, False, True, True]
+    assert ((found["one: score of yes"] > 0) == (found["one"] == "yes")).all()
+    assert not any(str(column).startswith("none: ") for column in found)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        np.array([[1.0], [np.nan]]),
+        pd.DataFrame({"text": ["a", None], "size": [np.nan, 2.0]}),
+        pd.DataFrame({"size": pd.array([1, pd.NA], "Int64")}),
+        sp.csr_array([[1.0], [np.nan]]),
+    ],
+    ids=["array", "frame", "nullable", "sparse"],
+)
+def test_samples_with_missing_values_are_the_same_samples(inputs: Any) -> None:
+    others = inputs[::-1]  # the same, and a missing value in another place
+    model = DummyClassifier().fit([[0.0], [0.0]], [0, 1])
+    for train, held_out in ((inputs.copy(), False), (others, True)):
+        found = compare({"it": model}, inputs, [0, 1], train=(train, [0, 1]))
+        assert found.held_out is held_out
+
+
+def test_errors_come_first_on_data_of_ones_own() -> None:
+    classes = ("no", "yes")
+    own = Dataset("own", TEST.X, TEST.y, classes)
+    assert not compared().ranks_models  # but a network is among them
+    ranked, of_network = replace(compared(), own=Split(own, own)).conclusions()
+    assert of_network.headline == compared().conclusions()[0].headline
+    assert "Always predicting “no”" in str(ranked)
+
+
+def test_a_plot_has_what_is_known() -> None:
+    assert len(compared().plot().axes) == 2
+    assert len(compare(fitted_models(), TEST.X, TEST.y).plot().axes) == 1
+
+
+def test_solutions_and_trainings_show_themselves() -> None:
+    solution = fitted_models()["svm"].solution_
+    training = fitted_models()["network"].training_
+    page = solution._repr_html_()
+    assert solution.status.label in page
+    assert f"{len(solution.support)} of {len(solution.alpha)}" in page
+    assert str(training).splitlines()[-1].startswith(f"{training.steps:,}")
+    assert training.ending.message in training._repr_html_()

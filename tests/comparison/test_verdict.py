@@ -1,0 +1,290 @@
+"""Verdicts: the one that the facts ask for, what it states, and the facts of a comparison."""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.neighbors import KNeighborsClassifier
+
+import implicit_bias as ib
+from comparison.samples import TEST, TRAIN, compared, fitted_models
+from example_modules import known
+from implicit_bias.base.counts import Count, PairedDifference
+from implicit_bias.comparison.verdict import (
+    WORDS,
+    Conclusion,
+    Ranking,
+    Standing,
+    Verdict,
+    conclude,
+)
+from implicit_bias.datasets import make_toy, split
+
+STANDING = Standing(
+    network="net",
+    svm="svm",
+    excess=0.5,
+    train_wrong=Count(0, 9),
+    wrong=Count(2, 100),
+    agreement=Count(90, 100),
+    by_chance=0.8,
+    train_on="python go.py",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, Verdict.NOT_CONVERGED),
+        ({"excess": 0.01}, Verdict.CONVERGED),
+        ({"excess": 0.0101}, Verdict.NOT_CONVERGED),
+        ({"excess": 0.002, "dead": [1]}, Verdict.CONVERGED),
+        ({"excess": 0.002, "relaxed": True}, Verdict.CONVERGED),
+        ({"relaxed": True}, Verdict.RELAXED),
+        ({"dead": [1]}, Verdict.DEAD_UNITS),
+        ({"dead": list(range(9))}, Verdict.DEAD_UNITS),
+        ({"excess": math.inf, "train_wrong": None}, Verdict.NOT_SEPARATED),
+        ({"train_wrong": Count(1, 9)}, Verdict.NOT_SEPARATED),
+        ({"excess": math.nan}, Verdict.NO_BOUND),
+        ({"svm": None, "agreement": None}, Verdict.NO_SVM),
+        ({"svm": None, "trained_on_given": False}, Verdict.NO_TRAINING_SAMPLES),
+        ({"inseparable": True, "excess": math.inf}, Verdict.INSEPARABLE),
+        ({"inseparable": True, "gates_moved": True}, Verdict.INSEPARABLE),
+        ({"inseparable": True, "soft": "2"}, Verdict.INSEPARABLE),
+        ({"soft": "2", "geometry": "linf"}, Verdict.SOFT),
+        ({"geometry": "linf", "excess": 0.001}, Verdict.OTHER_NORM),
+        ({"local": True}, Verdict.LOCAL),
+    ],
+)
+def test_verdict_on_a_network(changes: dict[str, Any], verdict: Verdict) -> None:
+    conclusion = conclude(replace(STANDING, **changes))
+    assert conclusion.verdict is verdict
+    assert 1 <= len(conclusion.lines) <= 3
+    assert "net" in conclusion.headline
+    advised = verdict in (Verdict.NOT_CONVERGED, Verdict.NOT_SEPARATED)
+    assert ("python go.py" in str(conclusion)) is advised
+
+
+def test_what_is_stated_of_a_network() -> None:
+    found, agreement, _ = map(str, conclude(STANDING).lines)
+    assert "50 %" in found
+    assert "67 %" in found  # the margin is 1 / 1.5 of the maximum
+    for number in ("90 of 100", "90 %", "83 to 94 %", "80 %"):
+        assert number in agreement
+    # Of what is not known nothing is stated.
+    alone = replace(STANDING, agreement=None, wrong=None, train_on="")
+    assert [str(line) for line in conclude(alone).lines] == [found]
+    assert "final gates" in conclude(replace(STANDING, gates_moved=True)).headline
+    many = conclude(replace(STANDING, dead=list(range(9)))).headline
+    assert "0, 1, 2, 3, 4, 5, ... (9 in all)" in many
+
+
+RANKING = Ranking(models=["a", "b"], best="a", count=Count(3, 100))
+BETTER = PairedDifference(both=3, only_first=0, only_second=37, neither=60)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, Verdict.LOWEST_ERROR),
+        ({"models": ["a"]}, Verdict.ONE_MODEL),
+        ({"tied": ["b"]}, Verdict.NOT_DECIDED),
+        ({"hard": ["a"], "fallback": ["b"], "tied": ["b"]}, Verdict.NOT_RANKED),
+        ({"hard": ["a"]}, Verdict.LOWEST_ERROR),
+        ({"best": "", "count": Count(0, 0)}, Verdict.NO_PREDICTOR),
+    ],
+)
+def test_verdict_on_all_models(changes: dict[str, Any], verdict: Verdict) -> None:
+    conclusion = conclude(replace(RANKING, **changes))
+    assert conclusion.verdict is verdict
+    assert len(conclusion.lines) == (2 if verdict is Verdict.NOT_RANKED else 1)
+
+
+@pytest.mark.parametrize(
+    ("beside", "words"),
+    [
+        (BETTER, "40 %."),
+        (replace(BETTER, both=38, only_second=2), "not significantly"),
+        (replace(BETTER, both=40, only_second=0), "no model"),
+    ],
+)
+def test_the_best_model_is_read_against_the_most_frequent_class(
+    beside: PairedDifference, words: str
+) -> None:
+    facts = replace(RANKING, majority="no", beside_majority=beside, gap=2e-7)
+    _, majority, certified = map(str, conclude(facts).lines)
+    assert "“no”" in majority
+    assert "40 %" in majority
+    assert words in majority
+    assert "2e-07" in certified
+
+
+# --- the facts of a comparison -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A classifier that answers what it was told."""
+
+    answers: NDArray[Any]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the answers."""
+        return self.answers[: len(np.asarray(X))]
+
+
+def only(conclusions: Sequence[Conclusion]) -> Conclusion:
+    (conclusion,) = conclusions
+    return conclusion
+
+
+def test_errors_that_do_not_differ_significantly() -> None:
+    """One sample apart is a tie; far apart is a ranking."""
+    X = np.arange(200.0)[:, None]
+    y = np.tile([0, 1], 100)
+    models = {}
+    for name, n_wrong in (("good", 10), ("tied", 11), ("poor", 60)):
+        models[name] = Fixed(np.where(np.arange(200) < n_wrong, 1 - y, y))
+    tied = ib.compare(models, X, y).ranking()
+    assert (tied.best, tied.tied, tied.count) == ("good", ["tied"], Count(10, 200))
+    assert (tied.majority, tied.held_out) == ("", None)
+    del models["tied"]
+    assert only(ib.compare(models, X, y).conclusions()).verdict is Verdict.LOWEST_ERROR
+
+
+def test_the_gap_that_is_stated_is_the_largest_one_known() -> None:
+    gaps = [compared().model(name).known_margin.gap for name in ("svm", "l2")]
+    assert min(gaps) < max(gaps)
+    assert compared().ranking().gap == max(gaps)  # a network has no lower bound of its own
+
+
+def test_the_most_frequent_class_is_that_of_the_training_samples() -> None:
+    X = np.arange(100.0)[:, None]
+    y = np.repeat(["a", "b"], [60, 40])
+    model = Fixed(np.where(np.arange(100) < 5, "b", y))
+    ranking = ib.compare({"it": model}, X, y, train=(X, y)).ranking()
+    assert (ranking.majority, ranking.held_out) == ("a", False)
+    assert known(ranking.beside_majority) == PairedDifference(0, 5, 40, 55)
+    # Its frequency counts in the training samples, its error on the test samples.
+    mostly_b = np.repeat(["a", "b"], [30, 70])
+    ranking = ib.compare({"it": model}, X, y, train=(X, mostly_b)).ranking()
+    assert ranking.majority == "b"
+    assert known(ranking.beside_majority) == PairedDifference(5, 0, 55, 40)
+
+
+def test_a_fallback_is_not_ranked_beside_a_hard_margin() -> None:
+    moons = make_toy("moons", 40, noise=0.05, random_state=0)
+    train = (moons.X, moons.y)
+    with pytest.warns(ib.NotSeparableWarning):
+        linear = ib.MaxMarginSVC().fit(*train)
+    models = {
+        "linear": linear,
+        "gated": ib.GLNSVC(10, random_state=0).fit(*train),
+        "soft": ib.MaxMarginSVC(C=1.0).fit(*train),
+        "net": ib.GLNClassifier(4, steps=5, random_state=0).fit(*train),
+    }
+    comparison = ib.compare(models, *train, train=train)
+    assert comparison.hard_and_fallback() == (["gated"], ["linear"])
+    row = next(line for line in str(comparison).splitlines() if line.startswith("linear"))
+    assert "(C = " in row
+
+
+def test_a_network_beside_its_svm() -> None:
+    comparison = ib.compare(fitted_models(), TEST.X, TEST.y, train=(TRAIN.X, TRAIN.y))
+    network = comparison.model("network")
+    facts = comparison.standing(network, "go on")
+    assert (facts.network, facts.svm, facts.train_on) == ("network", "svm", "go on")
+    assert facts.excess == network.known_margin.excess
+    assert facts.agreement == comparison.agreement("network", "svm")
+    assert facts.by_chance == 1 - comparison.pair("network", "svm").by_chance
+    assert (facts.held_out, facts.dead, facts.soft) == (True, [], "")
+    on_training = replace(comparison, train=(comparison.X, comparison.y))
+    assert "training samples" in str(only(on_training.conclusions()))
+    unknown = ib.compare(fitted_models(), TEST.X, TEST.y).conclusions()
+    assert only(unknown).verdict is Verdict.NO_TRAINING_SAMPLES
+
+
+def test_dead_units_are_those_of_norm_0_that_the_svm_uses() -> None:
+    network = compared().model("network")
+    dead, small, *_ = np.flatnonzero(compared().model("svm").known_margin.active).tolist()
+    norms = network.known_margin.unit_norms.copy()
+    norms[dead] = 0.0
+    norms[small] = 1e-9  # it has a gradient, and may grow
+    changed = replace(network, margin=replace(network.known_margin, unit_norms=norms))
+    others = [model for model in compared().models if model is not network]
+    facts = replace(compared(), models=(changed, *others)).standing(changed)
+    assert facts.dead == [dead]
+    assert facts.verdict is Verdict.DEAD_UNITS
+
+
+@pytest.mark.slow
+def test_networks_without_an_svm_of_their_program() -> None:
+    data = split(make_toy("blobs", 60), 40)
+    train = (data.train.X, data.train.y)
+    models: dict[str, Any] = {
+        "svm": ib.GLNSVC(3, random_state=0),
+        "net": ib.GLNClassifier(3, random_state=1, steps=5),  # of other hyperplanes
+        "knn": KNeighborsClassifier(),
+    }
+    for steps in (3, 600):  # whether or not it separates
+        options: Any = {"steps": steps, "rule": "local", "learning_rate": 0.3}
+        models[f"local {steps}"] = ib.GLNClassifier(3, random_state=0, **options)
+    for model in models.values():
+        model.fit(*train)
+
+    def verdict(*names: str) -> Verdict:
+        some = {name: models[name] for name in names}
+        found = ib.compare(some, data.validation.X, data.validation.y, train=train)
+        return only(found.conclusions()).verdict
+
+    assert verdict("svm", "net") is Verdict.NO_SVM
+    assert verdict("knn") is Verdict.ONE_MODEL
+    for steps in (3, 600):
+        for other in ("svm", "knn"):
+            assert verdict(f"local {steps}", other) is Verdict.LOCAL
+
+
+@pytest.mark.slow
+def test_a_converged_network_and_one_with_a_dead_unit() -> None:
+    """The same network: trained to its limit; and with a unit that the SVM uses switched off."""
+    moons = make_toy("moons", 60, noise=0.05)
+    train = (moons.X, moons.y)
+    svm = ib.GLNSVC(4, random_state=0).fit(*train)
+    trainer = partial(ib.train_to_limit, config=ib.LimitConfig(steps=3000))
+    converged = ib.GLNClassifier(n_units=4, random_state=0)
+    converged.fit_by(*train, trainer)
+
+    def conclusion(network: ib.GLNClassifier) -> Conclusion:
+        found = ib.compare({"net": network, "svm": svm}, *train, train=train)
+        return only(found.conclusions())
+
+    assert conclusion(converged).verdict is Verdict.CONVERGED
+    unit = int(np.flatnonzero(svm.solution_.active)[-1])
+    dead = copy.deepcopy(converged)
+    small = copy.deepcopy(converged)
+    with torch.no_grad():
+        for network, factor in ((dead.network_, 0.0), (small.network_, 0.01)):
+            for weights in network.hidden_weights:
+                weights.view(4, 2, -1)[unit] *= factor  # (H C, D), row-major
+            network.readout[0, unit] *= factor
+    # A unit that is only small may grow.
+    assert conclusion(small).verdict in (Verdict.NOT_CONVERGED, Verdict.NOT_SEPARATED)
+    dead.training_ = trainer(dead.network_, *train)
+    assert conclusion(dead).verdict is Verdict.DEAD_UNITS
+    assert conclusion(dead).headline.endswith(f": {unit}.")
+
+
+def test_advice_in_python_runs() -> None:
+    trainers: list[Any] = []
+    network = SimpleNamespace(fit_by=lambda X, y, trainer: trainers.append(trainer))
+    command = WORDS["commands"]["continue_training"].format(network="a net")
+    exec(command, {"models": {"a net": network}, "X": [], "y": []})
+    assert trainers[0] is ib.train_to_limit

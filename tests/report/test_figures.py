@@ -1,0 +1,253 @@
+"""Figures: the numbers that they show, and axes that can be read."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from comparison.samples import TRAIN, compared, fitted_models
+from implicit_bias.base.counts import Count
+from implicit_bias.comparison import ModelResult, PairResult
+from implicit_bias.datasets import Dataset
+from implicit_bias.networks import Network
+from implicit_bias.report.figures.base import looks
+from implicit_bias.report.figures.errors import draw_disagreements, draw_errors, draw_excesses
+from implicit_bias.report.figures.limit import decay_exponent, limit_plots
+from implicit_bias.report.figures.margins import margin_histogram, margin_plots
+from implicit_bias.report.figures.plane import draw_regions, plane_plots
+from implicit_bias.report.figures.support import support_plots, support_vectors
+from implicit_bias.report.figures.training import training_plots
+from implicit_bias.report.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    PURPLE,
+    VERMILION,
+    Look,
+    logarithmic,
+    panel,
+    style,
+)
+from implicit_bias.training.limit import LimitConfig, LimitResult, train_to_limit
+from report.written import Report
+from training.samples import X, Y, gln
+
+LOOK = Look(BLUE, "-", "o")
+
+
+def drawn(ax: Axes, colour: str) -> list[list[list[float]]]:
+    """Return the points of each line of a colour."""
+    lines = [line for line in ax.get_lines() if line.get_color() == colour]
+    return [np.asarray(line.get_xydata()).tolist() for line in lines]
+
+
+def test_errors_are_drawn_with_their_intervals() -> None:
+    wrong = np.arange(100) < 12
+    one = ModelResult("one", None, None, wrong=wrong, train_wrong=Count(3, 50))
+    none = ModelResult("none", None, None, wrong=~wrong)
+    _, ax = panel()
+    draw_errors(ax, [none, one], {"one": LOOK, "none": replace(LOOK, colour=VERMILION)})
+    low, high = one.count.interval
+    interval, error, train_error = drawn(ax, BLUE)
+    assert interval == [[100 * low, 1.0], [100 * high, 1.0]]
+    assert error == [[12.0, 1.0]]
+    assert train_error == [[6.0, 1.25]]
+    assert drawn(ax, VERMILION)[1:] == [[[88.0, 0.0]]]  # without training samples
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["none", "one"]
+    bottom, top = ax.get_ylim()
+    assert bottom > 1 > 0 > top  # the first row is on top
+    left, right = ax.get_xlim()
+    assert left == 0
+    assert right > 100 * high
+
+
+def test_disagreements_are_drawn_beside_chance() -> None:
+    known = PairResult("a", "b", 0.125, 0.5, ratio=0.25, kappa=0.75)
+    unknown = PairResult("a", "c", np.nan, np.nan, np.nan, np.nan)
+    (ax,) = draw_disagreements([known, unknown]).axes
+    assert drawn(ax, PURPLE)[0][0] == [12.5, 0.0]
+    assert drawn(ax, BLACK)[0][0] == [50.0, 0.0]
+    assert drawn(ax, GREY) == [[[12.5, 0.0], [50.0, 0.0]]]  # the line between them
+
+
+def test_an_overview_has_the_known_excesses() -> None:
+    _, ax = panel()
+    excess_of = {"near": 0.01, "far": 1.36}
+    draw_excesses(ax, excess_of, dict.fromkeys(excess_of, LOOK))
+    assert drawn(ax, BLUE) == [[[1.0, 0.0]], [[136.0, 1.0]]]
+    assert ax.get_xlim()[1] > 136
+
+
+def test_a_histogram_has_all_margins() -> None:
+    margins = np.array([-0.5, 0.1, 0.2, 0.2, 1.0])
+    edges = np.linspace(-0.5, 1.5, 5)
+    figure = margin_histogram(
+        margins, edges, title="net", label="q", colour=BLUE, top=4.2, largest=1.25
+    )
+    (ax,) = figure.axes
+    heights = [patch.get_height() for patch in ax.patches if isinstance(patch, Rectangle)]
+    assert heights == [1, 3, 0, 1]
+    assert [[0.0, 0.0], [0.0, 1.0]] in drawn(ax, GREY)
+    assert drawn(ax, BLACK) == [[[1.25, 0.0], [1.25, 1.0]]]
+    assert ax.get_ylim() == (0, 4.2)
+
+
+def test_margins_of_one_program_have_common_axes() -> None:
+    plots = list(margin_plots(compared(), looks(compared())))
+    names = ["svm", "network", "l2"]  # by program
+    assert [plot.figure.axes[0].get_title() for plot in plots] == names
+    limits = [plot.figure.axes[0].get_ylim() for plot in plots]
+    assert limits[0] == limits[1]
+    for name, plot in zip(names, plots, strict=True):
+        margin = compared().model(name).known_margin
+        (ax,) = plot.figure.axes
+        heights = [patch.get_height() for patch in ax.patches if isinstance(patch, Rectangle)]
+        assert sum(heights) == len(margin.margins)
+        assert drawn(ax, BLACK)[0][0][0] == margin.largest_margin
+
+
+def test_regions_are_the_predicted_classes() -> None:
+    x = np.linspace(0.0, 1.0, 4)
+    y = np.linspace(5.0, 7.0, 3)
+    classes = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2]])
+    _, ax = panel()
+    draw_regions(ax, x, y, classes, ["#000000", "#ff0000", "#0000ff"], tint=0.5)
+    (image,) = ax.images
+    shown = np.asarray(image.get_array())
+    np.testing.assert_array_equal(shown, classes)
+    assert [*image.get_extent()] == [0.0, 1.0, 5.0, 7.0]
+    assert image.origin == "lower"
+    assert image.to_rgba(shown)[0, 2].tolist() == [1.0, 0.5, 0.5, 1.0]  # half red, half white
+    assert len(ax.collections) == 2  # the boundaries of 0 and 1, and of both and 2
+
+
+def test_the_plane_has_the_predictions_of_each_model() -> None:
+    data = Dataset("moons", TRAIN.X, TRAIN.y, ("down", "up"))
+    (plot, *_) = plane_plots(compared(), data, n_grid=9)
+    (ax,) = plot.figure.axes
+    left, right, bottom, top = ax.images[0].get_extent()
+    x, y = np.meshgrid(np.linspace(left, right, 9), np.linspace(bottom, top, 9))
+    points = np.column_stack([x.ravel(), y.ravel(), np.ones(81)])
+    predicted = fitted_models()["svm"].predict(points).reshape(9, 9)
+    np.testing.assert_array_equal(np.asarray(ax.images[0].get_array()), predicted > 0)
+    *_, down, up, rings = ax.collections
+    support = fitted_models()["svm"].support_
+    for marks, of in ((down, TRAIN.y < 0), (up, TRAIN.y > 0), (rings, support)):
+        np.testing.assert_allclose(np.asarray(marks.get_offsets()), TRAIN.X[of, :2])
+
+
+def test_support_vectors_are_shown_by_their_alpha() -> None:
+    pixels = np.column_stack([TRAIN.X[:, :2], TRAIN.X[:, :2]])
+    data = Dataset("pixels", pixels, TRAIN.y, ("-1", "+1"), (2, 2), has_constant=False)
+    first, *_ = support_plots(compared(), data, most=3)
+    alpha = fitted_models()["svm"].solution_.alpha
+    largest = np.argsort(-alpha, kind="stable")[:3]
+    shown = [np.asarray(ax.images[0].get_array()).ravel() for ax in first.figure.axes]
+    np.testing.assert_array_equal(shown, pixels[largest])
+    assert len(support_vectors(compared().model("svm"), len(TRAIN) + 1)) == 0  # other samples
+    assert len(support_vectors(compared().model("network"), len(TRAIN))) == 0
+
+
+def test_models_look_different() -> None:
+    points = compared().model("network").history
+    models = [ModelResult(f"net {i}", None, None, history=points) for i in range(4)]
+    models += [ModelResult(f"other {i}", None, None) for i in range(4)]
+    found = looks(replace(compared(), models=tuple(models)))
+    assert len(set(found.values())) == 8
+    assert len({look.colour for look in found.values()}) == 4
+    assert looks(compared())["svm"].colour == VERMILION  # the SVM of the network's program
+    assert looks(compared())["l2"].colour == GREEN
+
+
+@pytest.mark.parametrize("high", [1.001, 1.3, 9.0, 99.0, 1e4])
+@pytest.mark.parametrize("low", [1.1, 6.0])
+def test_a_log_axis_has_three_numbers(low: float, high: float) -> None:
+    figure, ax = panel()
+    ax.plot([0.0, 1.0], [low, low * high])
+    logarithmic(ax, x=False)
+    figure.draw_without_rendering()
+    bottom, top = ax.get_ylim()
+    shown = {f"{tick:g}" for tick in ax.get_yticks() if bottom <= tick <= top}
+    assert 3 <= len(shown) <= 9
+    assert ax.get_xscale() == "linear"
+
+
+def test_the_excess_is_drawn_of_the_points_that_separate(plane: Report) -> None:
+    network = plane.comparison.model("GD-GLN")
+    with style():
+        (plot,) = training_plots(plane.comparison, looks(plane.comparison))
+        plot.figure.draw_without_rendering()  # a layout that collapses warns
+    (line,) = plot.figure.axes[0].get_lines()
+    expected = [
+        point.norm / point.min_margin / network.known_margin.optimum - 1
+        if point.min_margin > 0
+        else np.nan
+        for point in network.history
+    ]
+    np.testing.assert_allclose(np.asarray(line.get_ydata()), expected)
+
+
+@pytest.mark.parametrize("norm", [0.0, 1e-300])
+def test_an_excess_that_no_logarithm_has_ends_within_its_picture(
+    plane: Report, norm: float
+) -> None:
+    """As of a network whose norm is below the optimum, by rounding."""
+    network, *others = plane.comparison.models
+    *history, last = network.history
+    changed = replace(network, history=(*history, replace(last, norm=norm)))
+    comparison = replace(plane.comparison, models=(changed, *others))
+    with style():
+        (plot,) = training_plots(comparison, looks(comparison))
+        plot.figure.draw_without_rendering()
+    assert float(plot.figure.axes[0].texts[0].get_position()[1]) == 0.0
+
+
+@pytest.fixture(scope="module")
+def result() -> LimitResult:
+    config = LimitConfig(steps=300)
+
+    def measure(network: Network) -> dict[str, float]:
+        return {"own": 1.0 / network.norm()}
+
+    return train_to_limit(gln(), X, Y, config, optimum=1e-3, measure=measure)
+
+
+def test_exponent_of_the_tail() -> None:
+    steps = np.geomspace(1, 1000, 31)
+    values = np.where(steps < 99, 7.0, 3.0 * steps**-1.5)
+    assert decay_exponent(steps.tolist(), values.tolist()) == pytest.approx(-1.5)
+    gaps = np.where(np.arange(31) % 3, values, 0.0)
+    assert decay_exponent(steps.tolist(), gaps.tolist()) == pytest.approx(-1.5)
+    assert np.isnan(decay_exponent([], []))
+    assert np.isnan(decay_exponent([1, 2, 3], [0.0, np.inf, 1.0]))
+
+
+@pytest.mark.slow
+def test_plots(result: LimitResult) -> None:
+    names = ("excess", "disagreement", "min_margin", "own")
+    with style():
+        plots = list(limit_plots("net", result, names))
+    # Without a reference there is no disagreement.
+    assert [plot.name for plot in plots] == ["excess", "min-margin", "own"]
+    frame = result.frame()
+    for plot, column in zip(plots, ("excess", "min_margin", "own"), strict=True):
+        (ax,) = plot.figure.axes
+        assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+        plot.figure.draw_without_rendering()
+        ticks = [*ax.get_xticklabels(), *ax.get_yticklabels()]
+        texts = [tick.get_text().replace("\N{MINUS SIGN}", "-") for tick in ticks]
+        assert all(float(text or 1) > 0 for text in texts)  # plain numbers
+        (line,) = ax.get_lines()
+        shown = frame[(frame["step"] > 0) & (frame[column] > 0) & np.isfinite(frame[column])]
+        np.testing.assert_array_equal(line.get_xdata(), shown["step"])
+        np.testing.assert_array_equal(line.get_ydata(), shown[column])
+        rate = decay_exponent(frame["step"].tolist(), frame[column].tolist())
+        assert line.get_label() == f"net, ~ steps^{rate:.2g}"
+
+
+def test_a_history_without_positive_steps(result: LimitResult) -> None:
+    start = replace(result, history=result.history[:1])
+    assert not list(limit_plots("start", start, ["norm"]))

@@ -1,0 +1,140 @@
+"""Tables and what surrounds them: notes, names of programs and classes, links of verdicts."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import implicit_bias as ib
+from comparison.test_verdict import Fixed
+from implicit_bias.base.wording import percent
+from implicit_bias.comparison.verdict import Message
+from implicit_bias.datasets import make_toy
+from implicit_bias.problem.gating import HyperplaneContexts
+from implicit_bias.report.conclusion import linked
+from implicit_bias.report.tables import Table, short_notes, tables
+from implicit_bias.report.words import programs_in_words
+from report.written import Report
+
+
+def column(table: Table, key: str) -> list[str]:
+    """Return the texts of a column."""
+    place = [each.key for each in table.columns].index(key)
+    return [row[place].text for row in table.rows]
+
+
+def test_errors_by_class() -> None:
+    X = np.arange(100.0)[:, None]
+    y = np.repeat([-1.0, 1.0], [77, 23])
+    late = Fixed(np.where(np.arange(100) < 80, -1.0, 1.0))
+    comparison = ib.compare({"late": late}, X, y, train=(X, y))
+    by_class = tables(comparison, ["no", "-1 (a)"])[-1]
+    assert column(by_class, "class") == ["no", "-1 (a)"]  # a name keeps its hyphen
+    assert column(by_class, "class_wrong") == ["0 of 77", "3 of 23"]
+    assert column(by_class, "recall") == [percent(1.0), percent(20 / 23)]
+
+
+@pytest.mark.parametrize(("n_wrong", "open_"), [(60, False), (39, True), (22, False)])
+def test_a_note_says_where_interval_and_test_differ(n_wrong: int, open_: bool) -> None:
+    places = np.arange(240)
+    y = np.tile([0, 1], 120)
+    models = {
+        "left": Fixed(np.where(places < n_wrong, 1 - y, y)),
+        "right": Fixed(np.where(places >= 217, 1 - y, y)),
+    }
+    differences = tables(ib.compare(models, places[:, None], y), ["0", "1"])[2]
+    assert len(differences.short) == open_
+    decided = "right" if n_wrong == 60 else "not decided"
+    assert column(differences, "decided") == [decided]
+
+
+def test_hard_margins_beside_soft_ones() -> None:
+    moons = make_toy("moons", 40, noise=0.05, random_state=0)
+    with pytest.warns(ib.NotSeparableWarning):
+        fallback = ib.MaxMarginSVC().fit(moons.X, moons.y)
+    models = {
+        "fallback": fallback,
+        "gated": ib.GLNSVC(10, random_state=0).fit(moons.X, moons.y),
+        "soft": ib.MaxMarginSVC(C=0.01).fit(moons.X, moons.y),
+    }
+    comparison = ib.compare(models, moons.X, moons.y, train=(moons.X, moons.y))
+    models_table, _, differences, _ = tables(comparison, ["-1", "+1"])
+    ranked = [text != "not ranked" for text in column(differences, "decided")]
+    assert ranked == [False, True, True]
+    notes = " ".join(models_table.short)
+    for words in ("fallback: no hard margin", "soft (C = 0.01)", "gated: a hard margin"):
+        assert words in notes
+    alone = ib.compare({"gated": models["gated"]}, moons.X, moons.y, train=(moons.X, moons.y))
+    assert short_notes(alone) == []
+
+
+def test_samples_without_a_class_are_noted(tmp_path: Path) -> None:
+    moons = make_toy("moons", 80, noise=0.05, random_state=0)
+    contexts = HyperplaneContexts.random(moons.X, 1, 4, random_state=0)
+    shallow = ib.GLNSVC(contexts=contexts).fit(moons.X, moons.y)
+    far = 100 * np.random.default_rng(0).normal(size=(400, 3))
+    result = ib.compare({"shallow": shallow}, far, np.ones(400))
+    unseen = result.model("shallow").unseen
+    models_table = tables(result, ["-1", "+1"])[0]
+    assert f"shallow {unseen} of 400" in models_table.notes[0]  # of contexts
+    assert f"shallow {unseen} of 400" in models_table.short[0]  # and of classes
+
+
+def test_the_C_of_many_samples_is_the_least() -> None:
+    moons = make_toy("moons", 40, noise=0.05, random_state=0)
+    train = (moons.X, moons.y)
+    each = ib.MaxMarginSVC(C=0.1).fit(*train, sample_weight=np.linspace(1, 2, 40))
+    one = ib.MaxMarginSVC(C=0.1).fit(*train)
+    models_table = tables(ib.compare({"each": each, "one": one}, *train, train=train), ["-1", "1"])[
+        0
+    ]
+    assert column(models_table, "C") == ["0.1", "0.1"]
+
+
+def test_programs_are_named() -> None:
+    moons = make_toy("moons", 20, random_state=0)
+    models = {}
+    for name, seed in (("svm", 0), ("other", 1), ("same", 0)):
+        models[name] = ib.GLNSVC(4, random_state=seed).fit(moons.X, moons.y)
+    comparison = ib.compare(models, moons.X, moons.y, train=(moons.X, moons.y))
+    programs = programs_in_words(comparison)
+    assert programs["svm"] == programs["same"] == "l2 over groups, hyperplane contexts, hard margin"
+    assert programs["other"].endswith("than svm")
+    blobs = make_toy("blobs", 30)
+    svms = {f"{C}": ib.MaxMarginSVC(C=C).fit(blobs.X, blobs.y) for C in (math.inf, 0.01)}
+    found = programs_in_words(ib.compare(svms, blobs.X, blobs.y))
+    assert list(found.values()) == ["l2, no gates, hard margin", "l2, no gates, C = 0.01"]
+
+
+@pytest.mark.slow
+def test_soft_margins_and_trained_gates(moons: Report) -> None:
+    models_table = tables(moons.comparison, ["-1", "+1"])[0]
+    assert any("soft (C = 1)" in note for note in models_table.short)
+    assert column(models_table, "status")[1:] == ["trained, 5 steps", "trained, 1,200 steps"]
+    assert moons.comparison.model("relu").gates_moved
+
+
+def test_sentences_on_a_page_are_escaped_and_linked() -> None:
+    values = {"network": "<b>{error}", "error": "3 %", "command": "go --to-limit 'a b'"}
+    message = Message("{network}: {error} & {command}", values)
+    assert linked(message, {"error"}) == (
+        '&lt;b&gt;{error}: <a href="#def-error">3 %</a> &amp; '
+        "<code>go <span>--to-limit</span> &#39;a b&#39;</code>"
+    )
+    assert str(message) == "<b>{error}: 3 % & go --to-limit 'a b'"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0332, "3.3 %"),
+        (0.0, "0 %"),
+        (1.563, "156 %"),
+        (3e-7, "< 0.001 %"),
+        (np.inf, "∞"),
+        (np.nan, "–"),
+    ],
+)
+def test_percent(share: float, text: str) -> None:
+    assert percent(share) == text.replace(" ", "\u00a0")

@@ -1,0 +1,71 @@
+"""Reports that the tests of this folder read, and what reads them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+import implicit_bias as ib
+from implicit_bias.datasets import Split, make_toy, split
+from implicit_bias.report.page import write_report
+
+ATTACK = "<script>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """Tags of a page with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep a tag."""
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        """Keep text."""
+        self.text += data
+
+    def attributes(self, tag: str, name: str) -> list[str]:
+        """Return the values of an attribute in all tags of a name that have it."""
+        values = (attrs.get(name) for found, attrs in self.tags if found == tag)
+        return [value for value in values if value is not None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report and what it is of."""
+
+    path: Path
+    comparison: ib.Comparison
+
+    @property
+    def page(self) -> Page:
+        """The page, parsed."""
+        return Page(self.path.read_text(encoding="utf-8"))
+
+
+def fit_and_write(folder: Path, models: Mapping[str, Any], data: Split, **options: Any) -> Report:
+    """Fit models, compare them and write the report."""
+    for model in models.values():
+        model.fit(data.train.X, data.train.y)
+    train = (data.train.X, data.train.y)
+    comparison = ib.compare(models, data.validation.X, data.validation.y, train=train)
+    path = write_report(folder, comparison, train=data.train, evaluation=data.validation, **options)
+    return Report(path, comparison)
+
+
+def no_margins(folder: Path) -> Report:
+    """Write a report on models that have no margin problem."""
+    models = {"logistic": LogisticRegression(), "neighbours": KNeighborsClassifier()}
+    data = split(make_toy("moons", 60, noise=0.3), 40)
+    return fit_and_write(
+        folder, models, data, meanings={"logistic": "of <odds>"}, command="do <it>"
+    )
