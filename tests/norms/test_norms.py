@@ -230,7 +230,7 @@ CASES: dict[str, Case] = {
 RARE = {f"{kind}{p}" for kind in ("lp", "schatten") for p in EXPONENTS if p not in USUAL_EXPONENTS}
 USUAL = [name for name, case in CASES.items() if case.shape == SHAPE and name not in RARE]
 # Not said in CVXPY.
-UNSAID = ("own", "schatten1.5", "schatten3.0")
+WITHOUT_ATOM = ("own", "schatten1.5", "schatten3.0")
 # Not as sums over groups.
 NO_SUMS = {
     *("lp1.5", "lp3.0", "spectral", "nuclear", "nuclear-per-gate", "layers"),
@@ -274,8 +274,8 @@ def test_hoelder_holds_and_is_attained(name: str) -> None:
         assert np.sum(best * V) == pytest.approx(norm.dual(V), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", [k for k in USUAL if k not in UNSAID])
-def test_atoms_say_the_same(name: str) -> None:
+@pytest.mark.parametrize("name", [k for k in USUAL if k not in WITHOUT_ATOM])
+def test_atoms_are_the_norm(name: str) -> None:
     norm = CASES[name].norm
     coef, _ = arrays(3)
     zeta = cp.Variable(coef.size)
