@@ -343,6 +343,22 @@ def test_norms_of_groups_are_enclosed_with_the_rounding_of_their_sums() -> None:
         assert 0 < radius < 1e-13 * value
 
 
+@pytest.mark.parametrize(("norm", "expected"), [(Spectral(), 4.0), (Nuclear(), 7.0)])
+def test_singular_vectors_need_not_be_orthonormal(
+    norm: Norm, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The product of the factors is right, with singular values that are too small."""
+    decompose = np.linalg.svd
+    error = 1.0 + 1e-9
+
+    def stretched(matrix: Array, *, full_matrices: bool) -> tuple[Array, Array, Array]:
+        U, s, Vt = decompose(matrix, full_matrices=full_matrices)
+        return U * error, s / error, Vt
+
+    monkeypatch.setattr(np.linalg, "svd", stretched)
+    assert expected <= norm.value_bound(np.diag([4.0, 3.0])) <= expected * (1 + 1e-8)
+
+
 @pytest.mark.parametrize("name", ["spectral", "nuclear", "l1", "l2", "linf"])
 def test_the_bound_of_nothing_is_exactly_0(name: str) -> None:
     """So that a sample of zeros proves its problem to have no solution."""
