@@ -343,6 +343,18 @@ def test_norms_of_groups_are_enclosed_with_the_rounding_of_their_sums() -> None:
         assert 0 < radius < 1e-13 * value
 
 
+@pytest.mark.parametrize("norm", [GroupNorm([0, 0]), L2(), Lp(2.0)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("shape", [(1, 1, 2), (1, 2, 1)])
+def test_a_square_that_is_rounded_away_is_in_the_bound(norm: Norm, shape: tuple[int, ...]) -> None:
+    """Within a row of coefficients, and over the rows of a group."""
+    coef = np.array([1.0, 2.0**-27])
+    if isinstance(norm, GroupNorm) and shape[1] == 1:
+        norm = GroupNorm([0])  # type: ignore[arg-type]
+    assert norm.value(coef.reshape(shape)) == 1.0
+    bound = mpq(norm.value_bound(coef.reshape(shape)))
+    assert bound**2 >= 1 + mpq(2) ** -54
+
+
 @pytest.mark.parametrize(("norm", "expected"), [(Spectral(), 4.0), (Nuclear(), 7.0)])
 def test_singular_vectors_need_not_be_orthonormal(
     norm: Norm, expected: float, monkeypatch: pytest.MonkeyPatch
