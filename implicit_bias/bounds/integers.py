@@ -1,7 +1,7 @@
-"""Matrices of integers: what float64 numbers are, over powers of two.
+"""Matrices of integers: float64 numbers are integers times powers of two.
 
-Columns that are combinations of others up to rounding are independent ones as real numbers, and
-invisible in float64. In integers the difference is found, and brought to size 1 again.
+A column that is a combination of others up to rounding may still be independent of them, in digits
+that float64 computations lose. In integers the difference is exact, and is scaled to size 1 again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from implicit_bias.problem.constraints import Integers
 
 # Bits of the numbers of a float64.
 MANTISSA = 53
-# A column that others fit to this fraction of its size is one of them in float64.
+# A column that others fit up to this fraction of its size counts as dependent on them.
 DEPENDENT = 1e-7
-# One that they fit to so many roundings of each of its numbers is redundant.
-REDUNDANT = 64 * 2.0**-MANTISSA
 # Below the exponent of any number.
 LOWEST = -(2**40)
 # Python's integers, in an array of objects.
@@ -165,8 +163,11 @@ def of_size_1(F: Array) -> Array:
     return np.ldexp(F, -np.frexp(np.abs(F).max(axis=0, initial=0.0))[1])
 
 
-def leading(F: Array) -> Array:
-    """Return the columns of F (S, c), in [-1, 1], but redundant ones; all if it is doubtful."""
+def leading(F: Array, roundings: int = 64) -> Array:
+    """Return the columns of F (S, c), in [-1, 1], without redundant ones; all where it is doubtful.
+
+    A column is redundant if the others fit each of its numbers up to so many ``roundings``.
+    """
     F = of_size_1(F)
     if F.shape[1] == 0:
         return F
@@ -180,7 +181,7 @@ def leading(F: Array) -> Array:
     fit = scipy.linalg.lstsq(F[:, basis], F[:, rest], check_finite=False)[0]
     lacking = np.abs(F[:, rest] - F[:, basis] @ fit)
     size = np.abs(F[:, basis]) @ np.abs(fit)
-    if (lacking <= REDUNDANT * np.maximum(size, 1.0)).all():
+    if (lacking <= roundings * 2.0**-MANTISSA * np.maximum(size, 1.0)).all():
         return F[:, basis]
     return F
 

@@ -69,7 +69,7 @@ class PrimalPoint:
         Coefficients.
     exponent : int
         See above.
-    given : ndarray of shape (K',), or None
+    given_offsets : ndarray of shape (K',), or None
         Offsets that go with ``coef``; None for the best ones.
     values : ndarray of shape (N, K')
         f_k(x_n), without offsets.
@@ -82,7 +82,7 @@ class PrimalPoint:
     problem: MarginProblem
     coef: Array
     exponent: int
-    given: Array | None
+    given_offsets: Array | None
     values: Array
     as_stored: bool
     radius: Array | None = None
@@ -124,8 +124,8 @@ class PrimalPoint:
     @cached_property
     def offsets(self) -> Array:
         """Offsets (K',) that go with ``coef``: those given, or the best ones."""
-        if self.given is not None:
-            return self.given
+        if self.given_offsets is not None:
+            return self.given_offsets
         if self.problem.norm_shape[0] > 1:
             return _offsets_of_largest_margin(self.problem, self.values)
         return self._best_offset_of_two_classes()
@@ -232,7 +232,7 @@ class PrimalPoint:
             return c
         if not np.isfinite(self.norm):
             return 0.0
-        if self.given is not None and self.as_stored and self.norm > 0:
+        if self.given_offsets is not None and self.as_stored and self.norm > 0:
             return unit
         c = best_scale(self.norm, q, problem.box)
         # The own scale stays where another one gains next to nothing.
@@ -302,7 +302,7 @@ class PrimalPoint:
         if not self.problem.hard_margin:
             return 1.0 - self.scale * low > 0
         high = self.smallest.value + self.smallest.radius
-        if self.given is not None:
+        if self.given_offsets is not None:
             return low <= high.min()
         # The best offsets make the smallest margins of classes equal: of each it must be known.
         owners = self.problem.owners
@@ -320,7 +320,7 @@ class PrimalPoint:
         if c > 0 and not problem.hard_margin:
             c *= 1.0 + self._soft_bound(self.smallest.radius)[1]
         if c == self._own_scale or (c == 0 and problem.hard_margin):
-            return replace(self, given=self.offsets, as_stored=True)
+            return replace(self, given_offsets=self.offsets, as_stored=True)
         offsets = offsets_of_zero(problem)
         if c > 0:
             offsets = self.offsets * c

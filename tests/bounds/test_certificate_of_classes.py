@@ -28,7 +28,7 @@ NORMS: dict[str, Any] = {**OF_NAMES, "groups": None, "own": as_norm(Stranger(2.0
 clusters = partial(of_clusters, 24, spread=0.3, seed=0)
 
 
-def posed(
+def clusters_under(
     name: str,
     C: float = math.inf,
     intercept: bool = False,
@@ -53,7 +53,7 @@ def posed(
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("binary", [False, True])
 def test_bounds_meet_at_the_optimum(name: str, C: float, intercept: bool, binary: bool) -> None:
-    problem = posed(name, C, intercept, binary=binary)
+    problem = clusters_under(name, C, intercept, binary=binary)
     optimum, coef, b, alpha = cvxpy_optimum(problem)
     near = 1e-5 if name == "l2" else 1e-4
     # No offsets are given where the best ones are found: those of the losses of classes are not.
@@ -99,7 +99,7 @@ def test_random_bounds_bracket_the_optimum(
 ) -> None:
     """Near the optimum and anywhere, where it is infinite too, of gates that are often off."""
     rng = np.random.default_rng([seed, part])
-    problem = posed(name, C, intercept, binary=binary, seed=seed % 1000, **more)
+    problem = clusters_under(name, C, intercept, binary=binary, seed=seed % 1000, **more)
     kept = rng.random((more["n"], 3)) < density
     problem = replace(problem, gates=sp.csr_array(np.asarray(problem.gates) * kept))
     optimum, coef, b, alpha = cvxpy_optimum(problem)
@@ -122,7 +122,7 @@ def test_random_bounds_bracket_the_optimum(
 
 @pytest.mark.parametrize("name", NORMS)
 def test_permuted_classes_and_duplicated_samples_change_nothing(name: str) -> None:
-    problem = posed(name)
+    problem = clusters_under(name)
     rng = np.random.default_rng(5)
     coef, alpha = rng.normal(size=problem.coef_shape), rng.exponential(size=problem.alpha_shape)
     alpha[np.arange(24), problem.owners] = 0.0

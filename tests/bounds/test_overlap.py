@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from implicit_bias.base.validation import Array
 from implicit_bias.bounds import integers, overlap
 from implicit_bias.bounds.gordan import Proof, prove_not_separable
 from implicit_bias.bounds.overlap import Overlap, find_overlap
-from oracles import check_proof, nearest_factors, separates
+from oracles import check_proof, fractions, nearest_factors, separates
 
 
 def found_in(
@@ -148,6 +149,29 @@ def test_products_that_lose_digits_prove_nothing() -> None:
     assert found_in(problem) is None
 
 
+def test_products_that_are_all_subnormal_prove_nothing() -> None:
+    """A column of products k a 2^-1074: rounded, it no longer separates what is near to the plane.
+
+    Features are (x, 0, k a 2^-1074) on half of the rows and (0, x, k a 2^-1074) on the others, and
+    the label is the sign of 8 x - k a, which is 5 % of k a.
+    """
+    rng = np.random.default_rng(0)
+    a = rng.uniform(0.5, 1.0, 40)
+    k = rng.integers(1, 6, 40)
+    y = rng.choice([-1.0, 1.0], 40)
+    x_over_a = k / 8 * (1 + 0.05 * y)
+    tiny = k * 2.0**-1074
+    first = np.arange(40) < 20
+    gates = np.column_stack([np.where(first, 0.0, x_over_a), np.where(first, a, tiny)])
+    X = np.column_stack([np.where(first, x_over_a, 0.0), np.where(first, tiny, a)])
+    # In exact arithmetic it is separable.
+    large = Fraction(2) ** 1074
+    f = 8 * (gates[:, 1] * fractions(X[:, 0]) + gates[:, 0] * fractions(X[:, 1]))
+    f -= large * fractions(gates[:, 1]) * fractions(X[:, 1])
+    assert (fractions(y) * f > 0).all()
+    assert found_in(MarginProblem(X, y, gates, [0, 0])) is None  # type: ignore[arg-type]
+
+
 def test_the_equation_of_an_intercept_is_not_lost_to_underflow() -> None:
     """Two samples without features; in units of theirs the others' constant would be 0."""
     rng = np.random.default_rng(0)
@@ -221,6 +245,18 @@ def test_a_bound_counts_the_roundings_before() -> None:
 
 
 # --- columns -----------------------------------------------------------------------------------
+
+
+def test_columns_that_stay_dependent_are_not_all() -> None:
+    """The second column differs from a multiple of the first in its last of 300 bits."""
+    multiple = 3**190
+    E = np.array([[1, multiple], [1, multiple], [1, multiple + 1]], dtype=object)
+    found, all_of_them = integers.conditioned(E, rounds=2)
+    assert found.shape == (3, 1)
+    assert not all_of_them
+    found, all_of_them = integers.conditioned(E, rounds=10)
+    assert found.shape == (3, 2)
+    assert all_of_them
 
 
 def test_independent_columns_have_the_span_of_those_given() -> None:

@@ -1,13 +1,16 @@
 """Plain causes why nothing separates, and cures."""
 
 import numpy as np
+import pytest
 
 from cases import build, cloud, linear
 from implicit_bias import MarginProblem
 from implicit_bias.bounds import separability
 
 
-def test_an_intercept_predicts_where_no_gate_is_on() -> None:
+@pytest.mark.parametrize("by_input", [False, True])
+def test_an_intercept_predicts_where_no_gate_is_on(by_input: bool) -> None:
+    """Two samples without features have the same predictions, whatever their gates and inputs."""
     X, y = cloud(12, 4)
     gates = np.ones((12, 1))
     gates[3] = 0
@@ -15,6 +18,9 @@ def test_an_intercept_predicts_where_no_gate_is_on() -> None:
     assert separability.find_conflict(MarginProblem(X, y, gates, groups)) is not None
     assert separability.find_conflict(MarginProblem(X, y, gates, groups, intercept=True)) is None
     gates[4] = 0
+    if by_input:
+        gates[4] = 1
+        X[4] = 0
     conflict = separability.find_conflict(MarginProblem(X, y, gates, groups, intercept=True))
     assert conflict is not None
     assert conflict.samples.tolist() == [3, 4]

@@ -230,7 +230,7 @@ CASES: dict[str, Case] = {
 RARE = {f"{kind}{p}" for kind in ("lp", "schatten") for p in EXPONENTS if p not in USUAL_EXPONENTS}
 USUAL = [name for name, case in CASES.items() if case.shape == SHAPE and name not in RARE]
 # Not said in CVXPY.
-UNSAID = ("own", "schatten1.5", "schatten3.0")
+WITHOUT_ATOM = ("own", "schatten1.5", "schatten3.0")
 # Not as sums over groups.
 NO_SUMS = {
     *("lp1.5", "lp3.0", "spectral", "nuclear", "nuclear-per-gate", "layers"),
@@ -274,8 +274,8 @@ def test_hoelder_holds_and_is_attained(name: str) -> None:
         assert np.sum(best * V) == pytest.approx(norm.dual(V), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", [k for k in USUAL if k not in UNSAID])
-def test_atoms_say_the_same(name: str) -> None:
+@pytest.mark.parametrize("name", [k for k in USUAL if k not in WITHOUT_ATOM])
+def test_atoms_are_the_norm(name: str) -> None:
     norm = CASES[name].norm
     coef, _ = arrays(3)
     zeta = cp.Variable(coef.size)
@@ -341,6 +341,34 @@ def test_norms_of_groups_are_enclosed_with_the_rounding_of_their_sums() -> None:
         value, radius = mpq(float(found.value[g])), mpq(float(found.radius[g]))
         assert (value - radius) ** 2 <= squared <= (value + radius) ** 2
         assert 0 < radius < 1e-13 * value
+
+
+@pytest.mark.parametrize("norm", [GroupNorm([0, 0]), L2(), Lp(2.0)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("shape", [(1, 1, 2), (1, 2, 1)])
+def test_a_square_that_is_rounded_away_is_in_the_bound(norm: Norm, shape: tuple[int, ...]) -> None:
+    """Within a row of coefficients, and over the rows of a group."""
+    coef = np.array([1.0, 2.0**-27])
+    if isinstance(norm, GroupNorm) and shape[1] == 1:
+        norm = GroupNorm([0])  # type: ignore[arg-type]
+    assert norm.value(coef.reshape(shape)) == 1.0
+    bound = mpq(norm.value_bound(coef.reshape(shape)))
+    assert bound**2 >= 1 + mpq(2) ** -54
+
+
+@pytest.mark.parametrize(("norm", "expected"), [(Spectral(), 4.0), (Nuclear(), 7.0)])
+def test_singular_vectors_need_not_be_orthonormal(
+    norm: Norm, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The product of the factors is right, with singular values that are too small."""
+    decompose = np.linalg.svd
+    error = 1.0 + 1e-9
+
+    def stretched(matrix: Array, *, full_matrices: bool) -> tuple[Array, Array, Array]:
+        U, s, Vt = decompose(matrix, full_matrices=full_matrices)
+        return U * error, s / error, Vt
+
+    monkeypatch.setattr(np.linalg, "svd", stretched)
+    assert expected <= norm.value_bound(np.diag([4.0, 3.0])) <= expected * (1 + 1e-8)
 
 
 @pytest.mark.parametrize("name", ["spectral", "nuclear", "l1", "l2", "linf"])

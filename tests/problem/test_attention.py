@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from implicit_bias import MarginProblem, Status, attention_margin, solve
+from implicit_bias.base.rounding import Enclosure
 from implicit_bias.base.validation import Array
 from implicit_bias.norms import Nuclear, SumOverGroups
 
@@ -66,6 +67,16 @@ def test_norms_that_see_rows_or_groups() -> None:
     found = attention_margin(TOKENS, QUERY, BEST, blocks).norm.value(coef)
     parts = (np.linalg.norm(part, "nuc") for part in (coef[:, :2], coef[:, 2:]))
     assert found == pytest.approx(sum(parts))
+
+
+def test_bounds_of_an_enclosure_are_those_of_the_matrix() -> None:
+    """They hold for the array of the enclosure that is farthest from its centre, too."""
+    norm = attention_margin(TOKENS, QUERY, BEST, "nuclear").norm
+    V = np.abs(RNG.normal(size=(1, E, D)))
+    radius = 0.1 * np.abs(RNG.normal(size=(1, E, D)))
+    exact = np.linalg.norm((V + radius)[0], 2)
+    bound = norm.dual_bounds(Enclosure(V, radius)).item()
+    assert exact <= bound <= np.linalg.norm(V[0], 2) + 1.02 * np.linalg.norm(radius)
 
 
 def test_a_finite_C_is_passed_on() -> None:  # noqa: N802 - as it is called
