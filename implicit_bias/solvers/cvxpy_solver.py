@@ -344,6 +344,7 @@ def _primal(blocks: list[sp.csc_array], C: Array, e: Array, quadratic: bool) -> 
     margins = scores >= 1
 
     def read() -> Coordinates:
+        # The quadratic program's multipliers are lambda = ||u|| alpha.
         scale = 1.0
         if quadratic:
             scale = _positive_norm(u[0].value)

@@ -172,10 +172,13 @@ class _WorkingProgram(RowRounds):
         if status == INFEASIBLE:
             alpha = gordan(self.problem, self.working, self.deadline)
             self.best = replace(self.best, alpha=alpha)
-            late = self.deadline.passed and not alpha.any()
-            return Status.TIME_LIMIT if late else Status.NOT_SEPARABLE
+            if self.deadline.passed and not alpha.any():
+                return Status.TIME_LIMIT
+            return Status.NOT_SEPARABLE
         if found is None:
-            return Status.TIME_LIMIT if self.deadline.passed else Status.NUMERICAL_TROUBLE
+            if self.deadline.passed:
+                return Status.TIME_LIMIT
+            return Status.NUMERICAL_TROUBLE
         # Rounding breaks the equation of an intercept, without which there is no bound.
         alpha = repaired(self.problem, found.alpha, self.problem.box)
         self.improve_lower(certify(self.problem, alpha=alpha).lower, alpha)
@@ -364,6 +367,8 @@ class _InequalityForm:
         best: tuple[Array, Array] | None = None
         for _ in range(count):
             # --- the program of the correction ---------------------------------------------------
+            # Around (x, y) the costs are the reduced costs and the bounds what x leaves of its own.
+            # Scaled up, what HiGHS's absolute tolerances leave of it is little of x and y.
             correction = scipy.optimize.linprog(
                 dual * (costs - whole.T @ y),
                 A_eq=whole,
@@ -383,6 +388,8 @@ class _InequalityForm:
             y = y + correction.eqlin.marginals / dual
 
             # --- what is still violated ----------------------------------------------------------
+            # Signs are made right, and s is A x - b by definition: less, for margins, what rounding
+            # may take from them. What is left are s < 0, reduced costs < 0, and the duality gap.
             x[:n] = np.where(self.free, x[:n], np.maximum(x[:n], 0.0))
             size = abs(A) @ np.abs(x[:n])
             x[n:] = A @ x[:n] - b - np.where(of_margins, solver.rounding * size, 0.0)
@@ -397,6 +404,7 @@ class _InequalityForm:
             converged = excess <= solver.digits * np.abs(cost @ x[:n])
             if feasible.all() and dual_feasible.all() and converged:
                 break
+            # The next correction makes the largest violation 1, but no step is too bold.
             worst = max(missing.max(), excess / max(np.abs(x[:n]).sum(), smallest))
             primal = min(1.0 / max(lacking.max(), smallest), primal * solver.growth)
             dual = min(1.0 / max(worst, smallest), dual * solver.growth)

@@ -292,7 +292,10 @@ class _Exchanges(Run):
             if point is None:
                 return None
             sets, breaches = self._exchanged(point, sets, growth)
-            few = breaches <= (solver.nearly if last else solver.rough) * size
+            allowed = solver.rough
+            if last:
+                allowed = solver.nearly
+            few = breaches <= allowed * size
             if last:
                 self.ungraded = point
                 if few:
@@ -300,7 +303,9 @@ class _Exchanges(Run):
             yield self._best_bounds(self.lower / scaled.scale, self.upper / scaled.scale)
             if self._converged or (few and (breaches == 0 or not last)):
                 return point, sets
-            waited = 0 if breaches < fewest else waited + 1
+            waited += 1
+            if breaches < fewest:
+                waited = 0
             fewest = min(fewest, breaches)
             if waited == solver.patience:
                 return None
@@ -319,7 +324,9 @@ class _Exchanges(Run):
         F = torch.nonzero(sets == FREE)[:, 0]
         if not len(F):
             return None
-        # a = parts (1, d)': where nothing is at the box there is one part.
+        # With the rows at the box at a_U = d C_U the equations of the free rows are
+        # Q_FF a_F + e_F beta = b_F - d Q_FU C_U: a = parts (1, d)' is linear in d. A hard margin
+        # has no rows at the box, and one part.
         parts = scaled.e.new_zeros((n, 1 + scaled.soft))
         right = scaled.b[F, None]
         if scaled.soft:
@@ -392,12 +399,13 @@ class _Exchanges(Run):
         n = len(sets)
         free = sets == FREE
         b = scaled.b[:n]
-        # a < 0 goes to 0, a > d C to the box.
+        # Free rows with a < 0 go to AT_ZERO, those with a > d C to AT_BOX, all others stay.
         inside = 1 * (point.a >= 0.0)
         if scaled.soft:
             inside += point.a > point.d * scaled.C[:n]
         changed = torch.where(free, inside, sets)
-        # Of the others r has the sign that their bound asks for, or they become free.
+        # Rows at zero need r >= 0, those at the box r <= 0 (FREE - sets is 1 and -1 there, and 0 of
+        # free rows), or they become free.
         r = point.products - b
         if scaled.n_offsets:
             r += scaled.e[:n] @ point.beta
@@ -436,7 +444,9 @@ class _Exchanges(Run):
             self.primal = point.a, scale * scaled.full(1, 1.0), scale * point.beta
         # Lower: alpha within the box, over ||V(alpha)||.
         alpha = torch.minimum(point.a.clamp(min=0.0), d * scaled.C)
-        products = self._products(alpha) if (alpha != point.a).any() else point.products
+        products = point.products
+        if (alpha != point.a).any():
+            products = self._products(alpha)
         norm_of_V = float((alpha @ products).clamp(min=0.0).sqrt())
         largest = max(norm_of_V, float((alpha / scaled.C).max()), TINY)
         lower = float(scaled.b @ alpha) / largest

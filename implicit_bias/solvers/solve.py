@@ -378,6 +378,7 @@ class _Trials:
         lower = max(both, key=lambda attempt: attempt.graded.certificate.lower)
         upper = min(both, key=lambda attempt: attempt.graded.certificate.upper)
         if lower is not upper:
+            # alpha attains the one bound, the coefficients the other: graded together once more.
             joined = replace(upper.candidate, alpha=lower.graded.alpha)
             upper = self.graded(upper.method, joined)
         self.best = upper

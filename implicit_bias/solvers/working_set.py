@@ -138,7 +138,9 @@ class _WorkingRows(RowRounds):
         self.by_one_group = False
         self._choose_first(start)
         # A proof that no norm separates the pairs, if the Euclidean norm has one.
-        self._proof = self._choose_by_euclidean() if balls else None
+        self._proof: base.Candidate | None = None
+        if balls:
+            self._proof = self._choose_by_euclidean()
 
     # --- the first working set -----------------------------------------------------------------
 
@@ -155,9 +157,10 @@ class _WorkingRows(RowRounds):
             coef = problem.coef_of(alpha, start.group_norms)
             intercept = start.intercept if problem.intercept else problem.no_offset
             self.margins = self.margins_of(coef, intercept)
+        # Margins that are all 0, as without a start, or that overflow choose no rows.
         from_start = self.margins.any() and np.isfinite(self.margins).all()
         if rows.width == 1 and not from_start:
-            # By V the samples of the smallest margins are no better than any.
+            # Of two classes the samples of the smallest margins by V are no better than any.
             self.rows = spread(rows.owners, size // rows.n_classes)
             return
         if not from_start:
@@ -234,7 +237,9 @@ class _WorkingRows(RowRounds):
         self.price(found.coef, found.intercept)
         # The next round starts from coefficients of margin 1 on these rows.
         inside = float(self.margins[self.rows].min())
-        scale = inside if problem.hard_margin and inside > 0 else 1.0
+        scale = 1.0
+        if problem.hard_margin and inside > 0:
+            scale = inside
         self.margins = self.margins / scale
         self.warm = base.Start(
             alpha=found.alpha,
@@ -296,16 +301,18 @@ class _WorkingRows(RowRounds):
             if self.inner_gap <= self.final_gap:
                 if not self.by_one_group:
                     return Status.NUMERICAL_TROUBLE
-                # It may have lost digits that matter.
+                # One Gram matrix may have lost digits that matter: the interior point goes on.
                 self.one_group = False
                 self.by_one_group = False
             next_gap = 0.1 * self.inner_gap
         else:
             next_gap = self.inner_gap
-        # The inner gap follows the global one. A warm start begins at a gap of LEAST_WARM again: a
-        # set that has settled is solved to the end at once.
-        next_gap = min(0.1 * self.gap, next_gap)
-        self.inner_gap = self.final_gap if settled else max(self.final_gap, next_gap)
+        # The inner gap follows the global one. A set that has settled is solved to the end at once:
+        # a warm start would begin at a larger gap again.
+        next_gap = max(self.final_gap, min(0.1 * self.gap, next_gap))
+        if settled:
+            next_gap = self.final_gap
+        self.inner_gap = next_gap
         return None
 
     def _exchange_rows(self, alpha: Array) -> bool:

@@ -190,6 +190,23 @@ def test_the_fallback_of_one_gram_matrix_has_the_time_that_is_left(
     assert left[0] < 60.0
 
 
+def test_half_of_the_time_is_left_to_the_methods_that_may_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By "auto"; a method that is named has all of it."""
+    left: list[float | None] = []
+    run = InteriorPoint.run
+
+    def noted(self: InteriorPoint, *arguments: Any, **options: Any) -> Candidate:
+        left.append(self.max_seconds)
+        return run(self, *arguments, **options)
+
+    monkeypatch.setattr(InteriorPoint, "run", noted)
+    solve(PROBLEM, max_seconds=6000.0)
+    solve(PROBLEM, "interior-point", max_seconds=6000.0)
+    assert left == [pytest.approx(3000.0, rel=0.1), pytest.approx(6000.0, rel=0.1)]
+
+
 def test_bounds_by_the_time_limit_are_kept() -> None:
     answer = half_an_answer()
     found = solve(PROBLEM, Late(answer=answer, max_seconds=0.01))

@@ -1,0 +1,59 @@
+"""What a working set holds: all classes where offsets are free, more rows without a proof."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from implicit_bias import Status, max_margin
+from implicit_bias.base.validation import Array
+from implicit_bias.bounds.gordan import prove_not_separable
+from implicit_bias.solvers import InteriorPoint, WorkingSet, working_set
+
+
+def a_far_class() -> tuple[Array, Array]:
+    """Return two classes that are near each other, and a third one far from both."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [150, 150, 5])
+    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 60.0]])
+    return centres[y] + rng.normal(size=(len(y), 2)), y
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_each_class_has_a_row_where_an_offset_alone_would_win_it(
+    monkeypatch: pytest.MonkeyPatch, *, intercept: bool
+) -> None:
+    counts: list[int] = []
+    run = InteriorPoint.run
+
+    def spy(self: InteriorPoint, *arguments: Any, **options: Any) -> Any:
+        counts.append(len(np.unique(self.chosen(arguments[0]).owners)))
+        return run(self, *arguments, **options)
+
+    monkeypatch.setattr(InteriorPoint, "run", spy)
+    problem = max_margin(*a_far_class(), intercept=intercept)
+    found = WorkingSet(first_size=4, few_rounds=0.0).run(problem)
+    assert found.status is Status.OPTIMAL
+    assert len(counts) > 1
+    # Without offsets the far class does without.
+    assert min(counts) == (3 if intercept else 2)
+
+
+def test_what_few_rows_do_not_prove_more_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    problem = max_margin(X, np.tile([1.0, -1.0], 150))
+    supports: list[int] = []
+
+    def reluctant(problem: Any, alpha: Array, *arguments: Any) -> Any:
+        supports.append(int(np.count_nonzero(alpha)))
+        if len(supports) <= 2:
+            return None
+        return prove_not_separable(problem, alpha, *arguments)
+
+    monkeypatch.setattr(working_set, "prove_not_separable", reluctant)
+    found = WorkingSet(first_size=20).run(problem)
+    assert found.status is Status.NOT_SEPARABLE
+    assert found.proof is not None
+    assert len(supports) == 3
+    assert supports[0] <= 20
+    assert supports[1] <= 40
