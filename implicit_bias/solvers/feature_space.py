@@ -129,7 +129,9 @@ class FeatureSpace(RowSolver):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
         rows = self.chosen(problem)
-        posed = problem if self.rows is None else problem.subset(rows.samples)
+        posed = problem
+        if self.rows is not None:
+            posed = problem.subset(rows.samples)
         self.check_memory(peak_memory(posed))
         return Embedding(self, posed, rows)
 
@@ -552,6 +554,7 @@ class Polish:
         """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
         B = self.scaled.B
         pull = self.scaled.T.T @ V
+        # Least squares: the smallest weighted change of alpha and V that makes the equation hold.
         for _ in range(self.corrections):
             x = solve_normal(self.R, B.T @ alpha - pull)
             alpha = alpha - self.h * (B @ x)

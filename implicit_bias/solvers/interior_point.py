@@ -495,6 +495,7 @@ class CentralPath(Run):
                 gap = math.inf
                 if self.lower > 0:
                     gap = max((self.upper - self.lower) / self.lower, solver.rounding)
+                # Below the noise of rounding a smaller gap is luck.
                 if self.gap > solver.noise and gap < (1.0 - solver.least_progress) * self.gap:
                     better = True
                 self.gap = min(gap, self.gap)
@@ -529,6 +530,7 @@ class CentralPath(Run):
                         whole = with_idle_rows(point, scaled, alpha, excess, free)
                     diagonal = scaled.rows.curvature_diagonal(point.R)  # of Q(d)
                     stiff = whole.s > solver.stiffness * whole.alpha * diagonal
+                    # A row leaves by a clearer margin than it stays away: none goes to and fro.
                     still_idle = idle & (excess > solver.still_clear * scaled.b)
                     chosen = still_idle | (stiff & (excess > solver.clear * scaled.b))
                     n_leaving = int(chosen.sum()) - int(still_idle.sum())
@@ -539,7 +541,9 @@ class CentralPath(Run):
                         free = torch.nonzero(~idle)[:, 0]
                         rows = scaled.rows.subset(free)
                         some_idle = len(free) < scaled.n_rows
-                        boxed = free if scaled.soft else free[:0]
+                        boxed = free[:0]
+                        if scaled.soft:
+                            boxed = free
                         point = replace(
                             whole,
                             alpha=whole.alpha[free],
@@ -585,6 +589,7 @@ class CentralPath(Run):
                     length = point.step_to_boundary(predictor)
                     mu_after = point.moved(predictor, length).complementarity()
                     least_mu = step_rule.floor * tolerances.gap * self.lower / n_products
+                    # Mehrotra's rule: the farther the predictor gets, the less centring.
                     target = max(min((mu_after / mu) ** 3, 1.0) * mu, least_mu)
 
                     # --- Corrector: with the predictor's second-order terms -----------------------
@@ -604,6 +609,7 @@ class CentralPath(Run):
                         coarse_gap = math.inf
 
                     # --- Step ---------------------------------------------------------------------
+                    # One length for primal and dual: the equations are bilinear in both.
                     length = min(1.0, step_rule.boundary_share * to_boundary)
                     if step_rule.keeps_equations:
                         point = cone.moved(point, step, length)

@@ -317,9 +317,11 @@ class RowSolver(NativeSolver):
 
     def chosen(self, problem: MarginProblem) -> Constraints:
         """Return the constraints to solve with."""
-        return problem.constraints if self.rows is None else self.rows
+        if self.rows is None:
+            return problem.constraints
+        return self.rows
 
     def lent_threads(self, problem: MarginProblem) -> int | None:
         """Return how many threads it has for these constraints."""
-        rows = len(problem.constraints) if self.rows is None else len(self.rows)
-        return threads_for(costs.order(problem, rows), self.threads)
+        n_rows = len(self.chosen(problem))
+        return threads_for(costs.order(problem, n_rows), self.threads)

@@ -177,6 +177,7 @@ class RowNewton(Newton[AnyCone]):
                 return A
             return self.boxes.added_to(A, box)
 
+        # A = L L'; the Schur complement of the border is slack + H' H with H = L^-1 [border, e].
         self.L = factor(matrix)
         self.H = torch.linalg.solve_triangular(self.L, torch.hstack([border, self.e]), upper=False)
         self.schur = self.H.T @ self.H
@@ -363,6 +364,7 @@ class FeatureNewton(Newton[FeatureCone]):
 
     def factorise(self) -> None:
         """Factorise the system, with products in float64 where those in float32 break down."""
+        # D^-1: h = alpha / s of the rows, and the boxes' w / xi by Sherman and Morrison.
         p = self.point
         self.h = p.alpha / p.s
         self.loose: Tensor | None = None

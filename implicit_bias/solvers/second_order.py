@@ -96,6 +96,7 @@ class SecondOrderCones:
         gamma = 2.0 * torch.sqrt(0.5 * (1.0 + self.products / (self.s_size * self.z_size)))
         head = (self.t / self.s_size + tau / self.z_size) / gamma
         tail = (w / self.s_size[index] + V / self.z_size[index]) / gamma[index]
+        # Its tail's direction is the axis, on which W is diagonal: head -+ length.
         length = groups.norms(tail)
         self.axis = tail / length.clamp(min=TINY)[index]
         # W.
@@ -198,6 +199,8 @@ class SecondOrderCones:
         sums = self.groups.sums
         x = x.times(1.0 / size, 1.0 / size, 1.0 / size[index])
         d = dx.times(1.0 / size, 1.0 / size, 1.0 / size[index])
+        # dx in the frame of the unit vector x, in which the cone's boundary is where the head
+        # meets the norm of the tail.
         inner = 0.5 * (x.minus * d.plus + x.plus * d.minus) - sums(x.across * d.across)
         share = (inner + d.head) / (x.head + 1.0)
         along = d.along - share * x.along
