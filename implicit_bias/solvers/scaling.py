@@ -152,6 +152,7 @@ class ScaledProblem:
         """The rows on the device: not formed where Q alone is needed."""
         layout = self.layout
         X = self.tensor(layout.inputs.of(layout.features.X))
+        # X is divided by nu, and has the labels' signs with two classes.
         sizes = self.nu[self.index(layout.first)]
         owners = layout.rows.owners
         if layout.signed:
@@ -207,12 +208,15 @@ class ScaledProblem:
         if not self.layout.signed:
             whole = repaired(self.layout.problem, self.alpha(alpha))
             return self.tensor(self.layout.rows.values(whole)) * self.nu
+        # The class with the larger sum is scaled down: alpha stay within their boxes.
         positive = self.e[:, 0] > 0
         sizes = (self.e[:, 0] * alpha).abs()
         above = float(sizes[positive].sum())
         below = float(sizes[~positive].sum())
         target = min(above, below)
-        return alpha * torch.where(positive, target / above, target / below)
+        factors = torch.full_like(alpha, target / above)
+        factors[~positive] = target / below
+        return alpha * factors
 
     def balanced_inside(self, alpha: Tensor) -> Tensor:
         """Return `balanced` alpha (P,) with rows that it leaves out raised to a little."""
@@ -375,6 +379,7 @@ class Layout:
             found = found.subset(samples)
         if not self.written:
             return found
+        # Written out: z (x) x, in C order of gates and inputs.
         X = found.X
         Z = found.sparse_gates.toarray()
         if Z.shape[1] > 1 or (Z != 1).any():

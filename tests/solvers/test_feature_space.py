@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.datasets import load_breast_cancer
 
 import cases
@@ -13,7 +14,13 @@ from implicit_bias.base.validation import Array
 from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import count_features
-from implicit_bias.solvers.feature_space import FeatureSpace, peak_memory
+from implicit_bias.solvers.feature_space import (
+    Embedding,
+    EmbeddingNewton,
+    FeatureSpace,
+    peak_memory,
+)
+from implicit_bias.solvers.second_order import SecondOrderCones
 
 GIB = 2**30
 
@@ -181,3 +188,57 @@ def test_memory_is_refused_before_it_is_allocated() -> None:
     assert solve(problem, "feature-space", max_memory=needed).status is Status.OPTIMAL
     with pytest.raises(MemoryError, match="max_memory"):
         solve(problem, "feature-space", max_memory=0.99 * needed)
+
+
+# --- the Newton system -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["gln", "linear-n-greater-d+intercept", "soft-linear+intercept", "dead-group"]
+)
+@pytest.mark.parametrize("corrected", [False, True])
+def test_a_direction_solves_the_linearised_embedding(name: str, corrected: bool) -> None:
+    """All equations of the module's head keep the share ``centring`` of what they lack."""
+    problem = cases.separable(name)
+    run = Embedding(FeatureSpace(), problem, problem.constraints)
+    p = run.first_iterate(1.0, 1.0)
+    scaled = run.scaled
+    torch.manual_seed(0)
+    moved = {name: x * (1.0 + 0.1 * torch.rand_like(x)) for name, x in vars(p).items()}
+    p = replace(p, **moved)
+    B, T, c, C = scaled.B, scaled.T, scaled.c, scaled.C
+    tau = p.tau[0]
+    cones = SecondOrderCones(scaled.groups, T @ p.v, p.V, p.e, tau - scaled.groups.norms(p.V))
+    n_boxes = len(C)
+    equations = {
+        "stationarity": B.T @ p.alpha - T.T @ p.V,
+        "margins": B @ p.v + scaled.per_sample(p.xi) - tau * c - p.s,
+        "box": tau * C - p.alpha[:n_boxes] - p.beta,
+        "gap": c @ p.alpha - cones.t.sum() - C @ p.xi - p.kappa,
+    }
+    mu = torch.tensor(0.3, dtype=torch.float64)
+    newton = EmbeddingNewton(scaled=scaled, point=p, cones=cones, mu=mu, **equations)
+    predictor = newton.direction(0.0) if corrected else None
+    centring = 0.2
+    d = newton.direction(centring, predictor)
+    left = {
+        "stationarity": B.T @ d.alpha + T.T @ cones.tail(d.dz),
+        "margins": B @ d.v + scaled.per_sample(d.xi) - d.tau * c - d.s,
+        "box": d.tau * C - d.alpha[:n_boxes] - d.beta,
+        "gap": c @ d.alpha - d.ds.head.sum() - C @ d.xi - d.kappa,
+    }
+    for equation, lacking in equations.items():
+        np.testing.assert_allclose(left[equation], (centring - 1.0) * lacking, atol=1e-9)
+    np.testing.assert_allclose(cones.tail(d.ds), T @ d.v, atol=1e-9)
+    np.testing.assert_allclose(d.dz.head, d.tau.expand(len(d.dz.head)), atol=1e-9)
+    for k, ((a, b), (da, db)) in enumerate(zip(p.pairs, d.pairs, strict=True)):
+        second = 0.0 * a
+        if predictor is not None:
+            second = predictor.pairs[k][0] * predictor.pairs[k][1]
+        np.testing.assert_allclose(a * b + a * db + b * da + second, centring * mu, atol=1e-9)
+    of_cones = (predictor.ds, predictor.dz) if predictor is not None else None
+    target = cones.target(centring * mu, of_cones)
+    for part in ("minus", "plus", "across"):
+        scaled_dz = getattr(cones.squares, part) * getattr(d.dz, part)
+        found = scaled_dz + getattr(d.ds, part)
+        np.testing.assert_allclose(found, getattr(target, part), atol=1e-9)

@@ -144,7 +144,8 @@ class NuclearCone(ClassCone):
         for block in self.blocks:
             size, q = torch.linalg.eigh(self.S[block, block])
             i, j = torch.triu_indices(len(size), len(size)).to(size.device)
-            norm = torch.where(i == j, 1.0, 2.0**0.5).to(size)
+            norm = torch.full_like(size[i], 2.0**0.5)
+            norm[i == j] = 1.0
             b = labels @ q
             v = rows.products(self.point.W[block]) @ q
             borders.append((b[:, i] * v[:, j] + b[:, j] * v[:, i]) * norm)  # (P, r (r + 1) / 2)
@@ -181,7 +182,8 @@ class NuclearCone(ClassCone):
             size, q = torch.linalg.eigh(self.S[block, block])
             i, j = torch.triu_indices(len(size), len(size)).to(size.device)
             outer = torch.einsum("ai,bi->iab", q[:, i], q[:, j])
-            norm = torch.where(i == j, 0.5, 0.5**0.5).to(size)
+            norm = torch.full_like(size[i], 0.5**0.5)
+            norm[i == j] = 0.5
             basis = size.new_zeros(len(i), len(self.eye), len(self.eye))
             basis[:, block, block] = (outer + outer.mT) * norm[:, None, None]
             bases.append(basis)

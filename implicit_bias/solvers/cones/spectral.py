@@ -84,7 +84,7 @@ class SpectralCone(FreeRadiusCone):
         return ConePoint(W, t, R, t * self.eye - W @ W.T / t)
 
     def centred_point(self, V: Tensor, mu: float) -> ConePoint:
-        """Return zeta along V, and R and T of products mu."""
+        """Return zeta along V, half way to the boundary, and R and T of products near mu."""
         return self.inner_point(V, 0.5 * mu * len(V))
 
     def warm_point(self, V: Tensor, primal: Tensor, mu: float) -> ConePoint:
