@@ -13,7 +13,7 @@ KKT     <phi_p, zeta> + (e beta)_p - b_p + xi_n = s_p,   V and zeta by the cone 
 
 ======  =======  ==========================================================================
 phi     (P, F)   features of the rows, never formed; a row is a sample, or a pair of a sample and
-                 a rival (`scaled_problem`: features have norm 1, and b_p is not 1)
+                 a rival (`scaling`: features have norm 1, and b_p is not 1)
 alpha   (P,)     dual variables of the margin problem
 s       (P,)     multipliers of alpha >= 0: what a margin exceeds b_p by
 w       (B,)     slacks of the boxes (soft margin only): one a row with two classes, else a sample
@@ -65,11 +65,11 @@ from implicit_bias.solvers.cones import (
     ClassCone,
     Cone,
     EntryCone,
+    FeatureGroupCone,
     GroupCone,
     Iterate,
     NuclearCone,
     SpectralCone,
-    WrittenGroupCone,
     class_cone,
 )
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, nothing_yet
@@ -304,7 +304,7 @@ class InteriorPoint(RowSolver):
         if system == "features":
             self.check_memory(memory_of_features(problem))
             newton = FeatureNewton
-            cone = WrittenGroupCone
+            cone = FeatureGroupCone
             if not euclidean:
                 cone = class_cone(problem)
         else:

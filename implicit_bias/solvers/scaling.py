@@ -354,7 +354,7 @@ class Layout:
         A row of each sample that has any, and the place of each row's sample among these.
     norms : ndarray of shape (P,)
         Norms of the rows' features.
-    written : bool
+    explicit : bool
         Whether the features are inputs, of one constant gate.
     merge : bool
         Whether constant inputs may be one.
@@ -367,7 +367,7 @@ class Layout:
     first: Integers
     place: Integers
     norms: Array
-    written: bool = False
+    explicit: bool = False
     merge: bool = True
 
     @cached_property
@@ -377,7 +377,7 @@ class Layout:
         samples = self.rows.samples[self.first]
         if not np.array_equal(samples, np.arange(len(found))):
             found = found.subset(samples)
-        if not self.written:
+        if not self.explicit:
             return found
         # Written out: z (x) x, in C order of gates and inputs.
         X = found.X
@@ -429,7 +429,7 @@ class Layout:
         Constant features are one if ``merge``.
         """
         groups = np.zeros((rows.width, 1), dtype=np.int64)
-        return cls._of(problem, rows, problem.features, groups, written=True, merge=merge)
+        return cls._of(problem, rows, problem.features, groups, explicit=True, merge=merge)
 
     @classmethod
     def _of(
@@ -439,7 +439,7 @@ class Layout:
         features: Features,
         groups: Integers,
         *,
-        written: bool = False,
+        explicit: bool = False,
         merge: bool = True,
     ) -> Layout:
         first = np.arange(len(rows))
@@ -450,5 +450,5 @@ class Layout:
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]
         return cls(
-            problem, rows, features, groups, first, place, norms, written=written, merge=merge
+            problem, rows, features, groups, first, place, norms, explicit=explicit, merge=merge
         )

@@ -6,7 +6,7 @@ KKT     zeta_g = R_g V_g,   R_g T_g = mu
 
 In the space of the rows W is V itself, a function of alpha (`GroupCone`), and dR_g is an unknown of
 the system (`newton`, equation (groups)). In the space of the features W is a variable of its own
-(`WrittenGroupCone`), with W = V at the solution alone. Of all groups together zeta = A W, A
+(`FeatureGroupCone`), with W = V at the solution alone. Of all groups together zeta = A W, A
 diagonal: d_g, and in a column of gates that groups share the sum of all d_g times the group's part
 of it. With G_g, (n,), the entries of W in group g, times their part, zeta changes by A U + G dd,
 where U changes W, and
@@ -120,8 +120,8 @@ class GroupCone(Cone):
         return self.V, self.point.R
 
 
-class WrittenGroupCone(GroupCone, FeatureCone):
-    """The same groups in the space of the features, whose coordinates are written out.
+class FeatureGroupCone(GroupCone, FeatureCone):
+    """The same groups in the space of the features, which are formed explicitly.
 
     W is (r, M', D'), or (r, M' + 1, D') where groups share a column of gates. Of the classes
     r = K - 1 coordinates where all of them have the same groups, or else the classes themselves.
@@ -145,8 +145,8 @@ class WrittenGroupCone(GroupCone, FeatureCone):
         self.shape = basis.shape[1], self.n_gates, rows.X.shape[1]
         features = rows.Z[:, : self.n_gates, None] * rows.X[:, None, :]
         constant = rows.Z.new_ones(len(rows.Z), 1)
-        written = ScaledRows(features.flatten(1), constant, groups, rows.pairs)
-        self.coordinates = Coordinates(written, scaled.tensor(basis))
+        explicit = ScaledRows(features.flatten(1), constant, groups, rows.pairs)
+        self.coordinates = Coordinates(explicit, scaled.tensor(basis))
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V in coordinates, (r, M', D')."""
