@@ -291,14 +291,14 @@ class InteriorPoint(RowSolver):
         rows = self.chosen(problem)
         euclidean = not is_not_euclidean(problem)
         system = self.system
-        of_a_step = 0.0
+        seconds_per_step = 0.0
         if system == "auto" or self.max_seconds is not None:
             sizes = costs.Sizes.of(problem).of_rows(len(rows))
             kind = costs.kind_of(problem)
             if system == "auto":
                 system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
             seconds = costs.of_interior_point(sizes, kind, system, hard=problem.hard_margin)
-            of_a_step = seconds / self.fewest_steps
+            seconds_per_step = seconds / self.fewest_steps
         cone: type[GroupCone | EntryCone | SpectralCone | NuclearCone]
         newton: type[Newton[Any]]
         if system == "features":
@@ -319,7 +319,7 @@ class InteriorPoint(RowSolver):
         if not euclidean and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         run = CentralPath(self, problem, rows, start, cone, newton)
-        run.of_a_step = of_a_step
+        run.seconds_per_step = seconds_per_step
         return run
 
 
