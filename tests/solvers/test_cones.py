@@ -176,7 +176,8 @@ def test_a_damped_step_keeps_the_equations_of_the_spectral_cone() -> None:
 
 
 def test_symmetric_matrices_by_definition() -> None:
-    R, T = positive(4, 0), positive(4, 1)
+    R = positive(4, 0)
+    T = positive(4, 1)
     S = nesterov_todd(R, T)
     agree(S @ T @ S, R)
     B = drawn(4, 4, seed=2)

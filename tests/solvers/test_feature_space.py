@@ -63,7 +63,8 @@ def test_silent_samples_cost_C_each(C: float) -> None:
 @pytest.mark.parametrize("name", ["linear-n-greater-d", "soft-linear"])
 def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
     problem = replace(cases.separable(name), intercept=True)
-    moved, still = run(replace(problem, X=problem.X + shift)), run(problem)
+    moved = run(replace(problem, X=problem.X + shift))
+    still = run(problem)
     np.testing.assert_allclose(moved.coef[:, :-1], still.coef[:, :-1], rtol=1e-3, atol=1e-5)
     assert moved.history[-1].upper == pytest.approx(still.history[-1].upper, rel=1e-6)
 
@@ -103,7 +104,8 @@ def test_offsets(exponent: int, seed: int) -> None:
     offset = 10.0**exponent
     y = np.where(np.arange(30) % 2, 1.0, -1.0)
     t = np.round(offset + y * rng.uniform(5, 95, 30))
-    above, below = t[y > 0].min(), t[y < 0].max()
+    above = t[y > 0].min()
+    below = t[y < 0].max()
     exact = np.hypot(2.0, above + below) / (above - below)
     problem = cases.plain(np.column_stack([t, np.ones(30)]), y)
     found = run(problem, cases.SOLVE_TOL)
@@ -125,7 +127,8 @@ def test_inseparable_data_with_a_large_C(factor: float) -> None:
 def test_wide_ranges(what: str, decades: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = cases.build(cases.cloud(), cases.gln())
-    X, gates = problem.X, cases.dense(problem.gates)
+    X = problem.X
+    gates = cases.dense(problem.gates)
     if what == "samples":
         X = X * 10.0 ** rng.uniform(-decades, decades, (len(X), 1))
     elif what == "features":
@@ -153,9 +156,11 @@ def test_duplicated_and_collinear_features_change_nothing() -> None:
 def blobs(n: int, d: int, *, flipped: float = 0.0) -> tuple[Array, Array]:
     """Gaussian points on both sides of a plane, at least 0.3 from it, some labels flipped."""
     rng = np.random.default_rng(0)
-    X, normal = rng.normal(size=(n, d)), rng.normal(size=d)
+    X = rng.normal(size=(n, d))
+    normal = rng.normal(size=d)
     f = X @ normal
-    X, f = X[np.abs(f) > 0.3], f[np.abs(f) > 0.3]
+    X = X[np.abs(f) > 0.3]
+    f = f[np.abs(f) > 0.3]
     return X, np.sign(f) * np.where(rng.random(len(f)) < flipped, -1.0, 1.0)
 
 
@@ -177,7 +182,8 @@ def test_many_samples(C: float, n: int) -> None:
 @pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
 def test_soft_margins_of_many_classes_keep_their_digits(C: float, norm: str, gap: float) -> None:
     rng = np.random.default_rng(0)
-    X, matrix = rng.normal(size=(200, 10)), rng.normal(size=(10, 5))
+    X = rng.normal(size=(200, 10))
+    matrix = rng.normal(size=(10, 5))
     y = np.where(rng.random(200) < 0.05, rng.integers(0, 5, 200), (X @ matrix).argmax(axis=1))
     assert_optimal(max_margin(X, y, norm, C=C), gap)
 
@@ -206,7 +212,10 @@ def test_a_direction_solves_the_linearised_embedding(name: str, corrected: bool)
     torch.manual_seed(0)
     moved = {name: x * (1.0 + 0.1 * torch.rand_like(x)) for name, x in vars(p).items()}
     p = replace(p, **moved)
-    B, T, c, C = scaled.B, scaled.T, scaled.c, scaled.C
+    B = scaled.B
+    T = scaled.T
+    c = scaled.c
+    C = scaled.C
     tau = p.tau[0]
     cones = SecondOrderCones(scaled.groups, T @ p.v, p.V, p.e, tau - scaled.groups.norms(p.V))
     n_boxes = len(C)

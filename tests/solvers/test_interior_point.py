@@ -65,7 +65,8 @@ def test_idle_samples_change_nothing(
 @pytest.mark.parametrize("name", ["gln", "sparse-gates", "svm-l2", "small-margin", "soft-large-c"])
 def test_the_float32_phase_changes_nothing(name: str, coarse: float) -> None:
     """Nor does where it ends: at the first iterates, or beyond what float32 can do."""
-    problem, tolerances = cases.separable(name), solvers.Tolerances(gap=cases.GAP_LIMIT)
+    problem = cases.separable(name)
+    tolerances = solvers.Tolerances(gap=cases.GAP_LIMIT)
     method = solvers.InteriorPoint(tolerances=tolerances, coarse_gap=coarse, coarse_rows=0)
     found = solve(problem, method)
     same(found, solve(problem, "interior-point", tol=cases.GAP_LIMIT))
@@ -86,7 +87,8 @@ def test_products_with_too_few_digits_are_summed_anew(
     )
     fine = solve(problem, replace(method, coarse_gap=0.0))
     same(solve(problem, method), fine)
-    anew, own = [], FeatureNewton._factorise_in_float64
+    anew = []
+    own = FeatureNewton._factorise_in_float64
 
     def counted(system: FeatureNewton) -> None:
         anew.append(system)
@@ -103,7 +105,8 @@ def test_products_with_too_few_digits_are_summed_anew(
 @pytest.mark.parametrize("seed", [5, 7, 9])
 def test_soft_margins_go_on_in_float64(seed: int) -> None:
     """Slacks as float32 rounds them are not what alpha leaves of C: the steps had stalled."""
-    rng, y = np.random.default_rng(seed), np.arange(250) % 3
+    rng = np.random.default_rng(seed)
+    y = np.arange(250) % 3
     X = rng.normal(size=(3, 6))[y] + rng.normal(size=(250, 6))
     gates = (rng.random((250, 4)) > 0.4) * 1.0
     gates[:, 0] = 1.0
@@ -145,7 +148,8 @@ def test_ctrl_c_between_the_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
         return ScaledProblem(layout, device, dtype)
 
     monkeypatch.setattr(solvers.interior_point, "ScaledProblem", press)
-    problem, lines = cases.separable("gln-circles"), list[solvers.BoundsAt]()
+    problem = cases.separable("gln-circles")
+    lines = list[solvers.BoundsAt]()
     found = solve(problem, **cases.asked("rows"), on_progress=lines.append)
     assert found.status is Status.INTERRUPTED
     assert found.certificate.gap < 0.1
