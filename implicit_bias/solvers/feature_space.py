@@ -341,9 +341,11 @@ class Embedding(Run):
         alpha = alpha / (1.0 + scaled.per_sample(2.0 * scaled.boxed(alpha) / scaled.C))
         beta = scaled.C - scaled.boxed(alpha)
         V = scaled.dual_vectors(scaled.B.T @ alpha)
+        # V is a variable of its own: inside of the cones, however large alpha is.
         V = V * min(1.0, 0.5 / max(float(norms_of(V).max()), TINY))
         norms = norms_of(V)
         mu = share * float(alpha @ scaled.c)
+        # (t, w) = mu (1, V) / (1 - ||V||^2) is mu over (1, -V): all products are mu.
         t = mu / (1.0 - norms**2)
         return EmbeddingIterate(
             v=scaled.from_coef(t[scaled.groups.index] * V),
@@ -570,6 +572,7 @@ class Polish:
         scaled = self.scaled
         if scaled.soft:
             return []
+        # What rounding can take from a margin in the problem's own coordinates.
         noise = EPSILON * scaled.magnitudes(v)
         fitted = self._fitted(scaled.c)
         fitted = fitted + self._fitted(scaled.c - scaled.B @ fitted)

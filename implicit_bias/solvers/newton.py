@@ -408,6 +408,7 @@ class FeatureNewton(Newton[FeatureCone]):
                 H[:n, n:size] = along
                 H[n:size, n:size] = self.directions @ along
             if weighted is not None:
+                # e' D^-1 Phi and e' D^-1 e, of the offsets.
                 H[:size, size:] = self.at_unknowns(phi.adjoint(weighted)).T
                 H[size:, size:] = weighted @ offsets.T
             self.cone_matrix.add_to(H)
@@ -447,6 +448,7 @@ class FeatureNewton(Newton[FeatureCone]):
             half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)
             change = torch.linalg.solve_triangular(self.L.T, half, upper=True)[:, 0]
             x = x + change
+            # dalpha from D dalpha + Phi zeta + e dbeta = right.
             zeta = x[: self.n] + x[self.n : size] @ self.directions
             alpha = self.over_D(right - phi.apply(zeta) - e @ x[size:])
             correction = change.norm()

@@ -257,6 +257,7 @@ class ScaledProblem:
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         layout = self.layout
+        # Back through the rotation of the gates, then through the merged inputs.
         found = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
         # No -1: features that are all 0 leave no columns, D' = 0.
         rows = found.reshape(math.prod(found.shape[:2]), found.shape[-1])

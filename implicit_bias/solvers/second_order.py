@@ -107,6 +107,7 @@ class SecondOrderCones:
         # W^2, which each of a step's directions divides by.
         self.squares = ConeVectors(self.minus**2, self.plus**2, eta[index] ** 2)
         self.s = self._split(w, w_norm, e)
+        # z = (tau, -V): along the axis, where V is close to w, minus and plus change places.
         mirrored = self._split(V, V_norm, f)
         self.z = ConeVectors(mirrored.plus, mirrored.minus, -mirrored.across)
 
@@ -151,6 +152,7 @@ class SecondOrderCones:
         """
         index = self.groups.index
         sums = self.groups.sums
+        # mu z^-1 - s: the inverse of z in the algebra mirrors it, over its determinant.
         inverse = 1.0 / self.z_size**2 * mu
         z = self.z
         target = ConeVectors(inverse * z.plus, inverse * z.minus, -inverse[index] * z.across)
@@ -164,6 +166,7 @@ class SecondOrderCones:
         head = a.head * b.head + a.along * b.along + sums(a.across * b.across)
         along = a.head * b.along + b.head * a.along
         across = a.head[index] * b.across + b.head[index] * a.across
+        # a o b = (head, along, across), and x with y o x = a o b by the inverse of y's arrow.
         inner = 0.5 * (y.plus * (head - along) + y.minus * (head + along)) - sums(y.across * across)
         x_head = inner / (self.s_size * self.z_size)
         x_along = (along - x_head * y.along) / y.head
@@ -175,6 +178,7 @@ class SecondOrderCones:
         """Change of (tau, -V) for changes w of the coefficients and tau of its head."""
         inner, across = self._parts(w)
         squares = self.squares
+        # The tail of ds is w and the head of dz is tau: two equations for minus and plus of dz.
         right = target.plus - target.minus - 2.0 * inner + 2.0 * tau * squares.minus
         plus = right / (squares.minus + squares.plus)
         aside = (target.across - across) / squares.across

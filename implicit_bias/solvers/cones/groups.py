@@ -134,6 +134,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         rows = scaled.rows
         groups = rows.layout
         n_classes = len(groups.columns)
+        # V sums to 0 over the classes: where their groups agree, one coordinate less will do.
         basis = np.eye(n_classes)
         if n_classes > 1 and (groups.columns == groups.columns[0]).all():
             basis = sum_free_basis(n_classes)
@@ -166,6 +167,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
 
     def centred_point(self, V: Tensor, mu: float) -> ConePoint:
         """V, its norm at most 1/2, and what equal products make of the group scales."""
+        # The residual V - W vanishes with the first long steps.
         W = V * min(1.0, 0.5 / max(self.dual_norm(V), TINY))
         T = 0.5 * (1.0 - self.inner(W, W))
         return ConePoint(W, self.empty, mu / T, T)
@@ -216,6 +218,7 @@ class FeatureGroupCone(GroupCone, FeatureCone):
             products = products - weight * predictor.R * predictor.T
             slack = slack - 0.5 * weight * self.inner(dW, dW)
             second = weight * self.scale_of_gates(predictor.R) * dW
+        # dzeta = A U + G dd + second, with A U the unknown: second counts as a change of A U.
         of_zeta = (self.V_residual + second / self.A).reshape(-1)
         of_d = products / d - slack + self.G.T @ self.V_residual.reshape(-1)
         return torch.cat([of_zeta, of_d]), products
@@ -226,5 +229,6 @@ class FeatureGroupCone(GroupCone, FeatureCone):
         """Return the change of W, of the group scales and of T."""
         U = self.dual_vectors(alpha) + self.V_residual
         d = x[self.point.W.numel() :]
+        # d dT + T dd = what the products must change by.
         T = (saved - self.point.T * d) / self.point.R
         return ConePoint(U, self.empty, d, T), U
