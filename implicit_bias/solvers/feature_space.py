@@ -129,7 +129,9 @@ class FeatureSpace(RowSolver):
             options = {x.name: getattr(self, x.name) for x in fields(RowSolver)}
             return InteriorPoint(system="features", **options).prepare(problem, start)
         rows = self.chosen(problem)
-        posed = problem if self.rows is None else problem.subset(rows.samples)
+        posed = problem
+        if self.rows is not None:
+            posed = problem.subset(rows.samples)
         self.check_memory(peak_memory(posed))
         return Embedding(self, posed, rows)
 
@@ -339,9 +341,11 @@ class Embedding(Run):
         alpha = alpha / (1.0 + scaled.per_sample(2.0 * scaled.boxed(alpha) / scaled.C))
         beta = scaled.C - scaled.boxed(alpha)
         V = scaled.dual_vectors(scaled.B.T @ alpha)
+        # V is a variable of its own: inside of the cones, however large alpha is.
         V = V * min(1.0, 0.5 / max(float(norms_of(V).max()), TINY))
         norms = norms_of(V)
         mu = share * float(alpha @ scaled.c)
+        # (t, w) = mu (1, V) / (1 - ||V||^2) is mu over (1, -V): all products are mu.
         t = mu / (1.0 - norms**2)
         return EmbeddingIterate(
             v=scaled.from_coef(t[scaled.groups.index] * V),
@@ -552,6 +556,7 @@ class Polish:
         """Return alpha with B' alpha = T' V to rounding, for V near the given one."""
         B = self.scaled.B
         pull = self.scaled.T.T @ V
+        # Least squares: the smallest weighted change of alpha and V that makes the equation hold.
         for _ in range(self.corrections):
             x = solve_normal(self.R, B.T @ alpha - pull)
             alpha = alpha - self.h * (B @ x)
@@ -567,6 +572,7 @@ class Polish:
         scaled = self.scaled
         if scaled.soft:
             return []
+        # What rounding can take from a margin in the problem's own coordinates.
         noise = EPSILON * scaled.magnitudes(v)
         fitted = self._fitted(scaled.c)
         fitted = fitted + self._fitted(scaled.c - scaled.B @ fitted)

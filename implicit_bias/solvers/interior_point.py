@@ -13,7 +13,7 @@ KKT     <phi_p, zeta> + (e beta)_p - b_p + xi_n = s_p,   V and zeta by the cone 
 
 ======  =======  ==========================================================================
 phi     (P, F)   features of the rows, never formed; a row is a sample, or a pair of a sample and
-                 a rival (`scaled_problem`: features have norm 1, and b_p is not 1)
+                 a rival (`scaling`: features have norm 1, and b_p is not 1)
 alpha   (P,)     dual variables of the margin problem
 s       (P,)     multipliers of alpha >= 0: what a margin exceeds b_p by
 w       (B,)     slacks of the boxes (soft margin only): one a row with two classes, else a sample
@@ -65,11 +65,11 @@ from implicit_bias.solvers.cones import (
     ClassCone,
     Cone,
     EntryCone,
+    FeatureGroupCone,
     GroupCone,
     Iterate,
     NuclearCone,
     SpectralCone,
-    WrittenGroupCone,
     class_cone,
 )
 from implicit_bias.solvers.iteration import Breakdown, RowSolver, Run, Steps, nothing_yet
@@ -291,20 +291,20 @@ class InteriorPoint(RowSolver):
         rows = self.chosen(problem)
         euclidean = not is_not_euclidean(problem)
         system = self.system
-        of_a_step = 0.0
+        seconds_per_step = 0.0
         if system == "auto" or self.max_seconds is not None:
             sizes = costs.Sizes.of(problem).of_rows(len(rows))
             kind = costs.kind_of(problem)
             if system == "auto":
                 system = costs.cheaper_system(sizes, kind, hard=problem.hard_margin)
             seconds = costs.of_interior_point(sizes, kind, system, hard=problem.hard_margin)
-            of_a_step = seconds / self.fewest_steps
+            seconds_per_step = seconds / self.fewest_steps
         cone: type[GroupCone | EntryCone | SpectralCone | NuclearCone]
         newton: type[Newton[Any]]
         if system == "features":
             self.check_memory(memory_of_features(problem))
             newton = FeatureNewton
-            cone = WrittenGroupCone
+            cone = FeatureGroupCone
             if not euclidean:
                 cone = class_cone(problem)
         else:
@@ -319,7 +319,7 @@ class InteriorPoint(RowSolver):
         if not euclidean and start is not None and start.coef.shape != problem.coef_shape:
             start = None  # of other features
         run = CentralPath(self, problem, rows, start, cone, newton)
-        run.of_a_step = of_a_step
+        run.seconds_per_step = seconds_per_step
         return run
 
 
@@ -495,6 +495,7 @@ class CentralPath(Run):
                 gap = math.inf
                 if self.lower > 0:
                     gap = max((self.upper - self.lower) / self.lower, solver.rounding)
+                # Below the noise of rounding a smaller gap is luck.
                 if self.gap > solver.noise and gap < (1.0 - solver.least_progress) * self.gap:
                     better = True
                 self.gap = min(gap, self.gap)
@@ -529,6 +530,7 @@ class CentralPath(Run):
                         whole = with_idle_rows(point, scaled, alpha, excess, free)
                     diagonal = scaled.rows.curvature_diagonal(point.R)  # of Q(d)
                     stiff = whole.s > solver.stiffness * whole.alpha * diagonal
+                    # A row leaves by a clearer margin than it stays away: none goes to and fro.
                     still_idle = idle & (excess > solver.still_clear * scaled.b)
                     chosen = still_idle | (stiff & (excess > solver.clear * scaled.b))
                     n_leaving = int(chosen.sum()) - int(still_idle.sum())
@@ -539,7 +541,9 @@ class CentralPath(Run):
                         free = torch.nonzero(~idle)[:, 0]
                         rows = scaled.rows.subset(free)
                         some_idle = len(free) < scaled.n_rows
-                        boxed = free if scaled.soft else free[:0]
+                        boxed = free[:0]
+                        if scaled.soft:
+                            boxed = free
                         point = replace(
                             whole,
                             alpha=whole.alpha[free],
@@ -585,6 +589,7 @@ class CentralPath(Run):
                     length = point.step_to_boundary(predictor)
                     mu_after = point.moved(predictor, length).complementarity()
                     least_mu = step_rule.floor * tolerances.gap * self.lower / n_products
+                    # Mehrotra's rule: the farther the predictor gets, the less centring.
                     target = max(min((mu_after / mu) ** 3, 1.0) * mu, least_mu)
 
                     # --- Corrector: with the predictor's second-order terms -----------------------
@@ -604,6 +609,7 @@ class CentralPath(Run):
                         coarse_gap = math.inf
 
                     # --- Step ---------------------------------------------------------------------
+                    # One length for primal and dual: the equations are bilinear in both.
                     length = min(1.0, step_rule.boundary_share * to_boundary)
                     if step_rule.keeps_equations:
                         point = cone.moved(point, step, length)

@@ -69,7 +69,7 @@ class Run(ABC):
 
     detail: str = ""
     # The seconds that a step may take, where that was estimated.
-    of_a_step: float = 0.0
+    seconds_per_step: float = 0.0
 
     @abstractmethod
     def steps(self) -> Steps:
@@ -112,7 +112,7 @@ class Progress:
         The number of the first one.
     deadline : Deadline
         No step begins that would end after it, if it took as long as the last one, or as estimated.
-    of_a_step : float
+    seconds_per_step : float
         The seconds that a step is estimated to take.
 
     Attributes
@@ -127,13 +127,13 @@ class Progress:
         on_progress: base.OnProgress,
         first_iteration: int = 1,
         deadline: Deadline = NEVER,
-        of_a_step: float = 0.0,
+        seconds_per_step: float = 0.0,
     ) -> None:
         self.limit = limit
         self.on_progress = on_progress
         self.first_iteration = first_iteration
         self.deadline = deadline
-        self.of_a_step = of_a_step
+        self.seconds_per_step = seconds_per_step
         self.history: list[base.BoundsAt] = []
         self.status: Status | None = None
         self.began = time.perf_counter()
@@ -144,7 +144,7 @@ class Progress:
         bounds = base.BoundsAt(self.first_iteration + len(self.history), lower, upper)
         self.history.append(bounds)
         self.on_progress(bounds)
-        if not self.deadline.allows(max(seconds, self.of_a_step)):
+        if not self.deadline.allows(max(seconds, self.seconds_per_step)):
             self.status = Status.TIME_LIMIT
         elif len(self.history) >= self.limit:
             self.status = Status.ITERATION_LIMIT
@@ -259,7 +259,7 @@ class NativeSolver(base.Solver):
         with threads(self.lent_threads(posed)):
             run = self.prepare(posed, start)
             progress = Progress(
-                self.limit, on_progress, self.first_iteration, deadline, run.of_a_step
+                self.limit, on_progress, self.first_iteration, deadline, run.seconds_per_step
             )
             steps = run.steps()
             try:
@@ -317,9 +317,11 @@ class RowSolver(NativeSolver):
 
     def chosen(self, problem: MarginProblem) -> Constraints:
         """Return the constraints to solve with."""
-        return problem.constraints if self.rows is None else self.rows
+        if self.rows is None:
+            return problem.constraints
+        return self.rows
 
     def lent_threads(self, problem: MarginProblem) -> int | None:
         """Return how many threads it has for these constraints."""
-        rows = len(problem.constraints) if self.rows is None else len(self.rows)
-        return threads_for(costs.order(problem, rows), self.threads)
+        n_rows = len(self.chosen(problem))
+        return threads_for(costs.order(problem, n_rows), self.threads)

@@ -177,6 +177,7 @@ class RowNewton(Newton[AnyCone]):
                 return A
             return self.boxes.added_to(A, box)
 
+        # A = L L'; the Schur complement of the border is slack + H' H with H = L^-1 [border, e].
         self.L = factor(matrix)
         self.H = torch.linalg.solve_triangular(self.L, torch.hstack([border, self.e]), upper=False)
         self.schur = self.H.T @ self.H
@@ -363,6 +364,7 @@ class FeatureNewton(Newton[FeatureCone]):
 
     def factorise(self) -> None:
         """Factorise the system, with products in float64 where those in float32 break down."""
+        # D^-1: h = alpha / s of the rows, and the boxes' w / xi by Sherman and Morrison.
         p = self.point
         self.h = p.alpha / p.s
         self.loose: Tensor | None = None
@@ -406,6 +408,7 @@ class FeatureNewton(Newton[FeatureCone]):
                 H[:n, n:size] = along
                 H[n:size, n:size] = self.directions @ along
             if weighted is not None:
+                # e' D^-1 Phi and e' D^-1 e, of the offsets.
                 H[:size, size:] = self.at_unknowns(phi.adjoint(weighted)).T
                 H[size:, size:] = weighted @ offsets.T
             self.cone_matrix.add_to(H)
@@ -445,6 +448,7 @@ class FeatureNewton(Newton[FeatureCone]):
             half = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)
             change = torch.linalg.solve_triangular(self.L.T, half, upper=True)[:, 0]
             x = x + change
+            # dalpha from D dalpha + Phi zeta + e dbeta = right.
             zeta = x[: self.n] + x[self.n : size] @ self.directions
             alpha = self.over_D(right - phi.apply(zeta) - e @ x[size:])
             correction = change.norm()

@@ -27,7 +27,7 @@ Q       (P, P)      (B B') o (X X') o (Z Z'), of one group
 e       (P, J)      of the intercept's equation; J = 0 without one
 ======  ==========  ======================================================================
 
-The data are scaled as in `scaled_problem`. The rows are constraints, whose label vectors b_p are
+The data are scaled as in `scaling`. The rows are constraints, whose label vectors b_p are
 one more mask: <b_p, b_q> is y_p y_q, or <e_{y_n} - e_k, e_{y_m} - e_l> of many classes.
 
 Source: Judice and Pires (1994), exchanges of many indices at once; Hintermueller, Ito and Kunisch

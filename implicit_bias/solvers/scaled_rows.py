@@ -176,6 +176,7 @@ class ScaledRows:
         """Q(d), shape (P, P): at least its lower triangle, by columns; the next call overwrites."""
         weights = self._weights(d)
         if self.signed:
+            # Q(d) = K o (Z diag(d) Z'), K computed once, in blocks that stay in the cache.
             weighted = self.Z * weights
             for rows, right in self._blocks():
                 mask_into(self._Q[rows, right], self._K[rows, right], weighted[rows], self.Z[right])
@@ -225,6 +226,7 @@ class ScaledRows:
         if self.signed:
             return scores.reshape(*zeta.shape[:-2], -1)
         table = scores.reshape(*zeta.shape[:-1], -1).mT.flatten(-2)  # sample, class
+        # b_p picks the score of the own class less that of the rival.
         own, rival = self._entries
         return table[..., own] - table[..., rival]
 
@@ -281,6 +283,7 @@ class ScaledRows:
             return weighted_square(X, h)
         n_classes, r = basis.shape
         F = X.shape[1]
+        # Weights a_k of a sample's edges: h at its rivals, ``loose`` at its own class.
         weights = self._by_rival(h)
         share = None
         if loose is not None:
@@ -288,6 +291,7 @@ class ScaledRows:
             share = weights / weights.sum(1, keepdim=True)
         squares = self._squares(X, weights, share)
         i, j = torch.triu_indices(n_classes, n_classes, 1, device=h.device)
+        # The sum over edges of (e_i - e_j) (e_i - e_j)' (x) X' diag X, in coordinates.
         if n_classes > self.many_classes:
             laplacian = h.new_zeros(n_classes, n_classes, F, F)
             off_diagonal = -squares
@@ -345,6 +349,7 @@ class ScaledRows:
         """Sum over a sample's rows of alpha_p b_p, (..., n, K'), but for the signs that X has."""
         if self.signed:
             return alpha[..., None]
+        # -alpha_p at each rival, and their sum at the own class: rows of a sample sum to 0.
         weights = -self._by_rival(alpha)
         samples = torch.arange(len(self.X), device=alpha.device)
         weights[..., samples, self._owners] = -weights.sum(-1)
@@ -427,6 +432,7 @@ def weighted_squares(X: Tensor, weights: Tensor) -> Tensor:
     n, k = weights.shape
     F = X.shape[1]
     found = X.new_zeros(k * F, F)
+    # In float32 weights far from 1 would leave its range: they are taken relative to the largest.
     unit = weights.max().clamp(min=TINY)
     shares = (weights / unit).to(X.dtype)
     for some in _slices(n, k * F):

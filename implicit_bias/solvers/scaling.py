@@ -152,6 +152,7 @@ class ScaledProblem:
         """The rows on the device: not formed where Q alone is needed."""
         layout = self.layout
         X = self.tensor(layout.inputs.of(layout.features.X))
+        # X is divided by nu, and has the labels' signs with two classes.
         sizes = self.nu[self.index(layout.first)]
         owners = layout.rows.owners
         if layout.signed:
@@ -207,12 +208,15 @@ class ScaledProblem:
         if not self.layout.signed:
             whole = repaired(self.layout.problem, self.alpha(alpha))
             return self.tensor(self.layout.rows.values(whole)) * self.nu
+        # The class with the larger sum is scaled down: alpha stay within their boxes.
         positive = self.e[:, 0] > 0
         sizes = (self.e[:, 0] * alpha).abs()
         above = float(sizes[positive].sum())
         below = float(sizes[~positive].sum())
         target = min(above, below)
-        return alpha * torch.where(positive, target / above, target / below)
+        factors = torch.full_like(alpha, target / above)
+        factors[~positive] = target / below
+        return alpha * factors
 
     def balanced_inside(self, alpha: Tensor) -> Tensor:
         """Return `balanced` alpha (P,) with rows that it leaves out raised to a little."""
@@ -253,6 +257,7 @@ class ScaledProblem:
     def coef(self, V: Tensor, d: Tensor) -> Array:
         """zeta_g = d_g V_g of the problem as posed, (M, D) or (K, M, D), in units of 1 / scale."""
         layout = self.layout
+        # Back through the rotation of the gates, then through the merged inputs.
         found = layout.gates.expand(V.cpu().double().numpy(), d.cpu().double().numpy())
         # No -1: features that are all 0 leave no columns, D' = 0.
         rows = found.reshape(math.prod(found.shape[:2]), found.shape[-1])
@@ -350,7 +355,7 @@ class Layout:
         A row of each sample that has any, and the place of each row's sample among these.
     norms : ndarray of shape (P,)
         Norms of the rows' features.
-    written : bool
+    explicit : bool
         Whether the features are inputs, of one constant gate.
     merge : bool
         Whether constant inputs may be one.
@@ -363,7 +368,7 @@ class Layout:
     first: Integers
     place: Integers
     norms: Array
-    written: bool = False
+    explicit: bool = False
     merge: bool = True
 
     @cached_property
@@ -373,8 +378,9 @@ class Layout:
         samples = self.rows.samples[self.first]
         if not np.array_equal(samples, np.arange(len(found))):
             found = found.subset(samples)
-        if not self.written:
+        if not self.explicit:
             return found
+        # Written out: z (x) x, in C order of gates and inputs.
         X = found.X
         Z = found.sparse_gates.toarray()
         if Z.shape[1] > 1 or (Z != 1).any():
@@ -424,7 +430,7 @@ class Layout:
         Constant features are one if ``merge``.
         """
         groups = np.zeros((rows.width, 1), dtype=np.int64)
-        return cls._of(problem, rows, problem.features, groups, written=True, merge=merge)
+        return cls._of(problem, rows, problem.features, groups, explicit=True, merge=merge)
 
     @classmethod
     def _of(
@@ -434,7 +440,7 @@ class Layout:
         features: Features,
         groups: Integers,
         *,
-        written: bool = False,
+        explicit: bool = False,
         merge: bool = True,
     ) -> Layout:
         first = np.arange(len(rows))
@@ -445,5 +451,5 @@ class Layout:
             label_norm = 2.0**0.5
         norms = label_norm * features.norms[rows.samples]
         return cls(
-            problem, rows, features, groups, first, place, norms, written=written, merge=merge
+            problem, rows, features, groups, first, place, norms, explicit=explicit, merge=merge
         )

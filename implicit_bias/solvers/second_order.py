@@ -96,6 +96,7 @@ class SecondOrderCones:
         gamma = 2.0 * torch.sqrt(0.5 * (1.0 + self.products / (self.s_size * self.z_size)))
         head = (self.t / self.s_size + tau / self.z_size) / gamma
         tail = (w / self.s_size[index] + V / self.z_size[index]) / gamma[index]
+        # Its tail's direction is the axis, on which W is diagonal: head -+ length.
         length = groups.norms(tail)
         self.axis = tail / length.clamp(min=TINY)[index]
         # W.
@@ -106,6 +107,7 @@ class SecondOrderCones:
         # W^2, which each of a step's directions divides by.
         self.squares = ConeVectors(self.minus**2, self.plus**2, eta[index] ** 2)
         self.s = self._split(w, w_norm, e)
+        # z = (tau, -V): along the axis, where V is close to w, minus and plus change places.
         mirrored = self._split(V, V_norm, f)
         self.z = ConeVectors(mirrored.plus, mirrored.minus, -mirrored.across)
 
@@ -150,6 +152,7 @@ class SecondOrderCones:
         """
         index = self.groups.index
         sums = self.groups.sums
+        # mu z^-1 - s: the inverse of z in the algebra mirrors it, over its determinant.
         inverse = 1.0 / self.z_size**2 * mu
         z = self.z
         target = ConeVectors(inverse * z.plus, inverse * z.minus, -inverse[index] * z.across)
@@ -163,6 +166,7 @@ class SecondOrderCones:
         head = a.head * b.head + a.along * b.along + sums(a.across * b.across)
         along = a.head * b.along + b.head * a.along
         across = a.head[index] * b.across + b.head[index] * a.across
+        # a o b = (head, along, across), and x with y o x = a o b by the inverse of y's arrow.
         inner = 0.5 * (y.plus * (head - along) + y.minus * (head + along)) - sums(y.across * across)
         x_head = inner / (self.s_size * self.z_size)
         x_along = (along - x_head * y.along) / y.head
@@ -174,6 +178,7 @@ class SecondOrderCones:
         """Change of (tau, -V) for changes w of the coefficients and tau of its head."""
         inner, across = self._parts(w)
         squares = self.squares
+        # The tail of ds is w and the head of dz is tau: two equations for minus and plus of dz.
         right = target.plus - target.minus - 2.0 * inner + 2.0 * tau * squares.minus
         plus = right / (squares.minus + squares.plus)
         aside = (target.across - across) / squares.across
@@ -198,6 +203,8 @@ class SecondOrderCones:
         sums = self.groups.sums
         x = x.times(1.0 / size, 1.0 / size, 1.0 / size[index])
         d = dx.times(1.0 / size, 1.0 / size, 1.0 / size[index])
+        # dx in the frame of the unit vector x, in which the cone's boundary is where the head
+        # meets the norm of the tail.
         inner = 0.5 * (x.minus * d.plus + x.plus * d.minus) - sums(x.across * d.across)
         share = (inner + d.head) / (x.head + 1.0)
         along = d.along - share * x.along

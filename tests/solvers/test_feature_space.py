@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.datasets import load_breast_cancer
 
 import cases
@@ -13,7 +14,13 @@ from implicit_bias.base.validation import Array
 from implicit_bias.solvers import Tolerances
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import count_features
-from implicit_bias.solvers.feature_space import FeatureSpace, peak_memory
+from implicit_bias.solvers.feature_space import (
+    Embedding,
+    EmbeddingNewton,
+    FeatureSpace,
+    peak_memory,
+)
+from implicit_bias.solvers.second_order import SecondOrderCones
 
 GIB = 2**30
 
@@ -56,7 +63,8 @@ def test_silent_samples_cost_C_each(C: float) -> None:
 @pytest.mark.parametrize("name", ["linear-n-greater-d", "soft-linear"])
 def test_an_intercept_absorbs_offsets(name: str, shift: float) -> None:
     problem = replace(cases.separable(name), intercept=True)
-    moved, still = run(replace(problem, X=problem.X + shift)), run(problem)
+    moved = run(replace(problem, X=problem.X + shift))
+    still = run(problem)
     np.testing.assert_allclose(moved.coef[:, :-1], still.coef[:, :-1], rtol=1e-3, atol=1e-5)
     assert moved.history[-1].upper == pytest.approx(still.history[-1].upper, rel=1e-6)
 
@@ -96,7 +104,8 @@ def test_offsets(exponent: int, seed: int) -> None:
     offset = 10.0**exponent
     y = np.where(np.arange(30) % 2, 1.0, -1.0)
     t = np.round(offset + y * rng.uniform(5, 95, 30))
-    above, below = t[y > 0].min(), t[y < 0].max()
+    above = t[y > 0].min()
+    below = t[y < 0].max()
     exact = np.hypot(2.0, above + below) / (above - below)
     problem = cases.plain(np.column_stack([t, np.ones(30)]), y)
     found = run(problem, cases.SOLVE_TOL)
@@ -118,7 +127,8 @@ def test_inseparable_data_with_a_large_C(factor: float) -> None:
 def test_wide_ranges(what: str, decades: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = cases.build(cases.cloud(), cases.gln())
-    X, gates = problem.X, cases.dense(problem.gates)
+    X = problem.X
+    gates = cases.dense(problem.gates)
     if what == "samples":
         X = X * 10.0 ** rng.uniform(-decades, decades, (len(X), 1))
     elif what == "features":
@@ -146,9 +156,11 @@ def test_duplicated_and_collinear_features_change_nothing() -> None:
 def blobs(n: int, d: int, *, flipped: float = 0.0) -> tuple[Array, Array]:
     """Gaussian points on both sides of a plane, at least 0.3 from it, some labels flipped."""
     rng = np.random.default_rng(0)
-    X, normal = rng.normal(size=(n, d)), rng.normal(size=d)
+    X = rng.normal(size=(n, d))
+    normal = rng.normal(size=d)
     f = X @ normal
-    X, f = X[np.abs(f) > 0.3], f[np.abs(f) > 0.3]
+    X = X[np.abs(f) > 0.3]
+    f = f[np.abs(f) > 0.3]
     return X, np.sign(f) * np.where(rng.random(len(f)) < flipped, -1.0, 1.0)
 
 
@@ -170,7 +182,8 @@ def test_many_samples(C: float, n: int) -> None:
 @pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
 def test_soft_margins_of_many_classes_keep_their_digits(C: float, norm: str, gap: float) -> None:
     rng = np.random.default_rng(0)
-    X, matrix = rng.normal(size=(200, 10)), rng.normal(size=(10, 5))
+    X = rng.normal(size=(200, 10))
+    matrix = rng.normal(size=(10, 5))
     y = np.where(rng.random(200) < 0.05, rng.integers(0, 5, 200), (X @ matrix).argmax(axis=1))
     assert_optimal(max_margin(X, y, norm, C=C), gap)
 
@@ -181,3 +194,60 @@ def test_memory_is_refused_before_it_is_allocated() -> None:
     assert solve(problem, "feature-space", max_memory=needed).status is Status.OPTIMAL
     with pytest.raises(MemoryError, match="max_memory"):
         solve(problem, "feature-space", max_memory=0.99 * needed)
+
+
+# --- the Newton system -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["gln", "linear-n-greater-d+intercept", "soft-linear+intercept", "dead-group"]
+)
+@pytest.mark.parametrize("corrected", [False, True])
+def test_a_direction_solves_the_linearised_embedding(name: str, corrected: bool) -> None:
+    """All equations of the module's head keep the share ``centring`` of what they lack."""
+    problem = cases.separable(name)
+    run = Embedding(FeatureSpace(), problem, problem.constraints)
+    p = run.first_iterate(1.0, 1.0)
+    scaled = run.scaled
+    torch.manual_seed(0)
+    moved = {name: x * (1.0 + 0.1 * torch.rand_like(x)) for name, x in vars(p).items()}
+    p = replace(p, **moved)
+    B = scaled.B
+    T = scaled.T
+    c = scaled.c
+    C = scaled.C
+    tau = p.tau[0]
+    cones = SecondOrderCones(scaled.groups, T @ p.v, p.V, p.e, tau - scaled.groups.norms(p.V))
+    n_boxes = len(C)
+    equations = {
+        "stationarity": B.T @ p.alpha - T.T @ p.V,
+        "margins": B @ p.v + scaled.per_sample(p.xi) - tau * c - p.s,
+        "box": tau * C - p.alpha[:n_boxes] - p.beta,
+        "gap": c @ p.alpha - cones.t.sum() - C @ p.xi - p.kappa,
+    }
+    mu = torch.tensor(0.3, dtype=torch.float64)
+    newton = EmbeddingNewton(scaled=scaled, point=p, cones=cones, mu=mu, **equations)
+    predictor = newton.direction(0.0) if corrected else None
+    centring = 0.2
+    d = newton.direction(centring, predictor)
+    left = {
+        "stationarity": B.T @ d.alpha + T.T @ cones.tail(d.dz),
+        "margins": B @ d.v + scaled.per_sample(d.xi) - d.tau * c - d.s,
+        "box": d.tau * C - d.alpha[:n_boxes] - d.beta,
+        "gap": c @ d.alpha - d.ds.head.sum() - C @ d.xi - d.kappa,
+    }
+    for equation, lacking in equations.items():
+        np.testing.assert_allclose(left[equation], (centring - 1.0) * lacking, atol=1e-9)
+    np.testing.assert_allclose(cones.tail(d.ds), T @ d.v, atol=1e-9)
+    np.testing.assert_allclose(d.dz.head, d.tau.expand(len(d.dz.head)), atol=1e-9)
+    for k, ((a, b), (da, db)) in enumerate(zip(p.pairs, d.pairs, strict=True)):
+        second = 0.0 * a
+        if predictor is not None:
+            second = predictor.pairs[k][0] * predictor.pairs[k][1]
+        np.testing.assert_allclose(a * b + a * db + b * da + second, centring * mu, atol=1e-9)
+    of_cones = (predictor.ds, predictor.dz) if predictor is not None else None
+    target = cones.target(centring * mu, of_cones)
+    for part in ("minus", "plus", "across"):
+        scaled_dz = getattr(cones.squares, part) * getattr(d.dz, part)
+        found = scaled_dz + getattr(d.ds, part)
+        np.testing.assert_allclose(found, getattr(target, part), atol=1e-9)

@@ -65,7 +65,9 @@ class Problem:
 
     def newton(self) -> Newton[Any]:
         """Factorise the system at the point."""
-        point, scaled, cone = self.point, self.scaled, self.cone
+        point = self.point
+        scaled = self.scaled
+        cone = self.cone
         cone.update(point, cone.dual_vectors(point.alpha))
         cone.scale()
         excess = cone.margins + scaled.e @ point.beta - scaled.b
@@ -85,13 +87,16 @@ class Problem:
 
     def residuals(self, point: Iterate, mu: float) -> Residuals:
         """Evaluate the KKT conditions in the heads of `interior_point` and of the cones' files."""
-        scaled, cone = self.scaled, self.cone
+        scaled = self.scaled
+        cone = self.cone
         V = torch.tensordot(point.alpha, self.Phi, 1)
         found = {"balance": scaled.e.T @ point.alpha, "s": point.s * point.alpha - mu}
         if scaled.soft:
             found["xi"] = point.xi * point.w - mu
             found["box"] = point.w + scaled.boxes.sums(point.alpha) - scaled.box_C
-        R, T, t = point.R, point.T, point.t
+        R = point.R
+        T = point.T
+        t = point.t
         W = point.W if point.W.numel() else V
         if isinstance(cone, EntryCone):
             p = cone.exponent

@@ -42,7 +42,8 @@ def mixed_sums() -> MarginProblem:
     """Mix a one-hot group, one whose sums vary, a constant gate, and a gate that never fires."""
     X, y = cloud()
     rng = np.random.default_rng(2)
-    hot, varying = np.eye(3)[rng.integers(3, size=30)], rng.normal(size=(30, 2))
+    hot = np.eye(3)[rng.integers(3, size=30)]
+    varying = rng.normal(size=(30, 2))
     gates = np.column_stack([hot, varying, np.full(30, 0.7), np.zeros(30), hot[:, :1]])
     return MarginProblem(X, y, gates, np.array([0, 0, 0, 1, 1, 2, 0, 3]))
 
@@ -106,7 +107,8 @@ def test_products_of_two_classes_by_definition(name: str) -> None:
         agree(scaled.C, problem.C * nu)
     rng = np.random.default_rng(5)
     alpha, other, d = *rng.random((2, problem.n_samples)), rng.random(problem.n_groups)
-    rows, scales = scaled.rows, scaled.tensor(d)
+    rows = scaled.rows
+    scales = scaled.tensor(d)
     V, W = (rows.dual_vectors(scaled.tensor(x) * scaled.nu) for x in (alpha, other))
     grams = [gram(problem, g) for g in range(problem.n_groups)]
     agree(rows.inner(V, W), np.array([alpha @ Q @ other for Q in grams]))
@@ -118,7 +120,8 @@ def test_products_of_two_classes_by_definition(name: str) -> None:
     agree(scaled.coef(V, scales), expected)
     whole = sum(scale * Q for scale, Q in zip(d, grams, strict=True)) / np.outer(nu, nu)
     for index in (np.arange(problem.n_samples), np.array([0, problem.n_samples - 1])):
-        part, expected = rows.subset(torch.tensor(index)), whole[np.ix_(index, index)]
+        part = rows.subset(torch.tensor(index))
+        expected = whole[np.ix_(index, index)]
         for _ in range(2):  # the second call overwrites the first
             Q = part.curvature(scales)
             agree(np.tril(Q), np.tril(expected))
@@ -132,7 +135,8 @@ def test_curvature_in_several_blocks() -> None:
     problem = MarginProblem(
         rng.normal(size=(n, 3)), np.sign(rng.normal(size=n)), rng.normal(size=(n, 2)), np.arange(2)
     )
-    scaled, nu = scaled_of(problem), problem.feature_norms
+    scaled = scaled_of(problem)
+    nu = problem.feature_norms
     expected = (gram(problem, 0) + 2 * gram(problem, 1)) / np.outer(nu, nu)
     agree(np.tril(scaled.rows.curvature(scaled.tensor(np.array([1.0, 2.0])))), np.tril(expected))
 
@@ -163,7 +167,9 @@ def four_classes(
 ) -> tuple[MarginProblem, Constraints]:
     """Return a problem of four classes and two contexts of three, and some of its constraints."""
     rng = np.random.default_rng(0)
-    n, D, width = 14, 4, 3
+    n = 14
+    D = 4
+    width = 3
     X = rng.normal(size=(n, D))
     X[:, -1] = 1.0
     Z = np.hstack([np.eye(width)[rng.integers(0, width, n)] for _ in range(2)])
@@ -176,7 +182,8 @@ def four_classes(
 
 def features_of(problem: MarginProblem, chosen: Constraints) -> Array:
     """Features of the constraints, (P, K, M, D)."""
-    Z, unit = problem.features.sparse_gates.toarray(), np.eye(4)
+    Z = problem.features.sparse_gates.toarray()
+    unit = np.eye(4)
     rows = [
         np.einsum("k,m,d->kmd", unit[problem.owners[n]] - unit[k], Z[n], problem.X[n])
         for n, k in zip(chosen.samples, chosen.rivals, strict=True)
@@ -186,7 +193,8 @@ def features_of(problem: MarginProblem, chosen: Constraints) -> Array:
 
 CONTEXTS = np.repeat([0, 1], 3)
 # Groups of each class and gate, (K, M), as numbers of the norm's groups.
-TOGETHER, APART = np.tile(CONTEXTS, (4, 1)), CONTEXTS + 2 * np.arange(4)[:, None]
+TOGETHER = np.tile(CONTEXTS, (4, 1))
+APART = CONTEXTS + 2 * np.arange(4)[:, None]
 OF_INPUTS = np.array([0, 1, 0, 2])
 NORMS: dict[str, tuple[Norm, Array]] = {
     "together": (GroupNorm(CONTEXTS), np.repeat(TOGETHER[..., None], 4, axis=2)),
@@ -202,16 +210,20 @@ def test_products_of_many_classes_by_definition(gates: str, name: str, some: boo
     norm, groups = NORMS[name]
     problem, chosen = four_classes(gates, CONTEXTS, norm, np.inf if gates == "dense" else 0.5)
     scaled = scaled_of(problem, chosen)
-    rows, Phi = scaled.rows, features_of(problem, chosen)
+    rows = scaled.rows
+    Phi = features_of(problem, chosen)
     Phi /= np.linalg.norm(Phi.reshape(len(Phi), -1), axis=1)[:, None, None, None]
     rng = np.random.default_rng(1)
-    alpha, d = rng.random(len(Phi)), rng.random(problem.n_groups)
+    alpha = rng.random(len(Phi))
+    d = rng.random(problem.n_groups)
     V = rows.dual_vectors(torch.tensor(alpha))
     expected = np.einsum("p,pkmd->kmd", alpha, Phi)
     agree(scaled.coef(V, torch.tensor(d)), expected * d[groups])
     if some:
         index = np.array([1, 4, 5, 9, 20])
-        rows, Phi, alpha = rows.subset(torch.tensor(index)), Phi[index], alpha[index]
+        rows = rows.subset(torch.tensor(index))
+        Phi = Phi[index]
+        alpha = alpha[index]
         V = rows.dual_vectors(torch.tensor(alpha))
     parts = [Phi[:, groups == g] for g in range(problem.n_groups)]
     own = [alpha @ part for part in parts]
@@ -233,7 +245,8 @@ def test_products_of_features_by_definition(
     """Phi' alpha, Phi zeta, Phi Phi', Phi' D^-1 Phi and the way back, of Phi row by row."""
     problem, chosen = four_classes("dense", CONTEXTS, Nuclear(), C)
     scaled = ScaledProblem(Layout.of_features(problem, chosen, merge=merge), torch.device("cpu"))
-    rows, Phi = scaled.rows, features_of(problem, chosen)
+    rows = scaled.rows
+    Phi = features_of(problem, chosen)
     P = len(Phi)
     Phi = Phi.reshape(P, 4, -1)
     Phi /= np.linalg.norm(Phi.reshape(P, -1), axis=1)[:, None, None]
@@ -247,7 +260,8 @@ def test_products_of_features_by_definition(
         np.einsum("pkf,kf->p", Phi, scaled.layout.inputs.expand(zeta)),
     )
     samples, place = np.unique(chosen.samples, return_inverse=True)
-    same, n = place[:, None] == place, len(samples)
+    same = place[:, None] == place
+    n = len(samples)
     grams, left, right = (rng.random(size) for size in ((2, n, n), (2, P, 3), (P, 3)))
     masked = rows.masked_by_labels(
         [*torch.tensor(grams)], [*torch.tensor(left)], torch.tensor(right)

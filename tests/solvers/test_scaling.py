@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from cases import plain, separable
+from cases import noisy_table, plain, separable
+from implicit_bias import max_margin
 from implicit_bias.solvers.scaling import (
     Boxes,
     Layout,
@@ -48,6 +49,21 @@ def test_merged_inputs_have_the_same_inner_products(constants: list[float], alwa
     centred = merged.of(X, np.ones(3))
     np.testing.assert_allclose(centred[:, :3], varying - 1.0)
     np.testing.assert_array_equal(centred[:, 3:], inside[:, 3:])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_balanced_alpha_obey_the_equation_of_the_intercept(classes: int) -> None:
+    X, y = noisy_table(40, 8, classes)
+    problem = max_margin(X, y, C=2.0, intercept=True)
+    scaled = ScaledProblem(Layout.of_groups(problem), torch.device("cpu"))
+    alpha = torch.rand(scaled.n_rows, generator=torch.Generator().manual_seed(0)).double()
+    balanced = scaled.balanced(alpha)
+    np.testing.assert_allclose(scaled.e.T @ balanced, 0.0, atol=1e-12)
+    assert (balanced >= 0.0).all()
+    assert classes > 2 or (balanced <= alpha).all()
+    inside = scaled.balanced_inside(alpha)
+    assert (inside > 0.0).all()
+    assert (inside >= balanced).all()
 
 
 def test_upper_bounds_by_hand() -> None:

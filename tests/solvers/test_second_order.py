@@ -48,7 +48,8 @@ def root(A: Array) -> Array:
 def scaling(s: Array, z: Array) -> Array:
     """W by definition: W^2 is 2 p p' - J at Nesterov and Todd's point p, in units of eta^2."""
     J = np.diag([1.0] + [-1.0] * (len(s) - 1))
-    s_size, z_size = np.sqrt(s @ J @ s), np.sqrt(z @ J @ z)
+    s_size = np.sqrt(s @ J @ s)
+    z_size = np.sqrt(z @ J @ z)
     gamma = np.sqrt(0.5 * (1.0 + s @ z / (s_size * z_size)))
     p = (s / s_size + J @ z / z_size) / (2.0 * gamma)
     return root((2.0 * np.outer(p, p) - J) * s_size / z_size)
@@ -76,7 +77,8 @@ def test_the_scaling_is_that_of_nesterov_and_todd() -> None:
     cones = cones_at(1.0)
     dz = parts(cones, drawn(3, seed=2), drawn(8, seed=3))
     T = drawn(8, 5, seed=4)
-    square, normal = 0.0, np.zeros((5, 5))
+    square = 0.0
+    normal = np.zeros((5, 5))
     for g, (s, z) in enumerate(zip(vectors(cones, cones.s), vectors(cones, cones.z), strict=True)):
         W = scaling(s, z)
         np.testing.assert_allclose(W @ W @ z, s)

@@ -25,7 +25,7 @@ from implicit_bias.problem.masked_gram import masked_gram
 from implicit_bias.solvers import Solver, Tolerances, choice, choose_solver
 from implicit_bias.solvers.base import Candidate
 from implicit_bias.solvers.choice import FALL_BACK, choose
-from implicit_bias.solvers.cones import WrittenGroupCone
+from implicit_bias.solvers.cones import FeatureGroupCone
 from implicit_bias.solvers.costs import Sizes, estimates, kind_of
 from implicit_bias.solvers.cvxpy_solver import CvxpySolver
 from implicit_bias.solvers.interior_point import InteriorPoint
@@ -117,7 +117,7 @@ def test_sizes_are_those_of_the_systems(name: str) -> None:
             *cloud(9, 3), np.eye(3)[np.arange(9) % 3] @ np.eye(3, 4), np.array([0, 0, 0, 1])
         )
     )
-    cone = WrittenGroupCone(ScaledProblem(Layout.of_groups(problem), torch.device("cpu")))
+    cone = FeatureGroupCone(ScaledProblem(Layout.of_groups(problem), torch.device("cpu")))
     sizes = Sizes.of(problem)
     assert sizes.order == math.prod(cone.shape) or name == "apart"
     assert (sizes.gates, sizes.rows) == (cone.n_gates, len(problem.constraints))

@@ -24,7 +24,7 @@ from implicit_bias.solvers.cones.cone import (
     Iterate,
 )
 from implicit_bias.solvers.cones.entries import EntryCone
-from implicit_bias.solvers.cones.groups import GroupCone, WrittenGroupCone
+from implicit_bias.solvers.cones.groups import FeatureGroupCone, GroupCone
 from implicit_bias.solvers.cones.matrices import cholesky, factor, relative_eigenvalues, symmetric
 from implicit_bias.solvers.cones.nuclear import NuclearCone
 from implicit_bias.solvers.cones.spectral import SpectralCone

@@ -206,7 +206,7 @@ class Coordinates:
     Attributes
     ----------
     rows : ScaledRows
-        With written features, F of a sample.
+        With explicit features, F of a sample.
     basis : Tensor of shape (K', r)
         From the coordinates to the classes.
     """

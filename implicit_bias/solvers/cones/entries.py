@@ -91,6 +91,7 @@ class EntryCone(FreeRadiusCone):
         t = total * self.sparser ** max(2.0 / p - 1.0, 0.0) / V.numel() * n
         u = self.radius_of_columns(n ** (1.0 / p - 1.0))
         w = self.radius_of_columns(t * n ** (-1.0 / p))
+        # R_0 - R_1 is half of V, or half of u where |V| is beyond it.
         half = 0.5 * (V / u).clamp(-1.0, 1.0)
         both = torch.stack([1.0 + half, 1.0 - half])
         return ConePoint(w * half, t, 0.5 * u * both, w * both.flip(0))
@@ -110,6 +111,7 @@ class EntryCone(FreeRadiusCone):
         norms = self.scaled.tensor(np.array([norm.value(part) for part in self.parts(primal)]))
         t = norms.clamp(min=(1.0 - self.warm_share) * float(norms.max())) / self.warm_share
         radius = self.radius_of_columns(t)
+        # At w = |W| the curve is below the multipliers, which grow without bound there.
         size = primal.abs()
         multiplier = V.abs()
         low = size

@@ -6,7 +6,7 @@ KKT     zeta_g = R_g V_g,   R_g T_g = mu
 
 In the space of the rows W is V itself, a function of alpha (`GroupCone`), and dR_g is an unknown of
 the system (`newton`, equation (groups)). In the space of the features W is a variable of its own
-(`WrittenGroupCone`), with W = V at the solution alone. Of all groups together zeta = A W, A
+(`FeatureGroupCone`), with W = V at the solution alone. Of all groups together zeta = A W, A
 diagonal: d_g, and in a column of gates that groups share the sum of all d_g times the group's part
 of it. With G_g, (n,), the entries of W in group g, times their part, zeta changes by A U + G dd,
 where U changes W, and
@@ -120,8 +120,8 @@ class GroupCone(Cone):
         return self.V, self.point.R
 
 
-class WrittenGroupCone(GroupCone, FeatureCone):
-    """The same groups in the space of the features, whose coordinates are written out.
+class FeatureGroupCone(GroupCone, FeatureCone):
+    """The same groups in the space of the features, which are formed explicitly.
 
     W is (r, M', D'), or (r, M' + 1, D') where groups share a column of gates. Of the classes
     r = K - 1 coordinates where all of them have the same groups, or else the classes themselves.
@@ -134,6 +134,7 @@ class WrittenGroupCone(GroupCone, FeatureCone):
         rows = scaled.rows
         groups = rows.layout
         n_classes = len(groups.columns)
+        # V sums to 0 over the classes: where their groups agree, one coordinate less will do.
         basis = np.eye(n_classes)
         if n_classes > 1 and (groups.columns == groups.columns[0]).all():
             basis = sum_free_basis(n_classes)
@@ -145,8 +146,8 @@ class WrittenGroupCone(GroupCone, FeatureCone):
         self.shape = basis.shape[1], self.n_gates, rows.X.shape[1]
         features = rows.Z[:, : self.n_gates, None] * rows.X[:, None, :]
         constant = rows.Z.new_ones(len(rows.Z), 1)
-        written = ScaledRows(features.flatten(1), constant, groups, rows.pairs)
-        self.coordinates = Coordinates(written, scaled.tensor(basis))
+        explicit = ScaledRows(features.flatten(1), constant, groups, rows.pairs)
+        self.coordinates = Coordinates(explicit, scaled.tensor(basis))
 
     def dual_vectors(self, alpha: Tensor) -> Tensor:
         """V in coordinates, (r, M', D')."""
@@ -166,6 +167,7 @@ class WrittenGroupCone(GroupCone, FeatureCone):
 
     def centred_point(self, V: Tensor, mu: float) -> ConePoint:
         """V, its norm at most 1/2, and what equal products make of the group scales."""
+        # The residual V - W vanishes with the first long steps.
         W = V * min(1.0, 0.5 / max(self.dual_norm(V), TINY))
         T = 0.5 * (1.0 - self.inner(W, W))
         return ConePoint(W, self.empty, mu / T, T)
@@ -216,6 +218,7 @@ class WrittenGroupCone(GroupCone, FeatureCone):
             products = products - weight * predictor.R * predictor.T
             slack = slack - 0.5 * weight * self.inner(dW, dW)
             second = weight * self.scale_of_gates(predictor.R) * dW
+        # dzeta = A U + G dd + second, with A U the unknown: second counts as a change of A U.
         of_zeta = (self.V_residual + second / self.A).reshape(-1)
         of_d = products / d - slack + self.G.T @ self.V_residual.reshape(-1)
         return torch.cat([of_zeta, of_d]), products
@@ -226,5 +229,6 @@ class WrittenGroupCone(GroupCone, FeatureCone):
         """Return the change of W, of the group scales and of T."""
         U = self.dual_vectors(alpha) + self.V_residual
         d = x[self.point.W.numel() :]
+        # d dT + T dd = what the products must change by.
         T = (saved - self.point.T * d) / self.point.R
         return ConePoint(U, self.empty, d, T), U

@@ -88,6 +88,7 @@ class NuclearCone(ClassCone):
 
     def centred_point(self, V: Tensor, mu: float) -> ConePoint:
         """V, its norm at most 1/2, and R and T of products mu."""
+        # The residual V - W vanishes with the first long steps.
         W = V * min(1.0, 0.5 / max(self.dual_norm(V), TINY))
         T = self.eye - W @ W.T
         return ConePoint(W, self.no_t, symmetric(mu * torch.linalg.inv(T)), T)
@@ -144,7 +145,9 @@ class NuclearCone(ClassCone):
         for block in self.blocks:
             size, q = torch.linalg.eigh(self.S[block, block])
             i, j = torch.triu_indices(len(size), len(size)).to(size.device)
-            norm = torch.where(i == j, 1.0, 2.0**0.5).to(size)
+            norm = torch.full_like(size[i], 2.0**0.5)
+            norm[i == j] = 1.0
+            # <E_ij W, features>, in the eigenvectors of S.
             b = labels @ q
             v = rows.products(self.point.W[block]) @ q
             borders.append((b[:, i] * v[:, j] + b[:, j] * v[:, i]) * norm)  # (P, r (r + 1) / 2)
@@ -181,7 +184,8 @@ class NuclearCone(ClassCone):
             size, q = torch.linalg.eigh(self.S[block, block])
             i, j = torch.triu_indices(len(size), len(size)).to(size.device)
             outer = torch.einsum("ai,bi->iab", q[:, i], q[:, j])
-            norm = torch.where(i == j, 0.5, 0.5**0.5).to(size)
+            norm = torch.full_like(size[i], 0.5**0.5)
+            norm[i == j] = 0.5
             basis = size.new_zeros(len(i), len(self.eye), len(self.eye))
             basis[:, block, block] = (outer + outer.mT) * norm[:, None, None]
             bases.append(basis)
@@ -203,6 +207,7 @@ class NuclearCone(ClassCone):
         """Right-hand sides of a step to mu; and what T lacks to be mu R^-1."""
         slack, second = self._second_order(predictor, weight)
         lacking = mu * self.R_inverse - self.point.T
+        # Equation (z), with U = dV + V_residual: the system's unknown is dV alone.
         of_z = 0.5 * torch.einsum("qab,ab->q", self.E, lacking - slack)
         of_z = of_z + torch.einsum("qab,ab->q", self.E, self.V_residual @ self.point.W.T)
         of_U = self.unstacked(self.V_residual + self.R_inverse @ second).reshape(-1)
@@ -212,6 +217,7 @@ class NuclearCone(ClassCone):
         self, saved: Any, alpha: Tensor, x: Tensor
     ) -> tuple[ConePoint, Tensor]:
         """Return the change of W, R and T."""
+        # dR = sum of z_ij E_ij, and S^-1 dR S^-1 has the entries z_ij / (size_i size_j).
         z = x[len(x) - len(self.sizes) :]
         U = self.dual_vectors(alpha) + self.V_residual
         R = torch.einsum("q,qab->ab", z, self.E)

@@ -80,11 +80,12 @@ class SpectralCone(FreeRadiusCone):
         if largest > 0:
             W = V * (0.5 * total / largest)
         t = total * self.scaled.full(1, 1.0)
+        # tr R (I + W W' / t^2) = 2, with a multiple of I.
         R = 2.0 * self.eye / (len(self.eye) + float((W * W).sum() / t**2))
         return ConePoint(W, t, R, t * self.eye - W @ W.T / t)
 
     def centred_point(self, V: Tensor, mu: float) -> ConePoint:
-        """Return zeta along V, and R and T of products mu."""
+        """Return zeta along V, half way to the boundary, and R and T of products near mu."""
         return self.inner_point(V, 0.5 * mu * len(V))
 
     def warm_point(self, V: Tensor, primal: Tensor, mu: float) -> ConePoint:
@@ -172,6 +173,7 @@ class SpectralCone(FreeRadiusCone):
         outside_gram = self.gram - inside @ inside.T
         inputs_of_rows = inside[rows.pairs.place]
         features = (labels[:, :, None] * inputs_of_rows[:, None, :]).reshape(len(labels), -1)
+        # The mask of t R^-1 outside of Q, and features K_inside^-1 features' within.
         half = torch.linalg.solve_triangular(self.K_inside, features.T, upper=False)
         A = rows.masked_by_labels([outside_gram], [labels @ self.K_outside], labels)
         A.addmm_(half.T, half)

@@ -1,0 +1,203 @@
+"""What cones give the Newton systems, and their first points, by definition."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import cases
+from implicit_bias.base.validation import Array
+from implicit_bias.solvers.cones import EntryCone, NuclearCone, SpectralCone, class_cone
+from implicit_bias.solvers.cones.cone import ConePoint
+from implicit_bias.solvers.cones.matrices import (
+    cholesky,
+    factor,
+    nesterov_todd,
+    relative_eigenvalues,
+)
+from implicit_bias.solvers.interior_point import InteriorPoint
+from implicit_bias.solvers.iteration import Breakdown
+from implicit_bias.solvers.scaling import ScaledProblem
+
+SINGULAR = ["nuclear", "pergate-soft", "spectral-soft"]
+ENTRIES = ["l3-soft", "l1.5gates-gated", "linf", "l1-binary"]
+GROUPS = ["gln", "groups", "apart-soft", "l2"]
+
+
+def cone_of(name: str, system: Any) -> Any:
+    run: Any = InteriorPoint(system=system).prepare(cases.separable(name), None)
+    return run.cone_type(ScaledProblem(run.layout, torch.device("cpu")))
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+def positive(n: int, seed: int) -> Tensor:
+    """Draw a positive definite matrix."""
+    A = drawn(n, n, seed=seed)
+    return A @ A.T + 0.1 * torch.eye(n)
+
+
+def features_of(cone: Any) -> Tensor:
+    """Phi, (P, r F)."""
+    units = torch.eye(cone.scaled.n_rows).double()
+    return torch.stack([cone.dual_vectors(unit).reshape(-1) for unit in units])
+
+
+def at_a_point(name: str) -> tuple[Any, Tensor]:
+    """Return a cone, scaled at a point inside of it, and K, column by column."""
+    cone = cone_of(name, "rows")
+    V = cone.dual_vectors(torch.rand(cone.scaled.n_rows).double())
+    point: Any = cone.inner_point(0.5 * V / cone.dual_norm(V), 3.0)
+    if point.R.ndim == 2:
+        blocks = getattr(cone, "blocks", [slice(None)])
+        for block in blocks:
+            point.R[block, block] = positive(len(point.R[block]), seed=3)
+    cone.update(point, V)
+    cone.scale()
+    units = torch.eye(V.numel()).double().reshape(-1, *V.shape)
+    return cone, torch.stack([cone.times_K(unit).reshape(-1) for unit in units], 1)
+
+
+def agree(found: Tensor | Array, expected: Tensor | Array) -> None:
+    size = float(np.abs(np.asarray(expected)).max())
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=1e-11 * size)
+
+
+# --- Newton systems ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nuclear", "nuclear-intercept", "pergate-soft"])
+def test_rows_see_K_of_a_nuclear_norm(name: str) -> None:
+    cone, K = at_a_point(name)
+    Phi = features_of(cone)
+    matrix, border, slack = cone.row_matrix()
+    agree((matrix + (border / slack) @ border.T).triu(), (Phi @ K @ Phi.T).triu())
+
+
+@pytest.mark.parametrize("name", ["spectral", "spectral-soft", *ENTRIES])
+def test_rows_see_the_inverse_of_K_where_the_radius_is_free(name: str) -> None:
+    cone, K = at_a_point(name)
+    Phi = features_of(cone)
+    matrix, border, slack = cone.row_matrix()
+    inverse = torch.linalg.inv(K)
+    agree(matrix.triu(), (Phi @ inverse @ Phi.T).triu())
+    k_t = cone.split_by_radius(cone.k_t).flatten(1)
+    Y = cone.split_by_radius(cone.Y).flatten(1)
+    agree(border, Phi @ (k_t @ inverse + Y).T)
+    np.testing.assert_allclose(slack, cone.k_tt - (k_t @ inverse @ k_t.T).diagonal(), rtol=1e-7)
+    whole = cone.matrix_K()
+    agree(whole if whole.ndim == 2 else whole.diag(), K)
+    U = drawn(*cone.shape)
+    agree(cone.solve_K(cone.times_K(U)), U)
+
+
+@pytest.mark.parametrize("name", ["nuclear", "pergate-soft"])
+def test_unknowns_of_a_nuclear_norm_are_of_an_orthonormal_basis(name: str) -> None:
+    """K U = R U + sum of 2 size_i size_j <E_ij W, U> E_ij W."""
+    cone, K = at_a_point(name)
+    matrix, _ = cone.feature_matrix()
+    E = cone.E.flatten(1)
+    agree(E @ E.T, torch.eye(len(E)))
+    agree(cone.E, cone.E.mT)
+    EW = (cone.E @ cone.point.W).flatten(1)
+    units = torch.eye(len(K)).double().reshape(-1, *cone.point.W.shape)
+    of_R = (cone.point.R @ units).flatten(1).T
+    inside = cone.stacked(torch.ones(cone.shape).double()).flatten() != 0.0
+    found = of_R + EW.T @ (EW / matrix.corner[:, None])
+    agree(found[inside][:, inside], K[inside][:, inside])
+
+
+# --- points --------------------------------------------------------------------------------------
+
+
+def assert_inside(cone: Any, point: ConePoint, mu: float) -> None:
+    """R and T are positive, and T is no larger than the slack of W."""
+    for value in (point.R, point.T):
+        if value.ndim == 2:
+            assert torch.linalg.eigvalsh(value)[0] > 0.0
+        else:
+            assert (value > 0.0).all()
+    products = point.R @ point.T if point.R.ndim == 2 else point.R * point.T
+    mean = products.trace() / len(products) if point.R.ndim == 2 else products.mean()
+    assert mean >= mu * (1.0 - 1e-9)
+    W = point.W
+    if isinstance(cone, EntryCone):
+        agree(point.T[1] - point.T[0], 2.0 * W)
+    elif isinstance(cone, SpectralCone):
+        agree(point.T, point.t * torch.eye(len(W)) - W @ W.T / point.t)
+    elif isinstance(cone, NuclearCone):
+        agree(point.T, torch.eye(len(W)) - W @ W.T)
+    elif W.numel():
+        agree(point.T, 0.5 - 0.5 * cone.inner(W, W))
+
+
+@pytest.mark.parametrize("system", ["rows", "features"])
+@pytest.mark.parametrize("name", [*SINGULAR, *ENTRIES, *GROUPS])
+def test_first_points_are_inside_of_the_cone(name: str, system: str) -> None:
+    cone = cone_of(name, system)
+    V = cone.dual_vectors(torch.rand(cone.scaled.n_rows).double())
+    V = V * (0.7 / cone.dual_norm(V))
+    assert cone.dual_norm(V) == pytest.approx(0.7)
+    assert_inside(cone, cone.inner_point(V, 3.0), 0.0)
+    centred = cone.centred_point(V, 0.2)
+    if centred is not None:
+        assert_inside(cone, centred, 0.1 if isinstance(cone, SpectralCone) else 0.2)
+        products = centred.R * centred.T
+        if centred.R.ndim == 2 and isinstance(cone, NuclearCone):
+            agree(centred.R @ centred.T, 0.2 * torch.eye(len(centred.R)).double())
+        elif centred.R.ndim == 1:
+            agree(products, torch.full_like(products, 0.2))
+    primal = torch.rand(cone.scaled.n_groups).double()
+    if name not in GROUPS:
+        primal = drawn(*V.shape) * (V != 0.0)  # the groups' own columns
+        assert cone.norm(2.0 * primal) == pytest.approx(2.0 * cone.norm(primal))
+    assert_inside(cone, cone.warm_point(V, primal, 1e-3), 1e-3)
+
+
+def test_a_damped_step_keeps_the_equations_of_the_spectral_cone() -> None:
+    cone = cone_of("spectral", "rows")
+    run: Any = InteriorPoint(system="rows").prepare(cases.separable("spectral"), None)
+    point = run.interior_start(cone)
+    step = point.moved(point, -1.0)  # 0 everywhere
+    step.W.copy_(drawn(*point.W.shape))
+    step.t.fill_(-0.1 * float(point.t))
+    found = cone.moved(point, step, 1.0)
+    square = found.W @ found.W.T / found.t**2
+    agree(found.T, found.t * (torch.eye(len(square)) - square))
+    assert float((found.R * (torch.eye(len(square)) + square)).sum()) == pytest.approx(2.0)
+    assert torch.linalg.eigvalsh(found.T)[0] > 0.0
+
+
+# --- matrices ------------------------------------------------------------------------------------
+
+
+def test_symmetric_matrices_by_definition() -> None:
+    R = positive(4, 0)
+    T = positive(4, 1)
+    S = nesterov_todd(R, T)
+    agree(S @ T @ S, R)
+    B = drawn(4, 4, seed=2)
+    B = B + B.T
+    expected = torch.linalg.eigvals(torch.linalg.inv(R) @ B).real.sort().values
+    agree(relative_eigenvalues(R, B), expected)
+    L = cholesky(R)
+    agree(L.tril() @ L.tril().T, R)
+
+
+def test_a_matrix_that_rounding_made_indefinite_is_factored_with_a_ridge() -> None:
+    indefinite = torch.ones(3, 3).double() - 1e-13 * torch.eye(3).double()
+    with pytest.raises(Breakdown):
+        factor(indefinite.clone, ridges=(0.0,))
+    L = factor(indefinite.clone).tril()
+    np.testing.assert_allclose(L @ L.T, indefinite, atol=1e-11)
+    with pytest.raises(Breakdown):
+        factor(lambda: -torch.eye(3).double())
+
+
+def test_norms_have_their_cones() -> None:
+    for name, kind in (("l3", EntryCone), ("spectral", SpectralCone), ("pergate", NuclearCone)):
+        assert class_cone(cases.separable(name)) is kind
