@@ -105,9 +105,9 @@ class InfiniteWidthSolution:
     conflict : Conflict or None
         Why the data are not separable, where they are not.
     rounding : float
-        Share of max ||h|| of ``alpha`` that rounding may hide. The certified gap cannot be smaller;
-        it is large where margins are tiny relative to the inputs: opposite labels that nearly
-        coincide, or coordinates far from 0.
+        Fraction of max ||h|| of ``alpha`` that rounding may hide. The certified gap cannot be
+        smaller; it is large where margins are tiny relative to the inputs: opposite labels that
+        nearly coincide, or coordinates far from 0.
     """
 
     problem: InfiniteWidthProblem
@@ -360,7 +360,7 @@ class Bounds:
     unscaled_alpha : ndarray of the same shape
         The same as the program gave them.
     rounding : float
-        Share of their max ||h|| that rounding may hide.
+        Fraction of their max ||h|| that rounding may hide.
     directions, coef : ndarray of shapes (J, D) and (J,) or (J, K)
         The network of the upper bound.
     history : list of BoundsAt
@@ -397,7 +397,7 @@ class Bounds:
     def improve_lower(self, alpha: Array, largest: float, rounding: float | None = None) -> None:
         """Keep dual variables whose max ||h|| is at most ``largest`` if their bound is better.
 
-        ``rounding`` is their own share of it, where that is known.
+        ``rounding`` is their own fraction of it, where that is known.
         """
         # Scaled to max ||h|| <= 1 and to C they are feasible, and their sum is the bound.
         lower = float(self.problem.dual_bound(alpha, largest))
@@ -585,8 +585,8 @@ def raise_lower_bound(best: Bounds, rounds: int = 20) -> None:
     for _ in range(rounds):
         # Cutting planes alone oscillate: points between their answer and the best one are tried.
         so_far = best.alpha
-        for share in (1.0, 0.5, 0.2):  # of the program's answer, beside the best ones so far
-            trial = share * alpha + (1.0 - share) * so_far
+        for weight in (1.0, 0.5, 0.2):  # of the program's answer, beside the best ones so far
+            trial = weight * alpha + (1.0 - weight) * so_far
             largest, outputs = _relaxed(problem, trial)
             cuts += [rows.margins(of_unit) for of_unit in outputs]
             best.improve_lower(trial, largest)
@@ -624,15 +624,15 @@ def _relaxed(problem: InfiniteWidthProblem, alpha: Array) -> tuple[float, list[A
             values += 0.5 * (b - a) * np.abs(problem.lines.lengths) * distances
             bounds[i, k] = max(found.bound, 0.0)
             outputs[i, k] = sign * problem.sizes * values
-    shares = unit(bounds)[:, :, None]
-    units = (shares * outputs).swapaxes(1, 2) @ axes
+    weights = unit(bounds)[:, :, None]
+    units = (weights * outputs).swapaxes(1, 2) @ axes
     return float(np.linalg.norm(bounds[0])) + function.slack, list(units)
 
 
 def fewest_neurons(oracle: Oracle, best: Bounds, tol: float) -> tuple[Array, Array]:
     """Reduce the network found to the neurons that the bound's tolerance needs.
 
-    Near an optimal direction the program shares the weight between several. So their weighted
+    Near an optimal direction the program divides the weight among several. So their weighted
     means are tried, and the points where ||h|| of the best alpha touches its bound, in both
     cases those that are far apart first.
     """

@@ -9,7 +9,7 @@ optimizers.py     torch's optimizers and sign descent by name
 history.py        what a training records on its way, and what it returns
 minibatch.py      (mini-batch) gradient descent with momentum, and local learning
 trainee.py        a module's log loss as a function of its weights, and its gradient
-limit.py          descent on it towards infinite time
+limit.py          descent on it towards its limit, t -> infinity
 steepest.py       the same in another norm than l2: steepest descent with momentum
 ================  ==========================================================================
 

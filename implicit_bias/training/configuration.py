@@ -73,7 +73,8 @@ class TrainingConfig:
     learning_rate : float
         Step size at the start.
     decay, decay_at : float
-        The step size is multiplied by ``decay`` once, after the share ``decay_at`` of the steps.
+        The step size is multiplied by ``decay`` once, after the fraction ``decay_at`` of
+        the steps.
     momentum : float
         Heavy-ball momentum of sgd, sign and muon, in [0, 1); Adam and AdamW keep torch's own.
     optimizer : {"sgd", "sign", "adam", "adamw", "muon"} or callable
@@ -149,7 +150,7 @@ class TrainingConfig:
         return self.learning_rate * self.decayed(step)
 
     def decayed(self, step: int) -> float:
-        """Share of the first step size that the update after ``step`` updates has."""
+        """Fraction of the first step size that the update after ``step`` updates has."""
         if step >= self.decay_at * self.steps:
             return self.decay
         return 1.0

@@ -55,7 +55,7 @@ class HistoryPoint:
     loss : float
         Mean loss.
     error : float
-        Share of the samples that are misclassified; a margin of 0 is an error.
+        Fraction of the samples that are misclassified; a margin of 0 is an error.
     min_margin : float
         Smallest y_n f(x_n), or with classes f_{y_n}(x_n) - f_k(x_n). The readout's bias is left
         out, as it is in ``norm``, so that their ratio has the SVM's as its bound.
@@ -63,8 +63,8 @@ class HistoryPoint:
         `Network.norm`; in a training towards the limit the norm of the geometry, to the power
         of the degree of homogeneity.
     gates_changed : float
-        Share of the (sample, hidden unit) pairs whose gate is not what it was at step 0; nan of
-        a module that is no network of this package.
+        Fraction of the (sample, hidden unit) pairs whose gate is not what it was at step 0; nan
+        of a module that is no network of this package.
     """
 
     step: int

@@ -1,4 +1,4 @@
-r"""Gradient descent towards infinite time: full batches, on the log of the loss.
+r"""Late-phase gradient descent, t -> infinity: full batches, on the log of the loss.
 
 minimise  F(theta) = log(1/N sum_n l(y_n f(x_n; theta))),     l an exponential-like loss.
 
@@ -36,13 +36,15 @@ accelerated  a = k / (k + r), b = k / (k + R): Nesterov's acceleration, with ano
 
 With r = R = 3 the last is the usual acceleration. F is unbounded below, so most of what it speeds
 up is the scale: F falls like -k^2, the soft minimum hardens, steps shrink against the scale, and
-the shares of the hidden units, which move by differences in growth alone, are left behind where
-they were. A larger friction of the scale cools more slowly, by F ~ -k^2 / (2 (1 + R)) times what
-a plain step gains, and leaves the direction time to follow; and as the weights grow by 1 + 1 / k a
-step, a direction that keeps its velocity slows down by that factor, so that r = 2 is already the
-usual friction in angles. A linear predictor, of degree 1, has no shares, and r = R = 1 as in the
-momentum of Ji, Srebro and Telgarsky. Before the samples are separated r = 1, too, by which ReLU
-networks separate sooner; not R, since weights that grow fast lose the units of narrow ones.
+the fractions of the hidden units in the norm, which move by differences in growth alone, are left
+behind where they were. A larger friction of the scale cools more slowly, by F ~ -k^2 / (2 (1 + R))
+times what a plain step gains, and leaves the direction time to follow; and as the weights grow by
+1 + 1 / k per step, a direction that keeps its velocity slows down by that factor, so that r = 2 is
+already the usual friction in angles. A linear predictor, of degree 1, has no units, and r = R = 1
+as in the momentum of Ji, Srebro and Telgarsky. Before the samples are separated r = 1, too, by
+which ReLU networks separate sooner; not R, since weights that grow fast lose the units of narrow
+ones.
+
 All three are descent on F in the Euclidean metric from the weights that are given, and rest where g
 is parallel to theta: at the KKT points of the margin problem.
 
@@ -154,7 +156,7 @@ class LimitPoint(HistoryPoint):
         norm / min_margin / optimum - 1; inf before the samples are separated, nan without an
         optimum.
     disagreement : float
-        Share of the reference's inputs on which the predictions f(x) > 0 differ; nan without one.
+        Fraction of the reference's inputs on which the predictions differ; nan without one.
     gap : float
         KKT gap in the norm of the configuration, in [0, 1]; nan where it was not asked for, or
         where a margin is not positive.
@@ -214,8 +216,8 @@ def train_to_limit(
     config : LimitConfig, optional
         How to train, by default ``LimitConfig()``.
     optimizer : torch.optim.Optimizer, its class or its name, or several optimizers, optional
-        Whose limit to go to: its norm is read as in `diagnose`, and stands in the result's
-        configuration. Its steps and rates are not used, only their ratios.
+        Whose max-margin solution to train towards: its norm is read as in `diagnose`, and is in
+        the result's configuration. Its steps and rates are not used, only their ratios.
     optimum : float, optional
         Certified optimum of the module's margin problem on these samples (the lower bound, to be
         on the safe side), for the excess of `LimitPoint.norm` at margin 1. Of this package's
@@ -582,8 +584,8 @@ class Descent:
             a = self.config.momentum
             b = self.config.momentum
         else:
-            # A linear predictor has no shares of units that could be left behind: r = R = 1. Nor
-            # is the direction held back before the samples are separated.
+            # A linear predictor has no units that could be left behind: r = R = 1. Nor is the
+            # direction held back before the samples are separated.
             r = 1.0
             R = 1.0
             if self.trainee.has_units:

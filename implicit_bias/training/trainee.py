@@ -168,7 +168,7 @@ class Trainee:
             with differentiated(self.module):
                 parts = torch.autograd.grad(log_S - log_n, list(self.parameters.values()))
             log_S = log_S.detach()
-            # Both gradients are weighted by their shares of the sum, neither of which overflows.
+            # Both gradients are weighted by their fractions of the sum, neither of which overflows.
             both = torch.logaddexp(log_sum, log_S)
             gradient *= (log_sum - both).exp()
             gradient += (log_S - both).exp() * flattened(parts)
@@ -180,7 +180,7 @@ class Trainee:
 
     @cached_property
     def has_units(self) -> bool:
-        """Whether there are units whose share can be left behind, or that can die.
+        """Whether there are units that can be left behind as the weights grow, or that can die.
 
         A linear predictor has none.
         """

@@ -144,9 +144,10 @@ def test_narrow_networks_keep_their_units_until_samples_are_separated() -> None:
 
 def test_restart_takes_back_a_step_that_rises() -> None:
     """Labels at random are not separable, and F has a minimum to swing about."""
-    labels = np.random.default_rng(0).choice([-1.0, 1.0], len(Y))
-    config = LimitConfig(method="momentum", momentum=0.99, steps=200)
+    labels = np.random.default_rng(1).choice([-1.0, 1.0], len(Y))
+    config = LimitConfig(method="momentum", momentum=0.99, steps=200, record=1000)
     found = states(gln(), config, labels)
+    descent = Descent(as_trainee(gln(), X, labels), config)
     assert found[-1].restarts > 0
     for before, after in pairwise(found):
         assert after.log_loss <= before.log_loss
@@ -154,6 +155,20 @@ def test_restart_takes_back_a_step_that_rises() -> None:
             assert torch.equal(after.weights, before.weights)
             assert (after.log_loss, after.age) == (before.log_loss, 0)
             assert not after.velocity.any()
+            # The step size is the one that lowered F from the extrapolated point.
+            point = descent.extrapolate(before)
+            log_loss, g, _ = descent.trainee.differentiate(point)
+            s = before.step_size
+            while log_loss - descent.trainee.evaluate(point - s * g)[0] < 0.5 * s * (g @ g).item():
+                s /= 2
+            assert after.step_size == s
+
+    # A point of the history describes the weights that were kept, not those that were tried.
+    network = gln()
+    result = train_to_limit(network, X, labels, config)
+    for recorded in result.history:
+        assert recorded.log_loss == found[recorded.step].log_loss
+        assert math.log(recorded.loss) == pytest.approx(recorded.log_loss)
 
 
 @pytest.mark.slow
