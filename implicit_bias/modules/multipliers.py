@@ -421,13 +421,17 @@ class _GramMatrix(_Held):
         tangent = self.tangent
         weights = found.weights[self.pairs]
         combination = found.combination
-        feasible = (1.0 - self.broken) * tangent.degree
-        if len(self.pivots) and (self.gram @ weights).min() < feasible:
+        smallest = float((self.gram @ weights).min())  # of J w, with w by the multipliers
+        is_rough = smallest < (1.0 - self.broken) * tangent.degree
+        if is_rough and len(self.pivots) and np.isfinite(solution.certificate.upper):
             u = (tangent.degree / np.abs(self.factor).max()) * solution.coef.reshape(-1)
             missed = u - self.factor.T @ weights
-            delta = np.zeros(len(tangent.margins))
-            delta[self.pairs[self.pivots]] = solve_triangular(self.factor[self.pivots].T, missed)
-            combination = combination + tangent.gradients.combine(tangent.theta, delta)
+            delta = np.zeros(len(self.pairs))
+            delta[self.pivots] = solve_triangular(self.factor[self.pivots].T, missed)
+            if float((self.gram @ (weights + delta)).min()) > smallest:  # but for rounding
+                of_all = np.zeros(len(tangent.margins))
+                of_all[self.pairs] = delta
+                combination = combination + tangent.gradients.combine(tangent.theta, of_all)
         return tangent.units**2 * combination
 
 
