@@ -95,7 +95,9 @@ def margins_of(
     """
     arguments = evaluate.as_arguments(inputs, module)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    n_samples = len(arguments[0]) if arguments[0].ndim else 0
+    n_samples = 0
+    if arguments[0].ndim:
+        n_samples = len(arguments[0])
     tensors = evaluate.as_inputs(arguments, n_samples, device)
     labels = evaluate.labels_as_array(labels)
     if homogeneous is not None and len(labels) > homogeneity.WATCHED:
